@@ -1,0 +1,46 @@
+# Every target sets itself up in .venv; a bare Python >= 3.11 is all it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup test test-slow test-reference lint format constraints
+
+help:
+	@echo "make setup           install into .venv, versions from constraints.txt"
+	@echo "make test            the default suite, with coverage"
+	@echo "make test-slow       the tests marked slow"
+	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
+	@echo "make lint            ruff and pyright"
+	@echo "make format          let ruff rewrite"
+	@echo "make constraints     renew constraints.txt (needs uv)"
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "posenc-jax needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+test: setup
+	$(BIN)/python -m pytest --cov=posenc_jax --cov=models --cov-report=term
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+test-reference: setup
+	$(BIN)/python -m pytest -m reference
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+constraints:
+	@echo "# Every version, for Python 3.11 and newer. Renew: make constraints" > constraints.txt
+	uv pip compile --quiet --universal --python-version 3.11 --all-extras --upgrade \
+		--no-emit-index-url --no-annotate --no-header pyproject.toml >> constraints.txt

@@ -1,0 +1,251 @@
+"""A decoder-only transformer on one page; position reaches it as data."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from posenc_jax.attention import plain
+from posenc_jax.encoding import Encoding, check_reach, hold_fixed
+from posenc_jax.options import choice, flag, known, whole_number
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes and shapes. None takes what the comment says."""
+
+    layers: int = 4
+    width: int = 128
+    heads: int = 4
+    kv_heads: int | None = None  # groups of keys and values; None: one per head
+    head_dim: int | None = None  # None: width / heads
+    hidden: int | None = None  # width of the MLP; None: 4 width for gelu, 8/3 width for swiglu
+    vocab: int = 256
+    norm: str = "rms"  # rms, layer
+    norm_place: str = "pre"  # pre, post
+    activation: str = "gelu"  # gelu, swiglu
+    tied: bool = True  # the output projection is the token embedding
+    scan: bool = True  # layers as a loop in the program; False: written out
+    dtype: str = "float32"  # float32, bfloat16; parameters are float32 either way
+
+    def __post_init__(self):
+        for name in ("layers", "width", "heads", "vocab"):
+            whole_number(name, getattr(self, name), at_least=1)
+        for name in ("kv_heads", "head_dim", "hidden"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), at_least=1)
+        if self.head_dim is None and self.width % self.heads:
+            raise ValueError(
+                f"width must be a multiple of heads, or head_dim given; got width={self.width}, "
+                f"heads={self.heads}"
+            )
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise ValueError(
+                f"heads must be a multiple of kv_heads; got heads={self.heads}, "
+                f"kv_heads={self.kv_heads}"
+            )
+        choice("norm", self.norm, ("rms", "layer"))
+        choice("norm_place", self.norm_place, ("pre", "post"))
+        choice("activation", self.activation, ("gelu", "swiglu"))
+        choice("dtype", self.dtype, ("float32", "bfloat16"))
+        flag("tied", self.tied)
+        flag("scan", self.scan)
+
+    @classmethod
+    def of(cls, fields: Mapping) -> "Config":
+        for name in fields:
+            known("model option", name, cls.__dataclass_fields__)
+        return cls(**fields)
+
+    @property
+    def head_size(self) -> int:
+        return self.head_dim or self.width // self.heads
+
+    @property
+    def groups(self) -> int:
+        return self.kv_heads or self.heads
+
+    @property
+    def hidden_size(self) -> int:
+        gated = self.activation == "swiglu"
+        return self.hidden or (round(8 * self.width / 3 / 8) * 8 if gated else 4 * self.width)
+
+
+class Transformer(nnx.Module):
+    def __init__(self, config: Config | Mapping, key: jax.Array):
+        config = config if isinstance(config, Config) else Config.of(config)
+        self.config = config
+        embed_key, blocks_key, unembed_key = jax.random.split(key, 3)
+        # D^-1/2 makes tied logits of a normalised row of size one.
+        self.embed = nnx.Embed(
+            config.vocab,
+            config.width,
+            embedding_init=nnx.initializers.normal(config.width**-0.5),
+            rngs=nnx.Rngs(embed_key),
+        )
+        block_keys = jax.random.split(blocks_key, config.layers)
+        self.blocks = jax.vmap(lambda key: Block(config, key))(block_keys)  # [layers, ...]
+        self.norm = make_norm(config) if config.norm_place == "pre" else None
+        self.unembed = None
+        if not config.tied:
+            self.unembed = linear(config, config.width, config.vocab, unembed_key)
+
+    def __call__(
+        self,
+        tokens: jax.Array,  # [B, T]
+        encoding: Encoding,
+        *,
+        key: jax.Array | None = None,  # for encodings that draw positions in training
+        positions: jax.Array | None = None,  # [T] or [B, T]
+        segments: jax.Array | None = None,  # [B, T], one number per document, in one piece
+        window: int | None = None,
+    ) -> jax.Array:  # [B, T, V]
+        config = self.config
+        batch, length = tokens.shape
+        if encoding.layers not in (None, config.layers):
+            raise ValueError(
+                f"the encoding is stacked over {encoding.layers} layers, the model has "
+                f"{config.layers}"
+            )
+        if window is not None:
+            whole_number("window", window, at_least=1)
+        contiguous = positions is None and segments is None
+        if positions is None:
+            positions = encoding.positions(length, key)
+            if segments is not None:
+                positions = positions[in_document(segments)]  # [B, T]
+        else:
+            check_reach(encoding, length)
+        encoding = hold_fixed(encoding)
+        x = self.embed(tokens)  # [B, T, D], float32
+        x = self.run_blocks(
+            x,
+            encoding,
+            positions=positions,
+            contiguous=contiguous,
+            segments=segments,
+            window=window,
+        )
+        x = x.reshape(batch * length, config.width)
+        x = x if self.norm is None else self.norm(x)
+        kernel = self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
+        logits = jnp.dot(x, kernel.astype(config.dtype), preferred_element_type=jnp.float32)
+        return logits.reshape(batch, length, config.vocab)
+
+    def run_blocks(self, x, encoding, *, positions, **places):  # [B, T, D]
+        """A shared encoding embeds and makes its phase once, a stacked one in every layer."""
+        dtype = self.config.dtype
+        if encoding.layers is None:
+            x = encoding.embed(x, positions).astype(dtype)
+            phase = encoding.phase(positions)
+            layers = (self.blocks, None)
+        else:
+            x = x.astype(dtype)
+            phase = None
+            layers = (self.blocks, encoding.replace(layers=None))
+
+        def run(x, layer):
+            block, own = layer
+            if own is None:
+                return block(x, encoding, phase=phase, positions=positions, **places)
+            x = own.embed(x.astype(jnp.float32), positions).astype(dtype)
+            return block(x, own, phase=own.phase(positions), positions=positions, **places)
+
+        if self.config.scan:
+            return jax.lax.scan(lambda x, layer: (run(x, layer), None), x, layers)[0]
+        for i in range(self.config.layers):
+            x = run(x, jax.tree.map(lambda leaf, i=i: leaf[i], layers))
+        return x
+
+
+class Block(nnx.Module):
+    def __init__(self, config: Config, key: jax.Array):
+        self.config = config
+        attention_key, mlp_key = jax.random.split(key)
+        self.attention = Attention(config, attention_key)
+        self.attention_norm = make_norm(config)
+        self.mlp = MLP(config, mlp_key)
+        self.mlp_norm = make_norm(config)
+
+    def __call__(self, x, encoding, **places):  # [B, T, D]
+        shape = x.shape
+        # Two dimensions from here on: the weight gradient of a 3-D operand takes twice as long.
+        x = x.reshape(-1, shape[-1])
+        if self.config.norm_place == "pre":
+            x = x + self.attention(self.attention_norm(x), shape[0], encoding, **places)
+            x = x + self.mlp(self.mlp_norm(x))
+        else:
+            x = self.attention_norm(x + self.attention(x, shape[0], encoding, **places))
+            x = self.mlp_norm(x + self.mlp(x))
+        return x.reshape(shape)
+
+
+class Attention(nnx.Module):
+    def __init__(self, config: Config, key: jax.Array):
+        self.config = config
+        keys = jax.random.split(key, 4)
+        inner = config.heads * config.head_size
+        grouped = config.groups * config.head_size
+        self.q = linear(config, config.width, inner, keys[0])
+        self.k = linear(config, config.width, grouped, keys[1])
+        self.v = linear(config, config.width, grouped, keys[2])
+        self.out = linear(config, inner, config.width, keys[3])
+
+    def __call__(
+        self, x, batch, encoding, *, phase, positions, contiguous, segments, window
+    ):  # [B * T, D]
+        q, k, v = (
+            project(x).reshape(batch, -1, heads, self.config.head_size).swapaxes(1, 2)
+            for project, heads in (
+                (self.q, self.config.heads),
+                (self.k, self.config.groups),
+                (self.v, self.config.groups),
+            )
+        )
+        out = plain(
+            q,
+            k,
+            v,
+            encoding,
+            phase=phase,
+            q_positions=positions,
+            k_positions=positions,
+            contiguous=contiguous,
+            segments=None if segments is None else (segments, segments),
+            window=window,
+        )
+        return self.out(out.swapaxes(1, 2).reshape(len(x), -1))
+
+
+class MLP(nnx.Module):
+    def __init__(self, config: Config, key: jax.Array):
+        keys = jax.random.split(key, 3)
+        self.up = linear(config, config.width, config.hidden_size, keys[0])
+        self.down = linear(config, config.hidden_size, config.width, keys[1])
+        self.gate = None
+        if config.activation == "swiglu":
+            self.gate = linear(config, config.width, config.hidden_size, keys[2])
+
+    def __call__(self, x):  # [B * T, D]
+        if self.gate is None:
+            return self.down(jax.nn.gelu(self.up(x)))
+        return self.down(jax.nn.silu(self.gate(x)) * self.up(x))
+
+
+def linear(config: Config, inputs: int, outputs: int, key: jax.Array) -> nnx.Linear:
+    dtype = jnp.dtype(config.dtype)
+    return nnx.Linear(inputs, outputs, use_bias=False, dtype=dtype, rngs=nnx.Rngs(key))
+
+
+def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:
+    kind = nnx.RMSNorm if config.norm == "rms" else nnx.LayerNorm
+    return kind(config.width, dtype=jnp.dtype(config.dtype), rngs=nnx.Rngs(0))
+
+
+def in_document(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
+    """The place of each token within its run of equal segments."""
+    index = jnp.broadcast_to(jnp.arange(segments.shape[1]), segments.shape)
+    starts = jnp.pad(segments[:, 1:] != segments[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    return index - jax.lax.cummax(jnp.where(starts, index, 0), axis=1)

@@ -1,0 +1,52 @@
+"""The laboratory where length extrapolation of language models is measured.
+
+Names are loaded when they are first used, so that what needs no device starts without one.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posenc_jax import attention, backend, extensions, schemes
+    from posenc_jax.encoding import Dims, DistanceBias, Encoding, Phase, stack, trained_mask
+    from posenc_jax.extensions import extend
+    from posenc_jax.schemes import build
+
+_HOME = {
+    "Dims": "encoding",
+    "DistanceBias": "encoding",
+    "Encoding": "encoding",
+    "Phase": "encoding",
+    "stack": "encoding",
+    "trained_mask": "encoding",
+    "build": "schemes",
+    "extend": "extensions",
+}
+_MODULES = ("attention", "backend", "encoding", "extensions", "schemes")
+
+__all__ = [
+    "Dims",
+    "DistanceBias",
+    "Encoding",
+    "Phase",
+    "attention",
+    "backend",
+    "build",
+    "extend",
+    "extensions",
+    "schemes",
+    "stack",
+    "trained_mask",
+]
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return getattr(import_module(f"posenc_jax.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"posenc_jax.{name}")
+    raise AttributeError(f"module 'posenc_jax' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(__all__)

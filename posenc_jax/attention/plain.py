@@ -1,0 +1,105 @@
+"""The plain reference: the whole matrix of scores, in float32. All else must agree with it."""
+
+import jax
+import jax.numpy as jnp
+
+from posenc_jax.encoding import DistanceBias, Encoding, Phase
+
+_HIGHEST = jax.lax.Precision.HIGHEST
+
+
+def plain(
+    q: jax.Array,  # [B, H, Q, K]
+    k: jax.Array,  # [B, G, S, K]
+    v: jax.Array,  # [B, G, S, K]
+    encoding: Encoding,
+    *,
+    phase: Phase | None,
+    q_positions: jax.Array,  # [Q] or [B, Q]
+    k_positions: jax.Array,  # [S] or [B, S]
+    contiguous: bool = False,  # the keys stand at 0 .. S-1 and the queries are the last Q of them
+    q_index: jax.Array | None = None,  # [Q], where each query stands among the keys
+    segments: tuple[jax.Array, jax.Array] | None = None,  # [B, Q] and [B, S]
+    window: int | None = None,
+) -> jax.Array:  # [B, H, Q, K]
+    """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see.
+
+    A query that sees no key at all gets zeros.
+    """
+    batch, heads, queries, size = q.shape
+    groups, keys = k.shape[1:3]
+    if phase is not None:
+        if phase.k_cos.shape[1] > 1:  # every head turns its own way, so keys are no longer shared
+            k = jnp.repeat(k, heads // groups, axis=1)
+            v = jnp.repeat(v, heads // groups, axis=1)
+            groups = heads
+        q = rotate(q, phase.q_cos, phase.q_sin, phase.layout)
+        k = rotate(k, phase.k_cos, phase.k_sin, phase.layout)
+
+    grouped = q.reshape(batch, groups, heads // groups, queries, size)
+    scores = jnp.einsum(
+        "bgrqk,bgsk->bgrqs", grouped, k, precision=_HIGHEST, preferred_element_type=jnp.float32
+    ).reshape(batch, heads, queries, keys)
+    scores = scores / size**0.5
+    scale = encoding.query_scale(q_positions)
+    if scale is not None:
+        scores = scores * jnp.atleast_2d(scale)[:, None, :, None]
+    if contiguous and isinstance(encoding, DistanceBias):
+        scores = scores + spread(encoding.curve(jnp.arange(keys)), queries)[None]
+    else:
+        bias = encoding.bias(q_positions, k_positions)
+        if bias is not None:
+            scores = scores + (bias if bias.ndim == 4 else bias[None])
+
+    seen = visible(queries, keys, q_index, segments, window)
+    weights = jax.nn.softmax(jnp.where(seen, scores, jnp.finfo(jnp.float32).min), axis=-1)
+    weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
+    out = jnp.einsum(
+        "bgrqs,bgsk->bgrqk",
+        weights.reshape(batch, groups, heads // groups, queries, keys),
+        v,
+        precision=_HIGHEST,
+        preferred_element_type=jnp.float32,
+    )
+    return out.reshape(batch, heads, queries, size).astype(q.dtype)
+
+
+def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:
+    """Turns the first R of the K entries of every head, in float32; the others pass."""
+    pairs = cos.shape[-1]
+    turned, rest = x[..., : 2 * pairs].astype(jnp.float32), x[..., 2 * pairs :]
+    if layout == "half":
+        a, b = turned[..., :pairs], turned[..., pairs:]
+        turned = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    else:
+        a, b = turned[..., 0::2], turned[..., 1::2]
+        turned = jnp.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).reshape(turned.shape)
+    return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
+
+
+def visible(queries, keys, q_index, segments, window):  # -> [B or 1, 1, Q, S]
+    if q_index is None:
+        q_index = jnp.arange(keys - queries, keys)
+    back = q_index[:, None] - jnp.arange(keys)[None, :]  # keys back from the query
+    seen = back >= 0
+    if window is not None:
+        seen &= back < window
+    seen = seen[None, None]
+    if segments is not None:
+        q_segments, k_segments = (jnp.atleast_2d(s) for s in segments)
+        seen = seen & (q_segments[:, None, :, None] == k_segments[:, None, None, :])
+    return seen
+
+
+def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
+    """A bias by distance laid out for the last `queries` of S contiguous tokens, without a gather.
+
+    Row q reads the reversed curve one place further left than row q - 1: cutting a repeated vector
+    into rows one shorter than itself does that.
+    """
+    heads, keys = curve.shape
+    line = jnp.pad(curve[:, ::-1], ((0, 0), (0, queries)))  # distances S-1 .. 0, then the future
+    length = keys + queries
+    rows = jnp.broadcast_to(line[:, None, :], (heads, queries, length)).reshape(heads, -1)
+    skewed = rows[:, : queries * (length - 1)].reshape(heads, queries, length - 1)
+    return skewed[:, :, queries - 1 :]

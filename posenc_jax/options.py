@@ -1,0 +1,58 @@
+"""Rules for what a user may choose, and errors that say what is allowed."""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
+
+
+def whole_number(name: str, value, *, at_least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
+        raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
+    return int(value)
+
+
+def positive(name: str, value, *, above: float = 0.0) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not above < float(value) < math.inf:
+        raise ValueError(f"{name} must be a finite number above {above:g}; got {value!r}")
+    return float(value)
+
+
+def flag(name: str, value) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False; got {value!r}")
+    return value
+
+
+def choice(name: str, value, allowed: Sequence[str]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+    return value
+
+
+def known(kind: str, name, names: Iterable[str]) -> str:
+    """The name, if it is one of those there are; else an error with the nearest of them."""
+    names = sorted(names)
+    if name in names:
+        return name
+    near = difflib.get_close_matches(str(name), names, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown {kind} {name!r}; {meant}have: {', '.join(names)}")
+
+
+def check_options(what: str, function: Callable, options: Iterable[str]):
+    """Refuses options that a function does not take, and asks for those it cannot do without."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    allowed = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    options = set(options)
+    for name in sorted(options):
+        if not allowed:
+            raise ValueError(f"{what} takes no options; got {name!r}")
+        known(f"option of {what}:", name, allowed)
+    missing = [n for n, p in allowed.items() if p.default is p.empty and n not in options]
+    if missing:
+        raise ValueError(f"{what} needs the option {missing[0]!r}; it takes: {', '.join(allowed)}")

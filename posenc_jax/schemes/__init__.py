@@ -1,0 +1,44 @@
+"""One encoding per file. The file name is the registry; files that start with `_` are not schemes.
+
+A scheme's module holds `build(dims, *, options)`, or `build(dims, key, *, options)` where it has
+trained fields.
+"""
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import jax
+
+from posenc_jax.encoding import Dims, Encoding
+from posenc_jax.options import check_options, known
+
+
+def names() -> list[str]:
+    files = Path(__file__).parent.glob("[!_]*.py")
+    return sorted(file.stem for file in files)
+
+
+def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:
+    """An encoding by its name; a key is needed where there are trained fields."""
+    builder = find(name).build
+    check_options(f"encoding {name!r}", builder, options)
+    key_parameter = inspect.signature(builder).parameters.get("key")
+    if key_parameter is None:
+        return builder(dims, **options)
+    if key is None and key_parameter.default is inspect.Parameter.empty:
+        raise ValueError(
+            f"encoding {name!r} has trained fields: build it with key=jax.random.key(...)"
+        )
+    return builder(dims, key, **options)
+
+
+def find(name: str) -> ModuleType:
+    return import_module(f"{__name__}.{known('encoding', name, names())}")
+
+
+def __getattr__(name):
+    if name.startswith("_") or name not in names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -1,0 +1,42 @@
+"""Angles that stay exact at large positions, shared by the encodings made of sines and cosines."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+
+def frequencies(base, dims: int) -> np.ndarray:
+    """base^(-2i/dims) for i < dims/2, in float64; one row per base where there are several."""
+    return np.asarray(base, np.float64)[..., None] ** -(np.arange(0, dims, 2) / dims)
+
+
+def cos_sin(
+    positions: jax.Array, freq: ArrayLike, rest: ArrayLike = 0.0
+) -> tuple[jax.Array, jax.Array]:
+    """cos and sin of positions * (freq + rest), where positions and freq broadcast.
+
+    In plain float32 the product of position 100,000 and frequency 1 is off by up to 0.004. Here
+    position and frequency are split so that the large product has 24 bits and is exact up to
+    position 262,143; the others stay below 128, and the angles are added as rotations. `rest` is
+    what rounding a known frequency to float32 left over.
+    """
+    positions = jnp.asarray(positions, jnp.float32)
+    freq = jnp.asarray(freq, jnp.float32)
+    coarse = 64.0 * jnp.floor(positions / 64.0)  # 12 bits up to 262,143
+    fine = positions - coarse  # 6 bits
+    bits = jax.lax.bitcast_convert_type(freq, jnp.uint32) & jnp.uint32(0xFFFFF000)
+    head = jax.lax.bitcast_convert_type(bits, jnp.float32)  # 12 bits
+    tail = (freq - head) + rest
+    large = coarse * head
+    small = fine * head + (coarse + fine) * tail
+    return (
+        jnp.cos(large) * jnp.cos(small) - jnp.sin(large) * jnp.sin(small),
+        jnp.sin(large) * jnp.cos(small) + jnp.cos(large) * jnp.sin(small),
+    )
+
+
+def split(freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A float64 frequency as a float32 one and the rest, for cos_sin."""
+    rounded = freq.astype(np.float32)
+    return rounded, (freq - rounded).astype(np.float32)

@@ -1,0 +1,33 @@
+"""A penalty that grows in proportion to the distance, at a slope of its own for each head."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax.encoding import Dims, DistanceBias, fixed
+from posenc_jax.options import whole_number
+
+
+class ALiBi(DistanceBias):
+    """Press et al. 2021, arXiv:2108.12409."""
+
+    slopes: jax.Array  # [H]
+
+    def curve(self, distance):
+        return -self.slopes[:, None] * distance.astype(jnp.float32)[None, :]
+
+
+def slopes(heads: int) -> np.ndarray:  # [H]
+    """2^(-8i/H) for a power of two; else those of the next lower one, then every other of twice."""
+    whole_number("heads", heads, at_least=1)
+    lower = 1 << (heads.bit_length() - 1)
+    first, between = _geometric(lower), _geometric(2 * lower)[0::2]
+    return np.concatenate([first, between])[:heads]
+
+
+def _geometric(heads: int) -> np.ndarray:
+    return 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+
+
+def build(dims: Dims) -> ALiBi:
+    return ALiBi(train_length=dims.train_length, slopes=fixed(slopes(dims.heads)))

@@ -1,0 +1,46 @@
+"""A learned function of the distance relative to the query's own position."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax.encoding import Dims, Encoding, fixed, trained
+from posenc_jax.options import whole_number
+
+
+class FIRE(Encoding):
+    """Li et al. 2023, arXiv:2310.04418: MLP(ln(1 + c (q-k)) / ln(1 + c max(threshold, q))).
+
+    c starts at 0.1, the threshold at L; both are kept positive as exponentials. The MLP starts
+    uniform within 1 / sqrt(inputs). It has no bias on its outputs: a constant added to all logits
+    of a row changes nothing under the softmax and would never be trained.
+    """
+
+    log_c: jax.Array = trained()  # []
+    log_threshold: jax.Array = trained()  # [], of the threshold divided by L
+    hidden_kernel: jax.Array = trained()  # [F]
+    hidden_bias: jax.Array = trained()  # [F]
+    kernel: jax.Array = trained()  # [F, H]
+
+    def bias(self, q_positions, k_positions):
+        c, threshold = jnp.exp(self.log_c), jnp.exp(self.log_threshold) * self.train_length
+        queries = q_positions[..., :, None].astype(jnp.float32)
+        distance = jnp.maximum(queries - k_positions[..., None, :], 0.0)
+        share = jnp.log1p(c * distance) / jnp.log1p(c * jnp.maximum(threshold, queries))
+        shape = (*share.shape, *self.hidden_bias.shape)  # [Q, S, F]
+        kernel, shift = (jnp.broadcast_to(v, shape) for v in (self.hidden_kernel, self.hidden_bias))
+        hidden = jax.nn.relu(share[..., None] * kernel + shift)
+        return jnp.einsum("...qsf,fh->...hqs", hidden, self.kernel, precision="highest")
+
+
+def build(dims: Dims, key: jax.Array, *, hidden: int = 32) -> FIRE:
+    whole_number("hidden", hidden, at_least=1)
+    keys = jax.random.split(key, 3)
+    return FIRE(
+        train_length=dims.train_length,
+        log_c=fixed(np.log(0.1)),
+        log_threshold=jnp.zeros(()),
+        hidden_kernel=jax.random.uniform(keys[0], (hidden,), minval=-1.0),
+        hidden_bias=jax.random.uniform(keys[1], (hidden,), minval=-1.0),
+        kernel=jax.random.uniform(keys[2], (hidden, dims.heads), minval=-1.0) / hidden**0.5,
+    )

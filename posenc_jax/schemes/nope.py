@@ -1,0 +1,11 @@
+"""No position at all; word order reaches the model through the causal mask alone."""
+
+from posenc_jax.encoding import Dims, Encoding
+
+
+class NoPE(Encoding):
+    """Kazemnejad et al. 2023, arXiv:2305.19466."""
+
+
+def build(dims: Dims) -> NoPE:
+    return NoPE(train_length=dims.train_length)

@@ -1,0 +1,76 @@
+"""Positions drawn at random from a longer range in training, around any other encoding."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax import schemes
+from posenc_jax.encoding import Dims, Encoding, check_reach, static
+from posenc_jax.options import flag, whole_number
+
+
+class Randomized(Encoding):
+    """Ruoss et al. 2023, arXiv:2305.16843: ordered positions, none twice, one draw per pass."""
+
+    inner: Encoding
+    max_position: int = static()
+    evenly: bool = static(default=False)
+
+    @property
+    def reach(self):
+        return self.max_position if self.evenly else self.inner.reach
+
+    @property
+    def remedy(self):
+        return self.inner.remedy if not self.evenly else "use a shorter length, or evenly=False"
+
+    def positions(self, length, key=None):
+        if key is not None:
+            if length > self.max_position:
+                raise ValueError(
+                    f"cannot draw {length} different positions below max_position = "
+                    f"{self.max_position}; use a shorter length or a larger max_position"
+                )
+            drawn = jax.random.choice(key, self.max_position, (length,), replace=False)
+            return jnp.sort(drawn)
+        check_reach(self, length)
+        if self.evenly:
+            return jnp.asarray(np.arange(length, dtype=np.int64) * self.max_position // length)
+        return jnp.arange(length)
+
+    def embed(self, x, positions):
+        return self.inner.embed(x, positions)
+
+    def phase(self, positions):
+        return self.inner.phase(positions)
+
+    def bias(self, q_positions, k_positions):
+        return self.inner.bias(q_positions, k_positions)
+
+
+def build(
+    dims: Dims,
+    key: jax.Array | None = None,
+    *,
+    inner: str = "rope",
+    max_position: int | None = None,
+    evenly: bool = False,
+    **inner_options,
+) -> Randomized:
+    """Other options go to the inner encoding, which is built for `max_position` (default 8 L)."""
+    if inner == "randomized":
+        raise ValueError("inner must be another encoding; got 'randomized'")
+    if max_position is None:
+        max_position = 8 * dims.train_length
+    whole_number("max_position", max_position, at_least=dims.train_length)
+    inner_dims = dataclasses.replace(dims, train_length=max_position)
+    encoding = schemes.build(inner, inner_dims, key, **inner_options)
+    check_reach(encoding, max_position)
+    return Randomized(
+        train_length=dims.train_length,
+        inner=encoding,
+        max_position=max_position,
+        evenly=flag("evenly", evenly),
+    )

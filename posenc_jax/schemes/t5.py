@@ -1,0 +1,55 @@
+"""A learned bias for each head and bucket of the distance."""
+
+from bisect import bisect_left
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax.encoding import Dims, DistanceBias, static, trained
+from posenc_jax.options import whole_number
+
+
+class T5(DistanceBias):
+    """Raffel et al. 2019, arXiv:1910.10683. Entries start normal with standard deviation 0.02."""
+
+    table: jax.Array = trained()  # [buckets, H]
+    max_distance: int = static(default=128)
+
+    def curve(self, distance):
+        buckets = bucket(distance, self.table.shape[0], self.max_distance)
+        return self.table[buckets].T
+
+
+def bucket(distance, num_buckets: int = 32, max_distance: int = 128) -> jax.Array:
+    """The bucket of each distance >= 0: exact below num_buckets / 2, then logarithmic."""
+    edges = jnp.asarray(_edges(num_buckets, max_distance))
+    return jnp.searchsorted(edges, jnp.asarray(distance), side="right").astype(jnp.int32)
+
+
+def _edges(num_buckets: int, max_distance: int) -> np.ndarray:  # [num_buckets - 1]
+    """The smallest distance of each bucket but the first.
+
+    floor(ln(d/h) / ln(m/h) * h) >= j is d^h * h^j >= m^j * h^h in whole numbers: no logarithm is
+    rounded, so a distance on an edge falls on its right side.
+    """
+    half = num_buckets // 2
+
+    def reaches(step):
+        return lambda d: d**half * half**step >= max_distance**step * half**half
+
+    distances = range(half, max_distance + 1)
+    steps = [distances[bisect_left(distances, True, key=reaches(step))] for step in range(1, half)]
+    return np.array([*range(1, half + 1), *steps], np.int32)
+
+
+def build(dims: Dims, key: jax.Array, *, num_buckets: int = 32, max_distance: int = 128) -> T5:
+    whole_number("num_buckets", num_buckets, at_least=2)
+    whole_number("max_distance", max_distance, at_least=1)
+    if num_buckets % 2 or max_distance <= num_buckets // 2:
+        raise ValueError(
+            "num_buckets must be even and max_distance above its half; "
+            f"got num_buckets={num_buckets}, max_distance={max_distance}"
+        )
+    table = 0.02 * jax.random.normal(key, (num_buckets, dims.heads))
+    return T5(train_length=dims.train_length, table=table, max_distance=max_distance)

@@ -1,0 +1,63 @@
+"""Rotation with a decay: what RoPE does, and products that shrink with the distance."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from posenc_jax.encoding import Dims, Encoding, Phase, check_reach, fixed, static
+from posenc_jax.options import choice
+from posenc_jax.schemes._rotation import cos_sin, frequencies
+from posenc_jax.schemes.rope import base_per_head, by_head, positions_by_head, rotary_dims
+
+_UNIT = 512.0  # positions over which a pair decays by zeta
+_HEADROOM = 128.0  # how large a query's or key's entry may be beside the largest factor
+
+
+class XPos(Encoding):
+    """Sun et al. 2022, arXiv:2212.10554: q times zeta^((p-c)/512), k times zeta^-((p-c)/512).
+
+    The centre c is the middle of the span, one for queries and keys: it cancels in every product
+    and keeps both factors inside float32 for as long a span as can be.
+    """
+
+    inv_freq: jax.Array  # [R/2], or [H, R/2]
+    layout: str = static(default="half")
+
+    @property
+    def reach(self):
+        """A longer span would overflow float32: the fastest pair decays by 0.4/1.4 every 512."""
+        largest = float(np.finfo(np.float32).max) / _HEADROOM
+        return int(2 * _UNIT * math.log(largest) / -math.log(0.4 / 1.4))
+
+    def phase(self, positions):
+        positions = positions_by_head(positions).astype(jnp.float32)
+        cos, sin = cos_sin(positions, by_head(self.inv_freq))
+        first, last = jnp.min(positions), jnp.max(positions)
+        if not isinstance(last, Tracer):
+            check_reach(self, int(last - first) + 1)
+        # Where the values are not known yet, a span too long gives NaN and not a wrong number.
+        centre = jnp.where(last - first < self.reach, (first + last) / 2, jnp.nan)
+        pairs = self.inv_freq.shape[-1]
+        zeta = (np.arange(pairs) * 2 + 0.8 * pairs) / (2.8 * pairs)  # R = 2 * pairs
+        decay = jnp.exp((positions - centre) / _UNIT * by_head(fixed(np.log(zeta))))
+        return Phase(
+            q_cos=cos * decay,
+            q_sin=sin * decay,
+            k_cos=cos / decay,
+            k_sin=sin / decay,
+            layout=self.layout,
+        )
+
+
+def build(
+    dims: Dims, *, base: float = 10_000.0, fraction: float = 1.0, layout: str = "half"
+) -> XPos:
+    rotary = rotary_dims(dims.head_dim, fraction)
+    return XPos(
+        train_length=dims.train_length,
+        inv_freq=fixed(frequencies(base_per_head(base, dims.heads), rotary)),
+        layout=choice("layout", layout, ("half", "interleaved")),
+    )

@@ -1,0 +1,57 @@
+"""What every test stands on: right sums, no silent broadcasting over ranks, small models."""
+
+import posenc_jax.backend
+
+posenc_jax.backend.configure()
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import pytest  # noqa: E402
+
+import models  # noqa: E402
+import posenc_jax  # noqa: E402
+from posenc_jax import schemes  # noqa: E402
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+L = 16
+VOCAB = 19
+DIMS = posenc_jax.Dims(heads=4, head_dim=8, width=32, train_length=L)
+
+
+@pytest.fixture(params=schemes.names())
+def encoding(request):
+    return posenc_jax.build(request.param, DIMS, key=jax.random.key(3))
+
+
+@pytest.fixture
+def make_model():
+    def make(**options):
+        fields = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB} | options
+        return models.Transformer(models.Config(**fields), jax.random.key(0))
+
+    return make
+
+
+@pytest.fixture
+def make_tokens():
+    return lambda length, batch=1: jax.random.randint(
+        jax.random.key(length), (batch, length), 0, VOCAB
+    )
+
+
+@pytest.fixture
+def drawn():
+    """An encoding with its trained leaves drawn at random, so that none of them is neutral."""
+
+    def draw(encoding, seed=0):
+        leaves, structure = jax.tree.flatten(encoding)
+        mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
+        keys = jax.random.split(jax.random.key(seed), max(len(leaves), 1))
+        new = [
+            jax.random.normal(key, jnp.shape(leaf)) if is_trained else leaf
+            for leaf, is_trained, key in zip(leaves, mask, keys, strict=False)
+        ]
+        return jax.tree.unflatten(structure, new)
+
+    return draw

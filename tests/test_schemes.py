@@ -1,0 +1,219 @@
+"""Properties that every file in posenc_jax/schemes must have; a new one is tested unedited."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import DIMS, VOCAB, L
+
+import posenc_jax
+from posenc_jax.attention import attend, phase_between, rotate
+from posenc_jax.encoding import DistanceBias, layer, stack, trained_mask
+
+FAR = 4 * L
+
+
+def qkv(queries, keys=None, heads=DIMS.heads, groups=DIMS.heads):
+    keys = queries if keys is None else keys
+    shapes = [(2, queries, heads), (2, keys, groups), (2, keys, groups)]
+    return [
+        jax.random.normal(jax.random.key(i), (*shape, DIMS.head_dim))
+        for i, shape in enumerate(shapes)
+    ]
+
+
+def score(encoding, q, k, q_position, k_position):
+    """The logits of one query and one key, per head, without the mask."""
+    here, there = jnp.array([q_position]), jnp.array([k_position])
+    phase = phase_between(encoding, here, there)
+    if phase is not None:
+        q = rotate(q, phase.q_cos, phase.q_sin, phase.layout)
+        k = rotate(k, phase.k_cos, phase.k_sin, phase.layout)
+    scores = jnp.einsum("bhqk,bhsk->hqs", q, k) / DIMS.head_dim**0.5
+    bias = encoding.bias(here, there)
+    return (scores if bias is None else scores + bias)[:, 0, 0]
+
+
+def test_no_logit_depends_on_a_later_token(encoding, make_model, make_tokens):
+    reach = encoding.reach
+    length = FAR if reach is None else min(FAR, reach)
+    model, tokens = make_model(), make_tokens(length)
+
+    def last_seen(shift, at):
+        # A shift of the input embeddings, one number per token, is what the gradient is taken of.
+        x = model.embed(tokens) + shift[None, :, None]
+        positions = encoding.positions(length)
+        x = model.run_blocks(
+            x, encoding, positions=positions, contiguous=True, segments=None, window=None
+        )
+        return jnp.sum(jnp.sin(x[0, at]))
+
+    gradient = jax.jit(jax.grad(last_seen))
+    for at in (0, length // 2, length - 1):
+        reached = gradient(jnp.zeros(length), at)
+        assert jnp.all(reached[at + 1 :] == 0)
+        assert jnp.all(reached[: at + 1] != 0)
+
+
+def test_changing_a_later_token_changes_no_earlier_logit(encoding, make_model, make_tokens):
+    length = FAR if encoding.reach is None else min(FAR, encoding.reach)
+    model, tokens = make_model(), make_tokens(length)
+    forward = jax.jit(model.__call__)
+    cut = length // 2
+    other = tokens.at[:, cut:].set((tokens[:, cut:] + 1) % VOCAB)
+    before, after = forward(tokens, encoding), forward(other, encoding)
+    np.testing.assert_array_equal(before[:, :cut], after[:, :cut])
+    assert jnp.any(before[:, cut:] != after[:, cut:])
+
+
+@pytest.mark.parametrize(
+    ("start", "tolerance"), [(0, 2e-6), (2_000, 2e-6), (100_000, 1e-5), (131_072, 1e-5)]
+)
+def test_scores_depend_on_distance_alone(encoding, start, tolerance):
+    relative = isinstance(encoding, DistanceBias) or encoding.phase(jnp.arange(2)) is not None
+    if not relative:
+        pytest.skip("not an encoding of distance alone")
+    q, k = (x.swapaxes(1, 2)[:1] for x in qkv(1)[:2])
+    for distance in (0, 1, 7, 500, 3_000):
+        expected = score(encoding, q, k, distance, 0)
+        moved = score(encoding, q, k, start + distance, start)
+        np.testing.assert_allclose(moved, expected, atol=tolerance, rtol=tolerance)
+
+
+def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
+    encoding = drawn(encoding)
+    q, k, v = qkv(L)
+    whole = jax.jit(lambda: attend(q, k, v, encoding))()
+    one = jax.jit(
+        lambda at: attend(
+            jax.lax.dynamic_slice_in_dim(q, at, 1, axis=1),
+            k,
+            v,
+            encoding,
+            q_positions=encoding.positions(L)[at][None],
+            k_positions=encoding.positions(L),
+        )
+    )
+    for at in range(L):
+        np.testing.assert_allclose(one(at)[:, 0], whole[:, at], atol=2e-6)
+
+
+def test_the_last_queries_stand_at_the_end_of_the_keys(encoding, drawn):
+    encoding = drawn(encoding)
+    q, k, v = qkv(L)
+    whole = attend(q, k, v, encoding)
+    np.testing.assert_allclose(attend(q[:, -3:], k, v, encoding), whole[:, -3:], atol=2e-6)
+
+
+def test_gradients_reach_exactly_the_trained_fields(encoding, make_model, make_tokens):
+    model, tokens = make_model(), make_tokens(L, batch=2)
+
+    def loss(encoding):
+        logits = model(tokens, encoding, key=jax.random.key(1))
+        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], axis=-1)
+        return -jnp.mean(picked)
+
+    gradients = jax.jit(jax.grad(loss))(encoding)
+    mask = trained_mask(encoding)
+    for (path, gradient), is_trained in zip(
+        jax.tree_util.tree_leaves_with_path(gradients), jax.tree.leaves(mask), strict=True
+    ):
+        assert jnp.all(jnp.isfinite(gradient)), path
+        assert bool(jnp.any(gradient != 0)) == is_trained, path
+
+
+def test_word_order_reaches_the_last_row(encoding, make_model, make_tokens, drawn):
+    model, tokens = make_model(layers=1), make_tokens(L)
+    encoding = drawn(encoding)
+    order = jnp.array([*np.random.default_rng(0).permutation(L - 1), L - 1])
+    before = model(tokens, encoding)[0, -1]
+    after = model(tokens[:, order], encoding)[0, -1]
+    change = float(jnp.max(jnp.abs(after - before)))
+    if encoding.name == "nope":
+        assert change < 1e-5
+    else:
+        assert change > 1e-3
+
+
+def test_positions_stay_float32_in_a_bfloat16_model(encoding, make_model, make_tokens):
+    model, tokens = make_model(dtype="bfloat16", scan=False), make_tokens(L)
+    jaxpr = jax.make_jaxpr(model.__call__)(tokens, encoding)
+    watched = {"cos", "sin", "exp", "log", "log1p", "pow", "iota", "reduce_max"}
+    seen = set()
+    for equation in equations(jaxpr.jaxpr):
+        name = equation.primitive.name
+        if name in watched:
+            seen.add(name)
+            for out in equation.outvars:
+                assert out.aval.dtype != jnp.bfloat16, equation
+    assert "exp" in seen  # the softmax, at least
+    assert jaxpr.out_avals[0].dtype == jnp.float32
+    for hook in (encoding.bias(jnp.arange(L), jnp.arange(L)), encoding.phase(jnp.arange(L))):
+        assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(hook))
+
+
+def equations(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
+
+
+def test_leaves_are_float32_of_fixed_type(encoding):
+    for leaf in jax.tree.leaves(encoding):
+        assert leaf.dtype == jnp.float32
+        assert not leaf.weak_type  # a weak leaf would compile a program of its own
+
+
+def test_packed_documents_do_not_see_each_other(encoding, make_model, make_tokens):
+    model, tokens = make_model(), make_tokens(L, batch=2)
+    segments = jnp.array([[0] * 5 + [1] * (L - 5), [0] * 9 + [1] * (L - 9)])
+    forward = jax.jit(model.__call__)
+    packed = forward(tokens, encoding, segments=segments)
+    for row, cut in ((0, 5), (1, 9)):
+        first = forward(tokens[row : row + 1, :cut], encoding)[0]
+        second = forward(tokens[row : row + 1, cut:], encoding)[0]
+        np.testing.assert_allclose(packed[row], jnp.concatenate([first, second]), atol=1e-5)
+
+
+def test_a_stack_of_equal_layers_is_the_shared_encoding(encoding, make_model, make_tokens):
+    if type(encoding).embed is not posenc_jax.Encoding.embed:
+        inner = getattr(encoding, "inner", encoding)
+        if type(inner).embed is not posenc_jax.Encoding.embed:
+            pytest.skip("a stacked additive encoding embeds in every layer")
+    model, tokens = make_model(), make_tokens(L)
+    stacked = stack([encoding, encoding])
+    np.testing.assert_allclose(model(tokens, stacked), model(tokens, encoding), atol=1e-5)
+    alone = layer(stacked, 1)
+    assert jax.tree.structure(alone) == jax.tree.structure(encoding)
+
+
+def test_layers_of_a_stack_differ(encoding, make_model, make_tokens, drawn):
+    """Each layer has numbers of its own, under scan and written out."""
+    first, second = drawn(encoding, 0), drawn(encoding, 1)
+    tokens = make_tokens(L)
+    stacked, swapped = stack([first, second]), stack([second, first])
+    scanned = make_model()(tokens, stacked)
+    np.testing.assert_allclose(make_model(scan=False)(tokens, stacked), scanned, atol=1e-5)
+    has_trained_leaves = any(jax.tree.leaves(trained_mask(encoding)))
+    differs = bool(jnp.any(jnp.abs(make_model()(tokens, swapped) - scanned) > 1e-4))
+    assert differs == has_trained_leaves
+
+
+def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_tokens):
+    if encoding.reach is None:
+        pytest.skip("any length")
+    with pytest.raises(ValueError, match=f"'{encoding.name}' reaches {encoding.reach} positions"):
+        encoding.positions(encoding.reach + 1)
+    if encoding.reach < 1000:
+        with pytest.raises(ValueError, match="reaches"):
+            make_model()(make_tokens(encoding.reach + 1), encoding)
+
+
+def test_every_scheme_says_what_it_is(encoding):
+    assert type(encoding).__doc__
+    assert "arXiv" in type(encoding).__doc__, "the paper belongs in the docstring"
+    module = __import__(type(encoding).__module__, fromlist=["build"])
+    assert module.__doc__
