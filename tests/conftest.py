@@ -1,5 +1,7 @@
 """What every test stands on: right sums, no silent broadcasting over ranks, small models."""
 
+import functools
+
 import posenc_jax.backend
 
 posenc_jax.backend.configure()
@@ -24,13 +26,23 @@ def encoding(request):
     return posenc_jax.build(request.param, DIMS, key=jax.random.key(3))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_model():
+    @functools.cache
     def make(**options):
         fields = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB} | options
         return models.Transformer(models.Config(**fields), jax.random.key(0))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def forward():
+    """One compiled forward pass for all tests: most of a test's time is compilation."""
+    return jax.jit(
+        lambda model, tokens, encoding, **options: model(tokens, encoding, **options),
+        static_argnames="window",
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,289 @@
+"""Each encoding against its formula, written again in float64, and against independent numbers."""
+
+import json
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import DIMS
+
+import posenc_jax
+from posenc_jax.attention import rotate
+from posenc_jax.encoding import Dims
+from posenc_jax.schemes import _rotation, alibi, t5
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "bias.json").read_text())
+KEY = jax.random.key(0)
+DISTANCES = np.array([0, 1, 2, 3, 5, 17, 64, 300, 1024, 8192, 100_000])
+
+
+def close(value, expected, rtol=1e-6, atol=0.0):
+    np.testing.assert_allclose(np.asarray(value, np.float64), expected, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("heads", sorted(map(int, GOLDEN["alibi_slopes"])))
+def test_alibi_slopes_are_golden(heads):
+    close(alibi.slopes(heads), GOLDEN["alibi_slopes"][str(heads)])
+    built = posenc_jax.build("alibi", Dims(heads, 8, 8 * heads, 16))
+    close(built.slopes, GOLDEN["alibi_slopes"][str(heads)])
+
+
+def test_alibi_slopes_of_twelve_heads_are_not_one_series():
+    assert alibi.slopes(12)[0] == 0.5 and alibi.slopes(12)[8] == 2**-0.5
+    assert not np.allclose(alibi.slopes(12), 2.0 ** (-8 * np.arange(1, 13) / 12))
+
+
+def test_alibi_bias_is_a_difference_times_the_slope():
+    encoding = posenc_jax.build("alibi", DIMS)
+    near = encoding.bias(jnp.array([1_000_000]), jnp.array([999_999, 1_000_000]))
+    np.testing.assert_array_equal(near[:, 0, 0], -np.asarray(encoding.slopes))
+    np.testing.assert_array_equal(near[:, 0, 1], 0)
+
+
+def test_t5_buckets_are_golden():
+    golden = GOLDEN["t5_bucket_causal_32_128"]
+    np.testing.assert_array_equal(t5.bucket(np.arange(len(golden))), golden)
+
+
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance"), [(32, 128), (32, 256), (8, 16), (16, 1024), (64, 65), (2, 5)]
+)
+def test_t5_buckets_follow_the_formula_even_on_their_edges(num_buckets, max_distance):
+    half = num_buckets // 2
+    buckets = np.asarray(t5.bucket(np.arange(3 * max_distance), num_buckets, max_distance))
+    for d, bucket in enumerate(buckets):
+        if d < half:
+            assert bucket == d
+            continue
+        # floor(x) <= x < floor(x) + 1 in whole numbers, for x = ln(d/half) / ln(max/half) * half.
+        step = bucket - half
+        scaled = lambda s: max_distance**s * half ** (half - s)  # noqa: E731
+        assert scaled(int(step)) <= d**half
+        assert step == half - 1 or d**half < scaled(int(step) + 1)
+
+
+def test_t5_looks_its_bias_up_by_head():
+    encoding = posenc_jax.build("t5", DIMS, KEY, num_buckets=8, max_distance=20)
+    bias = encoding.bias(jnp.arange(40), jnp.arange(40))
+    for q, k in ((0, 0), (5, 2), (39, 0), (30, 13)):
+        expected = encoding.table[t5.bucket(q - k, 8, 20)]
+        np.testing.assert_array_equal(bias[:, q, k], expected)
+
+
+def test_sandwich_is_golden():
+    golden = GOLDEN["sandwich"]
+    dims = Dims(golden["heads"], 8, 64, 16)
+    encoding = posenc_jax.build("sandwich", dims, dbar=golden["dbar"])
+    close(encoding.curve(jnp.array(golden["distance"])), golden["bias"])
+
+
+@pytest.mark.parametrize(("heads", "dbar"), [(1, 2), (6, 64), (12, 100)])
+def test_sandwich_follows_its_formula(heads, dbar):
+    encoding = posenc_jax.build("sandwich", Dims(heads, 8, 64, 16), dbar=dbar)
+    angle = DISTANCES[None, :] / 10_000 ** (2 * np.arange(1, dbar // 2 + 1) / dbar)[:, None]
+    drop = -2 * np.sum(np.sin(angle / 2) ** 2, axis=0)  # sum of cosines, less dbar / 2
+    expected = drop[None] / (8 * np.arange(1, heads + 1) / heads)[:, None]
+    close(encoding.curve(jnp.array(DISTANCES)), expected, rtol=2e-6, atol=1e-6)
+
+
+def test_kerple_follows_its_formulas():
+    log = posenc_jax.build("kerple_log", DIMS, KEY)
+    r1, r2 = np.exp(np.float64(log.log_r1))[:, None], np.exp(np.float64(log.log_r2))[:, None]
+    close(log.curve(jnp.array(DISTANCES)), -r1 * np.log1p(r2 * DISTANCES), rtol=2e-6)
+    power = posenc_jax.build("kerple_power", DIMS, KEY)
+    r1 = np.exp(np.float64(power.log_r1))[:, None]
+    p = 2 / (1 + np.exp(-np.float64(power.logit_p)))[:, None]
+    close(power.curve(jnp.array(DISTANCES)), -r1 * DISTANCES.astype(float) ** p, rtol=3e-5)
+
+
+def test_kerple_starts_within_the_ranges_of_the_paper():
+    dims = Dims(2000, 8, 16_000, 16)
+    log, power = (posenc_jax.build(name, dims, KEY) for name in ("kerple_log", "kerple_power"))
+    for draws, top in (
+        (jnp.exp(log.log_r1), 2),
+        (jnp.exp(log.log_r2), 1),
+        (jnp.exp(power.log_r1), 2),
+        (2 * jax.nn.sigmoid(power.logit_p), 2),
+    ):
+        assert 0 < draws.min() < 0.02 * top and 0.98 * top < draws.max() <= top
+        assert abs(draws.mean() - top / 2) < 0.05 * top
+
+
+def test_fire_follows_its_formula():
+    encoding = posenc_jax.build("fire", DIMS, KEY, hidden=5)
+    encoding = encoding.replace(log_c=jnp.log(0.3), log_threshold=jnp.log(1.5))
+    q, k = np.array([0, 3, 23, 24, 25, 4000]), np.arange(0, 4000, 7)
+    distance = np.maximum(q[:, None] - k[None, :], 0)
+    normal = np.log1p(0.3 * np.maximum(1.5 * DIMS.train_length, q))[:, None]
+    share = np.log1p(0.3 * distance) / normal
+    hidden = share[..., None] * np.float64(encoding.hidden_kernel) + np.float64(
+        encoding.hidden_bias
+    )
+    expected = np.maximum(hidden, 0) @ np.float64(encoding.kernel)
+    close(encoding.bias(jnp.array(q), jnp.array(k)), expected.transpose(2, 0, 1), 1e-5, 1e-5)
+
+
+def test_fire_starts_as_the_paper_says():
+    encoding = posenc_jax.build("fire", DIMS, KEY)
+    close(jnp.exp(encoding.log_c), 0.1)
+    close(jnp.exp(encoding.log_threshold) * encoding.train_length, DIMS.train_length)
+    assert encoding.hidden_kernel.shape == (32,)
+
+
+@pytest.mark.parametrize("width", [32, 7])
+def test_sinusoidal_interleaves_sine_and_cosine(width):
+    encoding = posenc_jax.build("sinusoidal", DIMS)
+    positions = jnp.array([0, 1, 17, 4095, 131_071])
+    wave = encoding.embed(jnp.zeros((1, 5, width)), positions)[0]
+    pair = np.arange(width) // 2
+    angle = np.asarray(positions)[:, None] / 10_000.0 ** (2 * pair / width)
+    expected = np.where(np.arange(width) % 2 == 0, np.sin(angle), np.cos(angle))
+    close(wave, expected, rtol=0, atol=5e-6)
+
+
+def test_sinusoidal_position_and_content_start_of_one_size(make_model):
+    encoding, model = posenc_jax.build("sinusoidal", DIMS), make_model()
+    content = model.embed(jnp.arange(19))[None] * DIMS.width**0.5
+    position = encoding.embed(jnp.zeros((1, 64, DIMS.width)), jnp.arange(64))
+    assert 0.5 < jnp.std(content) / jnp.std(position) < 2
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_rope_turns_pairs(layout, fraction):
+    encoding = posenc_jax.build("rope", DIMS, base=500.0, fraction=fraction, layout=layout)
+    rotary = int(fraction * DIMS.head_dim)
+    x = np.random.default_rng(0).normal(size=(1, 1, 9, DIMS.head_dim))
+    phase = encoding.phase(jnp.arange(9))
+    turned = rotate(jnp.asarray(x, jnp.float32), phase.q_cos, phase.q_sin, phase.layout)
+    expected = x.copy()
+    for i in range(rotary // 2):
+        a, b = (i, i + rotary // 2) if layout == "half" else (2 * i, 2 * i + 1)
+        z = x[..., a] + 1j * x[..., b]
+        z = z * np.exp(1j * np.arange(9) * 500.0 ** (-2 * i / rotary))
+        expected[..., a], expected[..., b] = z.real, z.imag
+    close(turned, expected, rtol=0, atol=2e-6)
+
+
+def test_the_layouts_of_rope_are_one_up_to_a_permutation():
+    x = jax.random.normal(KEY, (1, 1, 9, DIMS.head_dim))
+    order = jnp.arange(DIMS.head_dim).reshape(2, -1).T.reshape(-1)  # half -> interleaved
+    half, interleaved = (
+        posenc_jax.build("rope", DIMS, layout=layout).phase(jnp.arange(9))
+        for layout in ("half", "interleaved")
+    )
+    one = rotate(x, half.q_cos, half.q_sin, "half")[..., order]
+    other = rotate(x[..., order], interleaved.q_cos, interleaved.q_sin, "interleaved")
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("start", [0, 1_000, 131_072, 262_000])
+def test_angles_are_exact_at_large_positions(start):
+    freq = np.float32(10_000.0 ** (-np.arange(16) / 16))
+    positions = start + np.arange(128)
+    cos, sin = _rotation.cos_sin(jnp.array(positions)[:, None], freq[None])
+    angle = positions[:, None] * freq.astype(np.float64)[None]
+    close(cos, np.cos(angle), rtol=0, atol=5e-6)
+    close(sin, np.sin(angle), rtol=0, atol=5e-6)
+
+
+def xpos_scores(centre):
+    """q and k turned and decayed in float64 around any centre."""
+    rng = np.random.default_rng(1)
+    q, k = rng.normal(size=(2, DIMS.head_dim))
+    pairs = DIMS.head_dim // 2
+    i = np.arange(pairs)
+    theta, zeta = 10_000.0 ** (-i / pairs), (2 * i + 0.4 * 2 * pairs) / (1.4 * 2 * pairs)
+    zq, zk = q[:pairs] + 1j * q[pairs:], k[:pairs] + 1j * k[pairs:]
+
+    def score(p, s):
+        left = zq * np.exp(1j * p * theta) * zeta ** ((p - centre) / 512)
+        right = zk * np.exp(1j * s * theta) * zeta ** (-(s - centre) / 512)
+        return float(np.sum(left * right.conj()).real)
+
+    return q, k, score
+
+
+def test_xpos_decays_with_distance_whatever_its_centre():
+    places = np.array([0, 3, 600, 4095])
+    q, k, score = xpos_scores(centre=0.0)
+    _, _, elsewhere = xpos_scores(centre=1234.5)
+    phase = posenc_jax.build("xpos", DIMS).phase(jnp.array(places))
+    tile = lambda x: jnp.tile(jnp.asarray(x, jnp.float32), (1, 1, len(places), 1))  # noqa: E731
+    turned_q = rotate(tile(q), phase.q_cos, phase.q_sin, "half")[0, 0]
+    turned_k = rotate(tile(k), phase.k_cos, phase.k_sin, "half")[0, 0]
+    for i, p in enumerate(places):
+        for j, s in enumerate(places[: i + 1]):
+            assert math.isclose(score(p, s), elsewhere(p, s), rel_tol=1e-9, abs_tol=1e-12)
+            close(turned_q[i] @ turned_k[j], score(p, s), rtol=1e-5, atol=1e-6)
+
+
+def test_xpos_refuses_a_span_that_would_overflow():
+    encoding = posenc_jax.build("xpos", DIMS)
+    assert 65_536 < encoding.reach < 72_600
+    edge = jnp.array([0, encoding.reach - 1])
+    for value in jax.tree.leaves(encoding.phase(edge)):
+        assert jnp.all(jnp.isfinite(100 * value)) and jnp.all(jnp.abs(value).max() > 0)
+    for positions in (jnp.array([0, encoding.reach]), jnp.arange(100_000)):
+        with pytest.raises(ValueError, match="'xpos' reaches"):
+            encoding.phase(positions)
+    unseen = jax.jit(lambda p: encoding.phase(p).q_cos)(jnp.array([0, encoding.reach]))
+    assert jnp.all(jnp.isnan(unseen))
+
+
+def test_a_learned_row_beyond_the_table_is_not_made_up():
+    encoding = posenc_jax.build("learned", DIMS, KEY)
+    out = encoding.embed(jnp.zeros((1, 2, DIMS.width)), jnp.array([1, DIMS.train_length]))
+    np.testing.assert_array_equal(out[0, 0], encoding.table[1])
+    assert jnp.all(jnp.isnan(out[0, 1]))
+
+
+@pytest.mark.parametrize("name", ["learned", "t5"])
+def test_tables_start_small(name):
+    table = posenc_jax.build(name, Dims(64, 8, 64, 64), KEY).table
+    assert abs(float(jnp.std(table)) - 0.02) < 0.002
+
+
+class TestRandomized:
+    def build(self, **options):
+        return posenc_jax.build("randomized", DIMS, KEY, max_position=100, **options)
+
+    def test_draws_ascend_without_repetition_and_fill_the_range(self):
+        encoding = self.build()
+        draws = np.stack([encoding.positions(16, jax.random.key(i)) for i in range(200)])
+        assert np.all(np.diff(draws) > 0)
+        assert draws.min() == 0 and draws.max() == 99
+        assert abs(draws.mean() - 49.5) < 1.5
+
+    def test_positions_are_plain_without_a_key(self):
+        np.testing.assert_array_equal(self.build().positions(16), np.arange(16))
+
+    def test_positions_can_be_even_without_a_key(self):
+        even = self.build(evenly=True).positions(16)
+        np.testing.assert_array_equal(even, np.arange(16) * 100 // 16)
+        with pytest.raises(ValueError, match="reaches 100 positions"):
+            self.build(evenly=True).positions(101)
+
+    def test_more_positions_than_there_are_cannot_be_drawn(self):
+        with pytest.raises(ValueError, match="cannot draw 101 different positions"):
+            self.build().positions(101, KEY)
+
+    @pytest.mark.parametrize("inner", sorted(set(posenc_jax.schemes.names()) - {"randomized"}))
+    def test_any_other_encoding_can_be_wrapped(self, inner, make_model, make_tokens, forward):
+        encoding = self.build(inner=inner)
+        model, tokens = make_model(), make_tokens(16)
+        one, other = (forward(model, tokens, encoding, key=jax.random.key(i)) for i in (1, 2))
+        assert jnp.all(jnp.isfinite(one))
+        assert bool(jnp.any(one != other)) == (inner != "nope")
+        plain = posenc_jax.build(inner, Dims(4, 8, 32, 100), KEY)
+        np.testing.assert_array_equal(
+            forward(model, tokens, encoding), forward(model, tokens, plain)
+        )
+
+    def test_options_go_to_the_inner_encoding(self):
+        close(self.build(inner="rope", base=77.0).inner.base, 77.0)
+        with pytest.raises(ValueError, match="'t5': 'bass'"):
+            self.build(inner="t5", bass=1)
