@@ -88,9 +88,9 @@ class Transformer(nnx.Module):
         block_keys = jax.random.split(blocks_key, config.layers)
         self.blocks = jax.vmap(lambda key: Block(config, key))(block_keys)  # [layers, ...]
         self.norm = make_norm(config) if config.norm_place == "pre" else None
-        self.unembed = None
-        if not config.tied:
-            self.unembed = linear(config, config.width, config.vocab, unembed_key)
+        self.unembed = (
+            None if config.tied else linear(config, config.width, config.vocab, unembed_key)
+        )
 
     def __call__(
         self,
@@ -224,9 +224,8 @@ class MLP(nnx.Module):
         keys = jax.random.split(key, 3)
         self.up = linear(config, config.width, config.hidden_size, keys[0])
         self.down = linear(config, config.hidden_size, config.width, keys[1])
-        self.gate = None
-        if config.activation == "swiglu":
-            self.gate = linear(config, config.width, config.hidden_size, keys[2])
+        gated = config.activation == "swiglu"
+        self.gate = linear(config, config.width, config.hidden_size, keys[2]) if gated else None
 
     def __call__(self, x):  # [B * T, D]
         if self.gate is None:

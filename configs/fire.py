@@ -1,0 +1,9 @@
+"""A learned function of the distance relative to the query's position."""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.encoding = dict(name="fire", hidden=32)
+    return config

@@ -1,0 +1,9 @@
+"""A learned table added to the embeddings."""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.encoding = dict(name="learned")
+    return config

@@ -1,0 +1,9 @@
+"""Rotary position embedding."""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.encoding = dict(name="rope", base=10_000.0, fraction=1.0, layout="half")
+    return config

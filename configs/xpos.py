@@ -1,0 +1,9 @@
+"""Rotation with a decay."""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.encoding = dict(name="xpos", base=10_000.0, fraction=1.0, layout="half")
+    return config

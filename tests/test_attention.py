@@ -1,0 +1,196 @@
+"""The plain reference against a loop in float64, and what its arguments promise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import DIMS, L
+
+import posenc_jax
+from posenc_jax.attention import plain
+from posenc_jax.attention.plain import spread
+
+attend = jax.jit(posenc_jax.attention.attend, static_argnames="window")
+B, H, K = 2, DIMS.heads, DIMS.head_dim
+
+
+def qkv(queries, keys, groups=H, dtype=jnp.float32, seed=0):
+    keys_ = jax.random.split(jax.random.key(seed), 3)
+    shapes = [(B, queries, H, K), (B, keys, groups, K), (B, keys, groups, K)]
+    return [
+        jax.random.normal(key, shape).astype(dtype)
+        for key, shape in zip(keys_, shapes, strict=True)
+    ]
+
+
+def build(name, **options):
+    return posenc_jax.build(name, DIMS, key=jax.random.key(5), **options)
+
+
+def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, window=None):
+    """One query and one key at a time, in float64."""
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    q_positions, k_positions = np.asarray(q_positions), np.asarray(k_positions)
+    freq = np.asarray(encoding.inv_freq, np.float64) if hasattr(encoding, "inv_freq") else None
+    bias = encoding.bias(jnp.asarray(q_positions), jnp.asarray(k_positions))
+    out = np.zeros_like(q)
+
+    def turned(x, position):
+        if freq is None:
+            return x
+        half = len(freq)
+        z = (x[:half] + 1j * x[half : 2 * half]) * np.exp(1j * position * freq)
+        return np.concatenate([z.real, z.imag, x[2 * half :]])
+
+    for b in range(B):
+        for h in range(H):
+            group = h * k.shape[2] // H
+            for i, p in enumerate(q_positions):
+                last = int(np.searchsorted(k_positions, p, side="right")) - 1
+                scores, values = [], []
+                for j, s in enumerate(k_positions):
+                    if j > last or (window is not None and last - j >= window):
+                        continue
+                    if segments is not None and segments[0][b, i] != segments[1][b, j]:
+                        continue
+                    score = turned(q[b, i, h], p) @ turned(k[b, j, group], s) / K**0.5
+                    scores.append(score + (0 if bias is None else float(bias[h, i, j])))
+                    values.append(v[b, j, group])
+                if scores:
+                    weights = np.exp(np.array(scores) - np.max(scores))
+                    out[b, i, h] = weights / weights.sum() @ np.array(values)
+    return out
+
+
+ROW = jnp.array([[0] * 6 + [1] * (L - 6), [0] * 11 + [1] * (L - 11)])
+
+
+@pytest.mark.parametrize("name", ["nope", "rope", "alibi", "t5", "fire"])
+@pytest.mark.parametrize("groups", [4, 2, 1])
+@pytest.mark.parametrize("window", [None, 1, 5])
+@pytest.mark.parametrize("segments", [None, ROW])
+def test_it_is_attention(name, groups, window, segments):
+    encoding = build(name)
+    q, k, v = qkv(L, L, groups)
+    out = attend(q, k, v, encoding, window=window, segments=segments)
+    pair = None if segments is None else (segments, segments)
+    expected = by_hand(q, k, v, encoding, np.arange(L), np.arange(L), segments=pair, window=window)
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
+@pytest.mark.parametrize("window", [None, 4])
+def test_queries_may_stand_anywhere_among_the_keys(name, window):
+    encoding = build(name)
+    q, k, v = qkv(3, L)
+    k_positions = jnp.sort(jax.random.choice(jax.random.key(1), 90, (L,), replace=False))
+    q_positions = jnp.array([k_positions[2], k_positions[7] + 1, 95])
+    out = attend(q, k, v, encoding, q_positions=q_positions, k_positions=k_positions, window=window)
+    expected = by_hand(q, k, v, encoding, q_positions, k_positions, window=window)
+    np.testing.assert_allclose(out, expected, atol=3e-6)
+
+
+def test_a_query_before_every_key_sees_nothing():
+    q, k, v = qkv(2, L)
+    out = attend(
+        q, k, v, build("nope"), q_positions=jnp.array([3, 50]), k_positions=20 + jnp.arange(L)
+    )
+    np.testing.assert_array_equal(out[:, 0], 0)
+    assert jnp.all(out[:, 1] != 0)
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
+def test_packed_rows_carry_positions_of_their_own(name):
+    encoding = build(name)
+    q, k, v = qkv(L, L)
+    positions = jnp.stack([jnp.r_[0:6, 0 : L - 6], jnp.r_[0:11, 0 : L - 11]])
+    packed = attend(q, k, v, encoding, q_positions=positions, k_positions=positions, segments=ROW)
+    for row, cut in ((0, 6), (1, 11)):
+        for part in (slice(0, cut), slice(cut, L)):
+            alone = attend(q[:, part], k[:, part], v[:, part], encoding)
+            np.testing.assert_allclose(packed[row, part], alone[row], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "kerple_log", "sandwich"])
+@pytest.mark.parametrize("queries", [1, 5, L])
+def test_the_curve_laid_out_is_the_bias(name, queries):
+    encoding = build(name)
+    laid_out = spread(encoding.curve(jnp.arange(L)), queries)
+    bias = encoding.bias(jnp.arange(L - queries, L), jnp.arange(L))
+    seen = np.arange(L)[None, :] <= np.arange(L - queries, L)[:, None]
+    np.testing.assert_array_equal(np.where(seen, laid_out, 0), np.where(seen, bias, 0))
+
+
+def test_grouped_keys_serve_their_heads():
+    q, k, v = qkv(L, L, groups=2)
+    repeated = (jnp.repeat(x, 2, axis=2) for x in (k, v))
+    np.testing.assert_allclose(
+        attend(q, k, v, build("rope")), attend(q, *repeated, build("rope")), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+def test_heads_may_turn_at_their_own_frequencies(groups):
+    bases = [10.0, 100.0, 1e4, 1e6]
+    q, k, v = qkv(L, L, groups)
+    out = attend(q, k, v, build("rope", base=bases))
+    for head, base in enumerate(bases):
+        alone = attend(q, k, v, build("rope", base=base))
+        np.testing.assert_allclose(out[:, :, head], alone[:, :, head], atol=1e-6)
+
+
+def test_a_gain_per_head_multiplies_the_logits_of_that_head():
+    q, k, v = qkv(L, L)
+    gains = jnp.array([1.0, 1.2, 1.0, 0.5])
+    rope = build("rope")
+    out = attend(q, k, v, rope.replace(gain=jnp.broadcast_to(gains[:, None], (H, K // 2))))
+    scaled = attend(q * (gains**2)[None, None, :, None], k, v, rope)
+    np.testing.assert_allclose(out, scaled, atol=1e-6)
+
+
+def test_bfloat16_loses_no_more_than_its_inputs():
+    q, k, v = qkv(64, 64)
+    rope = build("rope")
+    exact = attend(q, k, v, rope)
+    low = attend(*(x.astype(jnp.bfloat16) for x in (q, k, v)), rope)
+    assert low.dtype == jnp.bfloat16
+    np.testing.assert_allclose(low.astype(jnp.float32), exact, atol=0.03)
+
+
+def test_the_phase_may_be_made_once_and_handed_in():
+    q, k, v = qkv(L, L)
+    rope = build("rope")
+    handed = attend(q, k, v, rope, phase=rope.phase(jnp.arange(L)))
+    np.testing.assert_array_equal(handed, attend(q, k, v, rope))
+
+
+def test_the_core_is_heads_major():
+    q, k, v = qkv(L, L)
+    core = plain(
+        *(x.swapaxes(1, 2) for x in (q, k, v)),
+        build("alibi"),
+        phase=None,
+        q_positions=jnp.arange(L),
+        k_positions=jnp.arange(L),
+    )
+    np.testing.assert_allclose(core.swapaxes(1, 2), attend(q, k, v, build("alibi")), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": jnp.zeros((B, L, 3, K))}, "H a multiple of G"),
+        ({"window": 0}, "window must be a whole number of at least 1"),
+        ({"q_positions": jnp.zeros((B, L), int)}, r"positions are \[Q\] and \[S\]"),
+        ({"q": jnp.zeros((B, 3, H, K)), "segments": ROW}, "one segments array serves Q = S"),
+        ({"q": jnp.zeros((B, L + 1, H, K))}, "give q_positions"),
+        ({"encoding": posenc_jax.stack([build("rope")] * 3)}, "stacked over 3 layers"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    q, k, v = qkv(L, L)
+    call = {"q": q, "k": k, "v": v, "encoding": build("rope")} | change
+    if "k" in change:
+        call["v"] = call["k"]
+    with pytest.raises(ValueError, match=message):
+        attend(call.pop("q"), call.pop("k"), call.pop("v"), call.pop("encoding"), **call)

@@ -1,0 +1,64 @@
+"""The guard against a CPU backend that sums wrongly."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from posenc_jax import backend
+
+FLAG = "--xla_cpu_experimental_ynn_fusion_type"
+
+
+def run(code, **environment):
+    """In a process of its own: XLA reads its flags once."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"} | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_this_process_sums_right():
+    backend.self_test()
+
+
+def test_configure_makes_a_fresh_process_sum_right():
+    done = run("from posenc_jax import backend; backend.configure(); backend.self_test()")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(version("jaxlib") != "0.10.2", reason="only jaxlib 0.10.2 sums wrongly")
+def test_the_self_test_finds_the_fault_it_is_for():
+    done = run("from posenc_jax import backend; backend.self_test()")
+    assert done.returncode != 0 and "computes wrong sums" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "jaxlib", "after"),
+    [
+        ("", "0.10.2", f"{FLAG}=-reduce"),
+        ("--xla_a=1", "0.10.2", f"--xla_a=1 {FLAG}=-reduce"),
+        (f"{FLAG}=all", "0.10.2", f"{FLAG}=all"),  # the user's word stands
+        ("--xla_a=1", "0.10.1", "--xla_a=1"),
+        ("", "0.12.0.1", None),
+    ],
+)
+def test_the_flag_is_added_where_it_is_known_and_nothing_else_changes(
+    before, jaxlib, after, monkeypatch
+):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if before:
+        monkeypatch.setenv("XLA_FLAGS", before)
+    backend.configure(jaxlib)
+    assert os.environ.get("XLA_FLAGS") == after
+    backend.configure(jaxlib)
+    assert os.environ.get("XLA_FLAGS") == after  # twice is once
+
+
+def test_importing_sets_nothing():
+    done = run("import posenc_jax, os; posenc_jax.build; assert not os.environ['XLA_FLAGS']")
+    assert done.returncode == 0, done.stderr

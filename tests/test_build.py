@@ -1,0 +1,94 @@
+"""Finding encodings by name, and what is said when an option is wrong."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from conftest import DIMS
+
+import posenc_jax
+from posenc_jax import schemes
+
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ropee", {}, r"unknown encoding 'ropee'; did you mean 'rope'\? have: alibi, fire, "),
+        ("_rotation", {}, "unknown encoding '_rotation'"),
+        ("", {}, "unknown encoding ''; have: alibi"),
+        ("rope", {"bass": 1}, r"unknown option of encoding 'rope': 'bass'; did you mean 'base'\?"),
+        ("alibi", {"base": 1}, "encoding 'alibi' takes no options; got 'base'"),
+        ("rope", {"base": 0.0}, "base must be a finite number above 1; got 0.0"),
+        ("rope", {"base": float("nan")}, "base must be a finite number"),
+        ("rope", {"base": [1e4, 1e4]}, "base has 2 entries; give one number, or one per head: 4"),
+        ("rope", {"fraction": 0.4}, r"must be an even number from 2 to head_dim = 8; got 0.4 \* 8"),
+        ("rope", {"fraction": 0.125}, r"got 0.125 \* 8 = 1"),
+        ("rope", {"fraction": 2.0}, r"got 2 \* 8 = 16"),
+        ("rope", {"layout": "halves"}, "layout must be one of 'half', 'interleaved'; got 'halves'"),
+        ("xpos", {"fraction": 0.3}, "must be an even number"),
+        ("t5", {"num_buckets": 7}, "num_buckets must be even and max_distance above its half"),
+        ("t5", {"num_buckets": 32, "max_distance": 16}, "max_distance above its half"),
+        ("t5", {"num_buckets": 0}, "num_buckets must be a whole number of at least 2; got 0"),
+        ("sandwich", {"dbar": 5}, "dbar must be even; got 5"),
+        ("fire", {"hidden": 0}, "hidden must be a whole number of at least 1; got 0"),
+        ("randomized", {"inner": "randomized"}, "inner must be another encoding"),
+        ("randomized", {"inner": "alibbi"}, r"'alibbi'; did you mean 'alibi'\?"),
+        ("randomized", {"max_position": 3}, "max_position must be a whole number of at least 16"),
+        ("randomized", {"evenly": 1}, "evenly must be True or False; got 1"),
+        ("randomized", {"inner": "xpos", "max_position": 100_000}, "'xpos' reaches 68555"),
+    ],
+)
+def test_wrong_options_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        posenc_jax.build(name, DIMS, key=KEY, **options)
+
+
+def test_odd_head_sizes_are_refused_by_what_rotates_pairs():
+    with pytest.raises(ValueError, match=r"got 1 \* 7 = 7"):
+        posenc_jax.build("rope", posenc_jax.Dims(4, 7, 28, 16))
+
+
+@pytest.mark.parametrize("field", ["heads", "head_dim", "width", "train_length"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "4", True])
+def test_dims_are_positive_whole_numbers(field, value):
+    fields = {"heads": 4, "head_dim": 8, "width": 32, "train_length": 16} | {field: value}
+    with pytest.raises(ValueError, match=f"{field} must be a whole number of at least 1"):
+        posenc_jax.Dims(**fields)
+
+
+@pytest.mark.parametrize("name", schemes.names())
+def test_a_key_is_needed_exactly_where_something_is_trained(name):
+    encoding = posenc_jax.build(name, DIMS, key=KEY)
+    if any(jax.tree.leaves(posenc_jax.trained_mask(encoding))):
+        with pytest.raises(ValueError, match=f"'{name}' has trained fields"):
+            posenc_jax.build(name, DIMS)
+        other = posenc_jax.build(name, DIMS, key=jax.random.key(1))
+        assert any(
+            jnp.any(a != b)
+            for a, b in zip(jax.tree.leaves(encoding), jax.tree.leaves(other), strict=True)
+        )
+    else:
+        posenc_jax.build(name, DIMS)
+
+
+def test_the_inner_encoding_of_randomized_asks_for_its_key():
+    with pytest.raises(ValueError, match="'t5' has trained fields"):
+        posenc_jax.build("randomized", DIMS, inner="t5")
+
+
+def test_rows_of_random_positions_are_for_the_whole_range():
+    learned = posenc_jax.build("randomized", DIMS, key=KEY, inner="learned", max_position=50)
+    assert learned.reach == 50 and learned.train_length == 16
+
+
+def test_schemes_are_reachable_by_name():
+    assert posenc_jax.schemes.alibi.slopes(8)[0] == 0.5
+    assert int(posenc_jax.schemes.t5.bucket(40)) == 21 + 2
+    with pytest.raises(AttributeError):
+        posenc_jax.schemes.no_such_scheme  # noqa: B018
+    with pytest.raises(AttributeError):
+        posenc_jax.no_such_name  # noqa: B018
+    for name in posenc_jax.__all__:
+        assert getattr(posenc_jax, name) is not None
+    assert set(posenc_jax.__all__) <= set(dir(posenc_jax))

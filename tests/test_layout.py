@@ -1,0 +1,87 @@
+"""The house rules that a machine can hold."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path
+    for folder in ("posenc_jax", "models", "configs", "scripts")
+    for path in (ROOT / folder).rglob("*.py")
+) + sorted(ROOT.glob("*.py"))
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def loaded_by(code):
+    out = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return set(out.stdout.split())
+
+
+def test_the_library_loads_no_more_than_jax_and_flax():
+    """Also when everything in it is used. optax comes with flax."""
+    code = "import posenc_jax, models\nfor name in posenc_jax.__all__: getattr(posenc_jax, name)"
+    loaded = loaded_by(code)
+    assert {"jax", "flax"} <= loaded
+    assert not loaded & {"wandb", "datasets", "orbax.checkpoint", "ml_collections", "tensorstore"}
+
+
+def test_importing_the_package_alone_loads_not_even_jax():
+    assert "jax" not in loaded_by("import posenc_jax, posenc_jax.options, posenc_jax.backend")
+
+
+# Who may be imported by whom: data flows one way.
+ALLOWED = {
+    "posenc_jax/options.py": set(),
+    "posenc_jax/backend.py": set(),
+    "posenc_jax/encoding.py": {"options"},
+    "posenc_jax/schemes": {"options", "encoding", "schemes"},
+    "posenc_jax/extensions.py": {"options", "encoding", "schemes"},
+    "posenc_jax/attention": {"options", "encoding", "attention"},
+    "models": {"options", "encoding", "attention"},
+}
+
+
+@pytest.mark.parametrize("place", ALLOWED)
+def test_imports_go_one_way(place):
+    path = ROOT / place
+    files = path.rglob("*.py") if path.is_dir() else [path]
+    for file in files:
+        for name in imports(file):
+            if name.startswith("posenc_jax."):
+                assert name.split(".")[1] in ALLOWED[place], f"{file.name} imports {name}"
+            assert not name.startswith("models") or place == "models"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_source_file_reaches_for_what_it_should_not(path):
+    for name in imports(path):
+        assert not name.startswith("jax._src"), name
+        assert name.split(".")[0] not in {"pickle", "dill", "shelve", "marshal"}, name
+    assert path.name not in {"utils.py", "helpers.py", "common.py", "misc.py"}
+
+
+def test_the_decoder_names_no_encoding():
+    from posenc_jax import schemes
+
+    words = set()
+    for path in (ROOT / "models").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            words |= {getattr(node, field, None) for field in ("id", "attr", "value")} - {None}
+    assert not {str(word).lower() for word in words} & set(schemes.names())

@@ -1,0 +1,196 @@
+"""The decoder: its options, its layers, and what it asks of an encoding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import DIMS, VOCAB, L
+
+import models
+import posenc_jax
+
+OPTIONS = [
+    {"norm_place": "post"},
+    {"norm": "layer"},
+    {"activation": "swiglu"},
+    {"tied": False},
+    {"kv_heads": 2},
+    {"head_dim": 4},
+    {"hidden": 24},
+    {"scan": False},
+    {"dtype": "bfloat16"},
+    {"norm": "layer", "norm_place": "post", "activation": "swiglu", "kv_heads": 1, "tied": False},
+]
+
+
+def build(name="rope", dims=DIMS, **options):
+    return posenc_jax.build(name, dims, key=jax.random.key(5), **options)
+
+
+def loss(model, encoding, tokens):
+    logits = model(tokens[:, :-1], encoding)
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, 1:, None], axis=-1)
+    return -jnp.mean(picked)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_option_starts_near_the_uniform_loss_and_learns(
+    options, make_model, make_tokens, forward
+):
+    model, tokens = make_model(**options), make_tokens(L, batch=4)
+    dims = posenc_jax.Dims(DIMS.heads, model.config.head_size, DIMS.width, L)
+    encoding = build(dims=dims)
+
+    @jax.jit
+    def step(model):
+        value, gradient = jax.value_and_grad(loss)(model, encoding, tokens)
+        return value, jax.tree.map(lambda p, g: p - 0.1 * g, model, gradient)
+
+    start, model = step(model)
+    assert abs(float(start) - np.log(VOCAB)) < 1
+    for _ in range(20):
+        value, model = step(model)
+    assert value < start - 0.2
+    logits = forward(model, tokens, encoding)
+    assert logits.dtype == jnp.float32 and logits.shape == (4, L, VOCAB)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(model))
+
+
+@pytest.mark.parametrize("name", ["rope", "t5", "learned"])
+def test_layers_in_a_loop_are_layers_written_out(name, make_model, make_tokens):
+    tokens, encoding = make_tokens(L, batch=2), build(name)
+    one, other = (
+        jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(make_model(scan=s), encoding, tokens)
+        for s in (True, False)
+    )
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_every_projection_multiplies_two_dimensional_operands(make_model, make_tokens):
+    """The weight gradient of a 3-D operand takes twice as long on CPU."""
+    model, tokens = make_model(scan=False, activation="swiglu", tied=False), make_tokens(L, 2)
+    jaxpr = jax.make_jaxpr(jax.grad(loss))(model, build("nope"), tokens).jaxpr
+    products = [e for e in flat(jaxpr) if e.primitive.name == "dot_general"]
+    weights = {leaf.shape[-2:] for leaf in jax.tree.leaves(model) if leaf.ndim > 1}
+    projections = 0
+    for product in products:
+        shapes = [v.aval.shape for v in product.invars]
+        if any(len(s) == 2 and (s in weights or s[::-1] in weights) for s in shapes):
+            projections += 1
+            assert all(len(s) == 2 for s in shapes), product
+    assert projections >= 2 * 7 * 2 + 2  # forward and for x backward: 7 a layer, and the output
+
+
+def flat(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from flat(inner)
+
+
+def test_a_window_as_long_as_the_row_changes_nothing_and_a_shorter_one_does(
+    make_model, make_tokens, forward
+):
+    model, tokens, encoding = make_model(), make_tokens(L), build()
+    whole = forward(model, tokens, encoding)
+    np.testing.assert_allclose(forward(model, tokens, encoding, window=L), whole, atol=1e-6)
+    short = forward(model, tokens, encoding, window=3)
+    np.testing.assert_allclose(short[:, :3], whole[:, :3], atol=1e-6)
+    assert jnp.all(jnp.any(jnp.abs(short[:, 3:] - whole[:, 3:]) > 1e-5, axis=-1))
+
+
+def test_two_layers_see_at_most_twice_the_window(make_model, make_tokens, forward):
+    model, tokens, encoding = make_model(layers=2), make_tokens(L), build("nope")
+    other = tokens.at[0, 0].set((tokens[0, 0] + 1) % VOCAB)
+    one, two = (forward(model, t, encoding, window=3) for t in (tokens, other))
+    np.testing.assert_array_equal(one[:, 5:], two[:, 5:])  # 2 * (3 - 1) tokens back
+    assert jnp.all(jnp.any(one[:, :5] != two[:, :5], axis=-1))
+
+
+def test_positions_may_be_given(make_model, make_tokens, forward):
+    model, tokens, alibi = make_model(), make_tokens(L), build("alibi")
+    plain = forward(model, tokens, alibi)
+    moved = forward(model, tokens, alibi, positions=100 + jnp.arange(L))
+    np.testing.assert_allclose(moved, plain, atol=1e-5)
+    stretched = forward(model, tokens, alibi, positions=3 * jnp.arange(L))
+    assert jnp.any(jnp.abs(stretched - plain) > 1e-3)
+    rows = forward(model, tokens, alibi, positions=jnp.arange(L)[None])
+    np.testing.assert_allclose(rows, plain, atol=1e-6)
+
+
+def test_layers_may_go_without_positions(make_model, make_tokens, forward):
+    """Zero frequencies everywhere are no positions; in one layer they are neither."""
+    model, tokens, rope = make_model(), make_tokens(L), build()
+    still = rope.replace(inv_freq=jnp.zeros_like(rope.inv_freq))
+    nope = forward(model, tokens, build("nope"))
+    np.testing.assert_allclose(
+        forward(model, tokens, posenc_jax.stack([still, still])), nope, atol=1e-5
+    )
+    mixed = forward(model, tokens, posenc_jax.stack([rope, still]))
+    for other in (nope, forward(model, tokens, rope)):
+        assert jnp.any(jnp.abs(mixed - other) > 1e-3)
+
+
+def test_biases_can_be_learned_per_layer(make_model, make_tokens):
+    model, tokens = make_model(), make_tokens(L, batch=2)
+    keys = jax.random.split(jax.random.key(0), 2)
+    stacked = posenc_jax.stack([posenc_jax.build("t5", DIMS, key=k) for k in keys])
+    gradient = jax.jit(jax.grad(lambda e: loss(model, e, tokens)))(stacked).table
+    assert gradient.shape == (2, 32, DIMS.heads)
+    assert jnp.any(gradient[0] != gradient[1]) and jnp.all(jnp.any(gradient != 0, axis=(1, 2)))
+
+
+def test_a_stack_of_another_height_is_refused(make_model, make_tokens):
+    with pytest.raises(ValueError, match="stacked over 3 layers, the model has 2"):
+        make_model()(make_tokens(L), posenc_jax.stack([build()] * 3))
+
+
+def test_layers_that_differ_in_more_than_numbers_do_not_stack():
+    with pytest.raises(ValueError, match="layers differ in more than numbers"):
+        posenc_jax.stack([build("rope"), build("alibi")])
+    with pytest.raises(ValueError, match="at least one, none stacked"):
+        posenc_jax.stack([])
+
+
+def test_random_positions_are_drawn_once_and_packed_documents_read_them_from_their_start(
+    make_model, make_tokens, forward
+):
+    encoding = build("randomized", inner="alibi", max_position=64)
+    model, tokens = make_model(), make_tokens(L, batch=2)
+    segments = jnp.array([[0] * 6 + [1] * (L - 6)] * 2)
+    key = jax.random.key(3)
+    draw = encoding.positions(L, key)
+    packed = forward(model, tokens, encoding, key=key, segments=segments)
+    first = forward(model, tokens[:, :6], encoding, positions=draw[:6])
+    second = forward(model, tokens[:, 6:], encoding, positions=draw[: L - 6])
+    np.testing.assert_allclose(packed, jnp.concatenate([first, second], axis=1), atol=1e-5)
+
+
+def test_a_model_may_be_made_of_a_mapping():
+    fields = {"layers": 1, "width": 8, "heads": 2, "vocab": 5}
+    model = models.Transformer(fields, jax.random.key(0))
+    assert model.config == models.Config(**fields)
+    with pytest.raises(ValueError, match="unknown model option 'widht'; did you mean 'width'?"):
+        models.Transformer({"widht": 8}, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"layers": 0}, "layers must be a whole number of at least 1; got 0"),
+        ({"heads": 0}, "heads must be a whole number of at least 1; got 0"),
+        ({"width": 30, "heads": 4}, "width must be a multiple of heads"),
+        ({"heads": 4, "kv_heads": 3}, "heads must be a multiple of kv_heads"),
+        ({"norm": "batch"}, "norm must be one of 'rms', 'layer'; got 'batch'"),
+        ({"norm_place": "mid"}, "norm_place must be one of"),
+        ({"activation": "relu"}, "activation must be one of"),
+        ({"dtype": "float16"}, "dtype must be one of"),
+        ({"tied": 1}, "tied must be True or False"),
+    ],
+)
+def test_wrong_options_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        models.Config(**fields)
