@@ -1,10 +1,16 @@
 """What every test stands on: right sums, no silent broadcasting over ranks, small models."""
 
 import functools
+import os
 
 import posenc_jax.backend
 
 posenc_jax.backend.configure()
+# Compilation is most of the suite's time, and half of it is spent on code that runs for
+# milliseconds. The optimised programs are tested by XLA_FLAGS=--xla_backend_optimization_level=3.
+LEVEL = "--xla_backend_optimization_level"
+if LEVEL not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {LEVEL}=0".strip()
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
