@@ -15,16 +15,13 @@ if LEVEL not in os.environ.get("XLA_FLAGS", ""):
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import pytest  # noqa: E402
+from sizes import DIMS, VOCAB  # noqa: E402
 
 import models  # noqa: E402
 import posenc_jax  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-
-L = 16
-VOCAB = 19
-DIMS = posenc_jax.Dims(heads=4, head_dim=8, width=32, train_length=L)
 
 
 @pytest.fixture(params=schemes.names())

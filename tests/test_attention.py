@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import DIMS, L
+from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax.attention import plain

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from conftest import DIMS
+from sizes import DIMS
 
 import posenc_jax
 from posenc_jax import schemes

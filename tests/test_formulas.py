@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import DIMS
+from sizes import DIMS
 
 import posenc_jax
 from posenc_jax.attention import rotate

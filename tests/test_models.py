@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import DIMS, VOCAB, L
+from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax

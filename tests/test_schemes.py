@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import DIMS, VOCAB, L
+from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from posenc_jax.attention import attend, phase_between, rotate
