@@ -3,7 +3,9 @@
 from configs import base
 
 
-def get_config():
-    config = base.get_config()
-    config.encoding = dict(name="randomized", inner="rope", max_position=1024, evenly=False)
+def get_config(size="tiny"):
+    config = base.get_config(size)
+    config.encoding = dict(
+        name="randomized", inner="rope", max_position=8 * config.train_length, evenly=False
+    )
     return config

@@ -3,7 +3,7 @@
 from configs import base
 
 
-def get_config():
-    config = base.get_config()
+def get_config(size="tiny"):
+    config = base.get_config(size)
     config.encoding = dict(name="sandwich", dbar=128)
     return config

@@ -28,6 +28,7 @@ class Config:
     activation: str = "gelu"  # gelu, swiglu
     tied: bool = True  # the output projection is the token embedding
     scan: bool = True  # layers as a loop in the program; False: written out
+    remat: bool = False  # compute each layer again in the backward pass, to save memory
     dtype: str = "float32"  # float32, bfloat16; parameters are float32 either way
 
     def __post_init__(self):
@@ -52,6 +53,7 @@ class Config:
         choice("dtype", self.dtype, ("float32", "bfloat16"))
         flag("tied", self.tied)
         flag("scan", self.scan)
+        flag("remat", self.remat)
 
     @classmethod
     def of(cls, fields: Mapping) -> "Config":
@@ -153,6 +155,7 @@ class Transformer(nnx.Module):
             x = own.embed(x.astype(jnp.float32), positions).astype(dtype)
             return block(x, own, phase=own.phase(positions), positions=positions, **places)
 
+        run = jax.checkpoint(run) if self.config.remat else run
         if self.config.scan:
             return jax.lax.scan(lambda x, layer: (run(x, layer), None), x, layers)[0]
         for i in range(self.config.layers):

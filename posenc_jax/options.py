@@ -42,6 +42,17 @@ def known(kind: str, name, names: Iterable[str]) -> str:
     raise ValueError(f"unknown {kind} {name!r}; {meant}have: {', '.join(names)}")
 
 
+def rotary_dims(head_dim: int, fraction: float) -> int:
+    positive("fraction", fraction)
+    dims = fraction * head_dim
+    if fraction > 1 or dims % 2 or dims < 2:
+        raise ValueError(
+            f"fraction * head_dim must be an even number from 2 to head_dim = {head_dim}; "
+            f"got {fraction:g} * {head_dim} = {dims:g}"
+        )
+    return int(dims)
+
+
 def check_options(what: str, function: Callable, options: Iterable[str]):
     """Refuses options that a function does not take, and asks for those it cannot do without."""
     parameters = inspect.signature(function).parameters.values()

@@ -51,7 +51,7 @@ ALLOWED = {
     "posenc_jax/options.py": set(),
     "posenc_jax/backend.py": set(),
     "posenc_jax/encoding.py": {"options"},
-    "posenc_jax/schemes": {"options", "encoding", "schemes"},
+    "posenc_jax/schemes": {"options", "catalog", "encoding", "schemes"},
     "posenc_jax/extensions.py": {"options", "encoding", "schemes"},
     "posenc_jax/attention": {"options", "encoding", "attention"},
     "models": {"options", "encoding", "attention"},

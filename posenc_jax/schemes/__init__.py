@@ -6,18 +6,13 @@ trained fields.
 
 import inspect
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import jax
 
+from posenc_jax.catalog import encodings as names
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.options import check_options, known
-
-
-def names() -> list[str]:
-    files = Path(__file__).parent.glob("[!_]*.py")
-    return sorted(file.stem for file in files)
 
 
 def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:

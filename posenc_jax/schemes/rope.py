@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax.encoding import Dims, Encoding, Phase, fixed, static
-from posenc_jax.options import choice, positive
+from posenc_jax.options import choice, positive, rotary_dims
 from posenc_jax.schemes._rotation import cos_sin, frequencies
 
 
@@ -50,17 +50,6 @@ def build(
         base=fixed(bases),
         layout=choice("layout", layout, ("half", "interleaved")),
     )
-
-
-def rotary_dims(head_dim: int, fraction: float) -> int:
-    positive("fraction", fraction)
-    dims = fraction * head_dim
-    if fraction > 1 or dims % 2 or dims < 2:
-        raise ValueError(
-            f"fraction * head_dim must be an even number from 2 to head_dim = {head_dim}; "
-            f"got {fraction:g} * {head_dim} = {dims:g}"
-        )
-    return int(dims)
 
 
 def base_per_head(base: float | Sequence[float], heads: int) -> np.ndarray:  # [] or [H]

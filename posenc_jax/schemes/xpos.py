@@ -8,9 +8,9 @@ import numpy as np
 from jax.core import Tracer
 
 from posenc_jax.encoding import Dims, Encoding, Phase, check_reach, fixed, static
-from posenc_jax.options import choice
+from posenc_jax.options import choice, rotary_dims
 from posenc_jax.schemes._rotation import cos_sin, frequencies
-from posenc_jax.schemes.rope import base_per_head, by_head, positions_by_head, rotary_dims
+from posenc_jax.schemes.rope import base_per_head, by_head, positions_by_head
 
 _UNIT = 512.0  # positions over which a pair decays by zeta
 _HEADROOM = 128.0  # how large a query's or key's entry may be beside the largest factor

@@ -1,0 +1,251 @@
+"""What a training configuration may say. Nothing here imports jax: mistakes are found at once."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc_jax import catalog
+from posenc_jax.options import choice, known, positive, rotary_dims, whole_number
+
+Config = Any  # a ConfigDict; its fields have no types a checker could know
+
+SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")
+TASKS = ("copy", "induction", "passkey", "delayed_repeat")
+# What may differ when a run goes on: how long, how often, how it is shown, where tokens are kept.
+FREE = (
+    "steps",
+    "log_every",
+    "valid_every",
+    "save_every",
+    "valid_batches",
+    "keep",
+    "init_from",
+    "wandb",
+    "data.cache",
+)
+
+
+def validate(config) -> list[str]:
+    """Everything that is wrong with a configuration, each with its field, value and rule."""
+    from configs import base
+
+    wrong = _structure(config.to_dict(), base.get_config().to_dict())
+    if wrong:
+        return wrong  # the values cannot be asked for
+    problems: list[str] = []
+    for check in (_numbers, _model, _encoding, _extension, _data, _choices):
+        check(config, _Asker(problems))
+    return problems
+
+
+class _Asker:
+    """Calls a rule and keeps what it says against a value."""
+
+    def __init__(self, problems: list[str]):
+        self.problems = problems
+
+    def __call__(self, rule: Callable, *args, **options) -> bool:
+        try:
+            rule(*args, **options)
+        except ValueError as error:
+            self.problems.append(str(error))
+            return False
+        return True
+
+    def that(self, holds: bool, message: str) -> None:
+        if not holds:
+            self.problems.append(message)
+
+
+def _structure(given: Mapping, expected: Mapping, prefix: str = "") -> list[str]:
+    problems = []
+    for name, default in expected.items():
+        field = f"{prefix}{name}"
+        if name not in given:
+            problems.append(f"{field} is missing; set single fields, --config.{field}=...")
+        elif isinstance(default, Mapping):
+            if not isinstance(given[name], Mapping):
+                problems.append(f"{field} holds fields and got {given[name]!r}")
+            else:
+                problems += _structure(given[name], default, f"{field}.")
+        elif isinstance(default, bool) != isinstance(given[name], bool) and default is not None:
+            problems.append(f"{field} must be {type(default).__name__}; got {given[name]!r}")
+    for name in set(given) - set(expected):
+        if prefix not in ("encoding.", "extension."):
+            try:
+                known("field", f"{prefix}{name}", [f"{prefix}{n}" for n in expected])
+            except ValueError as error:
+                problems.append(str(error))
+    return problems
+
+
+def _numbers(config, ask):
+    for name in ("train_length", "batch_size", "steps", "accumulate", "keep"):
+        ask(whole_number, name, config[name], at_least=1)
+    for name in ("log_every", "valid_every", "save_every", "valid_batches"):
+        ask(whole_number, name, config[name], at_least=1)
+    ask(whole_number, "seed", config.seed, at_least=0)
+    for name in ("learning_rate", "clip"):
+        ask(positive, name, config[name])
+    for name in ("weight_decay", "final_rate", "beta1", "beta2"):
+        _between(ask, name, config[name], 0, math.inf if name == "weight_decay" else 1)
+    if ask(whole_number, "warmup_steps", config.warmup_steps, at_least=0):
+        ask.that(
+            config.warmup_steps <= config.steps,
+            f"warmup_steps must not exceed steps = {config.steps}; got {config.warmup_steps}",
+        )
+    if isinstance(config.accumulate, int) and config.accumulate >= 1:
+        ask.that(
+            config.batch_size % config.accumulate == 0,
+            f"batch_size must be a multiple of accumulate = {config.accumulate}; "
+            f"got {config.batch_size}",
+        )
+    ask.that(
+        not isinstance(config.train_length, int) or config.train_length >= 2,
+        f"train_length must be at least 2, or nothing is predicted from anything; "
+        f"got {config.train_length}",
+    )
+
+
+def _between(ask, name, value, low, high):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    ask.that(
+        is_number and low <= value <= high and math.isfinite(value),
+        f"{name} must be a number from {low} to {high}; got {value!r}",
+    )
+
+
+def _model(config, ask):
+    model = config.model
+    sizes = all([ask(whole_number, f"model.{n}", model[n], at_least=1) for n in ("width", "heads")])
+    ask(whole_number, "model.layers", model.layers, at_least=1)
+    for name in ("kv_heads", "head_dim", "hidden", "vocab"):
+        if model[name] is not None:
+            ask(whole_number, f"model.{name}", model[name], at_least=1)
+    if sizes and model.head_dim is None:
+        ask.that(
+            model.width % model.heads == 0,
+            f"model.width must be a multiple of model.heads = {model.heads}, or model.head_dim "
+            f"given; got {model.width}",
+        )
+    if sizes and model.kv_heads:
+        ask.that(
+            model.heads % model.kv_heads == 0,
+            f"model.heads must be a multiple of model.kv_heads = {model.kv_heads}; "
+            f"got {model.heads}",
+        )
+    ask(choice, "model.norm", model.norm, ("rms", "layer"))
+    ask(choice, "model.norm_place", model.norm_place, ("pre", "post"))
+    ask(choice, "model.activation", model.activation, ("gelu", "swiglu"))
+    ask(choice, "model.dtype", model.dtype, ("float32", "bfloat16"))
+
+
+def _encoding(config, ask):
+    name = config.encoding.name
+    if not ask(known, "encoding", name, catalog.encodings()):
+        return
+    _options(ask, f"encoding {name!r}", config.encoding, catalog.encoding_options(name), ("name",))
+    inner = config.encoding.get("inner", name)
+    if name == "randomized" and not ask(known, "encoding", inner, catalog.encodings()):
+        return
+    model, options = config.model, config.encoding
+    whole = isinstance(model.width, int) and isinstance(model.heads, int) and model.heads > 0
+    if "fraction" in options and whole:
+        ask(rotary_dims, model.head_dim or model.width // model.heads, options.fraction)
+    if "base" in options and isinstance(options.base, int | float):
+        ask(positive, "encoding.base", options.base, above=1.0)
+    if "max_position" in options and options.max_position is not None:
+        ask(
+            whole_number,
+            "encoding.max_position",
+            options.max_position,
+            at_least=config.train_length,
+        )
+
+
+def _options(ask, what, given, allowed, fixed):
+    for option in set(given) - set(fixed):
+        if allowed is not None:
+            if allowed:
+                ask(known, f"option of {what}:", option, allowed)
+            else:
+                ask.that(False, f"{what} takes no options; got {option!r}")
+
+
+def _extension(config, ask):
+    name, scale = config.extension.name, config.extension.scale
+    ask(positive, "extension.scale", scale)
+    if not ask(known, "extension", name, catalog.extensions()):
+        return
+    if isinstance(scale, int | float):
+        ask.that(not scale < 1, f"extension.scale must be at least 1; got {scale}")
+    if name.startswith("dynamic_"):
+        ask.that(
+            False,
+            f"extension.name: {name!r} follows the length read; train with "
+            f"{name.removeprefix('dynamic_')!r} and a scale",
+        )
+        return
+    carrier = config.encoding.get("inner", config.encoding.name)
+    made_for = catalog.extensions()[name]
+    fits = [n for n, target in catalog.extensions().items() if target in ("", carrier)]
+    ask.that(
+        made_for in ("", carrier),
+        f"extension {name!r} does not fit encoding {carrier!r}; those that do: {', '.join(fits)}",
+    )
+
+
+def _data(config, ask):
+    data = config.data
+    if not ask(choice, "data.source", data.source, SOURCES):
+        return
+    if data.source in ("text", "jsonl", "hub"):
+        ask.that(bool(data.path), f"data.path must say what to read for data.source={data.source}")
+    if data.source == "synthetic":
+        ask(choice, "data.task", data.task, TASKS)
+        ask(whole_number, "data.documents", data.documents, at_least=1)
+        ask(whole_number, "data.document_length", data.document_length, at_least=2)
+        ask.that(data.tokenizer == "bytes", "data.tokenizer must be 'bytes' for synthetic data")
+    _between(ask, "data.valid_fraction", data.valid_fraction, 0, 1)
+    if data.tokenizer != "bytes":
+        ask.that(
+            Path(data.tokenizer).expanduser().exists(),
+            f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
+            f"merges.txt; there is no {data.tokenizer!r}",
+        )
+
+
+def _choices(config, ask):
+    ask(choice, "schedule", config.schedule, ("cosine", "linear"))
+    ask(choice, "wandb.mode", config.wandb.mode, ("auto", "online", "offline", "disabled"))
+    if config.init_from:
+        ask.that(
+            (Path(config.init_from) / "config.json").is_file(),
+            f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json",
+        )
+
+
+def differences(saved: Mapping, now: Mapping) -> list[str]:
+    """Fields in which a run's saved configuration differs from one given now, but for FREE ones."""
+    before, after = dict(_flat(saved)), dict(_flat(now))
+    lines = []
+    for name in sorted(before | after):
+        if not any(name == free or name.startswith(f"{free}.") for free in FREE):
+            old, new = before.get(name, "absent"), after.get(name, "absent")
+            if old != new:
+                lines.append(f"{name}: {old!r} in the workdir, {new!r} now")
+    return lines
+
+
+def _flat(tree: Mapping, prefix: str = ""):
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def as_json(config) -> str:
+    return json.dumps(config.to_dict(), indent=1, sort_keys=True)

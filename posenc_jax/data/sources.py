@@ -1,0 +1,128 @@
+"""Where documents come from. Each source lists its files, so that they can be fingerprinted, and
+yields documents as bytes."""
+
+import glob
+import gzip
+import json
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from posenc_jax.data import synthetic
+from posenc_jax.exits import DataError
+
+NAMES = ("stdlib", "text", "jsonl", "hub", "synthetic")
+
+
+class Document(NamedTuple):
+    name: str
+    text: bytes
+    answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
+
+
+def files(data) -> list[Path]:
+    """The files a source reads, in order. `hub` and `synthetic` read none of their own."""
+    if data.source == "stdlib":
+        return _stdlib_files()
+    if data.source in ("text", "jsonl"):
+        return _matches(data.path)
+    return []
+
+
+def documents(data, seed: int) -> Iterator[Document]:
+    if data.source in ("stdlib", "text"):
+        for path in files(data):
+            yield Document(str(path), _read(path))
+    elif data.source == "jsonl":
+        for path in files(data):
+            yield from _json_lines(path, data.field)
+    elif data.source == "hub":
+        yield from _hub(data)
+    elif data.source == "synthetic":
+        for i, (text, answers) in enumerate(
+            synthetic.documents(data.task, data.documents, data.document_length, seed)
+        ):
+            yield Document(f"{data.task}-{i}", text, answers)
+    else:
+        raise ValueError(f"data.source must be one of {', '.join(NAMES)}; got {data.source!r}")
+
+
+def _stdlib_files() -> list[Path]:
+    left_out = {"test", "idlelib", "encodings", "pydoc_data"}
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found = []
+    for name in sorted(sys.stdlib_module_names - left_out):
+        module, package = root / f"{name}.py", root / name
+        if module.is_file():
+            found.append(module)
+        elif package.is_dir():
+            inner = (p for p in package.rglob("*.py") if not left_out & set(p.parts))
+            found.extend(sorted(p for p in inner if "tests" not in p.parts))
+    if not found:
+        raise DataError(f"the standard library's source is not at {root}; choose another source")
+    return found
+
+
+def _matches(patterns: str) -> list[Path]:
+    found = []
+    for pattern in filter(None, (p.strip() for p in patterns.split(","))):
+        names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))
+        matched = [Path(name) for name in names if Path(name).is_file()]
+        if not matched:
+            raise DataError(f"data.path: nothing matches {pattern!r}")
+        found.extend(matched)
+    if not found:
+        raise DataError("data.path is empty; give files or globs, with commas between")
+    return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as stream:
+                return stream.read()
+        return path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _json_lines(path: Path, field: str) -> Iterator[Document]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    yield Document(f"{path}:{number}", _field(path, number, line, field))
+    except (OSError, EOFError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}, line {number}: not JSON: {error}") from error
+    if not isinstance(row, dict) or not isinstance(row.get(field), str):
+        has = ", ".join(row) if isinstance(row, dict) else type(row).__name__
+        raise DataError(
+            f"{path}, line {number}: no text in field {field!r} (data.field); has: {has}"
+        )
+    return row[field].encode()
+
+
+def _hub(data) -> Iterator[Document]:
+    import datasets
+
+    try:
+        rows = datasets.load_dataset(data.path, split=data.split, streaming=False)
+    except Exception as error:  # many kinds, from the network to a missing split
+        raise DataError(f"cannot load {data.path!r}, split {data.split!r}: {error}") from error
+    for i, row in enumerate(rows):
+        if not isinstance(row.get(data.field), str):
+            has = ", ".join(row)
+            raise DataError(f"{data.path}, row {i}: no text in field {data.field!r}; has: {has}")
+        yield Document(f"{data.path}:{i}", row[data.field].encode())

@@ -1,0 +1,39 @@
+"""Why a program ends: exit codes, and the errors that carry them."""
+
+DONE = 0
+CONFIG = 2
+DATA = 65
+NOT_FINITE = 70
+BUSY = 73
+IO = 74
+AGAIN = 75
+OTHER_CONFIG = 76
+
+MEANING = {
+    DONE: "done, or already done",
+    CONFIG: "configuration",
+    DATA: "data",
+    NOT_FINITE: "loss not finite",
+    BUSY: "workdir busy",
+    IO: "input or output",
+    AGAIN: "saved: run the same command again",
+    OTHER_CONFIG: "the workdir belongs to another configuration",
+}
+
+
+class Stop(Exception):
+    """An end with an explanation for people: no traceback is shown for it."""
+
+    code = IO
+
+
+class DataError(Stop):
+    code = DATA
+
+
+class NotFinite(Stop):
+    code = NOT_FINITE
+
+
+class OtherConfig(Stop):
+    code = OTHER_CONFIG

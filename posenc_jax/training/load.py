@@ -1,0 +1,44 @@
+"""A finished or running run, read back."""
+
+from pathlib import Path
+
+import jax
+
+from posenc_jax.configuration import Config
+from posenc_jax.data import tokenizer
+from posenc_jax.exits import Stop
+from posenc_jax.training import optimizer as optimizers
+from posenc_jax.training import parts as making
+from posenc_jax.training import step as steps
+from posenc_jax.training.checkpoints import Checkpoints
+from posenc_jax.training.run import Workdir
+
+
+def load_run(workdir, step: int | None = None):
+    """(model, encoding, config, tokenizer) of a run, at its last or a given checkpoint."""
+    parts, config = load_parts(Path(workdir), step)
+    return parts.model, parts.encoding, config, tokenizer.load(config.data.tokenizer)
+
+
+def load_parts(
+    workdir: Path, step: int | None, *, extended: bool = True
+) -> tuple[making.Parts, Config]:
+    """`extended=False`: the encoding without the run's own extension, with its trained arrays."""
+    config = Workdir(workdir).config()
+    if config is None:
+        raise Stop(f"{workdir} is not the workdir of a run: it holds no config.json")
+    checkpoints = Checkpoints(workdir, read_only=True)
+    try:
+        saved = checkpoints.steps()
+        if not saved:
+            raise Stop(f"{workdir} holds no checkpoint yet")
+        step = saved[-1] if step is None else step
+        if step not in saved:
+            raise Stop(f"{workdir} holds no checkpoint of step {step}; have: {saved}")
+        parts = making.make(config, extended=extended)
+        mesh = steps.make_mesh(jax.devices()[:1])
+        like = jax.eval_shape(lambda: steps.fresh_state(parts, optimizers.make(config)))
+        state = checkpoints.restore(step, like, steps.replicated(mesh))
+    finally:
+        checkpoints.close()
+    return parts.replace(state["params"]), config

@@ -1,0 +1,207 @@
+"""The training loop: what is done at each step, and what a run leaves behind."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from posenc_jax import backend, exits
+from posenc_jax.configuration import Config
+from posenc_jax.data import corpus as corpora
+from posenc_jax.data.batches import Batch, Batches, held_out
+from posenc_jax.training import optimizer as optimizers
+from posenc_jax.training import parts as making
+from posenc_jax.training import step as steps
+from posenc_jax.training.checkpoints import Checkpoints, total_digest
+from posenc_jax.training.report import Report, first_screen
+from posenc_jax.training.run import Metrics, Workdir
+
+
+def train(config: Config, workdir: Path) -> int:
+    """Trains, or goes on training, the run of a workdir; the exit code."""
+    run = Workdir(workdir)
+    run.create()
+    config = take_over(config)
+    backend.self_test()
+    corpus = corpora.prepare(config.data, config.seed)
+    config = with_vocab(config, corpus.vocab)
+    run.claim(config)
+    checkpoints = Checkpoints(run.path, keep=config.keep)
+    try:
+        return _train(config, run, corpus, checkpoints)
+    finally:
+        checkpoints.close()
+
+
+def take_over(config: Config) -> Config:
+    """With `init_from`, the length that its encoding was built for goes on."""
+    if not config.init_from or config.original_length:
+        return config
+    source = Workdir(config.init_from).config()
+    config = config.copy_and_resolve_references()
+    config.original_length = making.original_length(source)
+    return config
+
+
+def with_vocab(config: Config, vocab: int) -> Config:
+    if config.model.vocab is not None and config.model.vocab < vocab:
+        raise exits.DataError(
+            f"model.vocab = {config.model.vocab} is less than the {vocab} tokens of the tokenizer"
+        )
+    config = config.copy_and_resolve_references()
+    config.model.vocab = config.model.vocab or vocab
+    return config
+
+
+def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
+    mesh = steps.make_mesh()
+    if (config.batch_size // config.accumulate) % mesh.size:
+        raise exits.Stop(
+            f"batch_size / accumulate = {config.batch_size // config.accumulate} rows do not "
+            f"divide among {mesh.size} devices"
+        )
+    parts = making.make(config)
+    if config.init_from:
+        parts = parts.replace(load_params(config, parts))
+    optimizer = optimizers.make(config)
+    place = steps.replicated(mesh)
+    state = jax.device_put(steps.fresh_state(parts, optimizer), place)
+    belongs = {"data": corpus.fingerprint}
+
+    saved = checkpoints.steps()
+    at = saved[-1] if saved else 0
+    if saved:
+        _same_data(checkpoints.card(at), corpus)
+        state = checkpoints.restore(at, state, place)
+    report = Report(run, first_screen(config, parts, corpus, mesh, at))
+    if at >= config.steps:
+        digest = total_digest(state)
+        report.line(f"already done: {at} steps; digest {digest}")
+        run.status("done", exits.DONE, step=at, digest=digest)
+        return exits.DONE
+
+    metrics = Metrics(run / "metrics.jsonl", at)
+    train_step = steps.train_step(parts, optimizer, config, mesh)
+    validate = Validation(config, parts, corpus, mesh)
+    rows = Batches(
+        corpus.train,
+        length=config.train_length,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        within_documents=config.data.mask_documents,
+    )
+    rate = optimizers.schedule(config)
+    run.status("running", exits.AGAIN, step=at)
+    report.start(at, config)
+    pending = None  # metrics of a step, read after the next one is dispatched
+    with _stop_requests() as stopping:
+        while at < config.steps and not stopping:
+            state, measured = train_step(state, rows.batch(at))
+            at += 1
+            if pending is not None:
+                metrics.write(report.step(*pending))
+                pending = None
+            if at % config.log_every == 0 or at == config.steps:
+                pending = (at, measured, float(np.asarray(rate(at - 1))))
+            if validate.due(at):
+                if pending is not None:
+                    metrics.write(report.step(*pending))
+                    pending = None
+                metrics.write(report.validation(at, validate(state["params"])))
+            if at % config.save_every == 0 and at < config.steps:
+                checkpoints.save(at, state, belongs)
+        if pending is not None:
+            metrics.write(report.step(*pending))
+    metrics.close()
+    if at not in checkpoints.steps():
+        checkpoints.save(at, state, belongs)
+    checkpoints.wait()
+    if at < config.steps:
+        report.line(f"stopped by {stopping[0]}: saved step {at}; the same command goes on")
+        run.status("stopped", exits.AGAIN, step=at, signal=stopping[0])
+        return exits.AGAIN
+    digest = total_digest(state)
+    report.line(f"done: {at} steps; digest {digest}")
+    run.status("done", exits.DONE, step=at, digest=digest)
+    return exits.DONE
+
+
+class Validation:
+    """The loss on held-out text at the trained length, on the same rows every time."""
+
+    def __init__(self, config, parts, corpus, mesh):
+        self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
+        self.sums = steps.loss_sums(parts, config.data.mask_documents, mesh)
+        self.rows: Batch | None = None
+        if len(corpus.valid.tokens) >= 2 * config.train_length:
+            self.rows = held_out(
+                corpus.valid,
+                length=config.train_length,
+                rows=config.valid_batches * config.batch_size,
+                within_documents=config.data.mask_documents,
+            )
+
+    def due(self, at: int) -> bool:
+        return self.rows is not None and (at % self.every == 0 or at == self.last)
+
+    def __call__(self, params) -> dict[str, float]:
+        assert self.rows is not None
+        total = np.zeros(3)
+        count = len(self.rows.inputs)
+        for first in range(0, count, self.size):
+            index = np.arange(first, first + self.size)
+            rows = jax.tree.map(lambda x, i=index: x[i % count], self.rows)
+            repeats = (index < count)[:, None]  # a short last batch is filled with rows of weight 0
+            rows = rows._replace(weights=rows.weights * repeats)
+            total += np.array(jax.device_get(self.sums(params, rows)))
+        nats, targets, size = total
+        return {"valid_loss": nats / targets, "valid_bpb": nats / size / np.log(2)}
+
+
+def load_params(config, parts) -> making.Params:
+    """The weights of the run that `init_from` names, for arrays of the same shape."""
+    from posenc_jax.training.load import load_parts
+
+    source, _ = load_parts(Path(config.init_from), None)
+    theirs, ours = source.params(), parts.params()
+    for group in ours:
+        for name, leaf in ours[group].items():
+            other = theirs[group].get(name)
+            if other is None or other.shape != leaf.shape:
+                found = "nothing" if other is None else other.shape
+                raise exits.OtherConfig(
+                    f"init_from: {group} {name} is {leaf.shape} here and {found} in "
+                    f"{config.init_from}; give the model and the encoding of that run"
+                )
+    return theirs
+
+
+def _same_data(card: dict, corpus) -> None:
+    if card["data"] != corpus.fingerprint:
+        raise exits.DataError(
+            f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
+            f"the run began with {card['data'][:16]}; restore the text, or start another workdir"
+        )
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[str]]:
+    """Names of the signals that asked to stop; the second one is not held back."""
+    received: list[str] = []
+
+    def note(number, frame):
+        received.append(signal.Signals(number).name)
+        signal.signal(number, previous[number])
+
+    previous = {
+        number: signal.signal(number, note)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

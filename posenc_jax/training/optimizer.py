@@ -1,0 +1,47 @@
+"""AdamW with a schedule, and the rule of what decays."""
+
+import jax
+import optax
+
+
+def schedule(config) -> optax.Schedule:
+    """Warm-up, then a cosine to the final rate; or constant, then linear over the last fifth."""
+    peak, last = config.learning_rate, config.final_rate * config.learning_rate
+    if config.schedule == "cosine":
+        return optax.warmup_cosine_decay_schedule(
+            0.0, peak, config.warmup_steps, max(config.steps, config.warmup_steps + 1), last
+        )
+    fall = max(1, config.steps // 5)
+    return optax.join_schedules(
+        [
+            optax.linear_schedule(0.0, peak, max(1, config.warmup_steps)),
+            optax.constant_schedule(peak),
+            optax.linear_schedule(peak, last, fall),
+        ],
+        [config.warmup_steps, max(config.warmup_steps, config.steps - fall)],
+    )
+
+
+def make(config) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(config.clip),
+        optax.adamw(
+            schedule(config),
+            b1=config.beta1,
+            b2=config.beta2,
+            weight_decay=config.weight_decay,
+            mask=decays,
+        ),
+    )
+
+
+def decays(params):
+    """Matrices of the blocks and the output, by path. Never a norm, an embedding or a position."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: (
+            path[0].key == "model"
+            and path[1].key.startswith(("blocks.", "unembed."))
+            and path[1].key.endswith(".kernel")
+        ),
+        params,
+    )

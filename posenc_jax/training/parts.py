@@ -1,0 +1,80 @@
+"""The model and encoding of a configuration, and their trained arrays as plain dictionaries."""
+
+import dataclasses
+from typing import Any
+
+import jax
+
+import models
+import posenc_jax
+from posenc_jax.encoding import Dims, Encoding, trained_mask
+
+Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What a run is made of. Arrays that are trained are taken out and put in by name."""
+
+    model: models.Transformer
+    encoding: Encoding
+
+    def params(self) -> Params:
+        mask = jax.tree.leaves(trained_mask(self.encoding))
+        fields = by_path(self.encoding)
+        return {
+            "model": by_path(self.model),
+            "encoding": {
+                path: leaf
+                for (path, leaf), is_trained in zip(fields.items(), mask, strict=True)
+                if is_trained
+            },
+        }
+
+    def replace(self, params: Params) -> "Parts":
+        return Parts(
+            with_leaves(self.model, params["model"]), with_leaves(self.encoding, params["encoding"])
+        )
+
+
+def make(config, *, extended: bool = True) -> Parts:
+    """A model and an encoding drawn from the seed; the encoding with the run's own extension."""
+    options = dict(config.encoding)
+    key = jax.random.key(config.seed)
+    model_key, encoding_key = jax.random.split(key)
+    settings = models.Config.of(dict(config.model))
+    dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
+    encoding = posenc_jax.build(options.pop("name"), dims, encoding_key, **options)
+    if extended:
+        chosen = dict(config.extension)
+        encoding = posenc_jax.extend(
+            chosen.pop("name"), encoding, float(chosen.pop("scale")), **chosen
+        )
+    model = jax.jit(lambda key: models.Transformer(settings, key))(model_key)
+    return Parts(model, encoding)
+
+
+def original_length(config) -> int:
+    return config.original_length or config.train_length
+
+
+def by_path(tree: Any) -> dict[str, jax.Array]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {_name(path): leaf for path, leaf in leaves}
+
+
+def with_leaves(tree: Any, new: dict[str, Any]) -> Any:
+    """The tree with the leaves that are named replaced."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    names = [_name(path) for path, _ in leaves]
+    unknown = set(new) - set(names)
+    if unknown:
+        raise ValueError(f"no such arrays: {sorted(unknown)}; have: {names}")
+    merged = [new.get(name, leaf) for name, (_, leaf) in zip(names, leaves, strict=True)]
+    return jax.tree.unflatten(structure, merged)
+
+
+def _name(path) -> str:
+    """`blocks.attention.q.kernel`; how Flax wraps a parameter is not part of its name."""
+    words = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
+    return ".".join(word for word in words if word != "value")

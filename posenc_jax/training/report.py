@@ -1,0 +1,98 @@
+"""What a run says of itself: the first screen, a line per logged step, and log.txt."""
+
+import platform
+import sys
+import time
+from importlib.metadata import version
+
+import jax
+import numpy as np
+
+from posenc_jax.training.run import Workdir
+
+
+class Report:
+    def __init__(self, run: Workdir, screen: str):
+        self.log = (run / "log.txt").open("a")
+        self.line(screen)
+
+    def line(self, text: str) -> None:
+        print(text, flush=True)
+        self.log.write(text + "\n")
+        self.log.flush()
+
+    def start(self, at: int, config) -> None:
+        self.first, self.began = at, time.perf_counter()
+        self.total = config.steps
+        self.tokens = config.batch_size * config.train_length
+        self.previous = (at, self.began)
+
+    def step(self, at: int, measured: dict, rate: float) -> dict:
+        """Reads the metrics of a step, which waits for it, and says them."""
+        values = {name: float(value) for name, value in measured.items()}
+        time_now = time.perf_counter()
+        steps, seconds = at - self.previous[0], time_now - self.previous[1]
+        self.previous = (at, time_now)
+        speed = steps * self.tokens / max(seconds, 1e-9)
+        left = (self.total - at) * (time_now - self.began) / max(at - self.first, 1)
+        self.line(
+            f"step {at:>{len(str(self.total))}}/{self.total}  loss {values['loss']:.4f}  "
+            f"bits/byte {values['bpb']:.4f}  gradient {values['grad_norm']:.3f}  "
+            f"rate {rate:.2e}  {speed:,.0f} tokens/s  {_clock(left)} left"
+        )
+        return {
+            "step": at,
+            "tokens": at * self.tokens,
+            **values,
+            "learning_rate": rate,
+            "tokens_per_second": speed,
+            "time": time.time(),
+        }
+
+    def validation(self, at: int, values: dict) -> dict:
+        loss, bpb = values["valid_loss"], values["valid_bpb"]
+        self.line(f"step {at}  held out: loss {loss:.4f}  bits/byte {bpb:.4f}")
+        self.previous = (at, time.perf_counter())
+        return {"step": at, **values}
+
+
+def first_screen(config, parts, corpus, mesh, at: int) -> str:
+    params = parts.params()
+    sizes = {
+        f"{group}.{name}": leaf for group, leaves in params.items() for name, leaf in leaves.items()
+    }
+    width = max(map(len, sizes))
+    table = [f"  {name:<{width}}  {leaf.size:>12,}  {leaf.shape}" for name, leaf in sizes.items()]
+    total = sum(leaf.size for leaf in sizes.values())
+    planned = config.steps * config.batch_size * config.train_length
+    versions = ", ".join(f"{n} {version(n)}" for n in ("jax", "flax", "optax", "orbax-checkpoint"))
+    devices = ", ".join(sorted({d.device_kind for d in mesh.devices.flat}))
+    train = corpus.card["splits"]["train"]
+    begin = f"resuming at step {at:,}" if at else "a fresh run"
+    if config.init_from:
+        begin += f", weights from {config.init_from}"
+    return "\n".join(
+        [
+            f"python {platform.python_version()}, {versions}",
+            f"{mesh.size} x {devices} ({jax.default_backend()})",
+            "",
+            str(config),
+            "parameters",
+            *table,
+            f"  {'total':<{width}}  {total:>12,}",
+            "",
+            f"data {corpus.fingerprint[:16]}: {train['documents']:,} documents, "
+            f"{train['tokens']:,} tokens to train on, {np.round(train['bytes_per_token'], 3)} "
+            f"bytes each; {corpus.card['splits']['valid']['documents']:,} documents held out",
+            f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
+            f"{planned:,} in all ({planned / train['tokens']:.2f} epochs)",
+            f"{begin}; {' '.join(sys.argv)}",
+            "",
+        ]
+    )
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,103 @@
+"""The folder of a run: its configuration, status, log and metrics."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from posenc_jax.configuration import Config, differences
+from posenc_jax.exits import MEANING, OtherConfig, Stop
+
+
+class Workdir:
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    def create(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Stop(f"cannot make the workdir {self.path}: {error}") from error
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def config(self) -> Config | None:
+        """The configuration of the run that lives here."""
+        if not (self / "config.json").exists():
+            return None
+        return ConfigDict(json.loads((self / "config.json").read_text()))
+
+    def claim(self, config: Config) -> None:
+        """Writes the configuration of a fresh run, or checks that it is the one that lives here."""
+        saved = self.config()
+        if saved is not None:
+            lines = differences(saved.to_dict(), config.to_dict())
+            if lines:
+                raise OtherConfig(
+                    f"{self.path} belongs to another configuration:\n  "
+                    + "\n  ".join(lines)
+                    + "\nuse another --workdir; --config.init_from takes over this run's weights"
+                )
+        write_atomically(self / "config.json", _json(config.to_dict()))
+
+    def status(self, state: str, code: int, **facts: Any) -> None:
+        record = {"state": state, "code": code, "meaning": MEANING[code], "time": now(), **facts}
+        write_atomically(self / "status.json", _json(record))
+
+    def read_status(self) -> dict:
+        path = self / "status.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+
+class Metrics:
+    """metrics.jsonl, the record of a run: one line per logged step, every step once."""
+
+    def __init__(self, path: Path, resume_at: int):
+        """Lines from `resume_at` on are taken back: those steps are about to be made again."""
+        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= resume_at]
+        write_atomically(path, "".join(f"{line}\n" for line in kept))
+        self.stream = path.open("a")
+
+    def write(self, record: Mapping) -> None:
+        self.stream.write(json.dumps(record) + "\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def read_metrics(path: Path) -> list[dict]:
+    return [json.loads(line) for line in _whole_lines(path)]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with scratch.open("w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise Stop(f"cannot write {path}: {error}") from error
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """A line that a killed process left half written has no end, and is dropped."""
+    if not path.exists():
+        return []
+    return [line[:-1] for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,96 @@
+"""One training step, and the loss of a batch, as compiled programs over a mesh of devices."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from posenc_jax.data.batches import Batch
+from posenc_jax.training.parts import Parts
+
+State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and optax's tuples of arrays
+
+
+def make_mesh(devices=None) -> Mesh:
+    devices = jax.devices() if devices is None else devices
+    return Mesh(np.array(devices), ("data",))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
+    params = parts.params()
+    return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
+
+
+def nll(parts: Parts, params, batch: Batch, key, mask_documents: bool) -> jax.Array:  # [B, T]
+    run = parts.replace(params)
+    segments = jnp.asarray(batch.segments) if mask_documents else None
+    logits = run.model(jnp.asarray(batch.inputs), run.encoding, key=key, segments=segments)
+    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2)
+    picked = jnp.sum(jnp.where(classes == batch.targets[..., None], logits, 0.0), axis=-1)
+    return (jax.nn.logsumexp(logits, axis=-1) - picked) * batch.weights
+
+
+def train_step(
+    parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
+) -> Callable:
+    """(state, batch) -> (state, metrics). The state is donated, the rows lie on all devices."""
+    pieces = config.accumulate
+
+    def piece_loss(params, batch, key):
+        return jnp.sum(nll(parts, params, batch, key, config.data.mask_documents))
+
+    def gradient(params, batch, key):
+        """Of the summed loss; the pieces of a batch one after another."""
+        if pieces == 1:
+            return jax.value_and_grad(piece_loss)(params, batch, key)
+
+        def add(total, piece):
+            part, number = piece
+            one = jax.value_and_grad(piece_loss)(params, part, jax.random.fold_in(key, number))
+            return jax.tree.map(jnp.add, total, one), None
+
+        # Piece i takes every i-th of `pieces` rows, so each one lies on all devices as well.
+        cut = jax.tree.map(lambda x: x.reshape(-1, pieces, *x.shape[1:]).swapaxes(0, 1), batch)
+        zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+        return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
+
+    def step(state, batch):
+        key = jax.random.fold_in(jax.random.key(config.seed), state["step"])
+        total, gradients = gradient(state["params"], batch, key)
+        weight = jnp.sum(batch.weights)
+        gradients = jax.tree.map(lambda g: g / weight, gradients)
+        updates, opt = optimizer.update(gradients, state["opt"], state["params"])
+        metrics = {
+            "loss": total / weight,
+            "bpb": total / jnp.sum(batch.bytes * batch.weights) / jnp.log(2.0),
+            "grad_norm": optax.global_norm(gradients),
+        }
+        new = {
+            "params": optax.apply_updates(state["params"], updates),
+            "opt": opt,
+            "step": state["step"] + 1,
+        }
+        return new, metrics
+
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    whole = replicated(mesh)
+    return jax.jit(step, in_shardings=(whole, rows), out_shardings=(whole, whole), donate_argnums=0)
+
+
+def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
+    """(params, batch) -> summed nats, targets and bytes, without the draws of training."""
+
+    def sums(params, batch):
+        losses = nll(parts, params, batch, None, mask_documents)
+        return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
+
+    rows, whole = NamedSharding(mesh, PartitionSpec("data")), replicated(mesh)
+    return jax.jit(sums, in_shardings=(whole, rows), out_shardings=whole)

@@ -1,0 +1,39 @@
+"""python train.py --config=configs/rope.py --workdir=DIR [--config.FIELD=VALUE ...]
+
+Trains a model from a configuration and leaves a run in DIR. The same command again goes on where
+it stopped, or says that it is done. A size may follow the recipe: --config=configs/rope.py:small
+(tiny, small, base, 125m). Fields are those of configs/base.py, for example:
+
+  --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
+  --config.data.path='books/*.txt' --config.encoding.base=500000
+"""
+
+import sys
+from pathlib import Path
+
+from posenc_jax import command, configuration, exits
+
+
+def main(argv: list[str]) -> int:
+    command.define()
+    flags, config = command.read(argv, __doc__ or "")
+    problems = configuration.validate(config)
+    if not flags.workdir:
+        problems.append("--workdir is missing: the folder that the run is kept in")
+    if problems:
+        command.refuse(problems)
+
+    from posenc_jax import backend
+
+    backend.configure()
+    from posenc_jax.training.loop import train
+
+    try:
+        return train(config, Path(flags.workdir))
+    except exits.Stop as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        return stop.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
