@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from posenc_jax.encoding import Dims, DistanceBias, Encoding, Phase, stack, trained_mask
     from posenc_jax.extensions import extend
     from posenc_jax.schemes import build
+    from posenc_jax.training.load import load_run
 
 _HOME = {
     "Dims": "encoding",
@@ -21,6 +22,7 @@ _HOME = {
     "trained_mask": "encoding",
     "build": "schemes",
     "extend": "extensions",
+    "load_run": "training.load",
 }
 _MODULES = ("attention", "backend", "encoding", "extensions", "schemes")
 
@@ -34,6 +36,7 @@ __all__ = [
     "build",
     "extend",
     "extensions",
+    "load_run",
     "schemes",
     "stack",
     "trained_mask",

@@ -29,7 +29,8 @@ class Checkpoints:
         )
 
     def steps(self) -> list[int]:
-        return sorted(self.manager.all_steps(read=True))
+        self.manager.reload()
+        return sorted(self.manager.all_steps())
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
         """Asynchronous: the arrays are copied now and written while training goes on."""

@@ -1,0 +1,42 @@
+"""python eval_extrapolation.py --workdir=DIR [--config=configs/eval.py] [--config.FIELD=VALUE ...]
+
+Reads the run in DIR and writes its perplexity against length: eval/curves.csv, eval/curves.jsonl,
+eval/positions.npz and plots/. Fields are those of configs/eval.py, for example:
+
+  --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
+  --config.data.source=text --config.data.path='books/*.txt'
+
+--step=N reads an earlier checkpoint.
+"""
+
+import sys
+from pathlib import Path
+
+from absl import flags as absl_flags
+
+from posenc_jax import command, exits
+
+
+def main(argv: list[str]) -> int:
+    command.define("configs/eval.py")
+    absl_flags.DEFINE_integer("step", None, "a checkpoint; the last one where it is not given")
+    flags, config = command.read(argv, __doc__ or "")
+    if not flags.workdir or not (Path(flags.workdir) / "config.json").is_file():
+        command.refuse([f"--workdir must be the folder of a run; got {flags.workdir!r}"])
+
+    from posenc_jax import backend
+
+    backend.configure()
+    backend.self_test()
+    from posenc_jax.evaluation import sweep
+
+    try:
+        print(sweep.table(sweep.evaluate(config, Path(flags.workdir), flags.step)))
+    except exits.Stop as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        return stop.code
+    return exits.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
