@@ -220,11 +220,30 @@ def _data(config, ask):
 def _choices(config, ask):
     ask(choice, "schedule", config.schedule, ("cosine", "linear"))
     ask(choice, "wandb.mode", config.wandb.mode, ("auto", "online", "offline", "disabled"))
-    if config.init_from:
+    source = Path(config.init_from) / "config.json"
+    ask.that(
+        not config.init_from or source.is_file(),
+        f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json",
+    )
+    if config.original_length is not None:
+        ask(whole_number, "original_length", config.original_length, at_least=2)
+    original = _original_length(config, source)
+    scale = config.extension.scale if config.extension.name in ("interpolate", "clamp") else 1
+    if config.encoding.name == "learned" and isinstance(scale, int | float):
         ask.that(
-            (Path(config.init_from) / "config.json").is_file(),
-            f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json",
+            not config.train_length > scale * original,
+            f"train_length = {config.train_length} is beyond the {scale * original:g} rows of the "
+            "learned table; set extension.name=interpolate (or clamp) and extension.scale",
         )
+
+
+def _original_length(config, source: Path) -> int:
+    if config.original_length:
+        return config.original_length
+    if not config.init_from or not source.is_file():
+        return config.train_length
+    saved = json.loads(source.read_text())
+    return saved["original_length"] or saved["train_length"]
 
 
 def differences(saved: Mapping, now: Mapping) -> list[str]:

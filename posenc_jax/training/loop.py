@@ -12,10 +12,12 @@ from posenc_jax import backend, exits
 from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batch, Batches, held_out
+from posenc_jax.tracking.wandb_view import View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
+from posenc_jax.training.load import load_parts
 from posenc_jax.training.report import Report, first_screen
 from posenc_jax.training.run import Metrics, Workdir
 
@@ -58,34 +60,41 @@ def with_vocab(config: Config, vocab: int) -> Config:
 
 def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     mesh = steps.make_mesh()
-    if (config.batch_size // config.accumulate) % mesh.size:
-        raise exits.Stop(
-            f"batch_size / accumulate = {config.batch_size // config.accumulate} rows do not "
-            f"divide among {mesh.size} devices"
-        )
-    parts = making.make(config)
-    if config.init_from:
-        parts = parts.replace(load_params(config, parts))
-    optimizer = optimizers.make(config)
-    place = steps.replicated(mesh)
-    state = jax.device_put(steps.fresh_state(parts, optimizer), place)
-    belongs = {"data": corpus.fingerprint}
-
+    _check_rows(config, mesh.size)
     saved = checkpoints.steps()
     at = saved[-1] if saved else 0
+    parts = making.make(config) if saved else starting_parts(config)
+    place = steps.replicated(mesh)
+    state = jax.device_put(steps.fresh_state(parts, optimizers.make(config)), place)
     if saved:
         _same_data(checkpoints.card(at), corpus)
         state = checkpoints.restore(at, state, place)
     report = Report(run, first_screen(config, parts, corpus, mesh, at))
     if at >= config.steps:
-        digest = total_digest(state)
-        report.line(f"already done: {at} steps; digest {digest}")
-        run.status("done", exits.DONE, step=at, digest=digest)
-        return exits.DONE
+        return _done(run, report, at, state, "already done")
 
-    metrics = Metrics(run / "metrics.jsonl", at)
-    train_step = steps.train_step(parts, optimizer, config, mesh)
+    record = Recorder(report, Metrics(run / "metrics.jsonl", at), View(config, run.path))
+    run.status("running", exits.AGAIN, step=at)
+    report.start(at, config, parts)
+    with _stop_requests() as stopping:
+        at, state = _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping)
+    if at not in checkpoints.steps():
+        checkpoints.save(at, state, {"data": corpus.fingerprint})
+    checkpoints.wait()
+    if at < config.steps:
+        report.line(f"stopped by {stopping[0]}: saved step {at}; the same command goes on")
+        run.status("stopped", exits.AGAIN, step=at, signal=stopping[0])
+        record.close(exits.AGAIN)
+        return exits.AGAIN
+    record.close(exits.DONE)
+    return _done(run, report, at, state, "done")
+
+
+def _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping):
+    """From step `at` to the last one, or to where a signal asks to stop."""
+    train_step = steps.train_step(parts, optimizers.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
+    rate = optimizers.schedule(config)
     rows = Batches(
         corpus.train,
         length=config.train_length,
@@ -93,40 +102,54 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
         seed=config.seed,
         within_documents=config.data.mask_documents,
     )
-    rate = optimizers.schedule(config)
-    run.status("running", exits.AGAIN, step=at)
-    report.start(at, config)
-    pending = None  # metrics of a step, read after the next one is dispatched
-    with _stop_requests() as stopping:
-        while at < config.steps and not stopping:
-            state, measured = train_step(state, rows.batch(at))
-            at += 1
-            if pending is not None:
-                metrics.write(report.step(*pending))
-                pending = None
-            if at % config.log_every == 0 or at == config.steps:
-                pending = (at, measured, float(np.asarray(rate(at - 1))))
-            if validate.due(at):
-                if pending is not None:
-                    metrics.write(report.step(*pending))
-                    pending = None
-                metrics.write(report.validation(at, validate(state["params"])))
-            if at % config.save_every == 0 and at < config.steps:
-                checkpoints.save(at, state, belongs)
-        if pending is not None:
-            metrics.write(report.step(*pending))
-    metrics.close()
-    if at not in checkpoints.steps():
-        checkpoints.save(at, state, belongs)
-    checkpoints.wait()
-    if at < config.steps:
-        report.line(f"stopped by {stopping[0]}: saved step {at}; the same command goes on")
-        run.status("stopped", exits.AGAIN, step=at, signal=stopping[0])
-        return exits.AGAIN
+    while at < config.steps and not stopping:
+        state, measured = train_step(state, rows.batch(at))
+        at += 1
+        record.flush()  # the step before, now that this one is on its way
+        if at % config.log_every == 0 or at == config.steps:
+            record.later(at, measured, float(np.asarray(rate(at - 1))))
+        if validate.due(at):
+            record.flush()
+            record.validation(at, validate(state["params"]))
+        if at % config.save_every == 0 and at < config.steps:
+            record.flush()  # whoever resumes here finds every line up to here
+            checkpoints.save(at, state, {"data": corpus.fingerprint})
+    record.flush()
+    return at, state
+
+
+def _done(run: Workdir, report: Report, at: int, state, word: str) -> int:
     digest = total_digest(state)
-    report.line(f"done: {at} steps; digest {digest}")
+    report.line(f"{word}: {at} steps; digest {digest}")
     run.status("done", exits.DONE, step=at, digest=digest)
     return exits.DONE
+
+
+class Recorder:
+    """Metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits."""
+
+    def __init__(self, report: Report, metrics: Metrics, view: View):
+        self.report, self.metrics, self.view = report, metrics, view
+        self.pending: tuple | None = None
+
+    def later(self, at: int, measured: dict, rate: float) -> None:
+        self.pending = (at, measured, rate)
+
+    def flush(self) -> None:
+        if self.pending is not None:
+            self._write(self.report.step(*self.pending))
+            self.pending = None
+
+    def validation(self, at: int, values: dict) -> None:
+        self._write(self.report.validation(at, values))
+
+    def close(self, code: int) -> None:
+        self.metrics.close()
+        self.view.finish(code, {"exit_code": code})
+
+    def _write(self, line: dict) -> None:
+        self.metrics.write(line)
+        self.view.log(line)
 
 
 class Validation:
@@ -161,12 +184,17 @@ class Validation:
         return {"valid_loss": nats / targets, "valid_bpb": nats / size / np.log(2)}
 
 
-def load_params(config, parts) -> making.Params:
-    """The weights of the run that `init_from` names, for arrays of the same shape."""
-    from posenc_jax.training.load import load_parts
-
-    source, _ = load_parts(Path(config.init_from), None)
-    theirs, ours = source.params(), parts.params()
+def starting_parts(config) -> making.Parts:
+    """Drawn from the seed, or with the weights of the run that `init_from` names."""
+    if not config.init_from:
+        return making.make(config)
+    source, settings = load_parts(Path(config.init_from), None)
+    if settings.extension.name != "none":
+        raise exits.OtherConfig(
+            f"init_from: {config.init_from} is extended by {settings.extension.name!r} already; "
+            "start from the run it began with"
+        )
+    theirs, ours = source.params(), making.make(config, extended=False).params()
     for group in ours:
         for name, leaf in ours[group].items():
             other = theirs[group].get(name)
@@ -176,7 +204,15 @@ def load_params(config, parts) -> making.Params:
                     f"init_from: {group} {name} is {leaf.shape} here and {found} in "
                     f"{config.init_from}; give the model and the encoding of that run"
                 )
-    return theirs
+    return making.make(config, start=theirs)
+
+
+def _check_rows(config, devices: int) -> None:
+    rows = config.batch_size // config.accumulate
+    if rows % devices:
+        raise exits.Stop(
+            f"batch_size / accumulate = {rows} rows do not divide among {devices} devices"
+        )
 
 
 def _same_data(card: dict, corpus) -> None:

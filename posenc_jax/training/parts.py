@@ -37,21 +37,25 @@ class Parts:
         )
 
 
-def make(config, *, extended: bool = True) -> Parts:
-    """A model and an encoding drawn from the seed; the encoding with the run's own extension."""
+def make(config, *, extended: bool = True, start: Params | None = None) -> Parts:
+    """A model and an encoding, drawn from the seed or from `start`, then with the run's extension.
+
+    A table is taken over before it is resampled, so the extension comes last.
+    """
     options = dict(config.encoding)
     key = jax.random.key(config.seed)
     model_key, encoding_key = jax.random.split(key)
     settings = models.Config.of(dict(config.model))
     dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
     encoding = posenc_jax.build(options.pop("name"), dims, encoding_key, **options)
-    if extended:
-        chosen = dict(config.extension)
-        encoding = posenc_jax.extend(
-            chosen.pop("name"), encoding, float(chosen.pop("scale")), **chosen
-        )
-    model = jax.jit(lambda key: models.Transformer(settings, key))(model_key)
-    return Parts(model, encoding)
+    parts = Parts(jax.jit(lambda key: models.Transformer(settings, key))(model_key), encoding)
+    if start is not None:
+        parts = parts.replace(start)
+    if not extended:
+        return parts
+    chosen = dict(config.extension)
+    name, scale = chosen.pop("name"), float(chosen.pop("scale"))
+    return Parts(parts.model, posenc_jax.extend(name, parts.encoding, scale, **chosen))
 
 
 def original_length(config) -> int:

@@ -10,6 +10,9 @@ import numpy as np
 
 from posenc_jax.training.run import Workdir
 
+# Dense bfloat16 operations per second of one device, by a part of its name; for MFU.
+PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "TPU v4": 275e12, "TPU v5": 197e12}
+
 
 class Report:
     def __init__(self, run: Workdir, screen: str):
@@ -21,7 +24,11 @@ class Report:
         self.log.write(text + "\n")
         self.log.flush()
 
-    def start(self, at: int, config) -> None:
+    def start(self, at: int, config, parts) -> None:
+        device = jax.devices()[0].device_kind
+        peak = next((flops for name, flops in PEAK_FLOPS.items() if name in device), None)
+        self.peak = peak and peak * len(jax.devices())
+        self.flops = flops_per_token(config, parts)
         self.first, self.began = at, time.perf_counter()
         self.total = config.steps
         self.tokens = config.batch_size * config.train_length
@@ -34,11 +41,13 @@ class Report:
         steps, seconds = at - self.previous[0], time_now - self.previous[1]
         self.previous = (at, time_now)
         speed = steps * self.tokens / max(seconds, 1e-9)
+        use = self.peak and speed * self.flops / self.peak
         left = (self.total - at) * (time_now - self.began) / max(at - self.first, 1)
         self.line(
             f"step {at:>{len(str(self.total))}}/{self.total}  loss {values['loss']:.4f}  "
             f"bits/byte {values['bpb']:.4f}  gradient {values['grad_norm']:.3f}  "
-            f"rate {rate:.2e}  {speed:,.0f} tokens/s  {_clock(left)} left"
+            f"rate {rate:.2e}  {speed:,.0f} tokens/s  "
+            f"{f'MFU {use:.1%}  ' if use else ''}{_clock(left)} left"
         )
         return {
             "step": at,
@@ -46,6 +55,7 @@ class Report:
             **values,
             "learning_rate": rate,
             "tokens_per_second": speed,
+            "mfu": use,
             "time": time.time(),
         }
 
@@ -54,6 +64,17 @@ class Report:
         self.line(f"step {at}  held out: loss {loss:.4f}  bits/byte {bpb:.4f}")
         self.previous = (at, time.perf_counter())
         return {"step": at, **values}
+
+
+def flops_per_token(config, parts) -> float:
+    """Of a training step: 6 for every weight in a product, and causal attention."""
+    params = parts.params()["model"]
+    products = sum(leaf.size for name, leaf in params.items() if name.endswith("kernel"))
+    settings = parts.model.config
+    if settings.tied:
+        products += settings.vocab * settings.width
+    inner = settings.heads * settings.head_size
+    return 6.0 * products + 6.0 * settings.layers * inner * config.train_length
 
 
 def first_screen(config, parts, corpus, mesh, at: int) -> str:
