@@ -18,9 +18,8 @@ from posenc_jax import command, exits
 
 
 def main(argv: list[str]) -> int:
-    command.define("configs/eval.py")
     absl_flags.DEFINE_integer("step", None, "a checkpoint; the last one where it is not given")
-    flags, config = command.read(argv, __doc__ or "")
+    flags, config = command.read(argv, __doc__ or "", default_config="configs/eval.py")
     if not flags.workdir or not (Path(flags.workdir) / "config.json").is_file():
         command.refuse([f"--workdir must be the folder of a run; got {flags.workdir!r}"])
 

@@ -15,7 +15,6 @@ from posenc_jax import command, configuration, exits
 
 
 def main(argv: list[str]) -> int:
-    command.define()
     flags, config = command.read(argv, __doc__ or "")
     problems = configuration.validate(config)
     if not flags.workdir:

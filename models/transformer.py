@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from posenc_jax import packing
 from posenc_jax.attention import plain
-from posenc_jax.encoding import Encoding, check_reach, hold_fixed
+from posenc_jax.encoding import Encoding, hold_fixed
+from posenc_jax.encoding import layer as layer_of
 from posenc_jax.options import choice, flag, known, whole_number
 
 
@@ -72,7 +74,7 @@ class Config:
     @property
     def hidden_size(self) -> int:
         gated = self.activation == "swiglu"
-        return self.hidden or (round(8 * self.width / 3 / 8) * 8 if gated else 4 * self.width)
+        return self.hidden or (max(8, round(self.width / 3) * 8) if gated else 4 * self.width)
 
 
 class Transformer(nnx.Module):
@@ -101,25 +103,20 @@ class Transformer(nnx.Module):
         *,
         key: jax.Array | None = None,  # for encodings that draw positions in training
         positions: jax.Array | None = None,  # [T] or [B, T]
-        segments: jax.Array | None = None,  # [B, T], one number per document, in one piece
+        segments: jax.Array | None = None,  # [B, T], equal neighbours are one document
         window: int | None = None,
     ) -> jax.Array:  # [B, T, V]
         config = self.config
+        self._check(tokens, encoding, window)
         batch, length = tokens.shape
-        if encoding.layers not in (None, config.layers):
-            raise ValueError(
-                f"the encoding is stacked over {encoding.layers} layers, the model has "
-                f"{config.layers}"
-            )
-        if window is not None:
-            whole_number("window", window, at_least=1)
         contiguous = positions is None and segments is None
+        if segments is not None:
+            if segments.shape != tokens.shape:
+                raise ValueError(f"segments must be {tokens.shape}, got {segments.shape}")
+            segments = packing.number(segments)
         if positions is None:
-            positions = encoding.positions(length, key)
-            if segments is not None:
-                positions = positions[in_document(segments)]  # [B, T]
-        else:
-            check_reach(encoding, length)
+            positions = packing.place(encoding, length, key, segments)
+        positions = packing.check_places("positions", positions, length, batch)
         encoding = hold_fixed(encoding)
         x = self.embed(tokens)  # [B, T, D], float32
         x = self.run_blocks(
@@ -136,23 +133,42 @@ class Transformer(nnx.Module):
         logits = jnp.dot(x, kernel.astype(config.dtype), preferred_element_type=jnp.float32)
         return logits.reshape(batch, length, config.vocab)
 
+    def _check(self, tokens, encoding, window):
+        config = self.config
+        if tokens.ndim != 2 or not tokens.size:
+            raise ValueError(f"tokens must be [B, T], at least one of each; got {tokens.shape}")
+        if not isinstance(encoding, Encoding):
+            raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
+        if encoding.layers not in (None, config.layers):
+            raise ValueError(
+                f"the encoding is stacked over {encoding.layers} layers, the model has "
+                f"{config.layers}"
+            )
+        built = {name: getattr(encoding.dims, name) for name in ("heads", "head_dim", "width")}
+        here = {"heads": config.heads, "head_dim": config.head_size, "width": config.width}
+        if built != here:
+            raise ValueError(
+                f"encoding {encoding.name!r} was built for {built}, the model has {here}"
+            )
+        if window is not None:
+            whole_number("window", window, at_least=1)
+
     def run_blocks(self, x, encoding, *, positions, **places):  # [B, T, D]
-        """A shared encoding embeds and makes its phase once, a stacked one in every layer."""
-        dtype = self.config.dtype
+        """The input is embedded once, by the first layer's numbers where layers have their own."""
         if encoding.layers is None:
-            x = encoding.embed(x, positions).astype(dtype)
+            x = encoding.embed(x, positions)
             phase = encoding.phase(positions)
             layers = (self.blocks, None)
         else:
-            x = x.astype(dtype)
+            x = layer_of(encoding, 0).embed(x, positions)
             phase = None
             layers = (self.blocks, encoding.replace(layers=None))
+        x = x.astype(self.config.dtype)
 
         def run(x, layer):
             block, own = layer
             if own is None:
                 return block(x, encoding, phase=phase, positions=positions, **places)
-            x = own.embed(x.astype(jnp.float32), positions).astype(dtype)
             return block(x, own, phase=own.phase(positions), positions=positions, **places)
 
         run = jax.checkpoint(run) if self.config.remat else run
@@ -244,10 +260,3 @@ def linear(config: Config, inputs: int, outputs: int, key: jax.Array) -> nnx.Lin
 def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:
     kind = nnx.RMSNorm if config.norm == "rms" else nnx.LayerNorm
     return kind(config.width, dtype=jnp.dtype(config.dtype), rngs=nnx.Rngs(0))
-
-
-def in_document(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
-    """The place of each token within its run of equal segments."""
-    index = jnp.broadcast_to(jnp.arange(segments.shape[1]), segments.shape)
-    starts = jnp.pad(segments[:, 1:] != segments[:, :-1], ((0, 0), (1, 0)), constant_values=True)
-    return index - jax.lax.cummax(jnp.where(starts, index, 0), axis=1)

@@ -11,13 +11,15 @@ from posenc_jax import exits
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
 
 
-def read(argv: list[str], usage: str, *, config_required: bool = True):
+def read(argv: list[str], usage: str, *, default_config: str | None = None):
     """The flags and the configuration a command gives; on a mistake, what it is, and exit 2."""
     if any(arg in HELP for arg in argv[1:]):
         codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in exits.MEANING.items())
         print(f"{usage.strip()}\n\nExit codes:\n{codes}")
         raise SystemExit(exits.DONE)
     try:
+        config_flags.DEFINE_config_file("config", default_config, "a recipe in configs/")
+        flags.DEFINE_string("workdir", None, "the folder of the run")
         stray = flags.FLAGS(argv)[1:]
         config = flags.FLAGS.config
     except flags.Error as error:
@@ -26,14 +28,9 @@ def read(argv: list[str], usage: str, *, config_required: bool = True):
         refuse([" ".join(str(a) for a in error.args).replace("\n", " ").strip("'\" ")])
     if stray:
         refuse([f"stray words: {' '.join(stray)}; fields are set by --config.FIELD=VALUE"])
-    if config_required and not isinstance(config, ConfigDict):
+    if not isinstance(config, ConfigDict):
         refuse(["--config is missing; for example --config=configs/rope.py"])
     return flags.FLAGS, config
-
-
-def define(default_config: str | None = None) -> None:
-    config_flags.DEFINE_config_file("config", default_config, "a recipe, such as configs/rope.py")
-    flags.DEFINE_string("workdir", None, "the folder of the run")
 
 
 def refuse(problems: list[str]) -> NoReturn:

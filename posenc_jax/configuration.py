@@ -16,6 +16,7 @@ TASKS = ("copy", "induction", "passkey", "delayed_repeat")
 # What may differ when a run goes on: how long, how often, how it is shown, where tokens are kept.
 FREE = (
     "steps",
+    "stop_at",
     "log_every",
     "valid_every",
     "save_every",
@@ -86,7 +87,8 @@ def _numbers(config, ask):
         ask(whole_number, name, config[name], at_least=1)
     for name in ("log_every", "valid_every", "save_every", "valid_batches"):
         ask(whole_number, name, config[name], at_least=1)
-    ask(whole_number, "seed", config.seed, at_least=0)
+    for name in ("seed", "stop_at"):
+        ask(whole_number, name, config[name], at_least=0)
     for name in ("learning_rate", "clip"):
         ask(positive, name, config[name])
     for name in ("weight_decay", "final_rate", "beta1", "beta2"):

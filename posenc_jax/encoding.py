@@ -23,7 +23,8 @@ class Dims:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            whole_number(field.name, getattr(self, field.name), at_least=1)
+            value = whole_number(field.name, getattr(self, field.name), at_least=1)
+            object.__setattr__(self, field.name, value)
 
 
 class Phase(struct.PyTreeNode):
@@ -49,9 +50,13 @@ def static(**options):
 class Encoding(struct.PyTreeNode, kw_only=True):
     """No position at all: every hook does nothing. A scheme overrides the hooks it is about."""
 
-    train_length: int = static()
+    dims: Dims = static()
     layers: int | None = static(default=None)  # leading axis of every leaf; None: shared by all
     logn: bool = static(default=False)
+
+    @property
+    def train_length(self) -> int:
+        return self.dims.train_length
 
     @property
     def name(self) -> str:
@@ -119,7 +124,8 @@ def check_reach(encoding: Encoding, length: int):
 
 def stack(encodings: Sequence[Encoding]) -> Encoding:
     """One encoding per layer, as one pytree whose leaves have a leading layer axis."""
-    if not encodings or any(e.layers is not None for e in encodings):
+    shared = [isinstance(e, Encoding) and e.layers is None for e in encodings]
+    if not shared or not all(shared):
         raise ValueError("stack takes one shared encoding per layer, at least one, none stacked")
     structures = [jax.tree.structure(e) for e in encodings]
     shapes = [[leaf.shape for leaf in jax.tree.leaves(e)] for e in encodings]

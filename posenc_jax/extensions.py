@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.options import check_options, choice, flag, known, positive
@@ -26,9 +28,13 @@ def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
     For `dynamic_x` the scale is that of the window being read, its length over L; below 1 it is 1.
     """
     known("extension", name, EXTENSIONS)
+    if not isinstance(encoding, Encoding):
+        raise ValueError(f"extend takes an encoding made by posenc_jax.build; got {encoding!r}")
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(encoding)):
+        raise ValueError("extend works on the host: extend first, then hand the result to jax.jit")
     extension = EXTENSIONS[name]
     check_options(f"extension {name!r}", extension.apply, options)
-    positive("scale", scale)
+    scale = positive("scale", scale)
     if name.startswith("dynamic_"):
         scale = max(1.0, scale)
     if scale < 1:
@@ -44,12 +50,14 @@ def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
     _check_not_extended(encoding)
     if name != "logn" and isinstance(encoding, Randomized):
         return encoding.replace(inner=extend(name, encoding.inner, scale, **options))
-    return extension.apply(encoding, float(scale), **options)
+    return extension.apply(encoding, scale, **options)
 
 
 def fitting(encoding: Encoding) -> list[str]:
     """The names of the extensions that fit an encoding."""
     carrier = encoding.inner if isinstance(encoding, Randomized) else encoding
+    if isinstance(carrier, Learned) and carrier is not encoding:
+        return ["none", "logn"]  # its rows are for max_position, which is not the table's to change
     return [name for name, e in EXTENSIONS.items() if isinstance(carrier, e.fits)]
 
 
@@ -121,13 +129,14 @@ def ntk_by_parts(
         )
     flag("truncate", truncate)
     if choice("ramp", ramp, ("dims", "rotations")) == "dims":
-        slowness = _ramp_over_dims(rope, beta_fast, beta_slow, truncate)
+        slowness = _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate)
     else:
         slowness = 1 - np.clip((turns(rope) - beta_slow) / (beta_fast - beta_slow), 0, 1)
     return _rotate(rope, _theta(rope) * (1 - slowness * (1 - 1 / scale)))
 
 
-def _ramp_over_dims(rope, beta_fast, beta_slow, truncate):  # [..., R/2], 0: kept, 1: divided by s
+def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
+    """0 where a pair is kept, 1 where it is divided by the scale."""
     rotary = 2 * rope.inv_freq.shape[-1]
     base = _float64(rope.base)[..., None]
 
@@ -138,12 +147,12 @@ def _ramp_over_dims(rope, beta_fast, beta_slow, truncate):  # [..., R/2], 0: kep
     if truncate:
         low, high = np.floor(low), np.ceil(high)
     low, high = np.clip(low, 0, rotary - 1), np.clip(high, 0, rotary - 1)
-    if np.any(low == high):
+    if scale > 1 and np.any(low == high):
         warnings.warn(
             f"YaRN's ramp collapses: with L = {rope.train_length} and {rotary} rotary dims its "
             f"ends for beta_fast = {beta_fast:g} and beta_slow = {beta_slow:g} coincide, so each "
             "pair is kept or divided, none between; choose other betas or ramp='rotations'",
-            stacklevel=4,
+            stacklevel=5,
         )
     high = np.where(low == high, high + 0.001, high)
     return np.clip((np.arange(rotary // 2) - low) / (high - low), 0, 1)
@@ -160,6 +169,8 @@ def llama3(rope: RoPE, scale: float, *, low: float = 1.0, high: float = 4.0) -> 
 def longrope(rope: RoPE, scale: float, *, lambdas: Sequence[float]) -> RoPE:
     """Ding et al. 2024, arXiv:2402.13753: each pair divided by a factor found by search."""
     pairs = rope.inv_freq.shape[-1]
+    if np.ndim(lambdas) != 1:
+        raise ValueError(f"lambdas must be a list of {pairs} numbers; got {lambdas!r}")
     if len(lambdas) != pairs:
         raise ValueError(f"lambdas needs one factor per rotary pair, {pairs}; got {len(lambdas)}")
     divisors = np.array([positive("each of lambdas", factor) for factor in lambdas])
@@ -227,7 +238,9 @@ def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
 
 
 def _theta(rope: RoPE) -> np.ndarray:
-    return _float64(rope.inv_freq)
+    """The frequencies before they were rounded; pairs without position stay without."""
+    built = frequencies(_float64(rope.base), 2 * rope.inv_freq.shape[-1])
+    return np.where(_float64(rope.inv_freq) == 0, 0, built)
 
 
 def _rotate(rope: RoPE, theta: np.ndarray) -> RoPE:
@@ -253,12 +266,12 @@ def _float64(array) -> np.ndarray:
 def _check_not_extended(encoding: Encoding):
     """An extension is told by its numbers: there is no mark that could be lost or forged."""
     changed = encoding.logn
+    if isinstance(encoding, Randomized):
+        _check_not_extended(encoding.inner)
     if isinstance(encoding, Learned):
         changed |= encoding.table.shape[-2] != encoding.train_length
     if isinstance(encoding, RoPE):
-        theta = _theta(encoding)
-        built = frequencies(_float64(encoding.base), 2 * theta.shape[-1])
-        as_built = np.isclose(theta, built, rtol=1e-6, atol=0) | (theta == 0)
+        as_built = np.isclose(_float64(encoding.inv_freq), _theta(encoding), rtol=1e-6, atol=0)
         changed |= not as_built.all() or bool(jnp.any(encoding.gain != 1))
     if changed:
         raise ValueError(

@@ -14,6 +14,8 @@ def whole_number(name: str, value, *, at_least: int) -> int:
 
 
 def positive(name: str, value, *, above: float = 0.0) -> float:
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()  # of NumPy or JAX
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not above < float(value) < math.inf:
         raise ValueError(f"{name} must be a finite number above {above:g}; got {value!r}")

@@ -27,7 +27,7 @@ class RootBias(DistanceBias):
 
 def build(dims: Dims, key: jax.Array, *, sharpness: float = 1.0) -> RootBias:
     draw = jax.random.normal(key, (dims.heads,))
-    return RootBias(train_length=dims.train_length, log_slope=sharpness * draw)
+    return RootBias(dims=dims, log_slope=sharpness * draw)
 '''
 
 RECIPE = '''"""A penalty by the square root of the distance."""

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxprs import equations
 from sizes import DIMS, L
 
 import posenc_jax
@@ -23,14 +24,16 @@ def qkv(queries, keys, groups=H, dtype=jnp.float32, seed=0):
     ]
 
 
-def build(name, **options):
-    return posenc_jax.build(name, DIMS, key=jax.random.key(5), **options)
+def build(name, heads=H, head_dim=K, **options):
+    dims = posenc_jax.Dims(heads, head_dim, DIMS.width, L)
+    return posenc_jax.build(name, dims, key=jax.random.key(5), **options)
 
 
 def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, window=None):
-    """One query and one key at a time, in float64."""
+    """One query and one key at a time, in float64. Positions are [Q] and [S], or of each row."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    q_positions, k_positions = np.asarray(q_positions), np.asarray(k_positions)
+    q_positions = np.broadcast_to(q_positions, q.shape[:2])
+    k_positions = np.broadcast_to(k_positions, k.shape[:2])
     freq = np.asarray(encoding.inv_freq, np.float64) if hasattr(encoding, "inv_freq") else None
     bias = encoding.bias(jnp.asarray(q_positions), jnp.asarray(k_positions))
     out = np.zeros_like(q)
@@ -45,16 +48,15 @@ def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, windo
     for b in range(B):
         for h in range(H):
             group = h * k.shape[2] // H
-            for i, p in enumerate(q_positions):
-                last = int(np.searchsorted(k_positions, p, side="right")) - 1
+            for i, p in enumerate(q_positions[b]):
                 scores, values = [], []
-                for j, s in enumerate(k_positions):
-                    if j > last or (window is not None and last - j >= window):
+                for j, s in enumerate(k_positions[b]):
+                    if s > p or (window is not None and p - s >= window):
                         continue
                     if segments is not None and segments[0][b, i] != segments[1][b, j]:
                         continue
                     score = turned(q[b, i, h], p) @ turned(k[b, j, group], s) / K**0.5
-                    scores.append(score + (0 if bias is None else float(bias[h, i, j])))
+                    scores.append(score + (0 if bias is None else float(bias[b, h, i, j])))
                     values.append(v[b, j, group])
                 if scores:
                     weights = np.exp(np.array(scores) - np.max(scores))
@@ -63,6 +65,9 @@ def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, windo
 
 
 ROW = jnp.array([[0] * 6 + [1] * (L - 6), [0] * 11 + [1] * (L - 11)])
+
+
+IN_DOCUMENT = np.stack([np.r_[0:6, 0 : L - 6], np.r_[0:11, 0 : L - 11]])
 
 
 @pytest.mark.parametrize("name", ["nope", "rope", "alibi", "t5", "fire"])
@@ -74,7 +79,8 @@ def test_it_is_attention(name, groups, window, segments):
     q, k, v = qkv(L, L, groups)
     out = attend(q, k, v, encoding, window=window, segments=segments)
     pair = None if segments is None else (segments, segments)
-    expected = by_hand(q, k, v, encoding, np.arange(L), np.arange(L), segments=pair, window=window)
+    places = np.arange(L) if segments is None else IN_DOCUMENT
+    expected = by_hand(q, k, v, encoding, places, places, segments=pair, window=window)
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
@@ -119,6 +125,38 @@ def test_the_curve_laid_out_is_the_bias(name, queries):
     bias = encoding.bias(jnp.arange(L - queries, L), jnp.arange(L))
     seen = np.arange(L)[None, :] <= np.arange(L - queries, L)[:, None]
     np.testing.assert_allclose(np.where(seen, laid_out, 0), np.where(seen, bias, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rope", "fire"])
+def test_packed_positions_may_be_one_row_and_are_read_by_value(name):
+    """Under jit, where two equal arrays are not one object, and in documents numbered again."""
+    encoding = build(name)
+    q, k, v = qkv(L, L)
+    row, both = jnp.asarray(IN_DOCUMENT[0]), jnp.tile(ROW[0], (B, 1))
+    expected = by_hand(q, k, v, encoding, row, row, segments=(both, both))
+    for segments in (ROW[0], both):
+        out = attend(q, k, v, encoding, q_positions=row, k_positions=row + 0, segments=segments)
+        np.testing.assert_allclose(out, expected, atol=2e-6)
+        derived = attend(q, k, v, encoding, segments=segments)
+        np.testing.assert_allclose(derived, expected, atol=2e-6)
+    again = jnp.array([[3] * 4 + [5] * 4 + [3] * (L - 8)] * 2)
+    once = jnp.array([[0] * 4 + [1] * 4 + [2] * (L - 8)] * 2)
+    np.testing.assert_array_equal(
+        attend(q, k, v, encoding, segments=again), attend(q, k, v, encoding, segments=once)
+    )
+
+
+def test_no_gradient_reaches_what_is_not_trained():
+    q, k, v = qkv(L, L)
+    gradient = jax.grad(lambda e: jnp.sum(attend(q, k, v, e) ** 2))(build("rope"))
+    assert all(jnp.all(leaf == 0) for leaf in jax.tree.leaves(gradient))
+
+
+def test_scores_and_sums_of_bfloat16_are_float32():
+    q, k, v = qkv(L, L, dtype=jnp.bfloat16)
+    jaxpr = jax.make_jaxpr(lambda: posenc_jax.attention.attend(q, k, v, build("nope")))()
+    products = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "dot_general"]
+    assert [e.outvars[0].aval.dtype for e in products] == [jnp.float32, jnp.float32]
 
 
 def test_grouped_keys_serve_their_heads():
@@ -181,7 +219,14 @@ def test_the_core_is_heads_major():
     [
         ({"k": jnp.zeros((B, L, 3, K))}, "H a multiple of G"),
         ({"window": 0}, "window must be a whole number of at least 1"),
-        ({"q_positions": jnp.zeros((B, L), int)}, r"positions are \[Q\] and \[S\]"),
+        ({"q_positions": jnp.arange(L - 1)}, r"q_positions must be \[16\] or \[2, 16\]"),
+        ({"k_positions": jnp.array([5])}, r"k_positions must be \[16\] or \[2, 16\]"),
+        ({"k_positions": jnp.arange(L) % 5}, "restart within a row need segments"),
+        ({"segments": ROW[:, :3]}, "segments must be"),
+        ({"q": jnp.zeros((B, L, H, K), jnp.float16)}, "float16 would overflow"),
+        ({"q": jnp.zeros((L, H, K))}, r"q is \[B, Q, H, K\]"),
+        ({"encoding": build("alibi", heads=2)}, "'alibi' was built for heads=2"),
+        ({"encoding": build("rope", head_dim=4)}, "'rope' was built for head_dim=4"),
         ({"q": jnp.zeros((B, 3, H, K)), "segments": ROW}, "one segments array serves Q = S"),
         ({"q": jnp.zeros((B, L + 1, H, K))}, "give q_positions"),
         ({"encoding": posenc_jax.stack([build("rope")] * 3)}, "stacked over 3 layers"),
@@ -192,5 +237,6 @@ def test_what_does_not_fit_is_refused(change, message):
     call = {"q": q, "k": k, "v": v, "encoding": build("rope")} | change
     if "k" in change:
         call["v"] = call["k"]
+    plain_attend = posenc_jax.attention.attend  # under jit, values are not known
     with pytest.raises(ValueError, match=message):
-        attend(call.pop("q"), call.pop("k"), call.pop("v"), call.pop("encoding"), **call)
+        plain_attend(call.pop("q"), call.pop("k"), call.pop("v"), call.pop("encoding"), **call)

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from sizes import DIMS
 
@@ -20,6 +21,8 @@ KEY = jax.random.key(0)
         ("rope", {"bass": 1}, r"unknown option of encoding 'rope': 'bass'; did you mean 'base'\?"),
         ("alibi", {"base": 1}, "encoding 'alibi' takes no options; got 'base'"),
         ("rope", {"base": 0.0}, "base must be a finite number above 1; got 0.0"),
+        ("rope", {"base": 1e39}, "base must be a float32 number"),
+        ("randomized", {"max_positon": 64}, r"'max_positon'; did you mean 'max_position'\?"),
         ("rope", {"base": float("nan")}, "base must be a finite number"),
         ("rope", {"base": [1e4, 1e4]}, "base has 2 entries; give one number, or one per head: 4"),
         ("rope", {"fraction": 0.4}, r"must be an even number from 2 to head_dim = 8; got 0.4 \* 8"),
@@ -70,6 +73,27 @@ def test_a_key_is_needed_exactly_where_something_is_trained(name):
         )
     else:
         posenc_jax.build(name, DIMS)
+
+
+def test_numbers_of_numpy_are_numbers():
+    slopes = posenc_jax.schemes.alibi.slopes(np.int64(4))
+    assert list(slopes) == [0.25, 0.0625, 0.015625, 0.00390625]
+    buckets = posenc_jax.schemes.t5.bucket(np.arange(300), np.int64(32), np.int64(128))
+    assert int(buckets[-1]) == 31 and int(buckets[40]) == 23
+    dims = posenc_jax.Dims(np.int64(4), np.int32(8), 32, 16)
+    rope = posenc_jax.build("rope", dims, base=np.array([1e2, 1e3, 1e4, 1e5]))
+    assert rope.inv_freq.shape == (4, 4)
+
+
+def test_buckets_that_cannot_be_are_refused():
+    for buckets, distance in ((7, 16), (0, 16), (32, 8)):
+        with pytest.raises(ValueError, match="num_buckets|max_distance"):
+            posenc_jax.schemes.t5.bucket(5, buckets, distance)
+
+
+def test_dims_are_dims():
+    with pytest.raises(ValueError, match="dims must be a posenc_jax.Dims"):
+        posenc_jax.build("rope", (4, 8, 32, 16))  # pyright: ignore
 
 
 def test_the_inner_encoding_of_randomized_asks_for_its_key():

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 import models
-import posenc_jax
-from posenc_jax import schemes
+from configs import base
+from posenc_jax import catalog, configuration, extensions, schemes
+from posenc_jax.training import parts as making
 
 FOLDER = Path(__file__).parent.parent / "configs"
 
@@ -22,14 +23,12 @@ def test_every_encoding_has_a_recipe_that_runs(name):
     assert recipe.__doc__
     config = recipe.get_config()
     assert config.encoding.name == name
-    model = models.Config.of(config.model)
-    dims = posenc_jax.Dims(model.heads, model.head_size, model.width, config.train_length)
-    options = {key: config.encoding[key] for key in config.encoding if key != "name"}
-    encoding = posenc_jax.build(name, dims, jax.random.key(config.seed), **options)
-    decoder = jax.eval_shape(lambda: models.Transformer(model, jax.random.key(0)))
+    assert configuration.validate(config) == []
+    config.model.vocab = 256
+    parts = making.make(config)
     tokens = jax.ShapeDtypeStruct((1, config.train_length), jnp.int32)
-    logits = jax.eval_shape(lambda m, t: m(t, encoding), decoder, tokens)
-    assert logits.shape == (1, config.train_length, model.vocab)
+    logits = jax.eval_shape(lambda t: parts.model(t, parts.encoding), tokens)
+    assert logits.shape == (1, config.train_length, 256)
 
 
 @pytest.mark.parametrize("name", schemes.names())
@@ -44,10 +43,79 @@ def test_a_recipe_lists_the_options_of_its_encoding_with_their_defaults(name):
 
 
 def test_the_defaults_of_the_model_are_those_of_the_decoder():
-    base = import_module("configs.base").get_config().model
-    assert set(base) == set(models.Config.__dataclass_fields__)
-    config, default = models.Config.of(base), models.Config()
-    for field in ("head_size", "groups", "hidden_size"):
-        assert getattr(config, field) == getattr(default, field)
-    for field in set(base) - {"head_dim", "kv_heads", "hidden"}:
-        assert base[field] == getattr(default, field), field
+    given = base.get_config().model
+    assert set(given) == set(models.Config.__dataclass_fields__)
+    for field in set(given) - {"vocab"}:
+        assert given[field] == getattr(models.Config(), field), field
+
+
+@pytest.mark.parametrize("size", base.SIZES)
+def test_every_size_is_valid(size):
+    assert configuration.validate(base.get_config(size)) == []
+    with pytest.raises(ValueError, match="unknown size 'huge'; have: tiny, small"):
+        base.get_config("huge")
+
+
+def test_the_catalog_reads_what_the_modules_hold():
+    assert set(catalog.extensions()) == set(extensions.EXTENSIONS)
+    for name, made_for in catalog.extensions().items():
+        kinds = extensions.EXTENSIONS[name].fits
+        assert [k.__module__.rpartition(".")[2] for k in kinds] == [made_for or "encoding"]
+    for name in catalog.encodings():
+        parameters = inspect.signature(schemes.find(name).build).parameters.values()
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            keywords = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+            assert catalog.encoding_options(name) == keywords
+
+
+@pytest.mark.parametrize(
+    ("changes", "messages"),
+    [
+        ({"encoding.name": "ropee"}, ["unknown encoding 'ropee'; did you mean 'rope'?"]),
+        ({"encoding.fraction": 0.3}, ["fraction * head_dim must be an even number"]),
+        ({"encoding.base": 0.0}, ["encoding.base must be a finite number above 1"]),
+        ({"model.width": 130}, ["model.width must be a multiple of model.heads = 4"]),
+        ({"model.kv_heads": 3}, ["model.heads must be a multiple of model.kv_heads = 3"]),
+        ({"warmup_steps": 601}, ["warmup_steps must not exceed steps = 600; got 601"]),
+        ({"accumulate": 5}, ["batch_size must be a multiple of accumulate = 5; got 32"]),
+        ({"learning_rate": float("nan")}, ["learning_rate must be a finite number above 0"]),
+        ({"extension.scale": -1.0}, ["extension.scale must be a finite number above 0"]),
+        ({"extension.name": "yran"}, ["unknown extension 'yran'; did you mean 'yarn'?"]),
+        (
+            {"extension.name": "clamp"},
+            ["does not fit encoding 'rope'; those that do: none"],
+        ),
+        ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
+        ({"data.source": "text"}, ["data.path must say what to read"]),
+        ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
+        ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
+        ({"init_from": "no/run"}, ["'no/run' holds no config.json"]),
+        ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
+        ({"train_length": 1}, ["train_length must be at least 2"]),
+        ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
+    ],
+)
+def test_every_mistake_is_named_at_once(changes, messages):
+    config = import_module("configs.rope").get_config()
+    for field, value in changes.items():
+        group, _, name = field.rpartition(".")
+        with (config[group] if group else config).ignore_type():
+            (config[group] if group else config)[name] = value
+    problems = configuration.validate(config)
+    for message in messages:
+        assert any(message in problem for problem in problems), problems
+
+
+def test_a_replaced_subtree_is_found():
+    config = import_module("configs.rope").get_config()
+    with config.unlocked(), config.ignore_type():
+        config.model = {"width": 64}
+    assert "model.heads is missing" in "\n".join(configuration.validate(config))
+
+
+def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
+    config = import_module("configs.learned").get_config()
+    config.original_length, config.train_length = 128, 512
+    assert "beyond the 128 rows" in configuration.validate(config)[0]
+    config.extension.name, config.extension.scale = "interpolate", 4.0
+    assert configuration.validate(config) == []

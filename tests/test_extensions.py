@@ -133,7 +133,7 @@ def test_a_collapsed_ramp_warns():
 def test_ntk_divides_the_slowest_pair_by_exactly_the_scale(scale):
     rope = build(dims=Dims(1, 64, 64, 128))
     extended = extend("ntk", rope, scale)
-    slowest = np.float32(np.float64(rope.inv_freq[-1]) / scale)
+    slowest = np.float32(10_000.0 ** (-62 / 64) / scale)  # rounded once
     assert extended.inv_freq[-1] == slowest
     assert extended.inv_freq[0] == rope.inv_freq[0]
     base = 10_000.0 * scale ** (64 / 62)
@@ -288,7 +288,18 @@ def test_what_fits_follows_the_encoding_inside_randomized():
     assert extended.inner.train_length == 4 * L  # the positions it was trained at
     with pytest.raises(ValueError, match="already extended"):
         extend("pi", extended, 2.0)
+    with pytest.raises(ValueError, match="already extended"):
+        extend("logn", extended, 2.0)
     assert "yarn" not in extensions.fitting(build("randomized", inner="t5"))
+    assert extensions.fitting(build("randomized", inner="learned")) == ["none", "logn"]
+
+
+def test_extend_takes_an_encoding_with_numbers():
+    with pytest.raises(ValueError, match="made by posenc_jax.build"):
+        posenc_jax.extend("yarn", "rope", 2.0)  # pyright: ignore
+    with pytest.raises(ValueError, match="works on the host"):
+        jax.jit(lambda e: extend("yarn", e, 2.0))(build())
+    assert extend("pi", build(), jnp.float32(2.0)).inv_freq[0] == 0.5
 
 
 @pytest.mark.parametrize("name", [*ROTARY, "logn", "interpolate", "clamp"])
@@ -321,6 +332,7 @@ def test_a_scale_below_one_or_no_number_is_refused(scale):
         ("abf", {"base": -1.0}, "base must be a finite number above 1"),
         ("longrope", {"lambdas": [1.0]}, "one factor per rotary pair, 4; got 1"),
         ("longrope", {"lambdas": [1.0, 2.0, 0.0, 1.0]}, "each of lambdas must be"),
+        ("longrope", {"lambdas": 2.0}, "lambdas must be a list of 4 numbers"),
         ("llama3", {"low": 4.0, "high": 1.0}, "high must exceed low"),
     ],
 )

@@ -181,14 +181,14 @@ def test_the_layouts_of_rope_are_one_up_to_a_permutation():
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("start", [0, 1_000, 131_072, 262_000])
+@pytest.mark.parametrize("start", [0, 1_000, 131_072, 261_000])
 def test_angles_are_exact_at_large_positions(start):
-    freq = np.float32(10_000.0 ** (-np.arange(16) / 16))
-    positions = start + np.arange(128)
+    freq = np.float32(10_000.0 ** (-np.arange(64) / 64))
+    positions = start + np.arange(1_024)
     cos, sin = _rotation.cos_sin(jnp.array(positions)[:, None], freq[None])
     angle = positions[:, None] * freq.astype(np.float64)[None]
-    close(cos, np.cos(angle), rtol=0, atol=5e-6)
-    close(sin, np.sin(angle), rtol=0, atol=5e-6)
+    close(cos, np.cos(angle), rtol=0, atol=6e-6)
+    close(sin, np.sin(angle), rtol=0, atol=6e-6)
 
 
 def xpos_scores(centre):

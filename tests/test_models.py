@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -71,7 +72,7 @@ def test_every_projection_multiplies_two_dimensional_operands(make_model, make_t
     """The weight gradient of a 3-D operand takes twice as long on CPU."""
     model, tokens = make_model(scan=False, activation="swiglu", tied=False), make_tokens(L, 2)
     jaxpr = jax.make_jaxpr(jax.grad(loss))(model, build("nope"), tokens).jaxpr
-    products = [e for e in flat(jaxpr) if e.primitive.name == "dot_general"]
+    products = [e for e in equations(jaxpr) if e.primitive.name == "dot_general"]
     weights = {leaf.shape[-2:] for leaf in jax.tree.leaves(model) if leaf.ndim > 1}
     projections = 0
     for product in products:
@@ -80,15 +81,6 @@ def test_every_projection_multiplies_two_dimensional_operands(make_model, make_t
             projections += 1
             assert all(len(s) == 2 for s in shapes), product
     assert projections >= 2 * 7 * 2 + 2  # forward and for x backward: 7 a layer, and the output
-
-
-def flat(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from flat(inner)
 
 
 def test_a_window_as_long_as_the_row_changes_nothing_and_a_shorter_one_does(

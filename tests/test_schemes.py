@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
-import posenc_jax
 from posenc_jax.attention import attend, phase_between, rotate
 from posenc_jax.encoding import DistanceBias, layer, stack, trained_mask
 
@@ -100,11 +100,13 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
         np.testing.assert_allclose(one(at)[:, 0], whole[:, at], atol=2e-6)
 
 
-def test_gradients_reach_exactly_the_trained_fields(encoding, make_model, make_tokens):
+@pytest.mark.parametrize("packed", [False, True])
+def test_gradients_reach_exactly_the_trained_fields(encoding, packed, make_model, make_tokens):
     model, tokens = make_model(), make_tokens(L, batch=2)
+    segments = jnp.array([[0] * 5 + [1] * (L - 5)] * 2) if packed else None
 
     def loss(encoding):
-        logits = model(tokens, encoding, key=jax.random.key(1))
+        logits = model(tokens, encoding, key=jax.random.key(1), segments=segments)
         picked = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], axis=-1)
         return -jnp.mean(picked)
 
@@ -147,15 +149,6 @@ def test_positions_stay_float32_in_a_bfloat16_model(encoding, make_model, make_t
         assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(hook))
 
 
-def equations(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from equations(inner)
-
-
 def test_leaves_are_float32_of_fixed_type(encoding):
     for leaf in jax.tree.leaves(encoding):
         assert leaf.dtype == jnp.float32
@@ -174,10 +167,6 @@ def test_packed_documents_do_not_see_each_other(encoding, make_model, make_token
 
 
 def test_a_stack_of_equal_layers_is_the_shared_encoding(encoding, make_model, make_tokens, forward):
-    if type(encoding).embed is not posenc_jax.Encoding.embed:
-        inner = getattr(encoding, "inner", encoding)
-        if type(inner).embed is not posenc_jax.Encoding.embed:
-            pytest.skip("a stacked additive encoding embeds in every layer")
     model, tokens = make_model(), make_tokens(L)
     stacked = stack([encoding, encoding])
     np.testing.assert_allclose(
@@ -205,9 +194,17 @@ def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_toke
         pytest.skip("any length")
     with pytest.raises(ValueError, match=f"'{encoding.name}' reaches {encoding.reach} positions"):
         encoding.positions(encoding.reach + 1)
+    beyond = encoding.reach + jnp.arange(L)
     if encoding.reach < 1000:
         with pytest.raises(ValueError, match="reaches"):
             make_model()(make_tokens(encoding.reach + 1), encoding)
+        with pytest.raises(ValueError, match="reaches"):
+            make_model()(make_tokens(L), encoding, positions=beyond)
+        packed = jnp.concatenate([jnp.zeros(encoding.reach), jnp.ones(3)])[None]
+        logits = make_model()(make_tokens(packed.size), encoding, segments=packed)
+        assert jnp.all(jnp.isfinite(logits))  # each document is within the reach
+        with pytest.raises(ValueError, match="reaches"):
+            make_model()(make_tokens(L + 3), encoding, segments=jnp.zeros((1, L + 3)))
 
 
 def test_every_scheme_says_what_it_is(encoding):

@@ -2,7 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
+from posenc_jax import packing
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.encoding import Encoding, Phase, hold_fixed
 from posenc_jax.options import whole_number
@@ -16,36 +18,36 @@ def attend(
     v: jax.Array,  # [B, S, G, K]
     encoding: Encoding,
     *,
-    q_positions: jax.Array | None = None,  # [Q], or [B, T] for packed rows
-    k_positions: jax.Array | None = None,  # [S], or [B, T]
+    q_positions: jax.Array | None = None,  # [Q] or [B, Q]
+    k_positions: jax.Array | None = None,  # [S] or [B, S]
     phase: Phase | None = None,
-    segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or ([B, Q], [B, S])
+    segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
 ) -> jax.Array:  # [B, Q, H, K]
     """Causal attention of the queries to the keys.
 
-    Without positions the keys are the encoding's first S tokens, the queries the last Q of them.
-    Positions of one row ascend; a key is seen from its own position on. Positions that restart
-    within a row are packed documents: q and k are the same tokens then, and `segments` keep the
-    documents apart. A window shows a query itself and the window - 1 keys before it.
+    Without positions the keys are the encoding's first S tokens, or the first ones of each document
+    where there are segments, and the queries are the last Q of the keys. Positions that are given
+    ascend within a document and say what is seen: a key from its own position on, and under a
+    window only `window - 1` positions back.
     """
     _check(q, k, v, encoding, window)
-    queries, keys = q.shape[1], k.shape[1]
-    contiguous = q_positions is None and k_positions is None
+    batch, queries, keys = len(q), q.shape[1], k.shape[1]
+    given = q_positions is not None or k_positions is not None
+    if segments is not None:
+        segments = _pair(segments, batch, queries, keys)
     if k_positions is None:
-        k_positions = encoding.positions(keys)
+        k_positions = packing.place(encoding, keys, None, segments and segments[1])
+    k_positions = packing.check_places("k_positions", k_positions, keys, batch)
     if q_positions is None:
-        q_positions = k_positions[..., keys - queries :]
         if queries > keys:
             raise ValueError(f"{queries} queries and {keys} keys: give q_positions and k_positions")
-    if q_positions.ndim != k_positions.ndim or (q_positions.ndim == 2 and queries != keys):
-        raise ValueError(
-            "positions are [Q] and [S], or [B, T] where queries and keys are the same tokens; "
-            f"got {q_positions.shape} and {k_positions.shape}"
-        )
-    q_index = None
-    if not contiguous and q_positions.ndim == 1 and q_positions is not k_positions:
-        q_index = jnp.searchsorted(k_positions, q_positions, side="right") - 1
+        q_positions = k_positions[..., keys - queries :]
+    q_positions = packing.check_places("q_positions", q_positions, queries, batch)
+    if given and segments is None:
+        _check_ascending(k_positions)
+    if q_positions.ndim != k_positions.ndim:
+        q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
     encoding = hold_fixed(encoding)
     if phase is None:
         phase = phase_between(encoding, q_positions, k_positions)
@@ -57,9 +59,9 @@ def attend(
         phase=phase,
         q_positions=q_positions,
         k_positions=k_positions,
-        contiguous=contiguous,
-        q_index=q_index,
-        segments=_pair(segments, queries, keys),
+        contiguous=not given and segments is None,
+        order=(q_positions, k_positions) if given else None,
+        segments=segments,
         window=window,
     )
     return jnp.swapaxes(out, 1, 2)
@@ -68,7 +70,9 @@ def attend(
 def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
     """One phase for queries and keys that stand at different places: they share its centre."""
     queries = q_positions.shape[-1]
-    phase = encoding.phase(jnp.concatenate([q_positions, k_positions], axis=-1))
+    rows = jnp.broadcast_shapes(q_positions.shape[:-1], k_positions.shape[:-1])
+    both = [jnp.broadcast_to(p, (*rows, p.shape[-1])) for p in (q_positions, k_positions)]
+    phase = encoding.phase(jnp.concatenate(both, axis=-1))
     if phase is None:
         return None
     return phase.replace(
@@ -79,21 +83,34 @@ def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
     )
 
 
-def _pair(segments, queries, keys):
-    if segments is None or isinstance(segments, tuple):
-        return segments
-    if queries != keys:
+def _pair(segments, batch, queries, keys):
+    if isinstance(segments, tuple | list):
+        q_segments, k_segments = segments
+    elif queries == keys:
+        q_segments = k_segments = packing.number(jnp.atleast_2d(jnp.asarray(segments)))
+    else:
         raise ValueError("one segments array serves Q = S; give (query segments, key segments)")
-    return segments, segments
+    checked = (
+        jnp.atleast_2d(packing.check_places("query segments", q_segments, queries, batch)),
+        jnp.atleast_2d(packing.check_places("key segments", k_segments, keys, batch)),
+    )
+    return checked
+
+
+def _check_ascending(positions):
+    if not isinstance(positions, Tracer) and jnp.any(positions[..., 1:] <= positions[..., :-1]):
+        raise ValueError("positions that restart within a row need segments, one per document")
 
 
 def _check(q, k, v, encoding, window):
-    batch, _, heads, size = q.shape
-    if k.shape != v.shape or k.shape[0] != batch or k.shape[3] != size or heads % k.shape[2]:
+    fits = q.ndim == k.ndim == 4 and k.shape == v.shape and k.shape[0] == q.shape[0]
+    if not fits or k.shape[3] != q.shape[3] or q.shape[2] % k.shape[2]:
         raise ValueError(
             "q is [B, Q, H, K], k and v are [B, S, G, K] with H a multiple of G; got "
             f"q {q.shape}, k {k.shape}, v {v.shape}"
         )
+    if any(x.dtype == jnp.float16 for x in (q, k, v)):
+        raise ValueError("attention takes float32 or bfloat16; float16 would overflow")
     if encoding.layers is not None:
         raise ValueError(
             f"the encoding is stacked over {encoding.layers} layers; attention takes one of them: "

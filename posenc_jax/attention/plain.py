@@ -18,17 +18,19 @@ def plain(
     q_positions: jax.Array,  # [Q] or [B, Q]
     k_positions: jax.Array,  # [S] or [B, S]
     contiguous: bool = False,  # the keys stand at 0 .. S-1 and the queries are the last Q of them
-    q_index: jax.Array | None = None,  # [Q], where each query stands among the keys
+    order: tuple[jax.Array, jax.Array] | None = None,  # [Q] or [B, Q], and [S] or [B, S]
     segments: tuple[jax.Array, jax.Array] | None = None,  # [B, Q] and [B, S]
     window: int | None = None,
 ) -> jax.Array:  # [B, H, Q, K]
     """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see.
 
-    A query that sees no key at all gets zeros.
+    Those are no later in order; without one, tokens come as they stand and the queries are the last
+    Q. A query that sees no key at all gets zeros.
     """
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
     if phase is not None:
+        _check_fits(encoding, "head_dim", size)
         if phase.k_cos.shape[1] > 1:  # every head turns its own way, so keys are no longer shared
             k = jnp.repeat(k, heads // groups, axis=1)
             v = jnp.repeat(v, heads // groups, axis=1)
@@ -45,13 +47,17 @@ def plain(
     if scale is not None:
         scores = scores * jnp.atleast_2d(scale)[:, None, :, None]
     if contiguous and isinstance(encoding, DistanceBias):
+        _check_fits(encoding, "heads", heads)
         scores = scores + spread(encoding.curve(jnp.arange(keys)), queries)[None]
     else:
         bias = encoding.bias(q_positions, k_positions)
         if bias is not None:
+            _check_fits(encoding, "heads", heads)
             scores = scores + (bias if bias.ndim == 4 else bias[None])
 
-    seen = visible(queries, keys, q_index, segments, window)
+    if order is None:
+        order = jnp.arange(keys - queries, keys), jnp.arange(keys)
+    seen = visible(*order, segments, window)
     weights = jax.nn.softmax(jnp.where(seen, scores, jnp.finfo(jnp.float32).min), axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
     out = jnp.einsum(
@@ -77,16 +83,14 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Arr
     return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
 
 
-def visible(queries, keys, q_index, segments, window):  # -> [B or 1, 1, Q, S]
-    if q_index is None:
-        q_index = jnp.arange(keys - queries, keys)
-    back = q_index[:, None] - jnp.arange(keys)[None, :]  # keys back from the query
+def visible(q_order, k_order, segments, window):  # -> [B or 1, 1, Q, S]
+    q_order, k_order = (jnp.atleast_2d(o) for o in (q_order, k_order))
+    back = q_order[:, None, :, None] - k_order[:, None, None, :]  # how far back a key is
     seen = back >= 0
     if window is not None:
         seen &= back < window
-    seen = seen[None, None]
     if segments is not None:
-        q_segments, k_segments = (jnp.atleast_2d(s) for s in segments)
+        q_segments, k_segments = segments
         seen = seen & (q_segments[:, None, :, None] == k_segments[:, None, None, :])
     return seen
 
@@ -103,3 +107,11 @@ def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
     rows = jnp.broadcast_to(line[:, None, :], (heads, queries, length)).reshape(heads, -1)
     skewed = rows[:, : queries * (length - 1)].reshape(heads, queries, length - 1)
     return skewed[:, :, queries - 1 :]
+
+
+def _check_fits(encoding: Encoding, name: str, here: int):
+    built = getattr(encoding.dims, name)
+    if built != here:
+        raise ValueError(
+            f"encoding {encoding.name!r} was built for {name}={built}, attention has {name}={here}"
+        )

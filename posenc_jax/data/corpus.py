@@ -121,8 +121,8 @@ def _build(folder, data, seed, encoder, listed, identity, quiet) -> None:
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    writers = {name: _Writer(scratch, name, dtype) for name in SPLITS}
     try:
-        writers = {name: _Writer(scratch, name, dtype) for name in SPLITS}
         seen: set[bytes] = set()
         counts = {"documents": 0, "duplicates": 0, "empty": 0}
         total = sum(entry["size"] for entry in listed) or None
@@ -165,6 +165,8 @@ def _build(folder, data, seed, encoder, listed, identity, quiet) -> None:
         shutil.rmtree(folder, ignore_errors=True)  # an unfinished one: it has no corpus.json
         scratch.rename(folder)
     except BaseException:
+        for writer in writers.values():
+            writer.abandon()
         shutil.rmtree(scratch, ignore_errors=True)
         raise
 
@@ -197,6 +199,10 @@ class _Writer:
         if kind not in self.streams:
             self.streams[kind] = (self.folder / f"{self.name}.{kind}").open("wb")
         self.streams[kind].write(values.tobytes())
+
+    def abandon(self) -> None:
+        for stream in self.streams.values():
+            stream.close()
 
     def close(self) -> dict:
         for stream in self.streams.values():

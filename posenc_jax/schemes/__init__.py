@@ -17,6 +17,8 @@ from posenc_jax.options import check_options, known
 
 def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:
     """An encoding by its name; a key is needed where there are trained fields."""
+    if not isinstance(dims, Dims):
+        raise ValueError(f"dims must be a posenc_jax.Dims; got {dims!r}")
     builder = find(name).build
     check_options(f"encoding {name!r}", builder, options)
     key_parameter = inspect.signature(builder).parameters.get("key")

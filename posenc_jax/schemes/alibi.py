@@ -19,7 +19,7 @@ class ALiBi(DistanceBias):
 
 def slopes(heads: int) -> np.ndarray:  # [H]
     """2^(-8i/H) for a power of two; else those of the next lower one, then every other of twice."""
-    whole_number("heads", heads, at_least=1)
+    heads = whole_number("heads", heads, at_least=1)
     lower = 1 << (heads.bit_length() - 1)
     first, between = _geometric(lower), _geometric(2 * lower)[0::2]
     return np.concatenate([first, between])[:heads]
@@ -30,4 +30,4 @@ def _geometric(heads: int) -> np.ndarray:
 
 
 def build(dims: Dims) -> ALiBi:
-    return ALiBi(train_length=dims.train_length, slopes=fixed(slopes(dims.heads)))
+    return ALiBi(dims=dims, slopes=fixed(slopes(dims.heads)))

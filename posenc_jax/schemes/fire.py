@@ -37,7 +37,7 @@ def build(dims: Dims, key: jax.Array, *, hidden: int = 32) -> FIRE:
     whole_number("hidden", hidden, at_least=1)
     keys = jax.random.split(key, 3)
     return FIRE(
-        train_length=dims.train_length,
+        dims=dims,
         log_c=fixed(np.log(0.1)),
         log_threshold=jnp.zeros(()),
         hidden_kernel=jax.random.uniform(keys[0], (hidden,), minval=-1.0),

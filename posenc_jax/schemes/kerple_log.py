@@ -22,4 +22,4 @@ class KerpleLog(DistanceBias):
 
 def build(dims: Dims, key: jax.Array) -> KerpleLog:
     r1, r2 = jax.random.uniform(key, (2, dims.heads), minval=1e-3)
-    return KerpleLog(train_length=dims.train_length, log_r1=jnp.log(2 * r1), log_r2=jnp.log(r2))
+    return KerpleLog(dims=dims, log_r1=jnp.log(2 * r1), log_r2=jnp.log(r2))

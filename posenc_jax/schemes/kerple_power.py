@@ -24,4 +24,4 @@ class KerplePower(DistanceBias):
 
 def build(dims: Dims, key: jax.Array) -> KerplePower:
     r1, p = jax.random.uniform(key, (2, dims.heads), minval=1e-3, maxval=1 - 1e-3)
-    return KerplePower(train_length=dims.train_length, log_r1=jnp.log(2 * r1), logit_p=logit(p))
+    return KerplePower(dims=dims, log_r1=jnp.log(2 * r1), logit_p=logit(p))

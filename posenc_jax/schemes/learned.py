@@ -2,8 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
-from posenc_jax.encoding import Dims, Encoding, trained
+from posenc_jax.encoding import Dims, Encoding, check_reach, trained
 
 
 class Learned(Encoding):
@@ -20,11 +21,14 @@ class Learned(Encoding):
         return "extend it with 'interpolate' or 'clamp'"
 
     def embed(self, x, positions):
-        # A position given by hand may lie beyond the table: NaN is seen, the last row would not be.
-        rows = self.table.at[positions].get(mode="fill", fill_value=jnp.nan)
+        if not isinstance(positions, Tracer):
+            check_reach(self, int(jnp.max(positions)) + 1)
+        # Where values are not known yet, one off the table gives NaN: the last row would not show.
+        places = jnp.where(positions < 0, self.reach, positions)
+        rows = self.table.at[places].get(mode="fill", fill_value=jnp.nan)
         return x + jnp.broadcast_to(rows, x.shape)
 
 
 def build(dims: Dims, key: jax.Array) -> Learned:
     table = 0.02 * jax.random.normal(key, (dims.train_length, dims.width))
-    return Learned(train_length=dims.train_length, table=table)
+    return Learned(dims=dims, table=table)

@@ -8,4 +8,4 @@ class NoPE(Encoding):
 
 
 def build(dims: Dims) -> NoPE:
-    return NoPE(train_length=dims.train_length)
+    return NoPE(dims=dims)

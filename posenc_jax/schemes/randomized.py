@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
+from posenc_jax.catalog import encoding_options
 from posenc_jax.encoding import Dims, Encoding, check_reach, static
-from posenc_jax.options import flag, whole_number
+from posenc_jax.options import flag, known, whole_number
+
+OWN = ("inner", "max_position", "evenly")
 
 
 class Randomized(Encoding):
@@ -60,8 +63,12 @@ def build(
     **inner_options,
 ) -> Randomized:
     """Other options go to the inner encoding, which is built for `max_position` (default 8 L)."""
+    known("encoding", inner, schemes.names())
     if inner == "randomized":
         raise ValueError("inner must be another encoding; got 'randomized'")
+    taken = encoding_options(inner) or ()
+    for option in inner_options:
+        known(f"option of 'randomized' or of its inner {inner!r}:", option, [*OWN, *taken])
     if max_position is None:
         max_position = 8 * dims.train_length
     whole_number("max_position", max_position, at_least=dims.train_length)
@@ -69,7 +76,7 @@ def build(
     encoding = schemes.build(inner, inner_dims, key, **inner_options)
     check_reach(encoding, max_position)
     return Randomized(
-        train_length=dims.train_length,
+        dims=dims,
         inner=encoding,
         max_position=max_position,
         evenly=flag("evenly", evenly),

@@ -21,6 +21,8 @@ class RoPE(Encoding):
 
     def phase(self, positions):
         cos, sin = cos_sin(positions_by_head(positions), by_head(self.inv_freq))
+        if self.gain.ndim == 1:
+            raise ValueError(f"gain is one number or [H, R/2]; got {self.gain.shape}")
         cos, sin = by_head(self.gain) * cos, by_head(self.gain) * sin
         return Phase(q_cos=cos, q_sin=sin, k_cos=cos, k_sin=sin, layout=self.layout)
 
@@ -44,7 +46,7 @@ def build(
     rotary = rotary_dims(dims.head_dim, fraction)
     bases = base_per_head(base, dims.heads)
     return RoPE(
-        train_length=dims.train_length,
+        dims=dims,
         inv_freq=fixed(frequencies(bases, rotary)),
         gain=fixed(1.0),
         base=fixed(bases),
@@ -52,9 +54,21 @@ def build(
     )
 
 
-def base_per_head(base: float | Sequence[float], heads: int) -> np.ndarray:  # [] or [H]
-    if not isinstance(base, Sequence) or isinstance(base, str):
-        return np.array(positive("base", base, above=1.0))
-    if len(base) != heads:
-        raise ValueError(f"base has {len(base)} entries; give one number, or one per head: {heads}")
-    return np.array([positive("base", b, above=1.0) for b in base])
+def base_per_head(base: float | Sequence[float] | np.ndarray, heads: int) -> np.ndarray:
+    """[] or [H], as float32 holds them: frequencies are worked out again from what is kept."""
+    given = np.asarray(base, object)
+    bases = np.array([_base(b) for b in given.reshape(-1)])
+    if given.ndim == 0:
+        return bases[0]
+    if bases.shape != (heads,):
+        raise ValueError(
+            f"base has {len(bases)} entries; give one number, or one per head: {heads}"
+        )
+    return bases
+
+
+def _base(value) -> float:
+    value = positive("base", value, above=1.0)
+    if value > float(np.finfo(np.float32).max):
+        raise ValueError(f"base must be a float32 number; got {value:g}")
+    return float(np.float32(value))

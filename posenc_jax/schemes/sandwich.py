@@ -11,7 +11,6 @@ from posenc_jax.schemes._rotation import cos_sin, split
 class Sandwich(DistanceBias):
     """Chi et al. 2023, arXiv:2212.10356."""
 
-    heads: int = static()
     dbar: int = static(default=128)
 
     def curve(self, distance):
@@ -20,7 +19,7 @@ class Sandwich(DistanceBias):
         freq, rest = split(half_angle)
         _, sin = cos_sin(distance[:, None], freq[None, :], rest[None, :])
         drop = -2 * jnp.sum(sin**2, axis=-1)  # [N]
-        strength = 8 * np.arange(1, self.heads + 1, dtype=np.float32) / self.heads
+        strength = 8 * np.arange(1, self.dims.heads + 1, dtype=np.float32) / self.dims.heads
         return drop[None, :] / strength[:, None]
 
 
@@ -28,4 +27,4 @@ def build(dims: Dims, *, dbar: int = 128) -> Sandwich:
     whole_number("dbar", dbar, at_least=2)
     if dbar % 2:
         raise ValueError(f"dbar must be even; got {dbar}")
-    return Sandwich(train_length=dims.train_length, heads=dims.heads, dbar=dbar)
+    return Sandwich(dims=dims, dbar=dbar)

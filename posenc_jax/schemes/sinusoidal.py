@@ -23,4 +23,4 @@ class Sinusoidal(Encoding):
 
 
 def build(dims: Dims) -> Sinusoidal:
-    return Sinusoidal(train_length=dims.train_length)
+    return Sinusoidal(dims=dims)

@@ -33,6 +33,13 @@ def _edges(num_buckets: int, max_distance: int) -> np.ndarray:  # [num_buckets -
     floor(ln(d/h) / ln(m/h) * h) >= j is d^h * h^j >= m^j * h^h in whole numbers: no logarithm is
     rounded, so a distance on an edge falls on its right side.
     """
+    num_buckets = whole_number("num_buckets", num_buckets, at_least=2)
+    max_distance = whole_number("max_distance", max_distance, at_least=1)
+    if num_buckets % 2 or max_distance <= num_buckets // 2:
+        raise ValueError(
+            "num_buckets must be even and max_distance above its half; "
+            f"got num_buckets={num_buckets}, max_distance={max_distance}"
+        )
     half = num_buckets // 2
 
     def reaches(step):
@@ -44,12 +51,6 @@ def _edges(num_buckets: int, max_distance: int) -> np.ndarray:  # [num_buckets -
 
 
 def build(dims: Dims, key: jax.Array, *, num_buckets: int = 32, max_distance: int = 128) -> T5:
-    whole_number("num_buckets", num_buckets, at_least=2)
-    whole_number("max_distance", max_distance, at_least=1)
-    if num_buckets % 2 or max_distance <= num_buckets // 2:
-        raise ValueError(
-            "num_buckets must be even and max_distance above its half; "
-            f"got num_buckets={num_buckets}, max_distance={max_distance}"
-        )
+    _edges(num_buckets, max_distance)  # refuses what cannot be
     table = 0.02 * jax.random.normal(key, (num_buckets, dims.heads))
-    return T5(train_length=dims.train_length, table=table, max_distance=max_distance)
+    return T5(dims=dims, table=table, max_distance=int(max_distance))

@@ -57,7 +57,7 @@ def build(
 ) -> XPos:
     rotary = rotary_dims(dims.head_dim, fraction)
     return XPos(
-        train_length=dims.train_length,
+        dims=dims,
         inv_freq=fixed(frequencies(base_per_head(base, dims.heads), rotary)),
         layout=choice("layout", layout, ("half", "interleaved")),
     )

@@ -78,6 +78,8 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     report.start(at, config, parts)
     with _stop_requests() as stopping:
         at, state = _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping)
+        if at < config.steps and not stopping:
+            stopping.append("stop_at")
     if at not in checkpoints.steps():
         checkpoints.save(at, state, {"data": corpus.fingerprint})
     checkpoints.wait()
@@ -102,7 +104,8 @@ def _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping
         seed=config.seed,
         within_documents=config.data.mask_documents,
     )
-    while at < config.steps and not stopping:
+    last = min(config.steps, config.stop_at or config.steps)
+    while at < last and not stopping:
         state, measured = train_step(state, rows.batch(at))
         at += 1
         record.flush()  # the step before, now that this one is on its way

@@ -25,7 +25,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
-    params = parts.params()
+    params = jax.tree.map(jnp.copy, parts.params())  # the state is donated, the parts stay
     return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
 
 
@@ -71,7 +71,7 @@ def train_step(
         metrics = {
             "loss": total / weight,
             "bpb": total / jnp.sum(batch.bytes * batch.weights) / jnp.log(2.0),
-            "grad_norm": optax.global_norm(gradients),
+            "grad_norm": optax.tree.norm(gradients),
         }
         new = {
             "params": optax.apply_updates(state["params"], updates),

@@ -1,0 +1,299 @@
+"""From text to batches: what is read, how it is cut, and that it is the same every time."""
+
+import gzip
+import hashlib
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from configs import base
+from posenc_jax.data import corpus, synthetic, tokenizer
+from posenc_jax.data.batches import Batches, held_out
+from posenc_jax.exits import DataError
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def make(**fields):
+        data = base.get_config().data
+        data.cache = str(tmp_path / "cache")
+        data.update(fields)
+        return data
+
+    return make
+
+
+def words(seed, count=400):
+    letters = np.random.default_rng(seed).choice(list("abcdefgh "), count)
+    return "".join(letters)
+
+
+@pytest.fixture
+def texts(tmp_path, settings):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for i in range(20):
+        (folder / f"{i:02d}.txt").write_text(words(i))
+    return settings(source="text", path=str(folder / "*.txt"), valid_fraction=0.3)
+
+
+def prepare(data, seed=0):
+    return corpus.prepare(data, seed, quiet=True)
+
+
+def test_documents_are_kept_whole_and_split_by_their_hash(texts):
+    made = prepare(texts)
+    kept = []
+    for split in (made.train, made.valid):
+        for start, end in zip(split.starts, split.starts[1:], strict=False):
+            text = bytes(split.tokens[start:end]).decode()
+            digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+            assert (digest < 0.3 * 2**64) == (split is made.valid)
+            kept.append(text)
+    assert sorted(kept) == sorted(words(i) for i in range(20))
+    assert len(made.valid.lengths) > 0
+
+
+def test_the_sidecar_says_where_tokens_came_from(texts):
+    card = prepare(texts).card
+    assert card["counts"] == {"documents": 20, "duplicates": 0, "empty": 0}
+    assert card["splits"]["train"]["bytes_per_token"] == 1.0
+    total = sum(card["splits"][name]["bytes"] for name in ("train", "valid"))
+    assert total == 20 * 400 == sum(entry["size"] for entry in card["sources"])
+    for entry in card["sources"]:
+        with open(entry["path"], "rb") as stream:
+            assert entry["sha256"] == hashlib.sha256(stream.read()).hexdigest()
+
+
+def test_a_corpus_is_built_once_and_again_when_a_file_changes(texts, tmp_path):
+    first = prepare(texts)
+    assert prepare(texts).card["built"] == first.card["built"]
+    (tmp_path / "texts" / "00.txt").write_text("something else")
+    changed = prepare(texts)
+    assert changed.folder != first.folder and changed.fingerprint != first.fingerprint
+    assert corpus.load(first.folder).fingerprint == first.fingerprint  # the old one is still there
+
+
+def test_duplicates_and_empty_documents_are_dropped(texts, tmp_path):
+    (tmp_path / "texts" / "copy.txt").write_text(words(3))
+    (tmp_path / "texts" / "empty.txt").write_text("")
+    assert prepare(texts).card["counts"] == {"documents": 20, "duplicates": 1, "empty": 1}
+
+
+def test_two_processes_build_one_corpus(texts, tmp_path):
+    code = (
+        "import sys, json\nfrom types import SimpleNamespace\n"
+        "from ml_collections import ConfigDict\nfrom posenc_jax.data import corpus\n"
+        "print(corpus.prepare(ConfigDict(json.loads(sys.argv[1])), 0, quiet=True).fingerprint)"
+    )
+    command = [sys.executable, "-c", code, json.dumps(texts.to_dict())]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    prints = {process.communicate()[0] for process in both}
+    assert [process.returncode for process in both] == [0, 0] and len(prints) == 1
+    left = [p.name for p in (tmp_path / "cache").iterdir() if not p.name.endswith(".lock")]
+    assert len(left) == 1  # no scratch folder
+
+
+def test_json_lines_are_read_from_gzip(tmp_path, settings):
+    path = tmp_path / "rows.jsonl.gz"
+    with gzip.open(path, "wt") as stream:
+        for i in range(5):
+            stream.write(json.dumps({"body": words(i), "id": i}) + "\n\n")
+    made = prepare(settings(source="jsonl", path=str(path), field="body", valid_fraction=0.0))
+    assert bytes(made.train.tokens).decode() == "".join(words(i) for i in range(5))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"text": "a"}\n{"text": \n', "rows.jsonl, line 2: not JSON"),
+        (b'{"text": "a"}\n{"texts": "b"}\n', "line 2: no text in field 'text'.*has: texts"),
+        (b'{"text": 3}\n', "line 1: no text in field 'text'"),
+        (b"[1]\n", "line 1: no text in field 'text'.*has: list"),
+        (b"", "no text to train on"),
+    ],
+)
+def test_a_bad_line_is_named(content, message, tmp_path, settings):
+    (tmp_path / "rows.jsonl").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        prepare(settings(source="jsonl", path=str(tmp_path / "rows.jsonl")))
+    assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+
+
+def test_what_is_not_there_is_named(settings, tmp_path):
+    with pytest.raises(DataError, match="nothing matches 'no/such/\\*.txt'"):
+        prepare(settings(source="text", path="no/such/*.txt"))
+
+
+def test_the_standard_library_is_there_without_its_tests(settings):
+    made = prepare(settings())
+    names = [entry["path"] for entry in made.card["sources"]]
+    assert any(name.endswith("/argparse.py") for name in names)
+    assert any("/asyncio/" in name for name in names)
+    for word in ("/test/", "/tests/", "/idlelib/", "/encodings/", "/pydoc_data/"):
+        assert not any(word in name for name in names)
+    assert made.card["splits"]["train"]["tokens"] > 4_000_000
+    assert sum(made.valid.lengths > 1024) >= 10
+
+
+def test_a_hub_data_set_is_read_through_datasets(tmp_path, settings):
+    pytest.importorskip("datasets")
+    folder = tmp_path / "set"
+    folder.mkdir()
+    rows = "".join(json.dumps({"text": words(i)}) + "\n" for i in range(4))
+    (folder / "train.jsonl").write_text(rows)
+    made = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
+    assert bytes(made.train.tokens).decode() == "".join(words(i) for i in range(4))
+    with pytest.raises(DataError, match="cannot load .*, split 'tset'"):
+        prepare(settings(source="hub", path=str(folder), split="tset"))
+
+
+class TestTokenizers:
+    TEXT = "naïve café: 東京 is 2 words\n" * 30
+
+    @pytest.fixture
+    def learned(self, tmp_path):
+        trained = tokenizer.train_bpe([self.TEXT], 280)
+        trained.save(str(tmp_path / "tokenizer.json"))
+        vocab, merges = trained.model.save(str(tmp_path))  # vocab.json and merges.txt
+        assert vocab and merges
+        return tmp_path
+
+    @pytest.mark.parametrize("which", ["tokenizer.json", "."])
+    def test_files_and_folders_give_the_same_tokens_and_every_byte(self, learned, which):
+        encoder = tokenizer.load(str(learned / which))
+        tokens, widths = encoder.encode(self.TEXT.encode(), "text")
+        assert encoder.decode(tokens) == self.TEXT
+        assert widths.sum() == len(self.TEXT.encode()) and widths.min() >= 0
+        other = tokenizer.load(str(learned / "tokenizer.json"))
+        np.testing.assert_array_equal(tokens, other.encode(self.TEXT.encode(), "text")[0])
+
+    def test_the_bytes_of_tokens_are_kept_beside_them(self, learned, tmp_path, settings):
+        (tmp_path / "a.txt").write_text(self.TEXT)
+        data = settings(
+            source="text",
+            path=str(tmp_path / "a.txt"),
+            tokenizer=str(learned / "tokenizer.json"),
+            valid_fraction=0.0,
+        )
+        made = prepare(data)
+        assert made.train.bytes_of is not None
+        assert made.train.bytes_of.sum() == len(self.TEXT.encode())
+        assert made.vocab == 280 and made.train.tokens.dtype == np.uint16
+
+    def test_bytes_take_anything_and_others_name_the_byte(self, learned):
+        broken = b"abc\xff"
+        np.testing.assert_array_equal(tokenizer.Bytes().encode(broken, "x")[0], list(broken))
+        encoder = tokenizer.load(str(learned / "tokenizer.json"))
+        with pytest.raises(DataError, match=r"x is not UTF-8 at byte 3 \(0xff\)"):
+            encoder.encode(broken, "x")
+
+    def test_what_is_no_tokenizer_is_named(self, tmp_path):
+        with pytest.raises(DataError, match="is a folder without vocab.json"):
+            tokenizer.load(str(tmp_path))
+        (tmp_path / "t.json").write_text("{}")
+        with pytest.raises(DataError, match="cannot read .*t.json"):
+            tokenizer.load(str(tmp_path / "t.json"))
+
+
+class TestBatches:
+    def make(self, tokens=1_000, documents=4, **options):
+        split = SimpleNamespace(
+            tokens=np.arange(tokens),
+            starts=np.linspace(0, tokens, documents + 1).astype(int),
+            bytes_of=None,
+        )
+        defaults = dict(length=16, batch_size=4, seed=0, within_documents=False)
+        return Batches(split, **(defaults | options))
+
+    def test_a_step_is_a_pure_function_of_seed_and_step(self):
+        one, other = self.make(), self.make()
+        for step in (0, 7, 40, 3):
+            for a, b in zip(one.batch(step), other.batch(step), strict=True):
+                np.testing.assert_array_equal(a, b)
+        assert np.any(self.make(seed=1).batch(0).inputs != one.batch(0).inputs)
+
+    def test_targets_are_the_next_tokens(self):
+        batch = self.make().batch(5)
+        np.testing.assert_array_equal(batch.inputs + 1, batch.targets)
+        assert batch.inputs.shape == (4, 16) and batch.inputs.dtype == np.int32
+
+    def test_an_epoch_sees_every_row_once_and_the_next_one_cuts_elsewhere(self):
+        batches = self.make(batch_size=1)
+        epochs = [
+            [int(batches.batch(e * batches.rows + i).inputs[0, 0]) for i in range(batches.rows)]
+            for e in range(3)
+        ]
+        for starts in epochs:
+            assert len({s // 16 for s in starts}) == batches.rows
+            assert len({s % 16 for s in starts}) == 1
+        assert len({starts[0] % 16 for starts in epochs}) > 1
+        assert epochs[0] != epochs[1]
+
+    def test_a_process_reads_its_rows_alone(self):
+        whole, half = self.make().batch(3), self.make().batch(3, slice(2, 4))
+        np.testing.assert_array_equal(half.inputs, whole.inputs[2:4])
+
+    def test_targets_of_another_document_weigh_nothing_within_documents(self):
+        batches = self.make(within_documents=True)
+        seen = 0
+        for step in range(20):
+            batch = batches.batch(step)
+            document = lambda tokens: tokens // 250  # noqa: E731
+            crosses = document(batch.inputs) != document(batch.targets)
+            np.testing.assert_array_equal(batch.weights == 0, crosses)
+            expected = document(batch.inputs) - document(batch.inputs[:, :1])
+            np.testing.assert_array_equal(batch.segments, expected)
+            seen += crosses.sum()
+        assert seen > 0
+        assert np.all(self.make().batch(0).weights == 1)
+
+    def test_too_few_tokens_are_an_error_that_counts_them(self):
+        with pytest.raises(DataError, match="20 tokens are too few for one row of 16"):
+            self.make(tokens=20)
+
+    def test_held_out_rows_are_spread_over_the_split(self):
+        split = self.make().split
+        rows = held_out(split, length=16, rows=5, within_documents=False)
+        assert rows.inputs[0, 0] == 0 and rows.inputs[-1, 0] > 900 and len(rows.inputs) == 5
+
+
+@pytest.mark.parametrize("task", synthetic.TASKS)
+def test_the_answers_of_a_task_follow_from_what_came_before(task):
+    for text, answers in synthetic.documents(task, 3, 1_500, seed=1):
+        assert len(text) == len(answers) == 1_500 and answers.any()
+        where = np.flatnonzero(answers)
+        if task == "copy":
+            assert all(text[i] == text[i - 33] for i in where)
+        elif task == "delayed_repeat":
+            back = 16 + 1_500 // 4 + 1
+            assert all(text[i] == text[i - back] for i in where)
+        elif task == "passkey":
+            said = text.index(b"The pass key is ") + 16
+            runs = np.split(where, np.flatnonzero(np.diff(where) > 1) + 1)
+            assert bytes(text[i] for i in runs[0]) == text[said : said + len(runs[0])]
+        else:
+            first_line = where[where < 256]
+            for i in first_line:
+                earlier = text[: i - 1 : 2].index(text[i - 1 : i])
+                assert text[2 * earlier + 1] == text[i]
+    again = [text for text, _ in synthetic.documents(task, 3, 1_500, seed=1)]
+    assert again == [text for text, _ in synthetic.documents(task, 3, 1_500, seed=1)]
+    assert again != [text for text, _ in synthetic.documents(task, 3, 1_500, seed=2)]
+
+
+def test_the_best_loss_is_stated_where_it_is_known():
+    best = synthetic.best_loss("copy", 1_500, seed=0)
+    assert best is not None and abs(best - np.log(26) * 32 / 66) < 0.02
+    assert synthetic.best_loss("passkey", 1_500, seed=0) is None
+
+
+def test_synthetic_answers_are_kept_beside_the_tokens(settings):
+    data = settings(source="synthetic", task="copy", documents=10, document_length=200)
+    made = prepare(data)
+    assert made.train.answers is not None and len(made.train.answers) == len(made.train.tokens)
+    assert prepare(data, seed=1).fingerprint != made.fingerprint

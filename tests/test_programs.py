@@ -1,0 +1,274 @@
+"""train.py and eval_extrapolation.py from outside, as a user runs them."""
+
+import csv
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posenc_jax
+
+ROOT = Path(__file__).parent.parent
+TINY = {
+    "model.width": 16,
+    "model.heads": 2,
+    "model.layers": 1,
+    "train_length": 32,
+    "batch_size": 4,
+    "accumulate": 2,
+    "steps": 12,
+    "warmup_steps": 2,
+    "log_every": 3,
+    "valid_every": 5,
+    "valid_batches": 2,
+    "save_every": 4,
+    "data.source": "text",
+    "data.valid_fraction": 0.4,
+    "wandb.mode": "disabled",
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Few enough tokens that 12 steps are more than an epoch."""
+    folder = tmp_path_factory.mktemp("text")
+    for i in range(8):
+        letters = np.random.default_rng(i).choice(list("abcdefgh "), 300)
+        (folder / f"{i}.txt").write_text("".join(letters))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(text):
+    def start(name, workdir, *words, config="rope", **fields):
+        fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
+        recipe = [f"--config=configs/{config}.py"] + [
+            f"--config.{k}={v}" for k, v in fields.items()
+        ]
+        if name != "train.py":
+            recipe = []
+        return subprocess.Popen(
+            [sys.executable, name, *recipe, f"--workdir={workdir}", *words],
+            cwd=ROOT,
+            env=os.environ | {"NPROC": "1", "WANDB_DIR": str(text)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start
+
+
+def finish(process, code=0):
+    out = process.communicate()[0]
+    assert process.returncode == code, out
+    return out
+
+
+def status(workdir):
+    return json.loads((Path(workdir) / "status.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def whole(program, tmp_path_factory):
+    """One uninterrupted run, the ground truth of the others."""
+    workdir = tmp_path_factory.mktemp("runs") / "whole"
+    out = finish(program("train.py", workdir))
+    return workdir, out
+
+
+def test_a_run_leaves_what_was_promised(whole):
+    workdir, out = whole
+    assert status(workdir)["state"] == "done" and status(workdir)["code"] == 0
+    assert f"done: 12 steps; digest {status(workdir)['digest']}" in out
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in lines if "loss" in r] == [3, 6, 9, 12]
+    assert [r["step"] for r in lines if "valid_loss" in r] == [5, 10, 12]
+    for word in ("a fresh run", "total", "documents held out", "12 steps of 4 x 32", "jax 0."):
+        assert word in out
+    log = (workdir / "log.txt").read_text()
+    assert "a fresh run" in log and log in out.replace("\r", "\n")
+
+
+def test_a_run_is_loaded_for_notebooks(whole):
+    model, encoding, config, tokenizer = posenc_jax.load_run(whole[0])
+    assert encoding.name == "rope" and config.train_length == 32
+    logits = model(np.array([list(b"abcd")]), encoding)
+    assert logits.shape == (1, 4, 256) and tokenizer.decode([97]) == "a"
+    other, *_ = posenc_jax.load_run(whole[0], step=8)
+    assert np.any(other(np.array([list(b"abcd")]), encoding) != logits)
+    with pytest.raises(Exception, match="no checkpoint of step 5; have:"):
+        posenc_jax.load_run(whole[0], step=5)
+
+
+def test_the_same_command_again_says_that_it_is_done(program, whole):
+    out = finish(program("train.py", whole[0]))
+    assert f"already done: 12 steps; digest {status(whole[0])['digest']}" in out
+
+
+@pytest.mark.parametrize("stop", [1, 7])
+def test_stopped_and_resumed_it_ends_the_same(stop, program, whole, tmp_path):
+    """At a step before the first save, and past an epoch's end; each piece in a fresh process."""
+    workdir = tmp_path / "run"
+    out = finish(program("train.py", workdir, stop_at=stop, log_every=2, save_every=100), 75)
+    assert f"stopped by stop_at: saved step {stop}" in out
+    out = finish(program("train.py", workdir))
+    assert f"resuming at step {stop}" in out
+    assert status(workdir)["digest"] == status(whole[0])["digest"]
+
+
+def test_how_often_it_logs_saves_and_validates_changes_no_digest(program, whole, tmp_path):
+    often = {"log_every": 1, "save_every": 1, "valid_every": 1, "valid_batches": 1}
+    finish(program("train.py", tmp_path / "run", **often))
+    assert status(tmp_path / "run")["digest"] == status(whole[0])["digest"]
+
+
+def test_a_signal_saves_and_asks_to_be_run_again(program, whole, tmp_path):
+    workdir = tmp_path / "run"
+    process = program("train.py", workdir, steps=100_000)
+    while not (workdir / "metrics.jsonl").exists() or not (workdir / "metrics.jsonl").read_text():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out = finish(process, 75)
+    assert "stopped by SIGTERM: saved step" in out
+    at = status(workdir)["step"]
+    assert status(workdir)["code"] == 75
+    assert f"resuming at step {at}" in finish(program("train.py", workdir, steps=at + 1))
+
+
+def test_another_configuration_is_refused_with_what_differs(program, whole):
+    out = finish(program("train.py", whole[0], learning_rate=0.1), 76)
+    assert "learning_rate: 0.003 in the workdir, 0.1 now" in out and "init_from" in out
+
+
+def test_changed_data_is_refused(program, text, tmp_path):
+    workdir = tmp_path / "run"
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in text.glob("*.txt"):
+        (copy / path.name).write_text(path.read_text())
+    fields = {"data.path": f"{copy}/*.txt"}
+    finish(program("train.py", workdir, steps=4, **fields))
+    (copy / "0.txt").write_text("other words " * 40)
+    assert "the data changed" in finish(program("train.py", workdir, steps=5, **fields), 65)
+
+
+def test_a_model_is_fine_tuned_at_a_longer_length(program, whole, tmp_path):
+    workdir = tmp_path / "longer"
+    fields = {"train_length": 64, "init_from": whole[0], "extension.scale": 2.0, "steps": 3}
+    out = finish(program("train.py", workdir, config="finetune", **fields))
+    assert f"weights from {whole[0]}" in out
+    _, encoding, config, _ = posenc_jax.load_run(workdir)
+    assert config.original_length == 32 and encoding.train_length == 32
+    plain = posenc_jax.load_run(whole[0])[1]
+    expected = posenc_jax.extend("yarn", plain, 2.0)
+    np.testing.assert_array_equal(encoding.inv_freq, expected.inv_freq)
+    np.testing.assert_array_equal(encoding.gain, expected.gain)
+
+
+def wandb_records(path):
+    """The records of an offline run: LevelDB's log format, blocks of 32 KiB after a header of 7."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        room = 32_768 - at % 32_768
+        if room < 7:
+            at += room
+            continue
+        size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        whole += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # full, or the last piece
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(whole)
+            yield record
+            whole = b""
+
+
+def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
+    workdir = tmp_path / "run"
+    finish(program("train.py", workdir, **{"wandb.mode": "offline"}))
+    (path,) = workdir.glob("wandb/offline-run-*/*.wandb")
+    assert path.stem.endswith((workdir / "wandb_id").read_text())
+    seen, settings = [], None
+    for record in wandb_records(path):
+        if record.HasField("run"):
+            settings = record.run
+        if record.HasField("history"):
+            items = record.history.item
+            row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
+            seen.append({k: v for k, v in row.items() if not k.startswith("_")})
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert seen == [{f"train/{k}": v for k, v in line.items()} for line in lines]
+    assert settings is not None and settings.display_name == "rope-0"
+    keys = {item.key for item in settings.config.update}
+    assert {"encoding", "model", "seed", "train_length"} <= keys
+
+
+def test_evaluation_writes_its_curves(program, whole):
+    workdir = whole[0]
+    words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,pi:3,dynamic_ntk"]
+    out = finish(program("eval_extrapolation.py", workdir, *words))
+    with (workdir / "eval" / "curves.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    from posenc_jax.evaluation import records
+
+    assert list(rows[0]) == records.COLUMNS
+    whole_rows = [r for r in rows if r["protocol"] == "nonoverlap"]
+    assert len(whole_rows) == 4 * 3 and len({r["token_hash"] for r in rows}) == 1
+    assert {(r["extension"], r["scale"]) for r in rows} == {
+        ("none", ""),
+        ("yarn", "2.0"),
+        ("pi", "3.0"),
+        ("dynamic_ntk", ""),
+    }
+    at = {(r["extension"], r["length"]): float(r["nll"]) for r in whole_rows}
+    assert at["dynamic_ntk", "32"] == at["none", "32"] != at["yarn", "32"]
+    assert "yarn x2" in out and (workdir / "plots" / "nonoverlap.png").stat().st_size > 10_000
+    jsonl = [json.loads(s) for s in (workdir / "eval" / "curves.jsonl").read_text().splitlines()]
+    assert [r["nll"] for r in jsonl] == [float(r["nll"]) for r in rows]
+
+
+def test_too_few_long_documents_are_an_error_that_says_what_would_do(program, whole):
+    out = finish(program("eval_extrapolation.py", whole[0], "--config.multiples=1,64"), 65)
+    assert "documents have the 2049 tokens" in out and "Up to length 299" in out
+
+
+@pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--help"], 0, "Exit codes:"),
+        (["--workdir=w", "--config.data.sourec=text"], 2, 'Did you mean "source"'),
+        (["--workdir=w", "--confg=1"], 2, "confg"),
+        (["--workdir=w", "stray"], 2, "stray words: stray"),
+    ],
+)
+def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message, tmp_path):
+    recipe = ["--config=configs/rope.py"] if name == "train.py" else []
+    code_line = (
+        "import sys, runpy; sys.modules['jax'] = None; "  # an import of it would fail
+        f"sys.argv = {[name, *recipe, *words]!r}; runpy.run_path({name!r}, run_name='__main__')"
+    )
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code_line], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == code, done.stderr
+    assert message in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert time.perf_counter() - began < 10  # two seconds on a quiet machine
+
+
+def test_every_mistake_is_said_at_once(program, tmp_path):
+    fields = {"encoding.fraction": 0.3, "warmup_steps": 99, "data.path": ""}
+    out = finish(program("train.py", tmp_path / "run", **fields), 2)
+    assert out.count("error: ") == 3 and not (tmp_path / "run").exists()

@@ -1,0 +1,264 @@
+"""Steps and schedules, in process; the program from outside is in test_programs.py."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from posenc_jax.data.batches import Batch
+from posenc_jax.exits import Stop
+from posenc_jax.training import optimizer as optimizers
+from posenc_jax.training import parts as making
+from posenc_jax.training import step as steps
+from posenc_jax.training.checkpoints import Checkpoints, total_digest
+from posenc_jax.training.run import Metrics, read_metrics
+
+
+@pytest.fixture
+def config():
+    def make(name="rope", **fields):
+        config = import_module(f"configs.{name}").get_config()
+        config.model.update(width=16, heads=2, layers=2, vocab=31)
+        config.update(train_length=8, batch_size=4, steps=50, warmup_steps=5)
+        if name == "randomized":
+            config.encoding.max_position = 64
+        config.update_from_flattened_dict(fields)
+        return config
+
+    return make
+
+
+def rows(batch=4, length=8, seed=0):
+    tokens = np.random.default_rng(seed).integers(0, 31, (batch, length + 1)).astype(np.int32)
+    ones = np.ones((batch, length), np.float32)
+    segments = np.zeros((batch, length), np.int32)
+    return Batch(tokens[:, :-1], tokens[:, 1:], ones, segments, ones.astype(int))
+
+
+def run(config, count=3, mesh=None):
+    mesh = mesh or steps.make_mesh(jax.devices()[:1])
+    parts = making.make(config)
+    optimizer = optimizers.make(config)
+    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
+    step = steps.train_step(parts, optimizer, config, mesh)
+    losses = []
+    for i in range(count):
+        state, measured = step(state, rows(seed=i))
+        losses.append(float(measured["loss"]))
+    return state, losses, parts
+
+
+def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
+    parts = making.make(config())
+    batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
+    nats = steps.nll(parts, parts.params(), batch, None, False)
+    logits = np.float64(parts.model(jnp.asarray(batch.inputs), parts.encoding))
+    shifted = logits - logits.max(-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
+    np.testing.assert_allclose(nats, expected * batch.weights, atol=1e-5)
+    step = steps.train_step(parts, optimizers.make(config()), config(), steps.make_mesh())
+    _, measured = step(steps.fresh_state(parts, optimizers.make(config())), batch)
+    mean = (expected * batch.weights).sum() / batch.weights.sum()
+    np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
+    np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rope", "t5", "fire", "learned", "randomized"])
+def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
+    settings = config(name, weight_decay=0.5)
+    state, losses, parts = run(settings, count=5)
+    assert all(np.isfinite(losses))
+    before = parts.params()
+    assert set(state["params"]["encoding"]) == set(before["encoding"])
+    for group in before:
+        for path, leaf in before[group].items():
+            assert jnp.any(state["params"][group][path] != leaf), path
+    after = parts.replace(state["params"]).encoding
+    if name == "rope":
+        np.testing.assert_array_equal(after.inv_freq, parts.encoding.inv_freq)
+        assert not before["encoding"]
+
+
+def test_a_frequency_is_the_same_bits_after_two_hundred_steps(config):
+    settings = config("rope", steps=200, weight_decay=1.0)
+    state, _, parts = run(settings, count=200)
+    after = parts.replace(state["params"]).encoding
+    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(parts.encoding), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
+    params = making.make(config("learned", **{"model.tied": False})).params()
+    decayed = optimizers.decays(params)
+    assert not any(jax.tree.leaves(decayed["encoding"]))
+    assert not decayed["model"]["embed.embedding"]
+    names = {name for name, yes in decayed["model"].items() if yes}
+    assert names == {name for name in params["model"] if name.endswith("kernel")}
+    assert len(names) == 7 and "unembed.kernel" in names
+
+
+def test_pieces_of_a_batch_add_up_to_the_batch(config):
+    one, losses, _ = run(config())
+    for pieces in (2, 4):
+        other, others, _ = run(config(accumulate=pieces))
+        np.testing.assert_allclose(losses, others, rtol=1e-5)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-4)
+
+
+def test_computing_layers_again_changes_no_number(config):
+    plain, again = run(config())[1], run(config(**{"model.remat": True}))[1]
+    np.testing.assert_allclose(plain, again, rtol=1e-6)
+
+
+def test_draws_depend_on_seed_and_step_alone(config):
+    settings = config("randomized")
+    assert run(settings)[1] == run(settings)[1]
+    assert run(settings)[1] != run(config("randomized", seed=1))[1]
+
+
+def test_rates_rise_then_fall(config):
+    cosine = optimizers.schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
+    assert cosine(0) == 0 and cosine(5) == 0.5 and cosine(10) == 1
+    np.testing.assert_allclose([cosine(55), cosine(100)], [0.55, 0.1], rtol=1e-5)
+    linear = optimizers.schedule(
+        config(steps=100, warmup_steps=10, learning_rate=1.0, schedule="linear")
+    )
+    np.testing.assert_allclose([linear(i) for i in (5, 10, 50, 80)], [0.5, 1, 1, 1])
+    np.testing.assert_allclose([linear(90), linear(100)], [0.55, 0.1], rtol=1e-5)
+
+
+def test_a_gradient_is_clipped_to_the_norm(config):
+    chain = optimizers.make(config(clip=0.5, weight_decay=0.0))
+    params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
+    state = chain.init(params)
+    big = {"model": {"norm.scale": jnp.full(4, 100.0)}, "encoding": {}}
+    _, state = chain.update(big, state, params)
+    moment = next(
+        s.mu for s in jax.tree.leaves(state, is_leaf=lambda s: hasattr(s, "mu")) if hasattr(s, "mu")
+    )
+    np.testing.assert_allclose(optax.tree.norm(moment), 0.1 * 0.5, rtol=1e-5)
+
+
+def test_names_of_arrays_do_not_depend_on_how_flax_wraps_them(config):
+    parts = making.make(config("t5"))
+    params = parts.params()
+    assert "blocks.attention.q.kernel" in params["model"]
+    assert list(params["encoding"]) == ["table"]
+    same = parts.replace(params)
+    leaves = lambda p: jax.tree.leaves((p.model, p.encoding))  # noqa: E731
+    for a, b in zip(*map(leaves, (same, parts)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
+        making.with_leaves(parts.encoding, {"tabel": 0})
+
+
+def test_many_devices_give_the_losses_of_one():
+    """Eight forced CPU devices, 20 steps."""
+    code = """
+import sys, json
+sys.path[:0] = ['tests', '.']
+from posenc_jax import backend
+backend.configure()
+import jax
+from importlib import import_module
+from test_training import rows, making, optimizers, steps
+def losses(devices):
+    config = import_module('configs.alibi').get_config()
+    config.model.update(width=16, heads=2, layers=2, vocab=31)
+    config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
+    mesh = steps.make_mesh(jax.devices()[:devices])
+    parts, optimizer = making.make(config), optimizers.make(config)
+    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
+    step = steps.train_step(parts, optimizer, config, mesh)
+    out = []
+    for i in range(20):
+        state, measured = step(state, rows(batch=8, seed=i))
+        out.append(float(measured['loss']))
+    return out
+assert len(jax.devices()) == 8
+print(json.dumps([losses(1), losses(8)]))
+"""
+    import os
+
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    one, eight = json.loads(done.stdout.splitlines()[-1])
+    np.testing.assert_allclose(eight, one, atol=1e-5)
+    assert one[0] != one[-1]
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    opened = []
+
+    def make(**options):
+        opened.append(Checkpoints(tmp_path, **options))
+        return opened[-1]
+
+    yield make
+    for manager in opened:
+        manager.close()
+
+
+def test_what_is_restored_is_what_was_saved(checkpoints, config):
+    state, _, _ = run(config("t5"))
+    manager = checkpoints()
+    manager.save(3, state, {"data": "abc"})
+    manager.wait()
+    place = steps.replicated(steps.make_mesh())
+    like = jax.eval_shape(lambda: jax.tree.map(jnp.zeros_like, state))
+    again = checkpoints(read_only=True)
+    assert again.steps() == [3] and again.card(3)["data"] == "abc"
+    restored = again.restore(3, like, place)
+    assert total_digest(restored) == total_digest(state)
+    assert jax.tree.structure(restored) == jax.tree.structure(state)
+    wrong = like | {"more": jax.ShapeDtypeStruct((), jnp.float32)}
+    with pytest.raises(Stop, match=r"missing: \['more'\]"):
+        again.restore(3, wrong, place)
+
+
+def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, monkeypatch):
+    state, _, _ = run(config("t5"), count=1)
+    manager = checkpoints()
+    changed = "params.encoding.table"
+    from posenc_jax.training import checkpoints as module
+
+    real = module.digests
+    monkeypatch.setattr(module, "digests", lambda arrays: real(arrays) | {changed: "0" * 64})
+    manager.save(1, state, {})
+    manager.wait()
+    monkeypatch.setattr(module, "digests", real)
+    with pytest.raises(Stop, match=f"checkpoint 1: {changed} is not what was written"):
+        manager.restore(1, state, steps.replicated(steps.make_mesh()))
+
+
+def test_a_digest_is_of_every_bit():
+    state = {"a": jnp.arange(4.0), "b": jnp.zeros((), jnp.int32)}
+    flipped = np.arange(4, dtype=np.float32)
+    flipped.view(np.uint32)[2] ^= 1
+    assert total_digest(state) != total_digest(state | {"a": jnp.asarray(flipped)})
+    assert total_digest(state) != total_digest(state | {"a": jnp.arange(4.0).reshape(2, 2)})
+    assert total_digest(state) == total_digest(dict(reversed(state.items())))
+
+
+def test_metrics_of_steps_to_be_made_again_are_taken_back(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    metrics = Metrics(path, resume_at=2)
+    metrics.write({"step": 3, "again": True})
+    metrics.close()
+    assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
