@@ -237,9 +237,12 @@ def test_xpos_refuses_a_span_that_would_overflow():
 
 def test_a_learned_row_beyond_the_table_is_not_made_up():
     encoding = posenc_jax.build("learned", DIMS, KEY)
-    out = encoding.embed(jnp.zeros((1, 2, DIMS.width)), jnp.array([1, DIMS.train_length]))
+    zeros, places = jnp.zeros((1, 3, DIMS.width)), jnp.array([1, DIMS.train_length, -1])
+    out = jax.jit(encoding.embed)(zeros, places)  # where positions are not known before they are
     np.testing.assert_array_equal(out[0, 0], encoding.table[1])
-    assert jnp.all(jnp.isnan(out[0, 1]))
+    assert jnp.all(jnp.isnan(out[0, 1:]))
+    with pytest.raises(ValueError, match="reaches 16 positions, 17 were asked for"):
+        encoding.embed(zeros, places)
 
 
 @pytest.mark.parametrize("name", ["learned", "t5"])

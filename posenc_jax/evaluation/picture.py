@@ -22,7 +22,7 @@ def nonoverlap(rows: Sequence[dict], path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter, NullLocator, ScalarFormatter
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     series = dict.fromkeys((r["run"], r["encoding"], r["extension"], r["scale"]) for r in rows)
     several = len({run for run, *_ in series}) > 1
@@ -57,7 +57,7 @@ def nonoverlap(rows: Sequence[dict], path: Path) -> None:
     axes.yaxis.set_minor_formatter(ScalarFormatter() if _narrow(rows) else NullFormatter())
     axes.set_title("non-overlapping windows, the same targets at every length", fontsize=10)
     axes.grid(True, which="both", color="0.92")
-    axes.legend(fontsize=8, frameon=False)
+    figure.legend(fontsize=8, frameon=False, loc="outside right center")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 

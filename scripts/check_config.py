@@ -1,0 +1,53 @@
+"""python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
+
+Prints the resolved configuration, how many parameters it has and what they take in memory while
+training, and for a rotary encoding how often each pair turns within the trained length.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from posenc_jax import command, configuration  # noqa: E402
+
+
+def main(argv: list[str]) -> int:
+    _, config = command.read(argv, __doc__ or "")
+    problems = configuration.validate(config)
+    if problems:
+        command.refuse(problems)
+
+    from posenc_jax import backend
+
+    backend.configure()
+    import jax
+
+    from posenc_jax import extensions
+    from posenc_jax.data import tokenizer
+    from posenc_jax.schemes.rope import RoPE
+    from posenc_jax.training import parts as making
+
+    config.model.vocab = config.model.vocab or tokenizer.load(config.data.tokenizer).vocab
+    parts = jax.eval_shape(lambda: making.make(config, extended=False).params())
+    print(config)
+    print("parameters")
+    for group, leaves in parts.items():
+        for name, leaf in leaves.items():
+            print(f"  {leaf.size:>14,}  {group}.{name} {leaf.shape}")
+    count = sum(leaf.size for leaf in jax.tree.leaves(parts))
+    print(f"  {count:>14,}  in all, {16 * count / 2**20:,.0f} MiB with gradient and two moments")
+    print(f"logits of a batch: {_logits(config) / 2**20:,.0f} MiB in float32")
+    encoding = making.make(config, extended=False).encoding
+    if isinstance(encoding, RoPE):
+        print(f"turns of each rotary pair within L = {encoding.train_length}")
+        print("  " + " ".join(f"{turns:.3g}" for turns in extensions.turns(encoding).reshape(-1)))
+    return 0
+
+
+def _logits(config) -> int:
+    return 4 * config.batch_size // config.accumulate * config.train_length * config.model.vocab
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
