@@ -1,5 +1,6 @@
 """The command line of the entry points, before anything heavy is imported."""
 
+import re
 import sys
 from typing import NoReturn
 
@@ -23,14 +24,24 @@ def read(argv: list[str], usage: str, *, default_config: str | None = None):
         stray = flags.FLAGS(argv)[1:]
         config = flags.FLAGS.config
     except flags.Error as error:
+        # Behind a recipe's own mistake stands a traceback; its last line says what it is.
+        refuse([str(error).strip().splitlines()[-1].removeprefix("ValueError: ")])
+    except AttributeError as error:  # what ml_collections raises for a field there is not
+        refuse([_unknown_field(str(error))])
+    except (KeyError, TypeError, ValueError, OSError, ImportError) as error:
         refuse([str(error)])
-    except (AttributeError, KeyError, TypeError, ValueError, OSError, ImportError) as error:
-        refuse([" ".join(str(a) for a in error.args).replace("\n", " ").strip("'\" ")])
     if stray:
         refuse([f"stray words: {' '.join(stray)}; fields are set by --config.FIELD=VALUE"])
     if not isinstance(config, ConfigDict):
-        refuse(["--config is missing; for example --config=configs/rope.py"])
+        named = next((arg for arg in argv if arg.startswith("--config=")), None)
+        refuse([f"{named}: there is no such file" if named else "--config=configs/... is missing"])
     return flags.FLAGS, config
+
+
+def _unknown_field(message: str) -> str:
+    field, guess = re.search(r"\w+", message), re.search(r'Did you mean "(\w+)"', message)
+    meant = f"did you mean {guess[1]!r}? " if guess else ""
+    return f"unknown field {field and field[0]!r}; {meant}the fields are those of configs/base.py"
 
 
 def refuse(problems: list[str]) -> NoReturn:

@@ -248,13 +248,18 @@ def test_too_few_long_documents_are_an_error_that_says_what_would_do(program, wh
     ("words", "code", "message"),
     [
         (["--help"], 0, "Exit codes:"),
-        (["--workdir=w", "--config.data.sourec=text"], 2, 'Did you mean "source"'),
+        (
+            ["--workdir=w", "--config.data.sourec=text"],
+            2,
+            "unknown field 'sourec'; did you mean 'source'?",
+        ),
         (["--workdir=w", "--confg=1"], 2, "confg"),
         (["--workdir=w", "stray"], 2, "stray words: stray"),
     ],
 )
 def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message, tmp_path):
-    recipe = ["--config=configs/rope.py"] if name == "train.py" else []
+    given = any(word.startswith("--config=") for word in words)
+    recipe = ["--config=configs/rope.py"] if name == "train.py" and not given else []
     code_line = (
         "import sys, runpy; sys.modules['jax'] = None; "  # an import of it would fail
         f"sys.argv = {[name, *recipe, *words]!r}; runpy.run_path({name!r}, run_name='__main__')"
@@ -266,6 +271,28 @@ def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message
     assert done.returncode == code, done.stderr
     assert message in done.stdout + done.stderr and "Traceback" not in done.stderr
     assert time.perf_counter() - began < 10  # two seconds on a quiet machine
+
+
+def test_a_configuration_is_checked_without_a_run():
+    words = ["scripts/check_config.py", "--config=configs/rope.py", "--config.model.width=64"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "213,568  in all, 3 MiB" in done.stdout  # 4 (4 64^2 + 2 64 256 + 2 64) + 64 257
+    turns = done.stdout.splitlines()[-1].split()
+    assert len(turns) == 8 and turns[0] == "20.4"
+
+
+def test_a_tokenizer_is_trained_and_used(text, tmp_path):
+    fields = {"data.source": "text", "data.path": f"{text}/*.txt", "data.cache": tmp_path / "c"}
+    words = ["scripts/prepare_data.py", "--config=configs/rope.py", "--vocab=270"]
+    words += [f"--out={tmp_path}/bpe.json", *(f"--config.{k}={v}" for k, v in fields.items())]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    train = next(line for line in done.stdout.splitlines() if line.startswith("train: "))
+    assert float(train.split("'bytes_per_token': ")[1].split(",")[0]) > 1.2
+    words[2] = "--vocab=5"
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and "--vocab must be at least 257" in done.stderr
 
 
 def test_every_mistake_is_said_at_once(program, tmp_path):

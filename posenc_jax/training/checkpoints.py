@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from absl import logging
 
 from posenc_jax.exits import OtherConfig, Stop
 from posenc_jax.training.parts import by_path, with_leaves
@@ -17,6 +18,7 @@ class Checkpoints:
     """`checkpoints/<step>/` of a workdir: a plain dictionary of arrays, and what it belongs to."""
 
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
+        logging.set_verbosity(logging.ERROR)  # orbax warns of what is meant
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.manager = ocp.CheckpointManager(
             self.folder,

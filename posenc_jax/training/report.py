@@ -89,6 +89,10 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
     versions = ", ".join(f"{n} {version(n)}" for n in ("jax", "flax", "optax", "orbax-checkpoint"))
     devices = ", ".join(sorted({d.device_kind for d in mesh.devices.flat}))
     train = corpus.card["splits"]["train"]
+    held_out = corpus.card["splits"]["valid"]["documents"]
+    kept = f"{held_out:,} documents held out"
+    if not held_out:
+        kept = "NO document held out, no validation: more files, or a larger data.valid_fraction"
     begin = f"resuming at step {at:,}" if at else "a fresh run"
     if config.init_from:
         begin += f", weights from {config.init_from}"
@@ -104,7 +108,7 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
             "",
             f"data {corpus.fingerprint[:16]}: {train['documents']:,} documents, "
             f"{train['tokens']:,} tokens to train on, {np.round(train['bytes_per_token'], 3)} "
-            f"bytes each; {corpus.card['splits']['valid']['documents']:,} documents held out",
+            f"bytes each; {kept}",
             f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
             f"{planned:,} in all ({planned / train['tokens']:.2f} epochs)",
             f"{begin}; {' '.join(sys.argv)}",
