@@ -48,7 +48,7 @@ def run_property_tests(copy, distance, *selection):
     (copy / "configs" / "root_bias.py").write_text(RECIPE)
     environment = os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": ""}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selection],
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *selection],
         cwd=copy,
         env=environment,
         capture_output=True,

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -91,6 +92,8 @@ def test_a_run_leaves_what_was_promised(whole):
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in lines if "loss" in r] == [3, 6, 9, 12]
     assert [r["step"] for r in lines if "valid_loss" in r] == [5, 10, 12]
+    epochs = float(re.search(r"\(([\d.]+) epochs\)", out)[1])
+    assert 1 < epochs < 12 / 11  # so the twelfth step is the one that begins another
     for word in ("a fresh run", "total", "documents held out", "12 steps of 4 x 32", "jax 0."):
         assert word in out
     log = (workdir / "log.txt").read_text()
@@ -113,9 +116,9 @@ def test_the_same_command_again_says_that_it_is_done(program, whole):
     assert f"already done: 12 steps; digest {status(whole[0])['digest']}" in out
 
 
-@pytest.mark.parametrize("stop", [1, 7])
+@pytest.mark.parametrize("stop", [1, 11])
 def test_stopped_and_resumed_it_ends_the_same(stop, program, whole, tmp_path):
-    """At a step before the first save, and past an epoch's end; each piece in a fresh process."""
+    """Before the first save, and in the batch that spans two epochs; each in a fresh process."""
     workdir = tmp_path / "run"
     out = finish(program("train.py", workdir, stop_at=stop, log_every=2, save_every=100), 75)
     assert f"stopped by stop_at: saved step {stop}" in out
@@ -254,6 +257,8 @@ def test_too_few_long_documents_are_an_error_that_says_what_would_do(program, wh
             "unknown field 'sourec'; did you mean 'source'?",
         ),
         (["--workdir=w", "--confg=1"], 2, "confg"),
+        (["--config=configs/rope.py:huge"], 2, "error: unknown size 'huge'; have: tiny"),
+        (["--config=configs/no.py"], 2, "configs/no.py: there is no such file"),
         (["--workdir=w", "stray"], 2, "stray words: stray"),
     ],
 )
