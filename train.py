@@ -29,6 +29,9 @@ def main(argv: list[str]) -> int:
 
     try:
         return train(config, Path(flags.workdir))
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return exits.IO
     except exits.Stop as stop:
         print(f"error: {stop}", file=sys.stderr)
         return stop.code

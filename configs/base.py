@@ -20,7 +20,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.train_length = sizes["train_length"]  # L: tokens per row
     config.batch_size = sizes["batch_size"]  # rows per step
     config.steps = sizes["steps"]
-    config.stop_at = 0  # save and stop here, exit 75, as a queue with a time limit wants; 0: never
+    config.stop_at = 0  # save and stop here, exit 75; the same command then goes on; 0: never
     config.init_from = ""  # a workdir to take the weights from
     config.original_length = placeholder(
         int

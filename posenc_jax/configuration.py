@@ -88,11 +88,14 @@ def _numbers(config, ask):
     for name in ("log_every", "valid_every", "save_every", "valid_batches"):
         ask(whole_number, name, config[name], at_least=1)
     for name in ("seed", "stop_at"):
-        ask(whole_number, name, config[name], at_least=0)
+        if ask(whole_number, name, config[name], at_least=0):
+            ask.that(config[name] < 2**63, f"{name} must be below 2^63; got {config[name]}")
     for name in ("learning_rate", "clip"):
         ask(positive, name, config[name])
-    for name in ("weight_decay", "final_rate", "beta1", "beta2"):
-        _between(ask, name, config[name], 0, math.inf if name == "weight_decay" else 1)
+    _between(ask, "weight_decay", config.weight_decay, 0, math.inf)
+    _between(ask, "final_rate", config.final_rate, 0, 1)
+    for name in ("beta1", "beta2"):
+        _between(ask, name, config[name], 0, 0.999999)
     if ask(whole_number, "warmup_steps", config.warmup_steps, at_least=0):
         ask.that(
             config.warmup_steps <= config.steps,
@@ -265,7 +268,7 @@ def _flat(tree: Mapping, prefix: str = ""):
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
 
 
 def as_json(config) -> str:

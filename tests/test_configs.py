@@ -90,6 +90,8 @@ def test_the_catalog_reads_what_the_modules_hold():
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
         ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
         ({"init_from": "no/run"}, ["'no/run' holds no config.json"]),
+        ({"seed": 2**64}, ["seed must be below 2^63"]),
+        ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),
         ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
@@ -119,3 +121,12 @@ def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
     assert "beyond the 128 rows" in configuration.validate(config)[0]
     config.extension.name, config.extension.scale = "interpolate", 4.0
     assert configuration.validate(config) == []
+
+
+def test_a_tuple_read_back_from_json_is_no_difference():
+    config = import_module("configs.rope").get_config()
+    before = config.to_dict() | {"extension": {"lambdas": [1.0, 2.0]}}
+    after = config.to_dict() | {"extension": {"lambdas": (1.0, 2.0)}, "steps": 1}
+    assert configuration.differences(before, after) == []
+    changed = after | {"seed": 3}
+    assert configuration.differences(before, changed) == ["seed: 0 in the workdir, 3 now"]

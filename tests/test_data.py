@@ -192,6 +192,27 @@ class TestTokenizers:
         with pytest.raises(DataError, match=r"x is not UTF-8 at byte 3 \(0xff\)"):
             encoder.encode(broken, "x")
 
+    def test_a_file_that_cuts_texts_does_not_cut_ours(self, learned, tmp_path):
+        import tokenizers
+
+        cutting = tokenizers.Tokenizer.from_file(str(learned / "tokenizer.json"))
+        whole = tokenizer.load(str(learned / "tokenizer.json")).encode(self.TEXT.encode(), "x")
+        cutting.enable_truncation(8)
+        cutting.enable_padding(length=8)
+        cutting.save(str(tmp_path / "cutting.json"))
+        tokens, widths = tokenizer.load(str(tmp_path / "cutting.json")).encode(
+            self.TEXT.encode(), "x"
+        )
+        np.testing.assert_array_equal(tokens, whole[0])
+        np.testing.assert_array_equal(widths, whole[1])
+
+    def test_numbers_of_tokens_may_have_holes(self, tmp_path):
+        import tokenizers
+
+        model = tokenizers.models.WordLevel({"a": 0, "?": 1, "b": 500}, unk_token="?")
+        tokenizers.Tokenizer(model).save(str(tmp_path / "holes.json"))
+        assert tokenizer.load(str(tmp_path / "holes.json")).vocab == 501
+
     def test_what_is_no_tokenizer_is_named(self, tmp_path):
         with pytest.raises(DataError, match="is a folder without vocab.json"):
             tokenizer.load(str(tmp_path))

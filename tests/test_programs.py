@@ -122,7 +122,7 @@ def test_stopped_and_resumed_it_ends_the_same(stop, program, whole, tmp_path):
     workdir = tmp_path / "run"
     out = finish(program("train.py", workdir, stop_at=stop, log_every=2, save_every=100), 75)
     assert f"stopped by stop_at: saved step {stop}" in out
-    out = finish(program("train.py", workdir))
+    out = finish(program("train.py", workdir, stop_at=stop))  # which lies behind by now
     assert f"resuming at step {stop}" in out
     assert status(workdir)["digest"] == status(whole[0])["digest"]
 

@@ -60,8 +60,9 @@ def _stdlib_files() -> list[Path]:
         if module.is_file():
             found.append(module)
         elif package.is_dir():
-            inner = (p for p in package.rglob("*.py") if not left_out & set(p.parts))
-            found.extend(sorted(p for p in inner if "tests" not in p.parts))
+            inner = sorted(package.rglob("*.py"))
+            unwanted = left_out | {"tests"}
+            found.extend(p for p in inner if not unwanted & set(p.relative_to(root).parts))
     if not found:
         raise DataError(f"the standard library's source is not at {root}; choose another source")
     return found

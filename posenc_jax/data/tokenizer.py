@@ -30,7 +30,10 @@ class Learned:
     def __init__(self, path: Path):
         self.name = str(path)
         self.tokenizer = _load(path)
-        self.vocab = self.tokenizer.get_vocab_size()
+        # A published file may ask for cut or padded texts; the whole text is wanted here.
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        self.vocab = 1 + max(self.tokenizer.get_vocab().values())  # numbers may have holes
         self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:

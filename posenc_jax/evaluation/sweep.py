@@ -50,9 +50,9 @@ def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
 
 
 def evaluate(config: Config, workdir: Path, step: int | None = None) -> list[dict]:
+    step = step or _last_step(workdir)  # once: a run may save another one meanwhile
     run, settings = load_parts(workdir, step)
     plain, _ = load_parts(workdir, step, extended=False)
-    step = step or _last_step(workdir)
     trained = settings.train_length
     multiples = sorted(float(m) for m in config.multiples.split(","))
     lengths = [round(m * trained) for m in multiples]

@@ -104,7 +104,8 @@ def _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping
         seed=config.seed,
         within_documents=config.data.mask_documents,
     )
-    last = min(config.steps, config.stop_at or config.steps)
+    # A stop that lies behind is past: the same command goes on.
+    last = min(config.steps, config.stop_at) if config.stop_at > at else config.steps
     while at < last and not stopping:
         state, measured = train_step(state, rows.batch(at))
         at += 1
