@@ -14,14 +14,17 @@ from pathlib import Path
 
 from absl import flags as absl_flags
 
-from posenc_jax import command, exits
+from posenc_jax import command, configuration, exits
 
 
 def main(argv: list[str]) -> int:
     absl_flags.DEFINE_integer("step", None, "a checkpoint; the last one where it is not given")
     flags, config = command.read(argv, __doc__ or "", default_config="configs/eval.py")
+    problems = configuration.validate_evaluation(config)
     if not flags.workdir or not (Path(flags.workdir) / "config.json").is_file():
-        command.refuse([f"--workdir must be the folder of a run; got {flags.workdir!r}"])
+        problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
+    if problems:
+        command.refuse(problems)
 
     from posenc_jax import backend
 

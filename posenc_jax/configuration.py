@@ -230,6 +230,8 @@ def _choices(config, ask):
         not config.init_from or source.is_file(),
         f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json",
     )
+    for line in _unlike_source(config, source):
+        ask.that(False, f"init_from: {line}; give the model and the encoding of that run")
     if config.original_length is not None:
         ask(whole_number, "original_length", config.original_length, at_least=2)
     original = _original_length(config, source)
@@ -242,6 +244,24 @@ def _choices(config, ask):
         )
 
 
+def _unlike_source(config, source: Path) -> list[str]:
+    """What of model, encoding and tokenizer is not that of the run whose weights are taken."""
+    if not config.init_from or not source.is_file():
+        return []
+    chosen = []
+    for tree in (json.loads(source.read_text()), config.to_dict()):
+        fields = dict(_flat({name: tree[name] for name in ("model", "encoding")}))
+        fields["data.tokenizer"] = tree["data"]["tokenizer"]
+        chosen.append(fields)
+    free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
+    there, here = chosen
+    return [
+        f"{name} is {there.get(name)!r} in {config.init_from} and {here.get(name)!r} here"
+        for name in sorted((there | here).keys() - free)
+        if there.get(name) != here.get(name)
+    ]
+
+
 def _original_length(config, source: Path) -> int:
     if config.original_length:
         return config.original_length
@@ -249,6 +269,58 @@ def _original_length(config, source: Path) -> int:
         return config.train_length
     saved = json.loads(source.read_text())
     return saved["original_length"] or saved["train_length"]
+
+
+PROTOCOLS = ("position", "nonoverlap")
+
+
+def validate_evaluation(config) -> list[str]:
+    """The same for configs/eval.py."""
+    from configs import eval as defaults
+
+    problems = _structure(config.to_dict(), defaults.get_config().to_dict())
+    if problems:
+        return problems
+    ask = _Asker(problems)
+    for name in ("windows", "tokens_per_call"):
+        ask(whole_number, name, config[name], at_least=1)
+    ask(whole_number, "documents", config.documents, at_least=2)
+    for word in words(config.multiples) or ["nothing"]:
+        ask(positive, "each of multiples", _number(word))
+    for word in words(config.extensions) or ["nothing"]:
+        name, colon, scale = word.partition(":")
+        if ask(known, "extension", name, catalog.extensions()) and colon:
+            ask(positive, f"the scale of {name}", _number(scale))
+            if isinstance(_number(scale), float):
+                ask.that(not float(scale) < 1, f"the scale of {name} must be at least 1: {word}")
+            own = name == "none" or name.startswith("dynamic_")
+            ask.that(not own, f"{name} has a scale of its own at every length; got {word!r}")
+        ask.that(
+            name not in ("abf", "longrope"),
+            f"extension {name!r} needs options that a list of names cannot give; train with it",
+        )
+    for word in words(config.protocols) or ["nothing"]:
+        ask(known, "protocol", word, PROTOCOLS)
+    if config.data.source:
+        ask(choice, "data.source", config.data.source, ("stdlib", "text", "jsonl", "hub"))
+    needs_path = config.data.source in ("text", "jsonl", "hub")
+    ask.that(
+        bool(config.data.path) == needs_path,
+        "data.path goes with data.source=text, jsonl or hub; got "
+        f"source={config.data.source!r}, path={config.data.path!r}",
+    )
+    return problems
+
+
+def words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def differences(saved: Mapping, now: Mapping) -> list[str]:

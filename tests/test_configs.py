@@ -130,3 +130,41 @@ def test_a_tuple_read_back_from_json_is_no_difference():
     assert configuration.differences(before, after) == []
     changed = after | {"seed": 3}
     assert configuration.differences(before, changed) == ["seed: 0 in the workdir, 3 now"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"multiples": "1,2x"}, "each of multiples must be a finite number above 0; got '2x'"),
+        ({"multiples": ""}, "each of multiples must be"),
+        ({"extensions": "none,yran"}, "unknown extension 'yran'; did you mean 'yarn'?"),
+        ({"extensions": "yarn:x"}, "the scale of yarn must be a finite number"),
+        ({"extensions": "yarn:0.5"}, "the scale of yarn must be at least 1"),
+        ({"extensions": "dynamic_ntk:2"}, "dynamic_ntk has a scale of its own"),
+        ({"extensions": "abf"}, "'abf' needs options"),
+        ({"protocols": "nonoverlapp"}, "unknown protocol 'nonoverlapp'; did you mean"),
+        ({"documents": 0}, "documents must be a whole number of at least 2"),
+        ({"windows": 0}, "windows must be a whole number of at least 1"),
+        ({"data.path": "books"}, "data.path goes with data.source"),
+        ({"data.source": "foo"}, "data.source must be one of"),
+    ],
+)
+def test_every_mistake_in_an_evaluation_is_named(changes, message):
+    config = import_module("configs.eval").get_config()
+    assert configuration.validate_evaluation(config) == []
+    for field, value in changes.items():
+        group, _, name = field.rpartition(".")
+        (config[group] if group else config)[name] = value
+    assert message in "\n".join(configuration.validate_evaluation(config))
+
+
+def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
+    source = import_module("configs.rope").get_config()
+    source.encoding.base = 500_000.0
+    (tmp_path / "config.json").write_text(configuration.as_json(source))
+    config = import_module("configs.finetune").get_config()
+    config.init_from = str(tmp_path)
+    (problem,) = configuration.validate(config)
+    assert "encoding.base is 500000.0 in" in problem and "10000.0 here" in problem
+    config.encoding.base = 500_000.0
+    assert configuration.validate(config) == []

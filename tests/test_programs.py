@@ -197,6 +197,16 @@ def wandb_records(path):
             whole = b""
 
 
+def test_a_resampled_table_is_fine_tuned_and_evaluated(program, tmp_path):
+    source, workdir = tmp_path / "learned", tmp_path / "longer"
+    finish(program("train.py", source, config="learned", steps=3))
+    fields = {"train_length": 64, "init_from": source, "steps": 3, "extension.scale": 2.0}
+    fields["extension.name"] = "interpolate"
+    finish(program("train.py", workdir, config="learned", **fields))
+    out = finish(program("eval_extrapolation.py", workdir, "--config.multiples=0.5,1"))
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("none")] == ["none"]
+
+
 def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
     workdir = tmp_path / "run"
     finish(program("train.py", workdir, **{"wandb.mode": "offline"}))

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 import posenc_jax
 from posenc_jax import extensions
-from posenc_jax.configuration import Config
+from posenc_jax.configuration import Config, words
 from posenc_jax.data import corpus as corpora
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation import losses as reading
@@ -40,7 +40,7 @@ def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
     """Of `none,pi,yarn:4`, those that fit the encoding; one without a scale gets the largest."""
     fitting = extensions.fitting(encoding)
     chosen = []
-    for word in filter(None, (w.strip() for w in text.split(","))):
+    for word in words(text):
         name, _, scale = word.partition(":")
         known("extension", name, extensions.EXTENSIONS)
         if name in fitting:
@@ -52,9 +52,11 @@ def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
 def evaluate(config: Config, workdir: Path, step: int | None = None) -> list[dict]:
     step = step or _last_step(workdir)  # once: a run may save another one meanwhile
     run, settings = load_parts(workdir, step)
-    plain, _ = load_parts(workdir, step, extended=False)
+    # A table that was resampled and then trained has no unextended form to start others from.
+    resampled = settings.extension.name in ("interpolate", "clamp")
+    plain = run if resampled else load_parts(workdir, step, extended=False)[0]
     trained = settings.train_length
-    multiples = sorted(float(m) for m in config.multiples.split(","))
+    multiples = sorted(float(m) for m in words(config.multiples))
     lengths = [round(m * trained) for m in multiples]
     corpus = corpora.prepare(_data(config, settings), settings.seed)
     split = corpus.valid if not config.data.source else corpus.train
@@ -64,7 +66,7 @@ def evaluate(config: Config, workdir: Path, step: int | None = None) -> list[dic
     largest = lengths[-1] / making.original_length(settings)
     cells = [
         (method, length)
-        for method in methods(config.extensions, plain.encoding, largest)
+        for method in methods("none" if resampled else config.extensions, plain.encoding, largest)
         for length in lengths
     ]
     read = reading.make(run.model, config.tokens_per_call)
@@ -89,7 +91,7 @@ def evaluate(config: Config, workdir: Path, step: int | None = None) -> list[dic
         size = int(chosen.bytes.sum())
         names = ["nonoverlap"] + (["position"] if length == lengths[-1] else [])
         for protocol in names:
-            if protocol in config.protocols:
+            if protocol in words(config.protocols):
                 rows.append(records.row(nats, chosen.document, size, protocol=protocol, **fields))
         if length == lengths[-1]:
             positions[f"{method.name}:{method.scale or ''}"] = nats.mean(axis=0)
