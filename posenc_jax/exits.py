@@ -27,6 +27,10 @@ class Stop(Exception):
     code = IO
 
 
+class ConfigError(Stop):
+    code = CONFIG
+
+
 class DataError(Stop):
     code = DATA
 

@@ -310,6 +310,15 @@ def test_a_tokenizer_is_trained_and_used(text, tmp_path):
     assert done.returncode == 2 and "--vocab must be at least 257" in done.stderr
 
 
+def test_what_only_a_scheme_can_judge_claims_no_workdir(program, tmp_path):
+    fields = {"encoding.num_buckets": -1}
+    out = finish(program("train.py", tmp_path / "run", config="t5", **fields), 2)
+    assert "error: num_buckets must be a whole number of at least 2; got -1" in out
+    fields = {"extension.name": "abf", "extension.scale": 2.0}
+    out = finish(program("train.py", tmp_path / "run", **fields), 2)
+    assert "needs the option 'base'" in out and not (tmp_path / "run").exists()
+
+
 def test_every_mistake_is_said_at_once(program, tmp_path):
     fields = {"encoding.fraction": 0.3, "warmup_steps": 99, "data.path": ""}
     out = finish(program("train.py", tmp_path / "run", **fields), 2)

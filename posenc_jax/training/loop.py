@@ -24,9 +24,11 @@ from posenc_jax.training.run import Metrics, Workdir
 
 def train(config: Config, workdir: Path) -> int:
     """Trains, or goes on training, the run of a workdir; the exit code."""
+    config = take_over(config)
+    making.check(config)  # before anything is written: a mistake must not claim the workdir
+    _check_rows(config, len(jax.devices()))
     run = Workdir(workdir)
     run.create()
-    config = take_over(config)
     backend.self_test()
     corpus = corpora.prepare(config.data, config.seed)
     config = with_vocab(config, corpus.vocab)
@@ -60,7 +62,6 @@ def with_vocab(config: Config, vocab: int) -> Config:
 
 def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     mesh = steps.make_mesh()
-    _check_rows(config, mesh.size)
     saved = checkpoints.steps()
     at = saved[-1] if saved else 0
     parts = making.make(config) if saved else starting_parts(config)
@@ -214,7 +215,7 @@ def starting_parts(config) -> making.Parts:
 def _check_rows(config, devices: int) -> None:
     rows = config.batch_size // config.accumulate
     if rows % devices:
-        raise exits.Stop(
+        raise exits.ConfigError(
             f"batch_size / accumulate = {rows} rows do not divide among {devices} devices"
         )
 

@@ -8,6 +8,7 @@ import jax
 import models
 import posenc_jax
 from posenc_jax.encoding import Dims, Encoding, trained_mask
+from posenc_jax.exits import ConfigError
 
 Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
 
@@ -56,6 +57,19 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
     chosen = dict(config.extension)
     name, scale = chosen.pop("name"), float(chosen.pop("scale"))
     return Parts(parts.model, posenc_jax.extend(name, parts.encoding, scale, **chosen))
+
+
+def check(config) -> None:
+    """What only the scheme and the extension themselves can judge of their options."""
+    options, chosen = dict(config.encoding), dict(config.extension)
+    fields = {name: value for name, value in dict(config.model).items() if name != "vocab"}
+    try:
+        settings = models.Config.of(fields)
+        dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
+        encoding = posenc_jax.build(options.pop("name"), dims, jax.random.key(0), **options)
+        posenc_jax.extend(chosen.pop("name"), encoding, float(chosen.pop("scale")), **chosen)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def original_length(config) -> int:
