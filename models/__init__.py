@@ -1,5 +1,5 @@
 """The decoder. It names no encoding."""
 
-from models.transformer import Config, Transformer
+from models.transformer import Config, Transformer, nll
 
-__all__ = ["Config", "Transformer"]
+__all__ = ["Config", "Transformer", "nll"]

@@ -179,6 +179,13 @@ class Transformer(nnx.Module):
         return x
 
 
+def nll(logits: jax.Array, targets: jax.Array) -> jax.Array:  # [B, T, V], [B, T] -> [B, T]
+    """Nats of each target. Picked by comparison: the gradient of a gather would be a scatter."""
+    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2)
+    picked = jnp.sum(jnp.where(classes == targets[..., None], logits, 0.0), axis=-1)
+    return jax.nn.logsumexp(logits, axis=-1) - picked
+
+
 class Block(nnx.Module):
     def __init__(self, config: Config, key: jax.Array):
         self.config = config

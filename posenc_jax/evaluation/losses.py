@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import models
@@ -15,10 +14,7 @@ def make(model: models.Transformer, tokens_per_call: int) -> Callable[..., np.nd
 
     @jax.jit
     def read(model, encoding, tokens):
-        logits = model(tokens[:, :-1], encoding)
-        classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2)
-        picked = jnp.sum(jnp.where(classes == tokens[:, 1:, None], logits, 0.0), axis=-1)
-        return jax.nn.logsumexp(logits, axis=-1) - picked
+        return models.nll(model(tokens[:, :-1], encoding), tokens[:, 1:])
 
     def losses(encoding: Encoding, tokens: np.ndarray) -> np.ndarray:
         length = tokens.shape[1] - 1

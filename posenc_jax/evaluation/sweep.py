@@ -54,7 +54,7 @@ def evaluate(config: Config, workdir: Path, step: int | None = None) -> list[dic
     run, settings = load_parts(workdir, step)
     # A table that was resampled and then trained has no unextended form to start others from.
     resampled = settings.extension.name in ("interpolate", "clamp")
-    plain = run if resampled else load_parts(workdir, step, extended=False)[0]
+    plain = run if resampled else making.make(settings, extended=False, start=run.params())
     trained = settings.train_length
     multiples = sorted(float(m) for m in words(config.multiples))
     lengths = [round(m * trained) for m in multiples]

@@ -20,10 +20,7 @@ def load_run(workdir, step: int | None = None):
     return parts.model, parts.encoding, config, tokenizer.load(config.data.tokenizer)
 
 
-def load_parts(
-    workdir: Path, step: int | None, *, extended: bool = True
-) -> tuple[making.Parts, Config]:
-    """`extended=False`: the encoding without the run's own extension, with its trained arrays."""
+def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
     config = Workdir(workdir).config()
     if config is None:
         raise Stop(f"{workdir} is not the workdir of a run: it holds no config.json")
@@ -35,7 +32,7 @@ def load_parts(
         step = saved[-1] if step is None else step
         if step not in saved:
             raise Stop(f"{workdir} holds no checkpoint of step {step}; have: {saved}")
-        parts = making.make(config, extended=extended)
+        parts = making.make(config)
         mesh = steps.make_mesh(jax.devices()[:1])
         like = jax.eval_shape(lambda: steps.fresh_state(parts, optimizers.make(config)))
         state = checkpoints.restore(step, like, steps.replicated(mesh))

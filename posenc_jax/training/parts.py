@@ -43,33 +43,34 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
 
     A table is taken over before it is resampled, so the extension comes last.
     """
-    options = dict(config.encoding)
-    key = jax.random.key(config.seed)
-    model_key, encoding_key = jax.random.split(key)
+    model_key, encoding_key = jax.random.split(jax.random.key(config.seed))
     settings = models.Config.of(dict(config.model))
-    dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
-    encoding = posenc_jax.build(options.pop("name"), dims, encoding_key, **options)
-    parts = Parts(jax.jit(lambda key: models.Transformer(settings, key))(model_key), encoding)
+    model = jax.jit(lambda key: models.Transformer(settings, key))(model_key)
+    parts = Parts(model, _plain(config, settings, encoding_key))
     if start is not None:
         parts = parts.replace(start)
-    if not extended:
-        return parts
-    chosen = dict(config.extension)
-    name, scale = chosen.pop("name"), float(chosen.pop("scale"))
-    return Parts(parts.model, posenc_jax.extend(name, parts.encoding, scale, **chosen))
+    return Parts(parts.model, _extended(config, parts.encoding)) if extended else parts
 
 
 def check(config) -> None:
     """What only the scheme and the extension themselves can judge of their options."""
-    options, chosen = dict(config.encoding), dict(config.extension)
     fields = {name: value for name, value in dict(config.model).items() if name != "vocab"}
     try:
-        settings = models.Config.of(fields)
-        dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
-        encoding = posenc_jax.build(options.pop("name"), dims, jax.random.key(0), **options)
-        posenc_jax.extend(chosen.pop("name"), encoding, float(chosen.pop("scale")), **chosen)
+        _extended(config, _plain(config, models.Config.of(fields), jax.random.key(0)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:
+    options = dict(config.encoding)
+    dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
+    return posenc_jax.build(options.pop("name"), dims, key, **options)
+
+
+def _extended(config, encoding: Encoding) -> Encoding:
+    options = dict(config.extension)
+    name, scale = options.pop("name"), float(options.pop("scale"))
+    return posenc_jax.extend(name, encoding, scale, **options)
 
 
 def original_length(config) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import models
 from posenc_jax.data.batches import Batch
 from posenc_jax.training.parts import Parts
 
@@ -33,9 +34,7 @@ def nll(parts: Parts, params, batch: Batch, key, mask_documents: bool) -> jax.Ar
     run = parts.replace(params)
     segments = jnp.asarray(batch.segments) if mask_documents else None
     logits = run.model(jnp.asarray(batch.inputs), run.encoding, key=key, segments=segments)
-    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2)
-    picked = jnp.sum(jnp.where(classes == batch.targets[..., None], logits, 0.0), axis=-1)
-    return (jax.nn.logsumexp(logits, axis=-1) - picked) * batch.weights
+    return models.nll(logits, jnp.asarray(batch.targets)) * batch.weights
 
 
 def train_step(
