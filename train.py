@@ -12,22 +12,24 @@ import sys
 from pathlib import Path
 
 from posenc_jax import command, configuration, exits
+from posenc_jax.training.run import Workdir
 
 
 def main(argv: list[str]) -> int:
     flags, config = command.read(argv, __doc__ or "")
-    problems = configuration.validate(config)
-    if not flags.workdir:
-        problems.append("--workdir is missing: the folder that the run is kept in")
-    if problems:
-        command.refuse(problems)
-
-    from posenc_jax import backend
-
-    backend.configure()
-    from posenc_jax.training.loop import train
-
     try:
+        begun = Workdir(flags.workdir).config() if flags.workdir else None
+        problems = configuration.validate(config, begun)
+        if not flags.workdir:
+            problems.append("--workdir is missing: the folder that the run is kept in")
+        if problems:
+            command.refuse(problems)
+
+        from posenc_jax import backend
+
+        backend.configure()
+        from posenc_jax.training.loop import train
+
         return train(config, Path(flags.workdir))
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)

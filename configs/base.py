@@ -43,7 +43,19 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.model.dtype = "float32"  # float32, bfloat16; parameters are float32 either way
 
     config.encoding = ConfigDict({"name": "nope"})  # a file in posenc_jax/schemes, and its options
-    config.extension = ConfigDict({"name": "none", "scale": 1.0})  # in place while training
+    config.extension = ConfigDict()  # in place while training
+    config.extension.name = "none"
+    config.extension.scale = 1.0
+    # Its options; None: the default it has in posenc_jax/extensions.py.
+    config.extension.beta_fast = placeholder(float)  # yarn, ntk_by_parts; so for the next two
+    config.extension.beta_slow = placeholder(float)
+    config.extension.truncate = placeholder(bool)
+    config.extension.ramp = placeholder(str)  # yarn
+    config.extension.attention_factor = placeholder(float)  # yarn
+    config.extension.low = placeholder(float)  # llama3
+    config.extension.high = placeholder(float)  # llama3
+    config.extension.lambdas = placeholder(tuple)  # longrope, one per pair
+    config.extension.base = placeholder(float)  # abf
 
     config.learning_rate = 3e-3
     config.schedule = "cosine"  # cosine; linear: constant, then down over the last fifth

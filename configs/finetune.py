@@ -12,7 +12,7 @@ from configs import rope
 def get_config(size="tiny"):
     config = rope.get_config(size)
     scale = 4
-    config.extension = dict(name="yarn", scale=float(scale))
+    config.extension.name, config.extension.scale = "yarn", float(scale)
     config.train_length *= scale
     config.batch_size //= scale
     config.learning_rate /= 5

@@ -28,16 +28,24 @@ FREE = (
 )
 
 
-def validate(config) -> list[str]:
-    """Everything that is wrong with a configuration, each with its field, value and rule."""
+def validate(config, begun: Mapping | None = None) -> list[str]:
+    """Everything that is wrong with a configuration, each with its field, value and rule.
+
+    `begun` is the configuration of the run that goes on: where it came from lies behind it.
+    """
     from configs import base
 
     wrong = _structure(config.to_dict(), base.get_config().to_dict())
     if wrong:
         return wrong  # the values cannot be asked for
     problems: list[str] = []
+    ask = _Asker(problems)
     for check in (_numbers, _model, _encoding, _extension, _data, _choices):
-        check(config, _Asker(problems))
+        check(config, ask)
+    source = begun
+    if begun is None and config.init_from:
+        source = _source(config, ask)
+    _length(config, source, ask)
     return problems
 
 
@@ -225,16 +233,12 @@ def _data(config, ask):
 def _choices(config, ask):
     ask(choice, "schedule", config.schedule, ("cosine", "linear"))
     ask(choice, "wandb.mode", config.wandb.mode, ("auto", "online", "offline", "disabled"))
-    source = Path(config.init_from) / "config.json"
-    ask.that(
-        not config.init_from or source.is_file(),
-        f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json",
-    )
-    for line in _unlike_source(config, source):
-        ask.that(False, f"init_from: {line}; give the model and the encoding of that run")
     if config.original_length is not None:
         ask(whole_number, "original_length", config.original_length, at_least=2)
-    original = _original_length(config, source)
+
+
+def _length(config, source: Mapping | None, ask):
+    original = original_length(config, source)
     scale = config.extension.scale if config.extension.name in ("interpolate", "clamp") else 1
     if config.encoding.name == "learned" and isinstance(scale, int | float):
         ask.that(
@@ -244,12 +248,35 @@ def _choices(config, ask):
         )
 
 
-def _unlike_source(config, source: Path) -> list[str]:
+def original_length(config, source: Mapping | None = None) -> int:
+    """L of the formulas: the run's own, or that of the run it starts or goes on from."""
+    if source is None:
+        return config.original_length or config.train_length
+    return config.original_length or source.get("original_length") or source["train_length"]
+
+
+def _source(config, ask) -> Mapping | None:
+    """The configuration of the run that `init_from` names, if it is one to start from."""
+    try:
+        source = json.loads((Path(config.init_from) / "config.json").read_text())
+        unlike = _unlike(config, source)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = type(error).__name__
+        ask.that(
+            False,
+            f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json "
+            f"that can be read ({reason})",
+        )
+        return None
+    for line in unlike:
+        ask.that(False, f"init_from: {line}; give the model and the encoding of that run")
+    return source
+
+
+def _unlike(config, source: Mapping) -> list[str]:
     """What of model, encoding and tokenizer is not that of the run whose weights are taken."""
-    if not config.init_from or not source.is_file():
-        return []
     chosen = []
-    for tree in (json.loads(source.read_text()), config.to_dict()):
+    for tree in (source, config.to_dict()):
         fields = dict(_flat({name: tree[name] for name in ("model", "encoding")}))
         fields["data.tokenizer"] = tree["data"]["tokenizer"]
         chosen.append(fields)
@@ -260,15 +287,6 @@ def _unlike_source(config, source: Path) -> list[str]:
         for name in sorted((there | here).keys() - free)
         if there.get(name) != here.get(name)
     ]
-
-
-def _original_length(config, source: Path) -> int:
-    if config.original_length:
-        return config.original_length
-    if not config.init_from or not source.is_file():
-        return config.train_length
-    saved = json.loads(source.read_text())
-    return saved["original_length"] or saved["train_length"]
 
 
 PROTOCOLS = ("position", "nonoverlap")
@@ -329,7 +347,7 @@ def differences(saved: Mapping, now: Mapping) -> list[str]:
     lines = []
     for name in sorted(before | after):
         if not any(name == free or name.startswith(f"{free}.") for free in FREE):
-            old, new = before.get(name, "absent"), after.get(name, "absent")
+            old, new = before.get(name), after.get(name)  # a field that came later is None
             if old != new:
                 lines.append(f"{name}: {old!r} in the workdir, {new!r} now")
     return lines

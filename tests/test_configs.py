@@ -89,7 +89,10 @@ def test_the_catalog_reads_what_the_modules_hold():
         ({"data.source": "text"}, ["data.path must say what to read"]),
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
         ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
-        ({"init_from": "no/run"}, ["'no/run' holds no config.json"]),
+        (
+            {"init_from": "no/run"},
+            ["'no/run' holds no config.json that can be read (FileNotFoundError)"],
+        ),
         ({"seed": 2**64}, ["seed must be below 2^63"]),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),

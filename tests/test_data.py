@@ -3,6 +3,8 @@
 import gzip
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -78,6 +80,28 @@ def test_a_corpus_is_built_once_and_again_when_a_file_changes(texts, tmp_path):
     assert corpus.load(first.folder).fingerprint == first.fingerprint  # the old one is still there
 
 
+def test_what_a_killed_build_left_is_in_nobodys_way(texts, tmp_path):
+    folder = prepare(texts).folder
+    shutil.rmtree(folder)
+    (folder.parent / f".{folder.name}.building").mkdir()
+    assert prepare(texts).folder == folder
+    assert folder.stat().st_mode & 0o077 == 0o777 & ~umask() & 0o077  # others may read it
+    assert not list(folder.parent.glob(".*.building"))
+
+
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_a_cache_that_lost_a_piece_is_named(texts):
+    folder = prepare(texts).folder
+    (folder / "train.tokens").write_bytes(b"abc")
+    with pytest.raises(DataError, match="does not hold what its corpus.json says"):
+        prepare(texts)
+
+
 def test_duplicates_and_empty_documents_are_dropped(texts, tmp_path):
     (tmp_path / "texts" / "copy.txt").write_text(words(3))
     (tmp_path / "texts" / "empty.txt").write_text("")
@@ -148,6 +172,9 @@ def test_a_hub_data_set_is_read_through_datasets(tmp_path, settings):
     (folder / "train.jsonl").write_text(rows)
     made = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
     assert bytes(made.train.tokens).decode() == "".join(words(i) for i in range(4))
+    (folder / "train.jsonl").write_text(rows + json.dumps({"text": words(9)}) + "\n")
+    changed = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
+    assert changed.fingerprint != made.fingerprint
     with pytest.raises(DataError, match="cannot load .*, split 'tset'"):
         prepare(settings(source="hub", path=str(folder), split="tset"))
 

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -90,6 +91,7 @@ def test_a_run_leaves_what_was_promised(whole):
     assert status(workdir)["state"] == "done" and status(workdir)["code"] == 0
     assert f"done: 12 steps; digest {status(workdir)['digest']}" in out
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in lines] == [3, 5, 6, 9, 10, 12]  # every step once
     assert [r["step"] for r in lines if "loss" in r] == [3, 6, 9, 12]
     assert [r["step"] for r in lines if "valid_loss" in r] == [5, 10, 12]
     epochs = float(re.search(r"\(([\d.]+) epochs\)", out)[1])
@@ -152,6 +154,23 @@ def test_another_configuration_is_refused_with_what_differs(program, whole):
     assert "learning_rate: 0.003 in the workdir, 0.1 now" in out and "init_from" in out
 
 
+def test_a_run_cannot_end_before_where_it_is(program, whole):
+    before = status(whole[0])
+    out = finish(program("train.py", whole[0], steps=5), 2)
+    assert "steps = 5 lies before the checkpoint of step 12" in out and status(whole[0]) == before
+
+
+def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(program, tmp_path):
+    workdir = tmp_path / "run"
+    fields = {"learning_rate": 1e30, "warmup_steps": 0, "save_every": 1}
+    out = finish(program("train.py", workdir, **fields), 70)
+    assert "is not finite" in out
+    assert status(workdir)["state"] == "failed" and "is not finite" in status(workdir)["reason"]
+    bad = int(re.search(r"step (\d+) is not finite", out)[1])
+    saved = [int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdigit()]
+    assert max(saved) < bad
+
+
 def test_changed_data_is_refused(program, text, tmp_path):
     workdir = tmp_path / "run"
     copy = tmp_path / "copy"
@@ -167,12 +186,19 @@ def test_changed_data_is_refused(program, text, tmp_path):
 def test_a_model_is_fine_tuned_at_a_longer_length(program, whole, tmp_path):
     workdir = tmp_path / "longer"
     fields = {"train_length": 64, "init_from": whole[0], "extension.scale": 2.0, "steps": 3}
+    fields["extension.beta_fast"] = 16.0
+    source = tmp_path / "source"
+    shutil.copytree(whole[0], source)
+    fields["init_from"] = source
     out = finish(program("train.py", workdir, config="finetune", **fields))
-    assert f"weights from {whole[0]}" in out
+    assert f"weights from {source}" in out
+    shutil.rmtree(source)  # a run that goes on needs it no more
+    out = finish(program("train.py", workdir, config="finetune", **fields))
+    assert "already done" in out
     _, encoding, config, _ = posenc_jax.load_run(workdir)
     assert config.original_length == 32 and encoding.train_length == 32
     plain = posenc_jax.load_run(whole[0])[1]
-    expected = posenc_jax.extend("yarn", plain, 2.0)
+    expected = posenc_jax.extend("yarn", plain, 2.0, beta_fast=16.0)
     np.testing.assert_array_equal(encoding.inv_freq, expected.inv_freq)
     np.testing.assert_array_equal(encoding.gain, expected.gain)
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from tqdm import tqdm
 from posenc_jax.data import sources, tokenizer
 from posenc_jax.exits import DataError
 
-FORMAT = 1  # of the files below; another number is another cache
+FORMAT = 2  # of the files below; another number is another cache
 SPLITS = ("train", "valid")
 
 
@@ -67,6 +66,7 @@ def prepare(data, seed: int, *, quiet: bool = False) -> Corpus:
         identity["field"] = data.field
     if data.source == "hub":
         identity |= {"path": data.path, "split": data.split, "field": data.field}
+        identity["revision"] = sources.revision(data)
     if data.source == "synthetic":
         names = ("task", "documents", "document_length")
         identity |= {name: data[name] for name in names} | {"seed": seed}
@@ -111,8 +111,10 @@ def _load_split(folder, name, card, dtype) -> Split:
         return np.memmap(path, kind_dtype, mode="r")
 
     tokens = column("tokens", dtype)
-    assert tokens is not None and len(tokens) == card["splits"][name]["tokens"]
-    starts = np.load(folder / f"{name}.starts.npy", allow_pickle=False)
+    starts = folder / f"{name}.starts.npy"
+    if tokens is None or len(tokens) != card["splits"][name]["tokens"] or not starts.exists():
+        raise DataError(f"{folder} does not hold what its corpus.json says; delete that folder")
+    starts = np.load(starts, allow_pickle=False)
     return Split(tokens, starts, column("bytes", np.uint16), column("answers", np.bool_))
 
 
@@ -120,7 +122,9 @@ def _build(folder, data, seed, encoder, listed, identity, quiet) -> None:
     dtype = np.dtype(
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    scratch = folder.parent / f".{folder.name}.building"
+    shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed; the lock is ours
+    scratch.mkdir()
     writers = {name: _Writer(scratch, name, dtype) for name in SPLITS}
     try:
         seen: set[bytes] = set()
@@ -221,9 +225,9 @@ class _Writer:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Of the tokens and where documents begin, whatever they were made from."""
+    """Of the tokens, their bytes and where documents begin, whatever they were made from."""
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.iterdir() if p.suffix in (".tokens", ".npy", ".answers")):
+    for path in sorted(folder.iterdir()):
         digest.update(f"{path.name} {_describe(path)['sha256']}\n".encode())
     return digest.hexdigest()
 

@@ -33,6 +33,11 @@ def files(data) -> list[Path]:
     return []
 
 
+def revision(data) -> str | None:
+    """Of what `hub` reads, by `datasets`; the other sources are told by their files."""
+    return _hub_rows(data)._fingerprint if data.source == "hub" else None
+
+
 def documents(data, seed: int) -> Iterator[Document]:
     if data.source in ("stdlib", "text"):
         for path in files(data):
@@ -115,14 +120,17 @@ def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
     return row[field].encode()
 
 
-def _hub(data) -> Iterator[Document]:
+def _hub_rows(data):
     import datasets
 
     try:
-        rows = datasets.load_dataset(data.path, split=data.split, streaming=False)
+        return datasets.load_dataset(data.path, split=data.split, streaming=False)
     except Exception as error:  # many kinds, from the network to a missing split
         raise DataError(f"cannot load {data.path!r}, split {data.split!r}: {error}") from error
-    for i, row in enumerate(rows):
+
+
+def _hub(data) -> Iterator[Document]:
+    for i, row in enumerate(_hub_rows(data)):
         if not isinstance(row.get(data.field), str):
             has = ", ".join(row)
             raise DataError(f"{data.path}, row {i}: no text in field {data.field!r}; has: {has}")

@@ -1,5 +1,7 @@
 """The training loop: what is done at each step, and what a run leaves behind."""
 
+import functools
+import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +9,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from posenc_jax import backend, exits
-from posenc_jax.configuration import Config
+from posenc_jax.configuration import Config, original_length
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batch, Batches, held_out
 from posenc_jax.tracking.wandb_view import View
@@ -19,34 +22,36 @@ from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
 from posenc_jax.training.load import load_parts
 from posenc_jax.training.report import Report, first_screen
-from posenc_jax.training.run import Metrics, Workdir
+from posenc_jax.training.run import Metrics, Workdir, refuse_another
 
 
 def train(config: Config, workdir: Path) -> int:
     """Trains, or goes on training, the run of a workdir; the exit code."""
-    config = take_over(config)
+    run = Workdir(workdir)
+    config = take_over(config, run.config())
     making.check(config)  # before anything is written: a mistake must not claim the workdir
     _check_rows(config, len(jax.devices()))
-    run = Workdir(workdir)
     run.create()
     backend.self_test()
     corpus = corpora.prepare(config.data, config.seed)
     config = with_vocab(config, corpus.vocab)
-    run.claim(config)
     checkpoints = Checkpoints(run.path, keep=config.keep)
     try:
-        return _train(config, run, corpus, checkpoints)
+        _check_steps(config, checkpoints.steps())
+        run.claim(config)
+        with run.explained():
+            return _train(config, run, corpus, checkpoints)
     finally:
         checkpoints.close()
 
 
-def take_over(config: Config) -> Config:
+def take_over(config: Config, begun: Config | None) -> Config:
     """With `init_from`, the length that its encoding was built for goes on."""
     if not config.init_from or config.original_length:
         return config
-    source = Workdir(config.init_from).config()
+    source = begun or Workdir(config.init_from).config()
     config = config.copy_and_resolve_references()
-    config.original_length = making.original_length(source)
+    config.original_length = original_length(config, source)
     return config
 
 
@@ -68,21 +73,25 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     place = steps.replicated(mesh)
     state = jax.device_put(steps.fresh_state(parts, optimizers.make(config)), place)
     if saved:
-        _same_data(checkpoints.card(at), corpus)
+        card = checkpoints.card(at)
+        refuse_another(ConfigDict(card["config"]), config, f"checkpoint {at} of {run.path}")
+        _same_data(card, corpus)
         state = checkpoints.restore(at, state, place)
     report = Report(run, first_screen(config, parts, corpus, mesh, at))
     if at >= config.steps:
         return _done(run, report, at, state, "already done")
 
+    belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
+    save = functools.partial(checkpoints.save, belongs=belongs)
     record = Recorder(report, Metrics(run / "metrics.jsonl", at), View(config, run.path))
     run.status("running", exits.AGAIN, step=at)
     report.start(at, config, parts)
     with _stop_requests() as stopping:
-        at, state = _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping)
+        at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
         if at < config.steps and not stopping:
             stopping.append("stop_at")
     if at not in checkpoints.steps():
-        checkpoints.save(at, state, {"data": corpus.fingerprint})
+        save(at, state)
     checkpoints.wait()
     if at < config.steps:
         report.line(f"stopped by {stopping[0]}: saved step {at}; the same command goes on")
@@ -93,7 +102,7 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     return _done(run, report, at, state, "done")
 
 
-def _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping):
+def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
     """From step `at` to the last one, or to where a signal asks to stop."""
     train_step = steps.train_step(parts, optimizers.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
@@ -111,14 +120,12 @@ def _steps(config, parts, corpus, mesh, checkpoints, record, at, state, stopping
         state, measured = train_step(state, rows.batch(at))
         at += 1
         record.flush()  # the step before, now that this one is on its way
-        if at % config.log_every == 0 or at == config.steps:
-            record.later(at, measured, float(np.asarray(rate(at - 1))))
+        record.later(at, measured, float(np.asarray(rate(at - 1))))
         if validate.due(at):
-            record.flush()
             record.validation(at, validate(state["params"]))
         if at % config.save_every == 0 and at < config.steps:
             record.flush()  # whoever resumes here finds every line up to here
-            checkpoints.save(at, state, {"data": corpus.fingerprint})
+            save(at, state)
     record.flush()
     return at, state
 
@@ -131,30 +138,43 @@ def _done(run: Workdir, report: Report, at: int, state, word: str) -> int:
 
 
 class Recorder:
-    """Metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits."""
+    """Metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits.
+
+    Every step is looked at, since one that is not finite must never be saved; those due are kept.
+    """
 
     def __init__(self, report: Report, metrics: Metrics, view: View):
         self.report, self.metrics, self.view = report, metrics, view
         self.pending: tuple | None = None
+        self.line: dict = {}  # of a step, until the next one is on its way
 
     def later(self, at: int, measured: dict, rate: float) -> None:
         self.pending = (at, measured, rate)
 
-    def flush(self) -> None:
-        if self.pending is not None:
-            self._write(self.report.step(*self.pending))
-            self.pending = None
-
     def validation(self, at: int, values: dict) -> None:
-        self._write(self.report.validation(at, values))
+        self._read()  # the step's own numbers and time come first
+        self.line |= self.report.validation(at, values)
+
+    def flush(self) -> None:
+        self._read()
+        if self.line:
+            self.metrics.write(self.line)
+            self.view.log(self.line)
+            self.line = {}
+
+    def _read(self) -> None:
+        if self.pending is None:
+            return
+        (at, measured, rate), self.pending = self.pending, None
+        values = {name: float(value) for name, value in measured.items()}
+        if not all(map(math.isfinite, values.values())):
+            raise exits.NotFinite(f"step {at} is not finite: {values}")
+        if self.report.due(at):
+            self.line = self.report.step(at, values, rate)
 
     def close(self, code: int) -> None:
         self.metrics.close()
         self.view.finish(code, {"exit_code": code})
-
-    def _write(self, line: dict) -> None:
-        self.metrics.write(line)
-        self.view.log(line)
 
 
 class Validation:
@@ -217,6 +237,14 @@ def _check_rows(config, devices: int) -> None:
     if rows % devices:
         raise exits.ConfigError(
             f"batch_size / accumulate = {rows} rows do not divide among {devices} devices"
+        )
+
+
+def _check_steps(config, saved: list[int]) -> None:
+    if saved and saved[-1] > config.steps:
+        raise exits.ConfigError(
+            f"steps = {config.steps} lies before the checkpoint of step {saved[-1]}; steps must be "
+            "at least that, or the run another --workdir"
         )
 
 

@@ -5,21 +5,27 @@ import optax
 
 
 def schedule(config) -> optax.Schedule:
-    """Warm-up, then a cosine to the final rate; or constant, then linear over the last fifth."""
+    """Warm-up, then a cosine to the final rate; or constant, then linear over the last fifth.
+
+    Of a count of steps made: optax counts from 0, so that the rate of step n is that of n - 1. The
+    peak is reached at step `warmup_steps`, the final rate at the last one.
+    """
     peak, last = config.learning_rate, config.final_rate * config.learning_rate
     if config.schedule == "cosine":
-        return optax.warmup_cosine_decay_schedule(
+        rate = optax.warmup_cosine_decay_schedule(
             0.0, peak, config.warmup_steps, max(config.steps, config.warmup_steps + 1), last
         )
-    fall = max(1, config.steps // 5)
-    return optax.join_schedules(
-        [
-            optax.linear_schedule(0.0, peak, max(1, config.warmup_steps)),
-            optax.constant_schedule(peak),
-            optax.linear_schedule(peak, last, fall),
-        ],
-        [config.warmup_steps, max(config.warmup_steps, config.steps - fall)],
-    )
+    else:
+        fall = max(1, config.steps // 5)
+        rate = optax.join_schedules(
+            [
+                optax.linear_schedule(0.0, peak, max(1, config.warmup_steps)),
+                optax.constant_schedule(peak),
+                optax.linear_schedule(peak, last, fall),
+            ],
+            [config.warmup_steps, max(config.warmup_steps, config.steps - fall)],
+        )
+    return lambda count: rate(count + 1)
 
 
 def make(config) -> optax.GradientTransformation:

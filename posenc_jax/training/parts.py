@@ -7,6 +7,7 @@ import jax
 
 import models
 import posenc_jax
+from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
 from posenc_jax.exits import ConfigError
 
@@ -68,13 +69,9 @@ def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:
 
 
 def _extended(config, encoding: Encoding) -> Encoding:
-    options = dict(config.extension)
+    options = {name: value for name, value in config.extension.items() if value is not None}
     name, scale = options.pop("name"), float(options.pop("scale"))
     return posenc_jax.extend(name, encoding, scale, **options)
-
-
-def original_length(config) -> int:
-    return config.original_length or config.train_length
 
 
 def by_path(tree: Any) -> dict[str, jax.Array]:

@@ -30,13 +30,14 @@ class Report:
         self.peak = peak and peak * len(jax.devices())
         self.flops = flops_per_token(config, parts)
         self.first, self.began = at, time.perf_counter()
-        self.total = config.steps
+        self.total, self.every = config.steps, config.log_every
         self.tokens = config.batch_size * config.train_length
         self.previous = (at, self.began)
 
-    def step(self, at: int, measured: dict, rate: float) -> dict:
-        """Reads the metrics of a step, which waits for it, and says them."""
-        values = {name: float(value) for name, value in measured.items()}
+    def due(self, at: int) -> bool:
+        return at % self.every == 0 or at == self.total
+
+    def step(self, at: int, values: dict, rate: float) -> dict:
         time_now = time.perf_counter()
         steps, seconds = at - self.previous[0], time_now - self.previous[1]
         self.previous = (at, time_now)

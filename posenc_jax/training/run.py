@@ -3,7 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +31,44 @@ class Workdir:
         """The configuration of the run that lives here."""
         if not (self / "config.json").exists():
             return None
-        return ConfigDict(json.loads((self / "config.json").read_text()))
+        try:
+            return ConfigDict(json.loads((self / "config.json").read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise Stop(f"cannot read {self / 'config.json'}: {error}") from error
 
     def claim(self, config: Config) -> None:
-        """Writes the configuration of a fresh run, or checks that it is the one that lives here."""
+        """Writes the configuration, if it is that of the run which lives here or of a new one."""
         saved = self.config()
         if saved is not None:
-            lines = differences(saved.to_dict(), config.to_dict())
-            if lines:
-                raise OtherConfig(
-                    f"{self.path} belongs to another configuration:\n  "
-                    + "\n  ".join(lines)
-                    + "\nuse another --workdir; --config.init_from takes over this run's weights"
-                )
+            refuse_another(saved, config, str(self.path))
         write_atomically(self / "config.json", _json(config.to_dict()))
 
     def status(self, state: str, code: int, **facts: Any) -> None:
         record = {"state": state, "code": code, "meaning": MEANING[code], "time": now(), **facts}
         write_atomically(self / "status.json", _json(record))
 
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """An end by an error is in status.json as well."""
+        try:
+            yield
+        except Stop as stop:
+            self.status("failed", stop.code, reason=str(stop))
+            raise
+
     def read_status(self) -> dict:
         path = self / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}
+
+
+def refuse_another(saved: Config, config: Config, place: str) -> None:
+    lines = differences(saved.to_dict(), config.to_dict())
+    if lines:
+        raise OtherConfig(
+            f"{place} belongs to another configuration:\n  "
+            + "\n  ".join(lines)
+            + "\nuse another --workdir; --config.init_from takes over this run's weights"
+        )
 
 
 class Metrics:
@@ -64,7 +81,7 @@ class Metrics:
         self.stream = path.open("a")
 
     def write(self, record: Mapping) -> None:
-        self.stream.write(json.dumps(record) + "\n")
+        self.stream.write(json.dumps(record, allow_nan=False) + "\n")
         self.stream.flush()
 
     def close(self) -> None:

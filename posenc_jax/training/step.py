@@ -64,12 +64,12 @@ def train_step(
     def step(state, batch):
         key = jax.random.fold_in(jax.random.key(config.seed), state["step"])
         total, gradients = gradient(state["params"], batch, key)
-        weight = jnp.sum(batch.weights)
+        weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may weigh nothing
         gradients = jax.tree.map(lambda g: g / weight, gradients)
         updates, opt = optimizer.update(gradients, state["opt"], state["params"])
         metrics = {
             "loss": total / weight,
-            "bpb": total / jnp.sum(batch.bytes * batch.weights) / jnp.log(2.0),
+            "bpb": total / jnp.maximum(jnp.sum(batch.bytes * batch.weights), 1.0) / jnp.log(2.0),
             "grad_norm": optax.tree.norm(gradients),
         }
         new = {
