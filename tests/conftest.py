@@ -1,7 +1,10 @@
 """What every test stands on: right sums, no silent broadcasting over ranks, small models."""
 
+import atexit
 import functools
 import os
+import shutil
+import tempfile
 
 import posenc_jax.backend
 
@@ -11,6 +14,14 @@ posenc_jax.backend.configure()
 LEVEL = "--xla_backend_optimization_level"
 if LEVEL not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {LEVEL}=0".strip()
+
+# The workers and the programs they start share what they compile.
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+if CACHE not in os.environ:
+    os.environ[CACHE] = tempfile.mkdtemp(prefix="posenc-jax-tests-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 SCHEME = '''"""A penalty that grows with the square root of the distance."""
@@ -56,6 +58,7 @@ def run_property_tests(copy, distance, *selection):
     )
 
 
+@pytest.mark.slow
 def test_a_new_encoding_is_tested_and_configured_with_no_other_edit(tmp_path):
     for name in ("posenc_jax", "models", "configs", "tests", "pyproject.toml"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
