@@ -18,8 +18,9 @@ from posenc_jax import command, configuration, exits
 
 
 def main(argv: list[str]) -> int:
-    absl_flags.DEFINE_integer("step", None, "a checkpoint; the last one where it is not given")
-    flags, config = command.read(argv, __doc__ or "", default_config="configs/eval.py")
+    flags, config = command.read(
+        argv, __doc__ or "", default_config="configs/eval.py", define=_define
+    )
     problems = configuration.validate_evaluation(config)
     if not flags.workdir or not (Path(flags.workdir) / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
@@ -38,6 +39,10 @@ def main(argv: list[str]) -> int:
         print(f"error: {stop}", file=sys.stderr)
         return stop.code
     return exits.DONE
+
+
+def _define(values: absl_flags.FlagValues) -> None:
+    absl_flags.DEFINE_integer("step", None, "a checkpoint", flag_values=values)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from absl import flags
@@ -12,17 +13,31 @@ from posenc_jax import exits
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
 
 
-def read(argv: list[str], usage: str, *, default_config: str | None = None):
-    """The flags and the configuration a command gives; on a mistake, what it is, and exit 2."""
+def read(
+    argv: list[str],
+    usage: str,
+    *,
+    default_config: str | None = None,
+    define: Callable[[flags.FlagValues], object] = lambda values: None,
+):
+    """The flags and the configuration a command gives; on a mistake, what it is, and exit 2.
+
+    `define` adds a program's own flags. They are kept apart from absl's global ones, so that a
+    program can be called more than once.
+    """
+    values = flags.FlagValues()
     if any(arg in HELP for arg in argv[1:]):
         codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in exits.MEANING.items())
         print(f"{usage.strip()}\n\nExit codes:\n{codes}")
         raise SystemExit(exits.DONE)
     try:
-        config_flags.DEFINE_config_file("config", default_config, "a recipe in configs/")
-        flags.DEFINE_string("workdir", None, "the folder of the run")
-        stray = flags.FLAGS(argv)[1:]
-        config = flags.FLAGS.config
+        config_flags.DEFINE_config_file(
+            "config", default_config, "a recipe in configs/", values, sys_argv=argv
+        )
+        flags.DEFINE_string("workdir", None, "the folder of the run", flag_values=values)
+        define(values)
+        stray = values(argv)[1:]
+        config = values.config
     except flags.Error as error:
         # Behind a recipe's own mistake stands a traceback; its last line says what it is.
         refuse([str(error).strip().splitlines()[-1].removeprefix("ValueError: ")])
@@ -35,7 +50,7 @@ def read(argv: list[str], usage: str, *, default_config: str | None = None):
     if not isinstance(config, ConfigDict):
         named = next((arg for arg in argv if arg.startswith("--config=")), None)
         refuse([f"{named}: there is no such file" if named else "--config=configs/... is missing"])
-    return flags.FLAGS, config
+    return values, config
 
 
 def _unknown_field(message: str) -> str:

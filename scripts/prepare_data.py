@@ -16,9 +16,7 @@ from posenc_jax import command, configuration, exits  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
-    absl_flags.DEFINE_integer("vocab", None, "train a BPE of this many tokens")
-    absl_flags.DEFINE_string("out", "tokenizer.json", "where it is written")
-    flags, config = command.read(argv, __doc__ or "")
+    flags, config = command.read(argv, __doc__ or "", define=_define)
     problems = configuration.validate(config)
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
@@ -40,6 +38,11 @@ def main(argv: list[str]) -> int:
     for name, facts in made.card["splits"].items():
         print(f"{name}: {facts}")
     return exits.DONE
+
+
+def _define(values: absl_flags.FlagValues) -> None:
+    absl_flags.DEFINE_integer("vocab", None, "train a BPE of this many", flag_values=values)
+    absl_flags.DEFINE_string("out", "tokenizer.json", "where it goes", flag_values=values)
 
 
 def _train(config, vocab: int, out: str) -> None:

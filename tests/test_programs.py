@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +49,44 @@ def text(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def program(text):
-    def start(name, workdir, *words, config="rope", **fields):
+def command(text):
+    def words_of(name, workdir, *words, config="rope", **fields):
         fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
         recipe = [f"--config=configs/{config}.py"] + [
             f"--config.{k}={v}" for k, v in fields.items()
         ]
-        if name != "train.py":
-            recipe = []
+        return [name, *(recipe if name == "train.py" else []), f"--workdir={workdir}", *words]
+
+    return words_of
+
+
+@pytest.fixture
+def call(command, capfd, monkeypatch):
+    """A program in this process: what it says, once it ended as expected."""
+    monkeypatch.chdir(ROOT)
+
+    def run(name, workdir, *words, code=0, **fields):
+        capfd.readouterr()
+        try:
+            ended = import_module(name.removesuffix(".py")).main(
+                command(name, workdir, *words, **fields)
+            )
+        except SystemExit as exit:
+            ended = exit.code
+        out = "".join(capfd.readouterr())
+        assert ended == code, out
+        return out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def program(text, command):
+    """A program in a process of its own, started."""
+
+    def start(*words, **fields):
         return subprocess.Popen(
-            [sys.executable, name, *recipe, f"--workdir={workdir}", *words],
+            [sys.executable, *command(*words, **fields)],
             cwd=ROOT,
             env=os.environ | {"NPROC": "1", "WANDB_DIR": str(text)},
             stdout=subprocess.PIPE,
@@ -113,8 +142,8 @@ def test_a_run_is_loaded_for_notebooks(whole):
         posenc_jax.load_run(whole[0], step=5)
 
 
-def test_the_same_command_again_says_that_it_is_done(program, whole):
-    out = finish(program("train.py", whole[0]))
+def test_the_same_command_again_says_that_it_is_done(call, whole):
+    out = call("train.py", whole[0])
     assert f"already done: 12 steps; digest {status(whole[0])['digest']}" in out
 
 
@@ -149,21 +178,21 @@ def test_a_signal_saves_and_asks_to_be_run_again(program, whole, tmp_path):
     assert f"resuming at step {at}" in finish(program("train.py", workdir, steps=at + 1))
 
 
-def test_another_configuration_is_refused_with_what_differs(program, whole):
-    out = finish(program("train.py", whole[0], learning_rate=0.1), 76)
+def test_another_configuration_is_refused_with_what_differs(call, whole):
+    out = call("train.py", whole[0], learning_rate=0.1, code=76)
     assert "learning_rate: 0.003 in the workdir, 0.1 now" in out and "init_from" in out
 
 
-def test_a_run_cannot_end_before_where_it_is(program, whole):
+def test_a_run_cannot_end_before_where_it_is(call, whole):
     before = status(whole[0])
-    out = finish(program("train.py", whole[0], steps=5), 2)
+    out = call("train.py", whole[0], steps=5, code=2)
     assert "steps = 5 lies before the checkpoint of step 12" in out and status(whole[0]) == before
 
 
-def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(program, tmp_path):
+def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path):
     workdir = tmp_path / "run"
     fields = {"learning_rate": 1e30, "warmup_steps": 0, "save_every": 1}
-    out = finish(program("train.py", workdir, **fields), 70)
+    out = call("train.py", workdir, **fields, code=70)
     assert "is not finite" in out
     assert status(workdir)["state"] == "failed" and "is not finite" in status(workdir)["reason"]
     bad = int(re.search(r"step (\d+) is not finite", out)[1])
@@ -171,29 +200,29 @@ def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(program, tmp_pa
     assert max(saved) < bad
 
 
-def test_changed_data_is_refused(program, text, tmp_path):
+def test_changed_data_is_refused(call, text, tmp_path):
     workdir = tmp_path / "run"
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in text.glob("*.txt"):
         (copy / path.name).write_text(path.read_text())
     fields = {"data.path": f"{copy}/*.txt"}
-    finish(program("train.py", workdir, steps=4, **fields))
+    call("train.py", workdir, steps=4, **fields)
     (copy / "0.txt").write_text("other words " * 40)
-    assert "the data changed" in finish(program("train.py", workdir, steps=5, **fields), 65)
+    assert "the data changed" in call("train.py", workdir, steps=5, **fields, code=65)
 
 
-def test_a_model_is_fine_tuned_at_a_longer_length(program, whole, tmp_path):
+def test_a_model_is_fine_tuned_at_a_longer_length(call, whole, tmp_path):
     workdir = tmp_path / "longer"
     fields = {"train_length": 64, "init_from": whole[0], "extension.scale": 2.0, "steps": 3}
     fields["extension.beta_fast"] = 16.0
     source = tmp_path / "source"
     shutil.copytree(whole[0], source)
     fields["init_from"] = source
-    out = finish(program("train.py", workdir, config="finetune", **fields))
+    out = call("train.py", workdir, config="finetune", **fields)
     assert f"weights from {source}" in out
     shutil.rmtree(source)  # a run that goes on needs it no more
-    out = finish(program("train.py", workdir, config="finetune", **fields))
+    out = call("train.py", workdir, config="finetune", **fields)
     assert "already done" in out
     _, encoding, config, _ = posenc_jax.load_run(workdir)
     assert config.original_length == 32 and encoding.train_length == 32
@@ -223,13 +252,13 @@ def wandb_records(path):
             whole = b""
 
 
-def test_a_resampled_table_is_fine_tuned_and_evaluated(program, tmp_path):
+def test_a_resampled_table_is_fine_tuned_and_evaluated(call, tmp_path):
     source, workdir = tmp_path / "learned", tmp_path / "longer"
-    finish(program("train.py", source, config="learned", steps=3))
+    call("train.py", source, config="learned", steps=3)
     fields = {"train_length": 64, "init_from": source, "steps": 3, "extension.scale": 2.0}
     fields["extension.name"] = "interpolate"
-    finish(program("train.py", workdir, config="learned", **fields))
-    out = finish(program("eval_extrapolation.py", workdir, "--config.multiples=0.5,1"))
+    call("train.py", workdir, config="learned", **fields)
+    out = call("eval_extrapolation.py", workdir, "--config.multiples=0.5,1")
     assert [line.split()[0] for line in out.splitlines() if line.startswith("none")] == ["none"]
 
 
@@ -253,10 +282,10 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
     assert {"encoding", "model", "seed", "train_length"} <= keys
 
 
-def test_evaluation_writes_its_curves(program, whole):
+def test_evaluation_writes_its_curves(call, whole):
     workdir = whole[0]
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,pi:3,dynamic_ntk"]
-    out = finish(program("eval_extrapolation.py", workdir, *words))
+    out = call("eval_extrapolation.py", workdir, *words)
     with (workdir / "eval" / "curves.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     from posenc_jax.evaluation import records
@@ -277,8 +306,8 @@ def test_evaluation_writes_its_curves(program, whole):
     assert [r["nll"] for r in jsonl] == [float(r["nll"]) for r in rows]
 
 
-def test_too_few_long_documents_are_an_error_that_says_what_would_do(program, whole):
-    out = finish(program("eval_extrapolation.py", whole[0], "--config.multiples=1,64"), 65)
+def test_too_few_long_documents_are_an_error_that_says_what_would_do(call, whole):
+    out = call("eval_extrapolation.py", whole[0], "--config.multiples=1,64", code=65)
     assert "documents have the 2049 tokens" in out and "Up to length 239" in out
 
 
@@ -336,16 +365,16 @@ def test_a_tokenizer_is_trained_and_used(text, tmp_path):
     assert done.returncode == 2 and "--vocab must be at least 257" in done.stderr
 
 
-def test_what_only_a_scheme_can_judge_claims_no_workdir(program, tmp_path):
+def test_what_only_a_scheme_can_judge_claims_no_workdir(call, tmp_path):
     fields = {"encoding.num_buckets": -1}
-    out = finish(program("train.py", tmp_path / "run", config="t5", **fields), 2)
+    out = call("train.py", tmp_path / "run", config="t5", **fields, code=2)
     assert "error: num_buckets must be a whole number of at least 2; got -1" in out
     fields = {"extension.name": "abf", "extension.scale": 2.0}
-    out = finish(program("train.py", tmp_path / "run", **fields), 2)
+    out = call("train.py", tmp_path / "run", **fields, code=2)
     assert "needs the option 'base'" in out and not (tmp_path / "run").exists()
 
 
-def test_every_mistake_is_said_at_once(program, tmp_path):
+def test_every_mistake_is_said_at_once(call, tmp_path):
     fields = {"encoding.fraction": 0.3, "warmup_steps": 99, "data.path": ""}
-    out = finish(program("train.py", tmp_path / "run", **fields), 2)
+    out = call("train.py", tmp_path / "run", **fields, code=2)
     assert out.count("error: ") == 3 and not (tmp_path / "run").exists()

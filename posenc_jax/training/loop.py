@@ -4,7 +4,7 @@ import functools
 import math
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import jax
@@ -77,29 +77,28 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
         refuse_another(ConfigDict(card["config"]), config, f"checkpoint {at} of {run.path}")
         _same_data(card, corpus)
         state = checkpoints.restore(at, state, place)
-    report = Report(run, first_screen(config, parts, corpus, mesh, at))
-    if at >= config.steps:
-        return _done(run, report, at, state, "already done")
-
     belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
     save = functools.partial(checkpoints.save, belongs=belongs)
-    record = Recorder(report, Metrics(run / "metrics.jsonl", at), View(config, run.path))
-    run.status("running", exits.AGAIN, step=at)
-    report.start(at, config, parts)
-    with _stop_requests() as stopping:
-        at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
-        if at < config.steps and not stopping:
-            stopping.append("stop_at")
-    if at not in checkpoints.steps():
-        save(at, state)
-    checkpoints.wait()
-    if at < config.steps:
-        report.line(f"stopped by {stopping[0]}: saved step {at}; the same command goes on")
-        run.status("stopped", exits.AGAIN, step=at, signal=stopping[0])
-        record.close(exits.AGAIN)
+    with closing(Report(run, first_screen(config, parts, corpus, mesh, at))) as report:
+        if at >= config.steps:
+            return _done(run, report, at, state, "already done")
+        run.status("running", exits.AGAIN, step=at)
+        report.start(at, config, parts)
+        with (
+            Recorder(report, Metrics(run / "metrics.jsonl", at), View(config, run.path)) as record,
+            _stop_requests() as stopping,
+        ):
+            at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
+            if at not in checkpoints.steps():
+                save(at, state)
+            checkpoints.wait()
+            record.code = exits.DONE if at == config.steps else exits.AGAIN
+        if at == config.steps:
+            return _done(run, report, at, state, "done")
+        why = stopping[0] if stopping else "stop_at"
+        report.line(f"stopped by {why}: saved step {at}; the same command goes on")
+        run.status("stopped", exits.AGAIN, step=at, signal=why)
         return exits.AGAIN
-    record.close(exits.DONE)
-    return _done(run, report, at, state, "done")
 
 
 def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
@@ -147,6 +146,15 @@ class Recorder:
         self.report, self.metrics, self.view = report, metrics, view
         self.pending: tuple | None = None
         self.line: dict = {}  # of a step, until the next one is on its way
+        self.code = exits.IO  # how it ended, for wandb
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        self.metrics.close()
+        code = error.code if isinstance(error, exits.Stop) else self.code
+        self.view.finish(code, {"exit_code": code})
 
     def later(self, at: int, measured: dict, rate: float) -> None:
         self.pending = (at, measured, rate)
@@ -171,10 +179,6 @@ class Recorder:
             raise exits.NotFinite(f"step {at} is not finite: {values}")
         if self.report.due(at):
             self.line = self.report.step(at, values, rate)
-
-    def close(self, code: int) -> None:
-        self.metrics.close()
-        self.view.finish(code, {"exit_code": code})
 
 
 class Validation:

@@ -19,6 +19,9 @@ class Report:
         self.log = (run / "log.txt").open("a")
         self.line(screen)
 
+    def close(self) -> None:
+        self.log.close()
+
     def line(self, text: str) -> None:
         print(text, flush=True)
         self.log.write(text + "\n")
