@@ -1,12 +1,14 @@
 """python eval_extrapolation.py --workdir=DIR [--config=configs/eval.py] [--config.FIELD=VALUE ...]
 
-Reads the run in DIR and writes its perplexity against length: eval/curves.csv, eval/curves.jsonl,
-eval/positions.npz and plots/. Fields are those of configs/eval.py, for example:
+Reads the run in DIR, finished or still in training, and writes its perplexity against length:
+eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. What is there
+already is not computed again. Fields are those of configs/eval.py, for example:
 
   --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
+  --config.protocols=same_token,nonoverlap --config.documents=100
   --config.data.source=text --config.data.path='books/*.txt'
 
---step=N reads an earlier checkpoint.
+--step=N reads that checkpoint, --every_checkpoint all of them: extrapolation against training.
 """
 
 import sys
@@ -18,12 +20,16 @@ from posenc_jax import command, configuration, exits
 
 
 def main(argv: list[str]) -> int:
+    argv = [word.replace("--every-checkpoint", "--every_checkpoint") for word in argv]
     flags, config = command.read(
         argv, __doc__ or "", default_config="configs/eval.py", define=_define
     )
     problems = configuration.validate_evaluation(config)
-    if not flags.workdir or not (Path(flags.workdir) / "config.json").is_file():
+    workdir = Path(flags.workdir or "")
+    if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
+    if flags.every_checkpoint and flags.step is not None:
+        problems.append("--step and --every_checkpoint exclude each other")
     if problems:
         command.refuse(problems)
 
@@ -31,10 +37,20 @@ def main(argv: list[str]) -> int:
 
     backend.configure()
     backend.self_test()
-    from posenc_jax.evaluation import sweep
+    from posenc_jax.evaluation import picture, show, sweep
+    from posenc_jax.tracking import wandb_view
+    from posenc_jax.training.load import run_config, saved_steps
 
     try:
-        print(sweep.table(sweep.evaluate(config, Path(flags.workdir), flags.step)))
+        steps = saved_steps(workdir) if flags.every_checkpoint else [flags.step]
+        cells = sweep.evaluate(config, workdir, steps)
+        print(show.table(cells))
+        pictures = picture.draw(cells, workdir / "plots")
+        print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+        wandb_view.log_evaluation(run_config(workdir), config.wandb.mode, workdir, cells, pictures)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return exits.IO
     except exits.Stop as stop:
         print(f"error: {stop}", file=sys.stderr)
         return stop.code
@@ -43,6 +59,7 @@ def main(argv: list[str]) -> int:
 
 def _define(values: absl_flags.FlagValues) -> None:
     absl_flags.DEFINE_integer("step", None, "a checkpoint", flag_values=values)
+    absl_flags.DEFINE_bool("every_checkpoint", False, "all of them", flag_values=values)
 
 
 if __name__ == "__main__":

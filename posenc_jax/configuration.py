@@ -12,6 +12,7 @@ from posenc_jax.options import choice, known, positive, rotary_dims, whole_numbe
 Config = Any  # a ConfigDict; its fields have no types a checker could know
 
 SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")
+WANDB_MODES = ("auto", "online", "offline", "disabled")
 TASKS = ("copy", "induction", "passkey", "delayed_repeat")
 # What may differ when a run goes on: how long, how often, how it is shown, where tokens are kept.
 FREE = (
@@ -232,7 +233,7 @@ def _data(config, ask):
 
 def _choices(config, ask):
     ask(choice, "schedule", config.schedule, ("cosine", "linear"))
-    ask(choice, "wandb.mode", config.wandb.mode, ("auto", "online", "offline", "disabled"))
+    ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
     if config.original_length is not None:
         ask(whole_number, "original_length", config.original_length, at_least=2)
 
@@ -289,7 +290,7 @@ def _unlike(config, source: Mapping) -> list[str]:
     ]
 
 
-PROTOCOLS = ("position", "nonoverlap")
+PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
 
 
 def validate_evaluation(config) -> list[str]:
@@ -302,12 +303,16 @@ def validate_evaluation(config) -> list[str]:
     ask = _Asker(problems)
     for name in ("windows", "tokens_per_call"):
         ask(whole_number, name, config[name], at_least=1)
+    for name in ("stride", "last"):
+        ask(whole_number, name, config[name], at_least=0)
     ask(whole_number, "documents", config.documents, at_least=2)
     for word in words(config.multiples) or ["nothing"]:
         ask(positive, "each of multiples", _number(word))
     for word in words(config.extensions) or ["nothing"]:
         name, colon, scale = word.partition(":")
-        if ask(known, "extension", name, catalog.extensions()) and colon:
+        if name == "all":
+            ask.that(not colon, f"'all' takes no scale; got {word!r}")
+        elif ask(known, "extension", name, catalog.extensions()) and colon:
             ask(positive, f"the scale of {name}", _number(scale))
             if isinstance(_number(scale), float):
                 ask.that(not float(scale) < 1, f"the scale of {name} must be at least 1: {word}")
@@ -319,6 +324,8 @@ def validate_evaluation(config) -> list[str]:
         )
     for word in words(config.protocols) or ["nothing"]:
         ask(known, "protocol", word, PROTOCOLS)
+    if config.wandb.mode:
+        ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
     if config.data.source:
         ask(choice, "data.source", config.data.source, ("stdlib", "text", "jsonl", "hub"))
     needs_path = config.data.source in ("text", "jsonl", "hub")

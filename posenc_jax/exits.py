@@ -39,5 +39,13 @@ class NotFinite(Stop):
     code = NOT_FINITE
 
 
+class Busy(Stop):
+    code = BUSY
+
+
+class Interrupted(Stop):
+    code = AGAIN
+
+
 class OtherConfig(Stop):
     code = OTHER_CONFIG

@@ -4,6 +4,7 @@ Each takes (encoding, scale, *, options). What a rotary extension changes is `in
 worked out in float64 on the host, so one compiled program serves all of them at every scale.
 """
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -59,6 +60,12 @@ def fitting(encoding: Encoding) -> list[str]:
     if isinstance(carrier, Learned) and carrier is not encoding:
         return ["none", "logn"]  # its rows are for max_position, which is not the table's to change
     return [name for name, e in EXTENSIONS.items() if isinstance(carrier, e.fits)]
+
+
+def needs_options(name: str) -> bool:
+    """Whether an extension says nothing by its name alone."""
+    parameters = inspect.signature(EXTENSIONS[name].apply).parameters.values()
+    return any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
 
 
 def none(encoding: Encoding, scale: float) -> Encoding:

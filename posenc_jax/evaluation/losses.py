@@ -3,27 +3,50 @@
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import models
 from posenc_jax.encoding import Encoding
 
 
-def make(model: models.Transformer, tokens_per_call: int) -> Callable[..., np.ndarray]:
-    """(encoding, tokens [N, T + 1]) -> nats of each target, [N, T]."""
+class Reader:
+    """Reads windows of a text with a model, as many at once as make up `tokens_per_call`."""
 
-    @jax.jit
-    def read(model, encoding, tokens):
-        return models.nll(model(tokens[:, :-1], encoding), tokens[:, 1:])
+    def __init__(self, model: models.Transformer, tokens: np.ndarray, tokens_per_call: int):
+        self.model, self.tokens, self.tokens_per_call = model, tokens, tokens_per_call
 
-    def losses(encoding: Encoding, tokens: np.ndarray) -> np.ndarray:
-        length = tokens.shape[1] - 1
-        rows = max(1, tokens_per_call // length)
-        parts = []
-        for first in range(0, len(tokens), rows):
-            index = np.arange(first, first + rows) % len(tokens)  # the last call is filled up
-            part = np.asarray(read(model, encoding, tokens[index]), np.float64)
-            parts.append(part[: len(tokens) - first])
-        return np.concatenate(parts)
+        def read(model, encoding, rows, window):
+            logits = model(rows[:, :-1], encoding, window=window)
+            nats = models.nll(logits, rows[:, 1:])
+            return nats, jnp.argmax(logits, axis=-1) == rows[:, 1:]
 
-    return losses
+        self.compiled = jax.jit(read, static_argnames="window")
+
+    def calls(self, windows: int, length: int) -> int:
+        return -(-windows // self._rows(length))
+
+    def __call__(
+        self,
+        encoding: Encoding,
+        starts: np.ndarray,  # [N], the first token of each window
+        length: int,
+        *,
+        window: int | None = None,
+        after_call: Callable[[int], None] = lambda tokens: None,
+    ) -> tuple[np.ndarray, np.ndarray]:  # [N, length]: nats, and whether the likeliest was right
+        nats = np.empty((len(starts), length), np.float32)
+        right = np.empty((len(starts), length), np.bool_)
+        rows = self._rows(length)
+        for first in range(0, len(starts), rows):
+            these = starts[np.arange(first, first + rows) % len(starts)]  # the last call: filled up
+            tokens = self.tokens[these[:, None] + np.arange(length + 1)].astype(np.int32)
+            found = jax.device_get(self.compiled(self.model, encoding, tokens, window))
+            here = slice(first, min(first + rows, len(starts)))
+            for kept, part in zip((nats, right), found, strict=True):
+                kept[here] = part[: here.stop - first]
+            after_call((here.stop - first) * length)
+        return nats, right
+
+    def _rows(self, length: int) -> int:
+        return max(1, self.tokens_per_call // length)

@@ -1,67 +1,303 @@
-"""Perplexity against length."""
+"""Pictures of curves. An encoding has one colour everywhere; two protocols never share a chart."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-# Okabe and Ito's colours, told apart by colour-blind readers, and a mark for print.
-STYLES = [
-    ("#000000", "o"),
-    ("#0072B2", "s"),
-    ("#D55E00", "^"),
-    ("#009E73", "D"),
-    ("#CC79A7", "v"),
-    ("#E69F00", "P"),
-    ("#56B4E9", "X"),
-]
+import numpy as np
+
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.show import label
+from posenc_jax.evaluation.windows import WORD
+
+# Told apart by colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
+ENCODINGS = {
+    "rope": ("#0072B2", "o"),
+    "alibi": ("#D55E00", "s"),
+    "sinusoidal": ("#E69F00", "^"),
+    "nope": ("#000000", "D"),
+    "learned": ("#CC79A7", "v"),
+    "t5": ("#009E73", "P"),
+    "kerple_log": ("#56B4E9", "X"),
+    "fire": ("#882255", "*"),
+    "xpos": ("#332288", "h"),
+    "kerple_power": ("#999933", "<"),
+    "sandwich": ("#AA4499", ">"),
+    "randomized": ("#777777", "p"),
+}
+EXTENSIONS = {
+    "pi": ("#D55E00", "s"),
+    "ntk": ("#E69F00", "^"),
+    "ntk_by_parts": ("#999933", "<"),
+    "yarn": ("#009E73", "P"),
+    "llama3": ("#CC79A7", "v"),
+    "longrope": ("#882255", "*"),
+    "abf": ("#56B4E9", "X"),
+    "interpolate": ("#009E73", "P"),
+    "clamp": ("#D55E00", "s"),
+    "logn": ("#777777", "p"),
+}
+OTHER = ("#44AA99", "d")
 
 
-def nonoverlap(rows: Sequence[dict], path: Path) -> None:
-    rows = [r for r in rows if r["protocol"] == "nonoverlap" and r["ppl"] is not None]
+def draw(cells: Sequence[Measured], folder: Path) -> list[Path]:
+    """Every picture that these cells make, of one run or of several; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = records.rows(cells)
+    last = max(row["step"] for row in rows)
+    several_runs = len({row["run"] for row in rows}) > 1
+    newest = [row for row in rows if several_runs or row["step"] == last]
+    made = [
+        curves(newest, "same_token", folder / "same_token.png"),
+        curves(newest, "nonoverlap", folder / "nonoverlap.png"),
+        curves(newest, "sliding", folder / "sliding.png"),
+        position([c for c in cells if several_runs or c.facts["step"] == last], folder),
+    ]
+    if not several_runs:
+        made += [scales(newest, folder / "scale.png"), budget(rows, folder / "budget.png")]
+    return [path for path in made if path is not None]
+
+
+def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
+    """Against length: bits per byte with bands for `same_token`, else perplexity."""
+    rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
     if not rows:
-        return
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter, NullLocator, ScalarFormatter
+        return None
+    figure, axes = _figure()
+    value = "bpb" if protocol == "same_token" else "ppl"
+    for series in _series(rows):
+        style = _style(series[0], rows)
+        x = [row["length"] for row in series]
+        y = np.array([row[value] for row in series])
+        axes.plot(x, y, **style)
+        if protocol == "same_token":
+            half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in series]
+            axes.fill_between(x, y - half, y + half, color=style["color"], alpha=0.12, linewidth=0)
+    _null_lines(axes, rows, value)
+    _length_axis(axes, rows)
+    if protocol != "same_token":
+        axes.set_yscale("log")
+        _plain_log_labels(axes)
+    _labels(axes, protocol, {"bpb": "bits per byte", "ppl": "perplexity per token"}[value])
+    return _save(figure, axes, path)
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    series = dict.fromkeys((r["run"], r["encoding"], r["extension"], r["scale"]) for r in rows)
-    several = len({run for run, *_ in series}) > 1
-    for i, (run, encoding, extension, scale) in enumerate(series):
-        colour, marker = STYLES[i % len(STYLES)]
-        points = sorted(
-            (r["length"], r["ppl"])
-            for r in rows
-            if (r["run"], r["extension"], r["scale"]) == (run, extension, scale)
+
+def position(cells: Sequence[Measured], folder: Path) -> Path | None:
+    """The loss at every place of the longest window, over places that lie close together."""
+    chosen = [cell for cell in cells if cell.facts["protocol"] == "position"]
+    chosen = [cell for cell in chosen if np.all(np.isfinite(cell.sums.by_place))]
+    if not chosen:
+        return None
+    figure, axes = _figure()
+    rows = [cell.facts for cell in chosen]
+    for cell in chosen:
+        places = cell.sums.by_place / cell.sums.windows
+        x, y = _smooth(places)
+        style = _style(cell.facts, rows) | {"marker": ""}
+        axes.plot(x, y, **style)
+    _length_axis(axes, rows)
+    _labels(axes, "position", "nats per token", x="place in the window (tokens)")
+    return _save(figure, axes, folder / "position.png")
+
+
+def scales(rows: Sequence[dict], path: Path) -> Path | None:
+    """For extensions that were tried at several scales: one panel each, a line per scale."""
+    rows = [row for row in rows if row["protocol"] == "same_token" and row["nll"] is not None]
+    tried: dict[str, set] = {}
+    for row in rows:
+        if row["scale"] is not None:
+            tried.setdefault(row["extension"], set()).add(row["scale"])
+    names = [name for name, found in tried.items() if len(found) > 1]
+    if not names:
+        return None
+    figure, panels = _figure(len(names))
+    for name, axes in zip(names, np.atleast_1d(panels), strict=True):
+        plain = [r for r in rows if r["extension"] == "none" and not r["window"]]
+        every = sorted(tried[name])
+        for rank, scale in enumerate([None, *every]):
+            chosen = [r for r in rows if (r["extension"], r["scale"]) == (name, scale)]
+            chosen = plain if scale is None else chosen
+            shade = str(0.75 - 0.75 * rank / len(every)) if scale else _style_of(plain[0])[0]
+            axes.plot(
+                [r["length"] for r in chosen],
+                [r["bpb"] for r in chosen],
+                color=shade,
+                marker="o" if scale is None else "sPX^vD*"[rank % 7],
+                label="none" if scale is None else f"s = {scale:g}",
+            )
+        _length_axis(axes, rows)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("length (tokens)")
+        axes.set_ylabel("bits per byte")
+        axes.grid(True, color="0.92")
+        axes.legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def budget(rows: Sequence[dict], path: Path) -> Path | None:
+    """The same length read at every checkpoint, without an extension."""
+    rows = [
+        row
+        for row in rows
+        if (row["protocol"], row["extension"], row["window"]) == ("same_token", "none", None)
+        and row["nll"] is not None
+    ]
+    if len({row["step"] for row in rows}) < 2:
+        return None
+    figure, axes = _figure()
+    lengths = sorted({row["length"] for row in rows})
+    for rank, length in enumerate(lengths):
+        chosen = sorted((r["step"], r["bpb"]) for r in rows if r["length"] == length)
+        within = length <= rows[0]["train_length"]
+        shade = rank / max(1, len(lengths) - 1)
+        axes.plot(
+            *zip(*chosen, strict=True),
+            color=(0.1 + 0.8 * shade, 0.35, 0.7 * (1 - shade)),
+            marker="osP^vDX*"[rank % 8],
+            linestyle="-" if within else "--",
+            label=f"length {length}" + ("" if within else " (beyond L)"),
         )
-        label = encoding if extension == "none" else f"{encoding} + {extension}"
-        label += f" (s = {scale:g})" if scale else ""
-        style = "-" if i < len(STYLES) or not several else "--"
-        axes.plot(*zip(*points, strict=True), style, color=colour, marker=marker, label=label)
-    trained = rows[0]["train_length"]
-    axes.axvline(trained, color="0.6", linewidth=1, linestyle=":")
-    axes.annotate(
-        "trained length",
-        (trained, 0.99),
-        xycoords=("data", "axes fraction"),
-        rotation=90,
-        va="top",
-        ha="right",
-        color="0.4",
-        fontsize=8,
-    )
-    axes.set(xscale="log", yscale="log", xlabel="length (tokens)", ylabel="perplexity per token")
-    lengths = sorted({r["length"] for r in rows})
+    _labels(axes, "same_token", "bits per byte", x="training step")
+    return _save(figure, axes, path)
+
+
+def _series(rows: Sequence[dict]) -> list[list[dict]]:
+    """Rows of one line, by length."""
+    lines: dict[tuple, list[dict]] = {}
+    for row in rows:
+        names = ("run", "seed", "step", "extension", "scale", "window")
+        lines.setdefault(tuple(row[name] for name in names), []).append(row)
+    return [sorted(line, key=lambda row: row["length"]) for line in lines.values()]
+
+
+def _style_of(row: dict) -> tuple[str, str]:
+    return ENCODINGS.get(row["encoding"], OTHER)
+
+
+def _style(row: dict, rows: Sequence[dict]) -> dict[str, Any]:
+    """Colour by encoding where there are several, else by extension."""
+    runs = list(dict.fromkeys(r["run"] for r in rows))
+    colour, mark = _style_of(row)
+    name = label(row)
+    extension = row["extension"].removeprefix("dynamic_")
+    if len({r["encoding"] for r in rows}) == 1 and extension in EXTENSIONS:
+        colour, mark = EXTENSIONS[extension]
+    line = "-"
+    if row["extension"].startswith("dynamic_"):
+        line = "--"
+    elif len({r["encoding"] for r in rows}) > 1 and row["extension"] != "none":
+        line = "--"
+    style: dict[str, Any] = dict(color=colour, marker=mark, linestyle=line, markersize=5)
+    if row["window"]:
+        style |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
+        name = f"window: sees the last {row['window']} tokens"
+    pairs = {(r["run"], r["encoding"]) for r in rows}
+    same = [run for run in runs if (run, row["encoding"]) in pairs]
+    if len(runs) > 1:
+        who = row["run"] if len(same) > 1 else row["encoding"]
+        name = who if name == "none" else f"{who} + {name}"
+        if len(same) > 1 and same.index(row["run"]):
+            style |= dict(linestyle=":", markerfacecolor="white")
+    scales_tried = sorted({r["scale"] for r in rows if r["extension"] == row["extension"]} - {None})
+    if len(scales_tried) > 1:
+        style["alpha"] = 0.35 + 0.65 * scales_tried.index(row["scale"]) / (len(scales_tried) - 1)
+    return style | {"label": name}
+
+
+def _null_lines(axes, rows: Sequence[dict], value: str) -> None:
+    """Of the runs as they are, from the trained length on."""
+    several = len({row["run"] for row in rows}) > 1
+    said = False
+    for series in _series(rows):
+        first = series[0]
+        if first["extension"] != "none" or first["window"]:
+            continue
+        beyond = [r for r in series if r["null_nll"] and r["length"] >= r["train_length"]]
+        if not beyond:
+            continue
+        to_value = {
+            "ppl": lambda r: np.exp(r["null_nll"]),
+            "bpb": lambda r: r["bpb"] * r["null_nll"] / r["nll"],
+        }[value]
+        axes.plot(
+            [r["length"] for r in beyond],
+            [to_value(r) for r in beyond],
+            color=_style_of(first)[0] if several else "0.2",
+            linestyle=(0, (1, 1.6)),
+            linewidth=1.2,
+            label=None if said else "null: no use of more than L tokens",
+        )
+        said = True
+
+
+def _smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means over neighbouring places, as many as lie within a twelfth of an octave."""
+    octaves = np.arange(0, np.log2(len(places)) + 1 / 12, 1 / 12)
+    edges = np.unique(np.round(2**octaves).astype(int))
+    edges = np.append(edges[edges <= len(places)], len(places) + 1)
+    pairs = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    x = np.array([(a + b - 1) / 2 for a, b in pairs])
+    return x, np.array([places[a - 1 : b - 1].mean() for a, b in pairs])
+
+
+def _figure(panels: int = 1):
+    from matplotlib.figure import Figure
+
+    size = (8, 4.5) if panels == 1 else (4 * panels, 3.8)
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(1, panels, sharey=True)
+
+
+def _length_axis(axes, rows: Sequence[dict]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    lengths = sorted({row["length"] for row in rows})
+    trained = sorted({row["train_length"] for row in rows})
+    if len(lengths) == 1:  # of places: powers of two up to the longest
+        lengths = [2**i for i in range(lengths[0].bit_length())]
+    axes.set_xscale("log")
     axes.set_xticks(lengths, [str(n) for n in lengths])
     axes.xaxis.set_minor_locator(NullLocator())
+    for length in trained:
+        axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
+        axes.annotate(
+            "trained length",
+            (length, 0.985),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            rotation=90,
+            va="top",
+            ha="right",
+            color="0.4",
+            fontsize=8,
+        )
+
+
+def _plain_log_labels(axes) -> None:
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    low, high = axes.get_ylim()
     axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.yaxis.set_minor_formatter(ScalarFormatter() if _narrow(rows) else NullFormatter())
-    axes.set_title("non-overlapping windows, the same targets at every length", fontsize=10)
-    axes.grid(True, which="both", color="0.92")
-    figure.legend(fontsize=8, frameon=False, loc="outside right center")
+    axes.yaxis.set_minor_formatter(ScalarFormatter() if high < 10 * low else NullFormatter())
+    if low < 10 < high or high >= 10 * low:
+        ticks = [m * 10**e for e in range(-1, 6) for m in (1, 2, 5)]
+        axes.set_yticks([t for t in ticks if low <= t <= high])
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _labels(axes, protocol: str, y: str, x: str = "length (tokens)") -> None:
+    axes.set_title(f"{protocol}: {WORD[protocol]}", fontsize=10)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(True, color="0.92")
+
+
+def _save(figure, axes, path: Path) -> Path:
+    lines, names = axes.get_legend_handles_labels()
+    figure.legend(lines, names, fontsize=8, frameon=False, loc="outside right center")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-
-
-def _narrow(rows) -> bool:
-    values = [r["ppl"] for r in rows]
-    return max(values) < 10 * min(values)
+    return path

@@ -1,5 +1,7 @@
-"""Every extension at every length of one run."""
+"""Every extension, protocol and length of a run: what is read, in which order, and what is kept."""
 
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,23 +10,28 @@ from tqdm import tqdm
 
 import posenc_jax
 from posenc_jax import extensions
-from posenc_jax.configuration import Config, words
+from posenc_jax.configuration import Config, original_length, words
 from posenc_jax.data import corpus as corpora
+from posenc_jax.data.corpus import Split
 from posenc_jax.encoding import Encoding
-from posenc_jax.evaluation import losses as reading
-from posenc_jax.evaluation import picture, records, windows
-from posenc_jax.exits import Stop
+from posenc_jax.evaluation import records, windows
+from posenc_jax.evaluation.losses import Reader
+from posenc_jax.evaluation.records import Measured, Sums
+from posenc_jax.evaluation.store import Store, key, model_key, tree_key
+from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.exits import Interrupted
 from posenc_jax.options import known
 from posenc_jax.training import parts as making
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.load import load_parts
+from posenc_jax.training.guard import hold, stop_requests
+from posenc_jax.training.load import load_parts, saved_steps
 
 
 class Method(NamedTuple):
-    """An extension, at one scale, or at that of the length read."""
+    """An extension at one scale, or at that of the length read; with or without a window limit."""
 
     name: str
     scale: float | None
+    limit: int | None = None  # tokens that a query sees, itself included
 
     def applied(self, encoding: Encoding, own: Encoding, ratio: float) -> Encoding:
         """`own` is the run as it is; other extensions start from the encoding without its own."""
@@ -36,103 +43,289 @@ class Method(NamedTuple):
         return posenc_jax.extend(self.name, encoding, self.scale)
 
 
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A checkpoint, and what an evaluation has to know of its run."""
+
+    name: str
+    config: Config
+    step: int
+    parts: making.Parts
+    plain: Encoding  # without the run's own extension
+
+    @property
+    def original(self) -> int:
+        """L of the formulas."""
+        return original_length(self.config)
+
+    @property
+    def trained(self) -> int:
+        """The longest length it was trained at."""
+        return max(self.config.train_length, self.original)
+
+    @property
+    def extensible(self) -> bool:
+        """A table that was resampled and then trained has no plain form to start others from."""
+        return self.config.extension.name not in ("interpolate", "clamp")
+
+
+class Cell(NamedTuple):
+    facts: dict  # columns of its row
+    encoding: Encoding
+    plan: Plan
+    limit: int | None  # of attention, where it makes a difference
+    passing: str  # cells of one pass read windows of one length with the same numbers
+    key: str
+
+
+def evaluate(
+    config: Config, workdir: Path, steps: Sequence[int | None] = (None,)
+) -> list[Measured]:
+    """Every cell of some checkpoints of a run; None is the last one. Holds `eval/` meanwhile."""
+    folder = workdir / "eval"
+    folder.mkdir(exist_ok=True)
+    measured: list[Measured] = []
+    with hold(folder, "another evaluation of this run"), stop_requests() as stopping:
+        store = Store(folder / "cells")
+        text = None
+        for step in steps:
+            subject = load(workdir, step)
+            lengths = lengths_of(config, subject)
+            text = text or choose(config, subject, lengths)
+            cells = plan(config, subject, text, lengths)
+            measured += measure(config, subject, text, cells, store, stopping)
+            if measured:
+                records.write(folder, measured)
+        if stopping:
+            raise Interrupted(
+                f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
+                "command goes on"
+            )
+    return measured
+
+
+def load(workdir: Path, step: int | None) -> Subject:
+    """A run may be in training: its last checkpoint can be gone for a newer one meanwhile."""
+    while True:
+        at = saved_steps(workdir)[-1] if step is None else step
+        try:
+            run, settings = load_parts(workdir, at)
+        except Exception:
+            if step is not None or at in saved_steps(workdir):
+                raise
+        else:
+            break
+    name = workdir.resolve().name
+    subject = Subject(name, settings, at, run, run.encoding)
+    if subject.extensible:
+        plain = making.make(settings, extended=False, start=run.params()).encoding
+        return dataclasses.replace(subject, plain=plain)
+    return subject
+
+
+def lengths_of(config: Config, subject: Subject) -> list[int]:
+    multiples = sorted({float(word) for word in words(config.multiples)})
+    lengths = [round(multiple * subject.trained) for multiple in multiples]
+    stride, last = spans(config, subject, lengths)
+    windows.check(words(config.protocols), lengths, stride, last)
+    return lengths
+
+
+def spans(config: Config, subject: Subject, lengths: list[int]) -> tuple[int, int]:
+    """How far a sliding window advances, and how many targets `same_token` scores."""
+    return config.stride or subject.trained, config.last or max(1, min(lengths) // 4)
+
+
+def choose(config: Config, subject: Subject, lengths: list[int]) -> Text:
+    data = subject.config.data
+    if not config.data.source:
+        split = corpora.prepare(data, subject.config.seed).valid
+    else:
+        data = data.copy_and_resolve_references()
+        data.source, data.path, data.valid_fraction = config.data.source, config.data.path, 0.0
+        split = corpora.prepare(data, subject.config.seed).train
+    return windows.choose(
+        split, max(lengths), documents=config.documents, per_document=config.windows
+    )
+
+
 def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
-    """Of `none,pi,yarn:4`, those that fit the encoding; one without a scale gets the largest."""
+    """Of `none,pi,yarn:4` or `all`, those that fit; one without a scale gets the largest."""
     fitting = extensions.fitting(encoding)
-    chosen = []
+    chosen: dict[Method, None] = {}  # in order, each once
     for word in words(text):
         name, _, scale = word.partition(":")
-        known("extension", name, extensions.EXTENSIONS)
-        if name in fitting:
-            fixed = name == "none" or name.startswith("dynamic_")
-            chosen.append(Method(name, None if fixed else float(scale or max(1.0, largest))))
-    return chosen
+        if name != "all":
+            known("extension", name, extensions.EXTENSIONS)
+        names = [n for n in fitting if name == "all" and not extensions.needs_options(n)]
+        for one in names or [name] * (name in fitting):
+            own = one == "none" or one.startswith("dynamic_")
+            chosen[Method(one, None if own else float(scale or max(1.0, largest)))] = None
+    return list(chosen)
 
 
-def evaluate(config: Config, workdir: Path, step: int | None = None) -> list[dict]:
-    step = step or _last_step(workdir)  # once: a run may save another one meanwhile
-    run, settings = load_parts(workdir, step)
-    # A table that was resampled and then trained has no unextended form to start others from.
-    resampled = settings.extension.name in ("interpolate", "clamp")
-    plain = run if resampled else making.make(settings, extended=False, start=run.params())
-    trained = settings.train_length
-    multiples = sorted(float(m) for m in words(config.multiples))
-    lengths = [round(m * trained) for m in multiples]
-    corpus = corpora.prepare(_data(config, settings), settings.seed)
-    split = corpus.valid if not config.data.source else corpus.train
-    chosen = windows.choose(
-        split, lengths[-1], documents=config.documents, per_document=config.windows
-    )
-    largest = lengths[-1] / making.original_length(settings)
-    cells = [
-        (method, length)
-        for method in methods("none" if resampled else config.extensions, plain.encoding, largest)
-        for length in lengths
-    ]
-    read = reading.make(run.model, config.tokens_per_call)
-    shared = {
-        "run": workdir.name,
-        "encoding": plain.encoding.name,
-        "train_length": trained,
-        "token_hash": chosen.token_hash,
-        "seed": settings.seed,
-        "step": step,
+def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
+    """What is asked for and can be expressed, with the encoding and windows of each cell."""
+    largest = text.longest / subject.original
+    asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
+    limited = [Method("none", None, subject.trained)] if config.window else []
+    plans = plans_of(config, subject, text, lengths)
+    model = model_key(subject.parts.model)
+    cells = []
+    for length in lengths:
+        for method in asked + limited:
+            encoding = method.applied(
+                subject.plain, subject.parts.encoding, length / subject.original
+            )
+            if encoding.reach is not None and length > encoding.reach:
+                tqdm.write(_beyond(method, subject.plain, length, encoding.reach))
+                continue
+            limit = method.limit if method.limit and method.limit < length else None
+            passing = key(model=model, encoding=tree_key(encoding), limit=limit, length=length)
+            for (protocol, at), (windows_read, span, token_hash) in plans.items():
+                if at == length:
+                    facts = _facts(subject, method, protocol, length, span, token_hash)
+                    cell = key(passing=passing, text=text.hash, protocol=protocol, span=span)
+                    cells.append(Cell(facts, encoding, windows_read, limit, passing, cell))
+    return cells
+
+
+def plans_of(config: Config, subject: Subject, text: Text, lengths: list[int]) -> dict:
+    """(protocol, length) -> windows, stride or last, hash of the scored targets."""
+    stride, last = spans(config, subject, lengths)
+    asked = words(config.protocols)
+    made: dict[tuple[str, int], tuple[Plan, int | None]] = {}
+    for length in lengths:
+        if "nonoverlap" in asked:
+            made["nonoverlap", length] = windows.nonoverlap(text, length), None
+        if "same_token" in asked:
+            made["same_token", length] = windows.same_token(text, length, last), last
+        if "sliding" in asked and length >= stride:
+            made["sliding", length] = windows.sliding(text, length, stride), stride
+    if "position" in asked:
+        made["position", text.longest] = windows.position(text), None
+    everything, ends = text.token_hash(text.longest), text.token_hash(last)
+    return {
+        (protocol, length): (*pair, ends if protocol == "same_token" else everything)
+        for (protocol, length), pair in made.items()
     }
-    rows, positions = [], {}
-    for method, length in tqdm(cells, desc="cells", unit="cell"):
-        encoding = method.applied(
-            plain.encoding, run.encoding, length / making.original_length(settings)
-        )
-        if encoding.reach is not None and length > encoding.reach:
-            tqdm.write(f"{method.name} at {length}: beyond the {encoding.reach} positions it has")
-            continue
-        nats = read(encoding, chosen.tiled(length)).reshape(len(chosen.tokens), -1)
-        fields = shared | {"extension": method.name, "scale": method.scale, "length": length}
-        size = int(chosen.bytes.sum())
-        names = ["nonoverlap"] + (["position"] if length == lengths[-1] else [])
-        for protocol in names:
-            if protocol in words(config.protocols):
-                rows.append(records.row(nats, chosen.document, size, protocol=protocol, **fields))
-        if length == lengths[-1]:
-            positions[f"{method.name}:{method.scale or ''}"] = nats.mean(axis=0)
-    folder = workdir / "eval"
-    records.write(folder, rows)
-    np.savez(folder / "positions.npz", **positions)
-    (workdir / "plots").mkdir(exist_ok=True)
-    picture.nonoverlap(rows, workdir / "plots" / "nonoverlap.png")
-    return rows
 
 
-def table(rows: list[dict]) -> str:
-    """Lengths as columns, extensions as rows, perplexity in the cells."""
-    lengths = sorted({r["length"] for r in rows})
-    lines = ["nonoverlap, perplexity".ljust(22) + "".join(f"{length:>10}" for length in lengths)]
-    for name, scale in dict.fromkeys((r["extension"], r["scale"]) for r in rows):
-        cells = {
-            r["length"]: r["ppl"]
-            for r in rows
-            if (r["extension"], r["scale"]) == (name, scale) and r["protocol"] == "nonoverlap"
-        }
-        label = name if scale is None else f"{name} x{scale:g}"
-        values = (f"{cells[n]:10.3f}" if cells.get(n) else f"{'-':>10}" for n in lengths)
-        lines.append(label.ljust(22) + "".join(values))
-    return "\n".join(lines)
+def _facts(subject, method, protocol, length, span, token_hash) -> dict:
+    return {
+        "run": subject.name,
+        "encoding": subject.plain.name,
+        "extension": method.name,
+        "scale": method.scale,
+        "protocol": protocol,
+        "window": method.limit,
+        "stride": span if protocol == "sliding" else None,
+        "train_length": subject.trained,
+        "length": length,
+        "token_hash": token_hash,
+        "seed": subject.config.seed,
+        "step": subject.step,
+        "last": span if protocol == "same_token" else None,
+    }
 
 
-def _data(config: Config, settings: Config) -> Config:
-    if not config.data.source:
-        return settings.data
-    data = settings.data.copy_and_resolve_references()
-    data.source, data.path, data.valid_fraction = config.data.source, config.data.path, 0.0
-    return data
+def _beyond(method: Method, plain: Encoding, length: int, reach: int) -> str:
+    """The line for a length that an encoding cannot express."""
+    ratio = max(1.0, length / plain.train_length)
+    reaching = []
+    for name in extensions.fitting(plain):
+        if name != "none" and not extensions.needs_options(name):
+            extended = posenc_jax.extend(name, plain, ratio).reach
+            if extended is None or extended >= length:
+                reaching.append(name)
+    remedy = f"would be allowed by extension {' or '.join(reaching)}" if reaching else plain.remedy
+    who = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
+    return f"length {length} is left out: {who} reaches {reach} positions; {remedy}"
 
 
-def _last_step(workdir: Path) -> int:
-    checkpoints = Checkpoints(workdir, read_only=True)
-    try:
-        saved = checkpoints.steps()
-    finally:
-        checkpoints.close()
-    if not saved:
-        raise Stop(f"{workdir} holds no checkpoint yet")
-    return saved[-1]
+def measure(
+    config: Config,
+    subject: Subject,
+    text: Text,
+    cells: Sequence[Cell],
+    store: Store,
+    stopping: Sequence[str] = (),
+) -> list[Measured]:
+    """The sums of every cell: from the store, or read now, those of one pass together."""
+    found = {cell.key: store.get(cell.key) for cell in cells}
+    missing = [cell for cell in cells if found[cell.key] is None]
+    passes: dict[str, list[Cell]] = {}
+    for cell in missing:
+        passes.setdefault(cell.passing, []).append(cell)
+    reader = Reader(subject.parts.model, text.split.tokens, config.tokens_per_call)
+    total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
+    if len(missing) < len(cells):
+        tqdm.write(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
+    with tqdm(total=total, unit="token", unit_scale=True, disable=not total) as bar:
+
+        def after_call(tokens: int) -> None:
+            bar.update(tokens)
+            if stopping:
+                raise _Stopping
+
+        try:
+            for group in passes.values():
+                facts = group[0].facts
+                bar.set_description(f"{facts['extension']} at {facts['length']}")
+                for cell, sums in _read(reader, text.split, group, after_call):
+                    store.put(cell.key, sums)
+                    found[cell.key] = sums
+        except _Stopping:
+            pass
+    return [Measured(cell.facts, sums) for cell in cells if (sums := found[cell.key]) is not None]
+
+
+class _Stopping(Exception):
+    """Out of the middle of a pass; what it had read is read again later."""
+
+
+def _union(group: Iterable[Cell]) -> np.ndarray:
+    return np.unique(np.concatenate([cell.plan.starts for cell in group]))
+
+
+def _read(
+    reader: Reader, split: Split, group: Sequence[Cell], after_call: Callable[[int], None]
+) -> Iterable[tuple[Cell, Sums]]:
+    """One pass over the windows of all cells of a group, each window once."""
+    starts = _union(group)
+    first = group[0]
+    nats, right = reader(
+        first.encoding, starts, first.plan.length, window=first.limit, after_call=after_call
+    )
+    done: dict[str, Sums] = {}
+    for cell in group:
+        if cell.key not in done:
+            index = np.searchsorted(starts, cell.plan.starts)
+            places = cell.facts["protocol"] == "position"
+            done[cell.key] = sums_of(cell.plan, nats[index], right[index], split, places)
+        yield cell, done[cell.key]
+
+
+def sums_of(
+    plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, places: bool
+) -> Sums:  # nats and right [N, length]
+    """What is kept of the losses of a plan's windows; only scored targets count."""
+    scored, targets = plan.scored(), plan.targets()
+    documents = int(plan.document.max()) + 1
+
+    def by_document(values: np.ndarray) -> np.ndarray:
+        kept = np.where(scored, values, 0).sum(axis=1, dtype=np.float64)
+        return np.bincount(plan.document, kept, documents)
+
+    ones = np.ones(nats.shape)
+    widths = ones if split.bytes_of is None else split.bytes_of[targets]
+    marked = np.zeros(nats.shape) if split.answers is None else split.answers[targets]
+    return Sums(
+        nats=by_document(nats),
+        tokens=by_document(ones),
+        bytes=by_document(widths),
+        answers=by_document(marked),
+        right=by_document(marked * right),
+        by_place=nats.sum(axis=0, dtype=np.float64) if places else np.zeros(0),
+        windows=np.array([len(nats)], np.float64),
+    )

@@ -1,65 +1,139 @@
-"""Which tokens are read: the same targets for every encoding, extension and length."""
+"""Which tokens are read and which of them are scored, the same for every encoding and extension."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from posenc_jax.data.corpus import Split
-from posenc_jax.exits import DataError
+from posenc_jax.exits import ConfigError, DataError
+
+WORD = {  # of the titles of tables and pictures
+    "same_token": "the same targets at every length, each seen with as much context as fits",
+    "nonoverlap": "non-overlapping windows, the same targets at every length",
+    "sliding": "sliding windows, the same targets at every length",
+    "position": "loss by position in the longest window",
+}
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Windows of the longest length, each within one document."""
+class Text:
+    """From each of some documents a stretch of whole longest windows, and one target further."""
 
-    tokens: np.ndarray  # [N, longest + 1]; inputs, and one target further
-    bytes: np.ndarray  # [N, longest], of text that each target stands for
-    document: np.ndarray  # [N], which document a window is of: 0, 1, ...
+    split: Split
+    starts: np.ndarray  # [D], where in the split each stretch begins
+    windows: np.ndarray  # [D], how many longest windows it holds
+    longest: int
 
-    @property
-    def longest(self) -> int:
-        return self.tokens.shape[1] - 1
+    @cached_property
+    def hash(self) -> str:
+        """Of every token that is read and where documents begin."""
+        digest = hashlib.sha256(f"{self.longest} {self.windows.tolist()} ".encode())
+        for start, count in zip(self.starts, self.windows, strict=True):
+            stretch = self.split.tokens[start : start + count * self.longest + 1]
+            digest.update(np.ascontiguousarray(stretch, "<i4").tobytes())
+        return digest.hexdigest()[:16]
 
-    def tiled(self, length: int) -> np.ndarray:  # [N * longest / length, length + 1]
-        """Every window cut into windows of `length`; each target belongs to one of them."""
-        if self.longest % length:
-            raise DataError(
-                f"length {length} does not divide the longest one, {self.longest}; choose "
-                "multiples that do, or targets would differ between lengths"
-            )
-        starts = np.arange(0, self.longest, length)
-        index = starts[:, None] + np.arange(length + 1)
-        return self.tokens[:, index].reshape(-1, length + 1)
-
-    @property
-    def token_hash(self) -> str:
-        """Of all targets; two rows are comparable where it is the same."""
-        targets = np.ascontiguousarray(self.tokens[:, 1:], dtype="<i4")
-        return hashlib.sha256(targets.tobytes()).hexdigest()[:16]
+    def token_hash(self, last: int) -> str:
+        """Of the last targets of every longest window; where it is the same, rows compare."""
+        digest = hashlib.sha256(f"{last} ".encode())
+        for start, count in zip(self.starts, self.windows, strict=True):
+            targets = self.split.tokens[start + 1 : start + 1 + count * self.longest]
+            ends = targets.reshape(count, self.longest)[:, -last:]
+            digest.update(f"{count} ".encode())
+            digest.update(np.ascontiguousarray(ends, "<i4").tobytes())
+        return digest.hexdigest()[:16]
 
 
-def choose(split: Split, longest: int, *, documents: int, per_document: int) -> Windows:
-    """From the first documents long enough, windows from their beginning; the rest is left out."""
+class Plan(NamedTuple):
+    """Windows to read, and from which place in each of them on targets are scored."""
+
+    length: int
+    starts: np.ndarray  # [N], the first token of each window
+    document: np.ndarray  # [N], 0, 1, ...
+    first: np.ndarray  # [N], the first scored place; all places up to the end are
+
+    def scored(self) -> np.ndarray:  # [N, length]
+        return np.arange(self.length) >= self.first[:, None]
+
+    def targets(self) -> np.ndarray:  # [N, length], where each target is in the split
+        return self.starts[:, None] + 1 + np.arange(self.length)
+
+
+def choose(split: Split, longest: int, *, documents: int, per_document: int) -> Text:
+    """The first documents that are long enough, from their beginning; what is left over is not
+    read."""
     fitting = np.flatnonzero(split.lengths >= longest + 1)[:documents]
     if len(fitting) < 2:
         lengths = np.sort(split.lengths)[::-1]
         reach = int(lengths[1]) - 1 if len(lengths) > 1 else 0
         raise DataError(
-            f"{len(fitting)} held-out documents have the {longest + 1} tokens that the longest "
-            f"window takes; at least 2 are needed. Up to length {reach} there are 2: lower the "
-            "multiples, or give longer text (data.source, data.path)"
+            f"{len(fitting)} of {len(lengths)} documents have the {longest + 1} tokens that the "
+            f"longest window takes; at least 2 are needed. Up to length {reach} there are 2: lower "
+            "the multiples, or give longer text (data.source, data.path)"
         )
-    rows, document = [], []
-    for number, index in enumerate(fitting):
-        first, size = int(split.starts[index]), int(split.lengths[index])
-        for window in range(min(per_document, (size - 1) // longest)):
-            rows.append(first + window * longest)
-            document.append(number)
-    index = np.array(rows)[:, None] + np.arange(longest + 1)
-    widths = split.bytes_of
-    return Windows(
-        tokens=split.tokens[index].astype(np.int32),
-        bytes=np.ones(index[:, 1:].shape, int) if widths is None else widths[index[:, 1:]],
-        document=np.array(document),
+    windows = np.minimum(per_document, (split.lengths[fitting] - 1) // longest)
+    return Text(split, split.starts[fitting], windows, longest)
+
+
+def nonoverlap(text: Text, length: int) -> Plan:
+    """Every longest window tiled by windows of `length`; all targets are scored."""
+    offsets = [np.arange(0, count * text.longest, length) for count in text.windows]
+    return _plan(text, length, offsets, lambda offset: np.zeros_like(offset))
+
+
+def position(text: Text) -> Plan:
+    return nonoverlap(text, text.longest)
+
+
+def sliding(text: Text, length: int, stride: int) -> Plan:
+    """Windows that advance by `stride`; the first of a document scores all of its targets, the
+    others their last `stride`, so that every target is scored once."""
+    offsets = [
+        np.arange(0, count * text.longest - length + 1, stride, dtype=int) for count in text.windows
+    ]
+    return _plan(text, length, offsets, lambda offset: np.where(offset == 0, 0, length - stride))
+
+
+def same_token(text: Text, length: int, last: int) -> Plan:
+    """For each longest window one of `length` that ends with it; its last targets are scored."""
+    offsets = [(np.arange(count) + 1) * text.longest - length for count in text.windows]
+    return _plan(text, length, offsets, lambda offset: np.full_like(offset, length - last))
+
+
+def _plan(text: Text, length: int, offsets: list[np.ndarray], first: Callable) -> Plan:
+    starts = [start + offset for start, offset in zip(text.starts, offsets, strict=True)]
+    number = [np.full(len(offset), i) for i, offset in enumerate(offsets)]
+    return Plan(
+        length,
+        np.concatenate(starts).astype(np.int64),
+        np.concatenate(number),
+        first(np.concatenate(offsets)),
     )
+
+
+def check(protocols, lengths: list[int], stride: int, last: int) -> None:
+    """Whether every length scores the same targets."""
+    longest, shortest = max(lengths), min(lengths)
+    uneven = [n for n in lengths if longest % n]
+    if uneven:
+        raise ConfigError(
+            f"length {uneven[0]} does not divide the longest one, {longest}; choose multiples "
+            "that do, or targets would differ between lengths"
+        )
+    if "same_token" in protocols and last > shortest / 4:
+        raise ConfigError(
+            f"last must be at most a quarter of the shortest length, {shortest} / 4 = "
+            f"{shortest // 4}, or context would differ too much between its targets; got {last}"
+        )
+    wide = [n for n in lengths if n >= stride]
+    if "sliding" in protocols:
+        steps = [n for n in wide if (longest - n) % stride]
+        if not wide or steps:
+            raise ConfigError(
+                f"stride must divide every length it slides over ({longest} - length), and be "
+                f"no longer than the longest; got {stride} for lengths {lengths}"
+            )

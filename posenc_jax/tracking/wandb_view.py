@@ -1,13 +1,18 @@
 """wandb as a view of a run: what it shows is in the workdir, and it may fail at any call."""
 
+import hashlib
+import json
 import netrc
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.show import label
 from posenc_jax.exits import Stop
 from posenc_jax.training.run import write_atomically
 
@@ -15,16 +20,14 @@ from posenc_jax.training.run import write_atomically
 class View:
     """Logs to wandb until the first failure, which is said once."""
 
-    def __init__(self, config, workdir: Path):
-        self.required = config.wandb.required
+    def __init__(self, start: Callable[[], Any], *, required: bool):
+        self.required = required
         self.run: Any = None
-        if config.wandb.mode != "disabled":
-            self.run = self._try(lambda: _start(config, workdir))
+        self.run = self._try(start)
 
-    def log(self, record: Mapping) -> None:
-        """A line of metrics.jsonl, as train/<name> against train/step."""
+    def log(self, values: Mapping) -> None:
         if self.run is not None:
-            self._try(lambda: self.run.log({f"train/{name}": v for name, v in record.items()}))
+            self._try(lambda: self.run.log(dict(values)))
 
     def finish(self, code: int, summary: Mapping) -> None:
         if self.run is not None:
@@ -45,6 +48,70 @@ class View:
             return None
 
 
+class TrainingView(View):
+    """The lines of metrics.jsonl as train/<name> against train/step."""
+
+    def __init__(self, config, workdir: Path):
+        super().__init__(
+            lambda: start_training(config, workdir, _identity(workdir / "wandb_id")),
+            required=config.wandb.required,
+        )
+
+    def log(self, values: Mapping) -> None:
+        super().log({f"train/{name}": value for name, value in values.items()})
+
+
+def log_evaluation(
+    config, asked: str, workdir: Path, cells: Sequence[Measured], pictures: Sequence[Path]
+) -> None:
+    """The curves as one run of the training run's group, with length on the horizontal axis.
+
+    A point once logged cannot be changed there, so other curves are another run, and the same ones
+    are not logged again.
+    """
+    rows = records.rows(cells)
+    identity = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:12]
+    path = workdir / "eval" / "wandb_id"
+    if path.exists() and path.read_text() == identity:
+        return
+    view = View(
+        lambda: start_evaluation(config, workdir / "eval", identity, asked),
+        required=config.wandb.required,
+    )
+    if log_curves(view, rows, pictures):
+        write_atomically(path, identity)
+
+
+def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bool:
+    """For every length its values as extrap/<protocol>/<extension>, in bits per byte, and /ppl."""
+    last = max(row["step"] for row in rows)
+    newest = [row for row in rows if row["step"] == last]
+    summary: dict[str, Any] = {}
+    for length in sorted({row["length"] for row in newest}):
+        values: dict[str, Any] = {"eval/length": length}
+        for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
+            name = f"extrap/{row['protocol']}/{label(row)}"
+            values |= {name: row["bpb"], f"{name}/ppl": row["ppl"]}
+            extension = "window" if row["window"] else row["extension"]
+            at = f"{length / row['train_length']:g}x"
+            summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
+        view.log(values)
+    if view.run is None:
+        return False
+    view.log(_media(rows, pictures))
+    view.finish(0, summary)
+    return True
+
+
+def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:
+    import wandb
+
+    data: list[Any] = [[row[name] for name in records.COLUMNS] for row in rows]
+    table = wandb.Table(columns=list(records.COLUMNS), data=data, allow_mixed_types=True)
+    images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in pictures}
+    return {"eval/curves": table, **images}
+
+
 def mode(asked: str) -> Any:  # of wandb's own literals
     return asked if asked != "auto" else ("online" if _has_key() else "offline")
 
@@ -59,23 +126,39 @@ def _has_key() -> bool:
         return False
 
 
-def _start(config, workdir: Path):
+def start_training(config, folder: Path, identity: str, asked: str = "") -> Any:
+    run = _init(config, folder, identity, asked, job_type="train", ending="")
+    if run is not None:
+        run.define_metric("train/step")
+        run.define_metric("train/*", step_metric="train/step")
+    return run
+
+
+def start_evaluation(config, folder: Path, identity: str, asked: str = "") -> Any:
+    run = _init(config, folder, identity, asked, job_type="eval", ending="-eval")
+    if run is not None:
+        run.define_metric("eval/length")
+        run.define_metric("extrap/*", step_metric="eval/length")
+    return run
+
+
+def _init(config, folder: Path, identity: str, asked: str, *, job_type: str, ending: str) -> Any:
+    if (asked or config.wandb.mode) == "disabled":
+        return None
     import wandb
 
-    run = wandb.init(
+    return wandb.init(
         project=config.wandb.project,
         group=config.wandb.group or f"{config.data.source}-L{config.train_length}",
-        name=f"{config.encoding.name}-{config.seed}",
-        id=_identity(workdir / "wandb_id"),
+        name=f"{config.encoding.name}-{config.seed}{ending}",
+        job_type=job_type,
+        id=identity,
         resume="allow",
-        mode=mode(config.wandb.mode),
-        dir=str(workdir),
+        mode=mode(asked or config.wandb.mode),
+        dir=str(folder),
         config=config.to_dict(),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
-    run.define_metric("train/step")
-    run.define_metric("train/*", step_metric="train/step")
-    return run
 
 
 def _identity(path: Path) -> str:

@@ -20,10 +20,27 @@ def load_run(workdir, step: int | None = None):
     return parts.model, parts.encoding, config, tokenizer.load(config.data.tokenizer)
 
 
-def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
+def run_config(workdir: Path) -> Config:
     config = Workdir(workdir).config()
     if config is None:
         raise Stop(f"{workdir} is not the workdir of a run: it holds no config.json")
+    return config
+
+
+def saved_steps(workdir: Path) -> list[int]:
+    """The checkpoints that a run holds now, at least one."""
+    checkpoints = Checkpoints(workdir, read_only=True)
+    try:
+        saved = checkpoints.steps()
+    finally:
+        checkpoints.close()
+    if not saved:
+        raise Stop(f"{workdir} holds no checkpoint yet")
+    return saved
+
+
+def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
+    config = run_config(workdir)
     checkpoints = Checkpoints(workdir, read_only=True)
     try:
         saved = checkpoints.steps()

@@ -2,9 +2,7 @@
 
 import functools
 import math
-import signal
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -15,11 +13,12 @@ from posenc_jax import backend, exits
 from posenc_jax.configuration import Config, original_length
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batch, Batches, held_out
-from posenc_jax.tracking.wandb_view import View
+from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
+from posenc_jax.training.guard import stop_requests
 from posenc_jax.training.load import load_parts
 from posenc_jax.training.report import Report, first_screen
 from posenc_jax.training.run import Metrics, Workdir, refuse_another
@@ -84,9 +83,10 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
             return _done(run, report, at, state, "already done")
         run.status("running", exits.AGAIN, step=at)
         report.start(at, config, parts)
+        metrics, view = Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path)
         with (
-            Recorder(report, Metrics(run / "metrics.jsonl", at), View(config, run.path)) as record,
-            _stop_requests() as stopping,
+            Recorder(report, metrics, view) as record,
+            stop_requests() as stopping,
         ):
             at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
             if at not in checkpoints.steps():
@@ -258,23 +258,3 @@ def _same_data(card: dict, corpus) -> None:
             f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
             f"the run began with {card['data'][:16]}; restore the text, or start another workdir"
         )
-
-
-@contextmanager
-def _stop_requests() -> Iterator[list[str]]:
-    """Names of the signals that asked to stop; the second one is not held back."""
-    received: list[str] = []
-
-    def note(number, frame):
-        received.append(signal.Signals(number).name)
-        signal.signal(number, previous[number])
-
-    previous = {
-        number: signal.signal(number, note)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -1,0 +1,85 @@
+"""The curves of a run as text."""
+
+from collections.abc import Sequence
+
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.statistics import paired
+from posenc_jax.evaluation.windows import WORD
+
+WIDTH = 11
+
+
+def label(facts: dict) -> str:
+    """What a row is called in tables, pictures and wandb."""
+    if facts["window"]:
+        return "window" if facts["extension"] == "none" else f"{facts['extension']} in a window"
+    if facts["scale"] is None:
+        return facts["extension"]
+    return f"{facts['extension']}:{facts['scale']:g}"
+
+
+def table(cells: Sequence[Measured]) -> str:
+    """Lengths as columns, extensions as rows: perplexity, and below it the gain over null."""
+    rows = records.rows(cells)
+    blocks = []
+    for step in dict.fromkeys(row["step"] for row in rows):
+        for protocol in ("same_token", "nonoverlap", "sliding"):
+            chosen = [
+                (row, cell)
+                for row, cell in zip(rows, cells, strict=True)
+                if row["protocol"] == protocol and row["step"] == step
+            ]
+            if chosen:
+                blocks.append(_block(protocol, chosen))
+    return "\n\n".join(blocks)
+
+
+def _block(protocol: str, chosen) -> str:
+    lengths = sorted({row["length"] for row, _ in chosen})
+    first = chosen[0][0]
+    best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
+    lines = [
+        f"{first['run']}, step {first['step']}: {protocol}, {WORD[protocol]}; "
+        f"{first['tokens']:,} targets of {first['documents']} documents",
+        "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
+        "the next one",
+        " " * 14 + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),
+    ]
+    for name in dict.fromkeys(label(row) for row, _ in chosen):
+        series = {row["length"]: row for row, _ in chosen if label(row) == name}
+        lines.append(name.ljust(14) + "".join(_value(series.get(n), best[n]) for n in lengths))
+        gains = "".join(_gain(series.get(n)) for n in lengths)
+        if gains.strip():
+            lines.append(" " * 14 + gains)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _value(row: dict | None, best: str | None) -> str:
+    if row is None:
+        return f"{'-':>{2 * WIDTH - 4}}"
+    if row["ppl"] is None:
+        return f"{row['flag']:>{2 * WIDTH - 4}}"
+    mark = "*" if label(row) == best else ""
+    return f"{mark}{row['ppl']:.3f}".rjust(2 * WIDTH - 4)
+
+
+def _gain(row: dict | None) -> str:
+    if row is None or row["gain_bpb"] is None or row["length"] <= row["train_length"]:
+        return " " * (2 * WIDTH - 4)
+    nats = row["null_nll"] - row["nll"]
+    return f"{row['gain_bpb']:+.3f} | {nats:+.3f}".rjust(2 * WIDTH - 4)
+
+
+def _best(chosen) -> str | None:
+    """The lowest loss at a length, if its interval leaves out that of the next one."""
+    finite = sorted(
+        ((row, cell) for row, cell in chosen if row["nll"] is not None and not row["window"]),
+        key=lambda pair: pair[0]["nll"],
+    )
+    if len(finite) < 2:
+        return None
+    (row, cell), (_, other) = finite[:2]
+    if paired(cell.sums.nats, other.sums.nats, cell.sums.tokens).clear:
+        return label(row)
+    return None
