@@ -1,38 +1,69 @@
-"""python scripts/plot_curves.py RUN [RUN ...] --out=curves.png
+"""python scripts/plot_curves.py RUN[:METHOD,METHOD] [RUN ...] --out=DIR
 
-Perplexity against length of several evaluated runs in one picture.
+The curves of several evaluated runs in one picture per protocol: same_token.png, nonoverlap.png,
+sliding.png and position.png in DIR. Of each run those methods that are named, else all of them:
+
+  python scripts/plot_curves.py runs/rope:none,yarn:8 runs/alibi:none --out=pictures
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax.evaluation import picture  # noqa: E402
+from posenc_jax import exits  # noqa: E402
+from posenc_jax.evaluation import picture, records  # noqa: E402
+from posenc_jax.evaluation.records import Measured  # noqa: E402
+from posenc_jax.evaluation.show import label  # noqa: E402
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="an evaluated run")
-    parser.add_argument("--out", type=Path, default=Path("curves.png"))
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="an evaluated run")
+    parser.add_argument("--out", type=Path, default=Path("pictures"))
     options = parser.parse_args()
-    missing = [str(run) for run in options.runs if not (run / "eval" / "curves.jsonl").is_file()]
-    if missing:
-        parser.error(f"not evaluated yet: {', '.join(missing)}; run eval_extrapolation.py first")
-    rows = [
-        json.loads(line)
-        for run in options.runs
-        for line in (run / "eval" / "curves.jsonl").read_text().splitlines()
-    ]
-    if len({row["token_hash"] for row in rows}) > 1:
-        parser.error("these runs were evaluated on different targets and cannot share a picture")
-    picture.nonoverlap(rows, options.out)
-    print(options.out)
-    return 0
+    try:
+        cells = together([select(words) for words in options.runs])
+        print("\n".join(map(str, picture.draw(cells, options.out))))
+    except exits.Stop as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        return stop.code
+    return exits.DONE
+
+
+def select(words: str) -> list[Measured]:
+    folder, _, methods = words.partition(":")
+    cells = records.read(Path(folder) / "eval")
+    last = max(cell.facts["step"] for cell in cells)
+    wanted = methods.split(",")
+    chosen = []
+    for cell in cells:
+        if cell.facts["step"] == last and (not methods or label(cell.facts) in wanted):
+            chosen.append(cell._replace(facts=cell.facts | {"run": folder}))
+    if not chosen:
+        names = sorted({label(cell.facts) for cell in cells})
+        raise exits.DataError(f"{folder} has none of {methods}; it has {', '.join(names)}")
+    return chosen
+
+
+def together(runs: list[list[Measured]]) -> list[Measured]:
+    """All of them, if they were scored on the same targets; runs are called by what tells them
+    apart."""
+    cells = [cell for run in runs for cell in run]
+    for protocol in {cell.facts["protocol"] for cell in cells}:
+        scored = {c.facts["token_hash"] for c in cells if c.facts["protocol"] == protocol}
+        if len(scored) > 1:
+            raise exits.DataError(
+                f"these runs were evaluated on different targets ({protocol}) and cannot share a "
+                "picture"
+            )
+    names = {cell.facts["run"]: Path(cell.facts["run"]).resolve().name for cell in cells}
+    if len(set(names.values())) == len(names):
+        return [c._replace(facts=c.facts | {"run": names[c.facts["run"]]}) for c in cells]
+    return cells
 
 
 if __name__ == "__main__":

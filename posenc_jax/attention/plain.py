@@ -67,7 +67,7 @@ def plain(
         precision=_HIGHEST,
         preferred_element_type=jnp.float32,
     )
-    return out.reshape(batch, heads, queries, size).astype(q.dtype)
+    return out.reshape(batch, heads, queries, -1).astype(q.dtype)
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:

@@ -38,6 +38,9 @@ EXTENSIONS = {
     "clamp": ("#D55E00", "s"),
     "logn": ("#777777", "p"),
 }
+NULL: dict[str, Any] = dict(
+    color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2, label="null: no use of more than L tokens"
+)
 OTHER = ("#44AA99", "d")
 
 
@@ -71,7 +74,7 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
         x = [row["length"] for row in series]
         y = np.array([row[value] for row in series])
         axes.plot(x, y, **style)
-        if protocol == "same_token":
+        if protocol == "same_token" and not series[0]["window"]:
             half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in series]
             axes.fill_between(x, y - half, y + half, color=style["color"], alpha=0.12, linewidth=0)
     _null_lines(axes, rows, value)
@@ -91,11 +94,15 @@ def position(cells: Sequence[Measured], folder: Path) -> Path | None:
         return None
     figure, axes = _figure()
     rows = [cell.facts for cell in chosen]
+    several = len({row["run"] for row in rows}) > 1
     for cell in chosen:
         places = cell.sums.by_place / cell.sums.windows
-        x, y = _smooth(places)
-        style = _style(cell.facts, rows) | {"marker": ""}
-        axes.plot(x, y, **style)
+        x, y = smooth(places)
+        axes.plot(x, y, **_style(cell.facts, rows) | {"marker": ""})
+        if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
+            trained = cell.facts["train_length"]
+            constant = [places[trained - 1], places[trained - 1]]
+            axes.plot([trained, len(places)], constant, **NULL)
     _length_axis(axes, rows)
     _labels(axes, "position", "nats per token", x="place in the window (tokens)")
     return _save(figure, axes, folder / "position.png")
@@ -224,17 +231,16 @@ def _null_lines(axes, rows: Sequence[dict], value: str) -> None:
         axes.plot(
             [r["length"] for r in beyond],
             [to_value(r) for r in beyond],
-            color=_style_of(first)[0] if several else "0.2",
-            linestyle=(0, (1, 1.6)),
-            linewidth=1.2,
-            label=None if said else "null: no use of more than L tokens",
+            **NULL
+            | ({"color": _style_of(first)[0]} if several else {})
+            | ({"label": None} if said else {}),
         )
         said = True
 
 
-def _smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means over neighbouring places, as many as lie within a twelfth of an octave."""
-    octaves = np.arange(0, np.log2(len(places)) + 1 / 12, 1 / 12)
+def smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means over neighbouring places, as many as lie within a sixth of an octave."""
+    octaves = np.arange(0, np.log2(len(places)) + 1 / 6, 1 / 6)
     edges = np.unique(np.round(2**octaves).astype(int))
     edges = np.append(edges[edges <= len(places)], len(places) + 1)
     pairs = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
@@ -289,7 +295,7 @@ def _plain_log_labels(axes) -> None:
 
 
 def _labels(axes, protocol: str, y: str, x: str = "length (tokens)") -> None:
-    axes.set_title(f"{protocol}: {WORD[protocol]}", fontsize=10)
+    axes.figure.suptitle(f"{protocol}: {WORD[protocol]}", fontsize=10)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(True, color="0.92")

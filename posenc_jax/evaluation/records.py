@@ -37,6 +37,9 @@ class Sums(NamedTuple):
     windows: np.ndarray  # [1]
 
 
+DOCUMENTS = Sums._fields[:5]
+
+
 class Measured(NamedTuple):
     facts: dict
     sums: Sums
@@ -123,10 +126,7 @@ def write(folder: Path, cells: Sequence[Measured]) -> list[dict]:
     _write_arrays(
         folder / "documents.npz",
         cells=_facts(cells),
-        **{
-            name: np.array([getattr(cell.sums, name) for cell in cells])
-            for name in ("nats", "tokens", "bytes", "answers", "right")
-        },
+        **{name: np.array([getattr(cell.sums, name) for cell in cells]) for name in DOCUMENTS},
     )
     _write_arrays(
         folder / "positions.npz",
@@ -145,15 +145,14 @@ def read(folder: Path) -> list[Measured]:
         facts = map(str, stored["cells"])
         places = dict(zip(facts, zip(stored["nats"], stored["windows"], strict=True), strict=True))
     with _arrays(folder / "documents.npz") as stored:
-        columns = [stored[name] for name in ("nats", "tokens", "bytes", "answers", "right")]
-        facts = map(str, stored["cells"])
-    return [
-        Measured(json.loads(text), Sums(*(*values, *places.get(text, _NO_PLACES))))
-        for text, *values in zip(facts, *columns, strict=True)
-    ]
-
-
-_NO_PLACES = (np.zeros(0), np.zeros(1))
+        facts = list(map(str, stored["cells"]))
+        columns = zip(*(stored[name] for name in DOCUMENTS), strict=True)
+    cells = []
+    for text, values in zip(facts, columns, strict=True):
+        by_place, windows = places.get(text, (np.zeros(0), np.zeros(1)))
+        sums = Sums(**dict(zip(DOCUMENTS, values, strict=True)), by_place=by_place, windows=windows)
+        cells.append(Measured(json.loads(text), sums))
+    return cells
 
 
 def _facts(cells: Sequence[Measured]) -> np.ndarray:

@@ -1,0 +1,105 @@
+"""What position does inside one run: rotary spectrum, learned bias, where attention goes."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import models
+from posenc_jax.attention import plain
+from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import layer as layer_of
+from posenc_jax.schemes.randomized import Randomized
+from posenc_jax.schemes.rope import RoPE
+
+
+def rotary(encoding: Encoding) -> RoPE | None:
+    inner = encoding.inner if isinstance(encoding, Randomized) else encoding
+    return inner if isinstance(inner, RoPE) else None
+
+
+def spectrum(rope: RoPE) -> tuple[np.ndarray, np.ndarray]:  # [tables, R/2]
+    """Tokens per turn of each pair, extension included, and its turns within L."""
+    frequency = np.asarray(rope.inv_freq, np.float64).reshape(-1, rope.inv_freq.shape[-1])
+    with np.errstate(divide="ignore"):  # a pair that stands still
+        return 2 * np.pi / frequency, rope.train_length * frequency / (2 * np.pi)
+
+
+def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [heads, length]
+    """What the last of `length` queries has added to its logits, by distance back."""
+    at = jnp.arange(length)
+    bias = encoding.bias(at[-1:], at)
+    return None if bias is None else np.asarray(bias)[:, 0, ::-1]
+
+
+class Attention(NamedTuple):
+    """By layer, head and query, means over rows; [layers, H, T]."""
+
+    beyond: np.ndarray  # share of the weights on keys at L tokens back and further
+    entropy: np.ndarray  # of the weights, in nats
+
+
+def attention(
+    model: models.Transformer, encoding: Encoding, tokens: np.ndarray, trained: int
+) -> Attention:
+    """Read row by row: the weights of one take layers x H x T x T numbers."""
+
+    @jax.jit
+    def row(model, encoding, tokens):
+        found = [_describe(w, trained) for w in attention_weights(model, encoding, tokens[None])]
+        return tuple(jnp.stack(part) for part in zip(*found, strict=True))
+
+    rows = [jax.device_get(row(model, encoding, one)) for one in tokens]
+    beyond, entropy = (np.stack(part).mean(axis=0) for part in zip(*rows, strict=True))
+    return Attention(np.asarray(beyond), np.asarray(entropy))
+
+
+def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]:  # [1, H, T, T]
+    at = jnp.arange(weights.shape[-1])
+    far = at[:, None] - at[None, :] >= trained
+    beyond = jnp.sum(jnp.where(far, weights, 0.0), axis=-1)
+    entropy = -jnp.sum(jax.scipy.special.xlogy(weights, weights), axis=-1)
+    return beyond[0], entropy[0]
+
+
+def attention_weights(
+    model: models.Transformer, encoding: Encoding, tokens: jax.Array
+) -> Iterator[jax.Array]:  # tokens [B, T]; of each layer [B, H, T, T]
+    """Attention returns its weights where the values are the rows of the identity."""
+    config = model.config
+    batch, length = tokens.shape
+    positions = encoding.positions(length)
+    places = dict(positions=positions, contiguous=True, segments=None, window=None)
+    shared = encoding.layers is None
+    x = (encoding if shared else layer_of(encoding, 0)).embed(model.embed(tokens), positions)
+    x = x.astype(config.dtype)
+    identity = jnp.broadcast_to(jnp.eye(length), (batch, config.groups, length, length))
+    for index in range(config.layers):
+        block = jax.tree.map(lambda leaf, i=index: leaf[i], model.blocks)
+        own = encoding if shared else layer_of(encoding, index)
+        phase = own.phase(positions)
+        read = x.reshape(-1, config.width)
+        read = block.attention_norm(read) if config.norm_place == "pre" else read
+        q, k = (
+            project(read).reshape(batch, length, -1, config.head_size).swapaxes(1, 2)
+            for project in (block.attention.q, block.attention.k)
+        )
+        yield plain(
+            q,
+            k,
+            identity,
+            own,
+            phase=phase,
+            q_positions=positions,
+            k_positions=positions,
+            contiguous=True,
+        ).astype(jnp.float32)
+        x = block(x, own, phase=phase, **places)
+
+
+def uniform_entropy(length: int) -> np.ndarray:  # [T]
+    """Of a query that looks at everything it may see alike."""
+    return np.array([math.log(n) for n in range(1, length + 1)])

@@ -1,0 +1,62 @@
+"""python scripts/sync_wandb.py RUN [RUN ...] [--mode=online|offline]
+
+Writes a run's metrics.jsonl, and its curves where it was evaluated, into clean wandb runs: for runs
+that were trained offline, cut off from wandb, or resumed where their lines are doubled there.
+"""
+
+import argparse
+import sys
+import uuid
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from posenc_jax import exits  # noqa: E402
+from posenc_jax.evaluation import records  # noqa: E402
+from posenc_jax.tracking import wandb_view  # noqa: E402
+from posenc_jax.training.run import Workdir, read_metrics  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--mode", choices=("online", "offline"), default="online")
+    options = parser.parse_args()
+    try:
+        for run in options.runs:
+            sync(run, options.mode)
+    except exits.Stop as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        return stop.code
+    return exits.DONE
+
+
+def sync(run: Path, mode: str) -> None:
+    workdir = Workdir(run)
+    config = workdir.config()
+    if config is None:
+        raise exits.Stop(f"{run} is not the workdir of a run: it holds no config.json")
+    lines = read_metrics(workdir / "metrics.jsonl")
+    view = wandb_view.View(
+        lambda: wandb_view.start_training(config, run, uuid.uuid4().hex[:12], mode), required=True
+    )
+    for line in lines:
+        view.log({f"train/{name}": value for name, value in line.items()})
+    code = workdir.read_status().get("code", exits.AGAIN)
+    view.finish(code, {"exit_code": code})
+    said = f"{run}: {len(lines)} lines of metrics"
+    if (run / "eval" / "documents.npz").exists():
+        rows = records.rows(records.read(run / "eval"))
+        view = wandb_view.View(
+            lambda: wandb_view.start_evaluation(config, run / "eval", uuid.uuid4().hex[:12], mode),
+            required=True,
+        )
+        wandb_view.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
+        said += f", {len(rows)} rows of curves"
+    print(said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
