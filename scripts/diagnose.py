@@ -94,15 +94,18 @@ def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
         )
     axes.axhline(trained, color="0.5", linestyle=":")
     axes.annotate(
-        "one turn within L: pairs above have not been seen whole",
-        (0.01, trained),
+        "one turn within L: the pairs above were not seen whole",
+        (0.99, trained),
         xycoords=("axes fraction", "data"),
         xytext=(0, 3),
         textcoords="offset points",
+        ha="right",
         color="0.4",
         fontsize=8,
     )
     axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
+    inverse = (lambda value: trained / value, lambda value: trained / value)
+    axes.secondary_yaxis("right", functions=inverse).set_ylabel("turns within L")
     finish(figure, axes, "rotary spectrum")
     return [table, save(figure, plots / "spectrum.png")]
 

@@ -1,5 +1,6 @@
 """The loss of every target, by one compiled program per shape and structure."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -10,21 +11,17 @@ import models
 from posenc_jax.encoding import Encoding
 
 
+@functools.partial(jax.jit, static_argnames="window")
+def read(model, encoding, rows, window):  # [N, T + 1] -> [N, T] twice
+    logits = model(rows[:, :-1], encoding, window=window)
+    return models.nll(logits, rows[:, 1:]), jnp.argmax(logits, axis=-1) == rows[:, 1:]
+
+
 class Reader:
     """Reads windows of a text with a model, as many at once as make up `tokens_per_call`."""
 
     def __init__(self, model: models.Transformer, tokens: np.ndarray, tokens_per_call: int):
         self.model, self.tokens, self.tokens_per_call = model, tokens, tokens_per_call
-
-        def read(model, encoding, rows, window):
-            logits = model(rows[:, :-1], encoding, window=window)
-            nats = models.nll(logits, rows[:, 1:])
-            return nats, jnp.argmax(logits, axis=-1) == rows[:, 1:]
-
-        self.compiled = jax.jit(read, static_argnames="window")
-
-    def calls(self, windows: int, length: int) -> int:
-        return -(-windows // self._rows(length))
 
     def __call__(
         self,
@@ -41,7 +38,7 @@ class Reader:
         for first in range(0, len(starts), rows):
             these = starts[np.arange(first, first + rows) % len(starts)]  # the last call: filled up
             tokens = self.tokens[these[:, None] + np.arange(length + 1)].astype(np.int32)
-            found = jax.device_get(self.compiled(self.model, encoding, tokens, window))
+            found = jax.device_get(read(self.model, encoding, tokens, window))
             here = slice(first, min(first + rows, len(starts)))
             for kept, part in zip((nats, right), found, strict=True):
                 kept[here] = part[: here.stop - first]

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -123,12 +124,12 @@ def write(folder: Path, cells: Sequence[Measured]) -> list[dict]:
     writer.writerows(made)
     lines = "".join(json.dumps(one, allow_nan=False) + "\n" for one in made)
     by_place = [cell for cell in cells if len(cell.sums.by_place)]
-    _write_arrays(
+    save_arrays(
         folder / "documents.npz",
         cells=_facts(cells),
         **{name: np.array([getattr(cell.sums, name) for cell in cells]) for name in DOCUMENTS},
     )
-    _write_arrays(
+    save_arrays(
         folder / "positions.npz",
         cells=_facts(by_place),
         nats=np.array([cell.sums.by_place for cell in by_place]),
@@ -141,14 +142,13 @@ def write(folder: Path, cells: Sequence[Measured]) -> list[dict]:
 
 def read(folder: Path) -> list[Measured]:
     """The cells of an evaluation, from its arrays alone."""
-    with _arrays(folder / "positions.npz") as stored:
-        facts = map(str, stored["cells"])
-        places = dict(zip(facts, zip(stored["nats"], stored["windows"], strict=True), strict=True))
-    with _arrays(folder / "documents.npz") as stored:
-        facts = list(map(str, stored["cells"]))
-        columns = zip(*(stored[name] for name in DOCUMENTS), strict=True)
+    stored = load_arrays(folder / "positions.npz")
+    pairs = zip(stored["nats"], stored["windows"], strict=True)
+    places = dict(zip(map(str, stored["cells"]), pairs, strict=True))
+    stored = load_arrays(folder / "documents.npz")
+    columns = zip(*(stored[name] for name in DOCUMENTS), strict=True)
     cells = []
-    for text, values in zip(facts, columns, strict=True):
+    for text, values in zip(map(str, stored["cells"]), columns, strict=True):
         by_place, windows = places.get(text, (np.zeros(0), np.zeros(1)))
         sums = Sums(**dict(zip(DOCUMENTS, values, strict=True)), by_place=by_place, windows=windows)
         cells.append(Measured(json.loads(text), sums))
@@ -160,14 +160,15 @@ def _facts(cells: Sequence[Measured]) -> np.ndarray:
     return np.array(texts, dtype=np.str_)
 
 
-def _arrays(path: Path):
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            return dict(stored)
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise Stop(f"cannot read {path}: {error}; run eval_extrapolation.py again") from error
 
 
-def _write_arrays(path: Path, **arrays: np.ndarray) -> None:
+def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     scratch = path.with_name(f".{path.stem}.{os.getpid()}.npz")
     try:
         with scratch.open("wb") as stream:

@@ -3,14 +3,12 @@ the same cell, whichever extension, protocol or evaluation asked for it."""
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from posenc_jax.evaluation.records import Sums
+from posenc_jax.evaluation.records import Sums, load_arrays, save_arrays
 from posenc_jax.exits import Stop
 from posenc_jax.training.checkpoints import digests
 from posenc_jax.training.parts import by_path
@@ -40,18 +38,10 @@ class Store:
     def get(self, name: str) -> Sums | None:
         """None as well for a file that cannot be read: it is computed again."""
         try:
-            with np.load(self.folder / f"{name}.npz", allow_pickle=False) as stored:
-                return Sums(*(stored[field] for field in Sums._fields))
-        except (OSError, ValueError, KeyError, EOFError):
+            stored = load_arrays(self.folder / f"{name}.npz")
+            return Sums(*(stored[field] for field in Sums._fields))
+        except (Stop, KeyError):
             return None
 
     def put(self, name: str, sums: Sums) -> None:
-        path = self.folder / f"{name}.npz"
-        scratch = self.folder / f".{name}.{os.getpid()}"
-        try:
-            with scratch.open("wb") as stream:
-                np.savez(stream, allow_pickle=False, **sums._asdict())
-            scratch.replace(path)
-        except OSError as error:
-            scratch.unlink(missing_ok=True)
-            raise Stop(f"cannot write {path}: {error}") from error
+        save_arrays(self.folder / f"{name}.npz", **sums._asdict())

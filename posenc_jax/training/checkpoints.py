@@ -31,6 +31,7 @@ class Checkpoints:
         )
 
     def steps(self) -> list[int]:
+        self.wait()  # a save in flight would be forgotten by reload, and never be removed later
         self.manager.reload()
         return sorted(self.manager.all_steps())
 

@@ -1,0 +1,123 @@
+"""Programs run by tests as a user runs them, on a text of a few kilobytes. Fixtures by conftest."""
+
+import os
+import struct
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TINY = {
+    "model.width": 16,
+    "model.heads": 2,
+    "model.layers": 1,
+    "train_length": 32,
+    "batch_size": 4,
+    "accumulate": 2,
+    "steps": 12,
+    "warmup_steps": 2,
+    "log_every": 3,
+    "valid_every": 5,
+    "valid_batches": 2,
+    "save_every": 4,
+    "data.source": "text",
+    "data.valid_fraction": 0.4,
+    "wandb.mode": "disabled",
+}
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    """Few enough tokens that 12 steps are more than an epoch."""
+    folder = tmp_path_factory.mktemp("text")
+    for i in range(8):
+        letters = np.random.default_rng(i).choice(list("abcdefgh "), 240)
+        (folder / f"{i}.txt").write_text("".join(letters))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def command(text):
+    def words_of(name, workdir, *words, config="rope", **fields):
+        fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
+        recipe = [f"--config=configs/{config}.py"] + [
+            f"--config.{k}={v}" for k, v in fields.items()
+        ]
+        return [name, *(recipe if name == "train.py" else []), f"--workdir={workdir}", *words]
+
+    return words_of
+
+
+@pytest.fixture
+def call(command, capfd, monkeypatch):
+    """A program in this process: what it says, once it ended as expected."""
+    monkeypatch.chdir(ROOT)
+
+    def run(name, workdir, *words, code=0, **fields):
+        capfd.readouterr()
+        try:
+            ended = import_module(name.removesuffix(".py")).main(
+                command(name, workdir, *words, **fields)
+            )
+        except SystemExit as exit:
+            ended = exit.code
+        out = "".join(capfd.readouterr())
+        assert ended == code, out
+        return out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def program(text, command):
+    """A program in a process of its own, started."""
+
+    def start(*words, **fields):
+        return subprocess.Popen(
+            [sys.executable, *command(*words, **fields)],
+            cwd=ROOT,
+            env=os.environ | {"NPROC": "1", "WANDB_DIR": str(text)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start
+
+
+def finish(process, code=0):
+    out = process.communicate()[0]
+    assert process.returncode == code, out
+    return out
+
+
+@pytest.fixture(scope="session")
+def whole(program, tmp_path_factory):
+    """One uninterrupted run, the ground truth of the others."""
+    workdir = tmp_path_factory.mktemp("runs") / "whole"
+    out = finish(program("train.py", workdir))
+    return workdir, out
+
+
+def wandb_records(path):
+    """The records of an offline run: LevelDB's log format, blocks of 32 KiB after a header of 7."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        room = 32_768 - at % 32_768
+        if room < 7:
+            at += room
+            continue
+        size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        whole += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # full, or the last piece
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(whole)
+            yield record
+            whole = b""

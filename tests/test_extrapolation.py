@@ -1,0 +1,301 @@
+"""eval_extrapolation.py and the scripts around it, from outside."""
+
+import csv
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from running import ROOT, finish, wandb_records
+
+from posenc_jax.evaluation import records, sweep
+from posenc_jax.training.guard import hold
+
+SMALL = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,pi:3,dynamic_ntk"]
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    """A finished run of one's own."""
+    shutil.copytree(whole[0], tmp_path / "run", ignore=shutil.ignore_patterns("eval", "plots"))
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def evaluated(run, call):
+    call("eval_extrapolation.py", run, *SMALL)
+    return run
+
+
+def rows_of(run):
+    with (run / "eval" / "curves.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def script(name, *words, code=0):
+    done = subprocess.run(
+        [sys.executable, f"scripts/{name}", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def files(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
+    before = files(run)
+    out = call("eval_extrapolation.py", run, *SMALL)
+    after = files(run)
+    assert {p: after[p] for p in before} == before
+    new = {p.relative_to(run).parts[0] for p in set(after) - set(before)}
+    assert new == {"eval", "plots"}
+    rows = rows_of(run)
+    assert list(rows[0]) == records.COLUMNS
+    lengths = {"same_token": 3, "nonoverlap": 3, "sliding": 2, "position": 1}
+    for protocol, count in lengths.items():
+        chosen = [r for r in rows if r["protocol"] == protocol]
+        assert len(chosen) == 5 * count and len({r["token_hash"] for r in chosen}) == 1
+    methods = {(r["extension"], r["scale"], r["window"]) for r in rows}
+    assert methods == {
+        ("none", "", ""),
+        ("none", "", "32"),
+        ("yarn", "2.0", ""),
+        ("pi", "3.0", ""),
+        ("dynamic_ntk", "", ""),
+    }
+    at = {
+        (r["extension"], r["length"]): float(r["nll"])
+        for r in rows
+        if r["protocol"] == "nonoverlap" and not r["window"]
+    }
+    assert at["dynamic_ntk", "32"] == at["none", "32"] != at["yarn", "32"]
+    for word in ("yarn:2", "same_token", "gain over null", "curves.csv"):
+        assert word in out
+    lines = [json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()]
+    assert [r["nll"] for r in lines] == [float(r["nll"]) for r in rows]
+    assert records.rows(records.read(run / "eval")) == lines
+    pictures = {p.name for p in (run / "plots").iterdir()}
+    assert pictures == {"same_token.png", "nonoverlap.png", "sliding.png", "position.png"}
+
+
+def test_again_it_reads_nothing_and_says_the_same(evaluated, call):
+    before = (evaluated / "eval" / "curves.csv").read_text()
+    out = call("eval_extrapolation.py", evaluated, *SMALL)
+    assert "45 of 45 cells are there already" in out
+    assert (evaluated / "eval" / "curves.csv").read_text() == before
+    out = call("eval_extrapolation.py", evaluated, *SMALL, "--config.multiples=0.5,1,2,4")
+    assert "0 of" not in out  # other longest windows: all is new
+
+
+def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other, ignore=shutil.ignore_patterns("eval", "plots"))
+    process = program("eval_extrapolation.py", other, *SMALL, "--config.tokens_per_call=64")
+    while not list(other.glob("eval/cells/*.npz")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert not (other / "eval" / "curves.csv").exists()
+    out = call("eval_extrapolation.py", other, *SMALL)
+    assert int(re.search(r"(\d+) of 45 cells are there", out)[1]) > 0
+    for a, b in zip(rows_of(other), rows_of(evaluated), strict=True):
+        assert a["token_hash"] == b["token_hash"]
+        np.testing.assert_allclose(float(a["nll"]), float(b["nll"]), rtol=1e-5)
+
+
+def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
+    process = program("eval_extrapolation.py", run, *SMALL, "--config.tokens_per_call=32")
+    while not list(run.glob("eval/cells/*.npz")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out = finish(process, 75)
+    assert "stopped by SIGINT" in out and "the same command goes on" in out
+    assert 0 < len(rows_of(run)) < 45
+
+
+def test_one_evaluation_at_a_time(run, call):
+    (run / "eval").mkdir()
+    with hold(run / "eval", "another evaluation of this run"):
+        out = call("eval_extrapolation.py", run, *SMALL, code=73)
+    assert "is in use by another evaluation" in out and "process" in out
+    call("eval_extrapolation.py", run, "--config.multiples=1", "--config.extensions=none")
+
+
+def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
+    """The last one is taken away between being seen and being read; the next one is there."""
+    real, gone = sweep.load_parts, []
+
+    def vanishing(workdir, step):
+        if not gone:
+            gone.append(step)
+            shutil.rmtree(workdir / "checkpoints" / str(step))
+            raise FileNotFoundError("gone")
+        return real(workdir, step)
+
+    monkeypatch.setattr(sweep, "load_parts", vanishing)
+    assert sweep.load(run, None).step == 8 and gone == [12]
+
+
+def test_a_checkpoint_that_is_gone_is_named(run, call):
+    out = call("eval_extrapolation.py", run, *SMALL, "--step=4", code=74)
+    assert "holds no checkpoint of step 4; have: [8, 12]" in out
+    shutil.rmtree(run / "checkpoints")
+    assert "holds no checkpoint yet" in call("eval_extrapolation.py", run, *SMALL, code=74)
+
+
+def test_every_checkpoint_is_a_curve_of_its_own(run, call):
+    words = ["--config.multiples=1,2", "--config.extensions=none", "--every-checkpoint"]
+    call("eval_extrapolation.py", run, *words)
+    rows = [r for r in rows_of(run) if r["protocol"] == "same_token" and not r["window"]]
+    assert [(r["step"], r["length"]) for r in rows] == [
+        (step, length) for step in ("8", "12") for length in ("32", "64")
+    ]
+    assert rows[0]["nll"] != rows[2]["nll"]
+    assert (run / "plots" / "budget.png").exists()
+    call("eval_extrapolation.py", run, *words[:2], "--step=8")
+    again = [r for r in rows_of(run) if r["protocol"] == "same_token" and not r["window"]]
+    assert [r["nll"] for r in again] == [r["nll"] for r in rows[:2]]
+
+
+def test_another_text_can_be_evaluated_on(run, call, tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.txt").write_text("other words and more of them " * (20 + i))
+    words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *words)
+    other = rows_of(run)
+    assert other[0]["documents"] == "3"
+    call("eval_extrapolation.py", run, *SMALL)
+    assert rows_of(run)[0]["token_hash"] != other[0]["token_hash"]
+
+
+def test_marked_answers_are_counted(call, tmp_path):
+    fields = {"data.source": "synthetic", "data.task": "copy", "data.documents": 40}
+    fields |= {"data.document_length": 200, "steps": 3, "data.cache": tmp_path / "cache"}
+    call("train.py", tmp_path / "run", **fields)
+    call("eval_extrapolation.py", tmp_path / "run", "--config.multiples=1,2")
+    for row in rows_of(tmp_path / "run"):
+        if row["protocol"] != "same_token":
+            assert 0.3 < int(row["answers"]) / int(row["tokens"]) < 0.7
+            assert 0 <= float(row["accuracy"]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--config.multiples=1,64"], 65, "documents have the 2049 tokens .* Up to length 239"),
+        (["--config.multiples=1,1.5"], 2, "length 32 does not divide the longest one, 48"),
+        (["--config.last=9"], 2, r"last must be at most .* 8 / 4 = 2"),
+        (["--step=8", "--every_checkpoint"], 2, "exclude each other"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(words, code, message, run, call):
+    assert re.search(message, call("eval_extrapolation.py", run, *words, code=code))
+
+
+def series(records_of):
+    """The history of an offline run, without wandb's own fields, and its definitions."""
+    history, metrics, summary = [], {}, {}
+    for record in records_of:
+        if record.HasField("metric"):
+            name = record.metric.name or record.metric.glob_name
+            metrics[name] = record.metric.step_metric
+        items = record.history.item if record.HasField("history") else []
+        row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
+        history.append({k: v for k, v in row.items() if not k.startswith("_")})
+        for item in record.summary.update if record.HasField("summary") else []:
+            summary[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
+    return [row for row in history if row], metrics, summary
+
+
+def check_curves(path, rows):
+    history, metrics, summary = series(wandb_records(path))
+    assert metrics["extrap/*"] == "eval/length"
+    points = {row["eval/length"]: row for row in history if "eval/length" in row}
+    for row in rows:
+        name = "window" if row["window"] else row["extension"]
+        label = f"{name}:{float(row['scale']):g}" if row["scale"] else name
+        key = f"extrap/{row['protocol']}/{label}"
+        assert points[int(row["length"])][key] == pytest.approx(float(row["bpb"]))
+        assert points[int(row["length"])][f"{key}/ppl"] == pytest.approx(float(row["ppl"]))
+        at = f"extrap/{row['protocol']}/{name}@{int(row['length']) / 32:g}x"
+        assert summary[at] == pytest.approx(float(row["bpb"]))
+    media = history[-1]
+    assert media["eval/curves/nrows"] == len(rows) and media["plots/same_token/format"] == "png"
+
+
+def test_wandb_shows_the_curves_by_length(run, call):
+    call("eval_extrapolation.py", run, *SMALL, "--config.wandb.mode=offline")
+    (path,) = run.glob("eval/wandb/offline-run-*/*.wandb")
+    check_curves(path, rows_of(run))
+    call("eval_extrapolation.py", run, *SMALL, "--config.wandb.mode=offline")
+    assert len(list(run.glob("eval/wandb/offline-run-*"))) == 1  # the same curves, once
+
+
+def test_a_run_is_written_to_wandb_afresh(evaluated):
+    out = script("sync_wandb.py", evaluated, "--mode=offline")
+    assert "6 lines of metrics, 45 rows of curves" in out
+    (path,) = evaluated.glob("wandb/offline-run-*/*.wandb")
+    history, metrics, _ = series(wandb_records(path))
+    lines = (evaluated / "metrics.jsonl").read_text().splitlines()
+    assert history == [{f"train/{k}": v for k, v in json.loads(s).items()} for s in lines]
+    assert metrics["train/*"] == "train/step"
+    (path,) = evaluated.glob("eval/wandb/offline-run-*/*.wandb")
+    check_curves(path, rows_of(evaluated))
+
+
+def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):
+    out = script("compare.py", f"{evaluated}@yarn", evaluated)
+    assert len(out.splitlines()) == 1 + 3 + 3 + 2 + 1
+    rows = {
+        (r["extension"], r["length"]): float(r["nll"])
+        for r in rows_of(evaluated)
+        if r["protocol"] == "same_token" and not r["window"]
+    }
+    said = float(re.search(r"same_token 64 +([+-][\d.]+)", out)[1])
+    assert said == pytest.approx(rows["yarn", "64"] - rows["none", "64"], abs=1e-4)
+    out = script("compare.py", f"{evaluated}@yarn:2@64", f"{evaluated}@none@32")
+    said = float(re.search(r"same_token 64 against 32 +([+-][\d.]+)", out)[1])
+    assert said == pytest.approx(rows["yarn", "64"] - rows["none", "32"], abs=1e-4)
+    out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
+    assert "does not name one curve" in out and "yarn:2" in out
+    other = tmp_path / "other"
+    shutil.copytree(evaluated, other)
+    call("eval_extrapolation.py", other, *SMALL, "--config.windows=1")
+    assert "different targets" in script("compare.py", evaluated, other, code=65)
+    assert "different targets" in script("plot_curves.py", evaluated, other, code=65)
+
+
+def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
+    other = tmp_path / "elsewhere" / "run"
+    shutil.copytree(evaluated, other)
+    words = [f"{evaluated}:none", f"{other}:none,yarn:2", f"--out={tmp_path}/pictures"]
+    script("plot_curves.py", *words)
+    assert (tmp_path / "pictures" / "same_token.png").stat().st_size > 10_000
+    from scripts import plot_curves
+
+    cells = plot_curves.together([plot_curves.select(word) for word in words[:2]])
+    assert {c.facts["run"] for c in cells} == {str(evaluated), str(other)}
+
+
+def test_a_run_is_diagnosed(evaluated):
+    out = script("diagnose.py", evaluated, "--multiple=2", "--documents=2")
+    for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png"):
+        assert name in out
+    with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
+    assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
+    words = ["--multiple=2", "--extensions=yran"]
+    assert "unknown extension 'yran'" in script("diagnose.py", evaluated, *words, code=2)
