@@ -71,18 +71,24 @@ def test_how_often_it_logs_saves_and_validates_changes_no_digest(program, whole,
     assert status(tmp_path / "run")["digest"] == status(whole[0])["digest"]
 
 
-def test_a_signal_saves_and_asks_to_be_run_again(program, whole, tmp_path):
+def test_a_signal_saves_and_asks_to_be_run_again(program, call, tmp_path):
     workdir = tmp_path / "run"
-    process = program("train.py", workdir, steps=100_000)
+    process = program("train.py", workdir, steps=100_000, save_every=100)
     while not (workdir / "metrics.jsonl").exists() or not (workdir / "metrics.jsonl").read_text():
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
+    words = ["--config.multiples=1", "--config.extensions=none"]
+    while not list(workdir.glob("checkpoints/[0-9]*")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    call("eval_extrapolation.py", workdir, *words)  # of a run that goes on meanwhile
+    assert (workdir / "eval" / "curves.csv").exists()
     process.send_signal(signal.SIGTERM)
     out = finish(process, 75)
     assert "stopped by SIGTERM: saved step" in out
     at = status(workdir)["step"]
     assert status(workdir)["code"] == 75
-    assert f"resuming at step {at}" in finish(program("train.py", workdir, steps=at + 1))
+    assert f"resuming at step {at:,}" in finish(program("train.py", workdir, steps=at + 1))
 
 
 def test_another_configuration_is_refused_with_what_differs(call, whole):

@@ -19,11 +19,11 @@ from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.records import Measured, Sums
 from posenc_jax.evaluation.store import Store, key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import Interrupted
+from posenc_jax.exits import Interrupted, Stop
 from posenc_jax.options import known
 from posenc_jax.training import parts as making
 from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import load_parts, saved_steps
+from posenc_jax.training.load import TRIES, load_parts, saved_steps
 
 
 class Method(NamedTuple):
@@ -106,21 +106,24 @@ def evaluate(
 
 def load(workdir: Path, step: int | None) -> Subject:
     """A run may be in training: its last checkpoint can be gone for a newer one meanwhile."""
-    while True:
-        at = saved_steps(workdir)[-1] if step is None else step
-        try:
-            run, settings = load_parts(workdir, at)
-        except Exception:
-            if step is not None or at in saved_steps(workdir):
-                raise
-        else:
-            break
+    at, run, settings = _newest(workdir) if step is None else (step, *load_parts(workdir, step))
     name = workdir.resolve().name
     subject = Subject(name, settings, at, run, run.encoding)
     if subject.extensible:
         plain = making.make(settings, extended=False, start=run.params()).encoding
         return dataclasses.replace(subject, plain=plain)
     return subject
+
+
+def _newest(workdir: Path) -> tuple[int, making.Parts, Config]:
+    for _ in range(TRIES):
+        at = saved_steps(workdir)[-1]
+        try:
+            return at, *load_parts(workdir, at)
+        except Exception as error:  # Orbax has many for a folder that goes while it is read
+            if not isinstance(error, FileNotFoundError) and at in saved_steps(workdir):
+                raise
+    raise Stop(f"the checkpoints of {workdir} change too fast to be read; give --step")
 
 
 def lengths_of(config: Config, subject: Subject) -> list[int]:

@@ -1,5 +1,6 @@
 """A finished or running run, read back."""
 
+from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -12,6 +13,8 @@ from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints
 from posenc_jax.training.run import Workdir
+
+TRIES = 20  # of reading a run that saves, and removes what it saved, at the same time
 
 
 def load_run(workdir, step: int | None = None):
@@ -29,14 +32,16 @@ def run_config(workdir: Path) -> Config:
 
 def saved_steps(workdir: Path) -> list[int]:
     """The checkpoints that a run holds now, at least one."""
-    checkpoints = Checkpoints(workdir, read_only=True)
-    try:
-        saved = checkpoints.steps()
-    finally:
-        checkpoints.close()
-    if not saved:
-        raise Stop(f"{workdir} holds no checkpoint yet")
-    return saved
+    for _ in range(TRIES):
+        try:
+            with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+                saved = checkpoints.steps()
+        except FileNotFoundError:  # the run took one away while they were listed
+            continue
+        if not saved:
+            raise Stop(f"{workdir} holds no checkpoint yet")
+        return saved
+    raise Stop(f"the checkpoints of {workdir} change too fast to be read; save less often")
 
 
 def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
