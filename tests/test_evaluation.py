@@ -568,6 +568,8 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
 
     clear = show.table([cell("none", level), cell("yarn", level - 5)])
     assert clear.count("*") == 2 and "*" in clear.splitlines()[-1]  # one is in the legend
+    twice = [cell("none", level), cell("yarn", level - 5), cell("dynamic_yarn", level - 5)]
+    assert show.table(twice).count("*") == 3  # one cell by two names
     noise = np.random.default_rng(1).normal(0, 20, 20)
     assert show.table([cell("none", level), cell("yarn", level + noise)]).count("*") == 1
 

@@ -41,6 +41,7 @@ EXTENSIONS = {
 NULL: dict[str, Any] = dict(
     color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2, label="null: no use of more than L tokens"
 )
+BANDS = 9  # lines that can have bands and still be told apart
 OTHER = ("#44AA99", "d")
 
 
@@ -69,12 +70,13 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
         return None
     figure, axes = _figure()
     value = "bpb" if protocol == "same_token" else "ppl"
-    for series in _series(rows):
+    lines = _series(rows)
+    for series in lines:
         style = _style(series[0], rows)
         x = [row["length"] for row in series]
         y = np.array([row[value] for row in series])
         axes.plot(x, y, **style)
-        if protocol == "same_token" and not series[0]["window"]:
+        if protocol == "same_token" and not series[0]["window"] and len(lines) <= BANDS:
             half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in series]
             axes.fill_between(x, y - half, y + half, color=style["color"], alpha=0.12, linewidth=0)
     _null_lines(axes, rows, value)

@@ -55,12 +55,12 @@ def _block(protocol: str, chosen) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _value(row: dict | None, best: str | None) -> str:
+def _value(row: dict | None, best: list[str]) -> str:
     if row is None:
         return f"{'-':>{2 * WIDTH - 4}}"
     if row["ppl"] is None:
         return f"{row['flag']:>{2 * WIDTH - 4}}"
-    mark = "*" if label(row) == best else ""
+    mark = "*" if label(row) in best and not row["window"] else ""
     return f"{mark}{row['ppl']:.3f}".rjust(2 * WIDTH - 4)
 
 
@@ -71,15 +71,14 @@ def _gain(row: dict | None) -> str:
     return f"{row['gain_bpb']:+.3f} | {nats:+.3f}".rjust(2 * WIDTH - 4)
 
 
-def _best(chosen) -> str | None:
+def _best(chosen) -> list[str]:
     """The lowest loss at a length, if its interval leaves out that of the next one."""
     finite = sorted(
         ((row, cell) for row, cell in chosen if row["nll"] is not None and not row["window"]),
         key=lambda pair: pair[0]["nll"],
     )
-    if len(finite) < 2:
-        return None
-    (row, cell), (_, other) = finite[:2]
-    if paired(cell.sums.nats, other.sums.nats, cell.sums.tokens).clear:
-        return label(row)
-    return None
+    lowest = [label(row) for row, _ in finite if row["nll"] == finite[0][0]["nll"]]
+    if len(lowest) == len(finite):
+        return []
+    cell, other = finite[0][1], finite[len(lowest)][1]  # one cell may have several names
+    return lowest if paired(cell.sums.nats, other.sums.nats, cell.sums.tokens).clear else []
