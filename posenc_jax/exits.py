@@ -39,6 +39,10 @@ class NotFinite(Stop):
     code = NOT_FINITE
 
 
+class Damaged(Stop):
+    """What was read is not what was written."""
+
+
 class Busy(Stop):
     code = BUSY
 

@@ -1,6 +1,5 @@
 """train.py and eval_extrapolation.py from outside, as a user runs them."""
 
-import csv
 import json
 import re
 import shutil
@@ -152,7 +151,8 @@ def test_a_resampled_table_is_fine_tuned_and_evaluated(call, tmp_path):
     fields["extension.name"] = "interpolate"
     call("train.py", workdir, config="learned", **fields)
     out = call("eval_extrapolation.py", workdir, "--config.multiples=0.5,1")
-    assert [line.split()[0] for line in out.splitlines() if line.startswith("none")] == ["none"]
+    names = {line.split()[0] for line in out.splitlines() if re.match(r"[a-z]+ +[0-9]", line)}
+    assert names == {"none", "window"}
 
 
 def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
@@ -173,35 +173,6 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
     assert settings is not None and settings.display_name == "rope-0"
     keys = {item.key for item in settings.config.update}
     assert {"encoding", "model", "seed", "train_length"} <= keys
-
-
-def test_evaluation_writes_its_curves(call, whole):
-    workdir = whole[0]
-    words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,pi:3,dynamic_ntk"]
-    out = call("eval_extrapolation.py", workdir, *words)
-    with (workdir / "eval" / "curves.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    from posenc_jax.evaluation import records
-
-    assert list(rows[0]) == records.COLUMNS
-    whole_rows = [r for r in rows if r["protocol"] == "nonoverlap"]
-    assert len(whole_rows) == 4 * 3 and len({r["token_hash"] for r in rows}) == 1
-    assert {(r["extension"], r["scale"]) for r in rows} == {
-        ("none", ""),
-        ("yarn", "2.0"),
-        ("pi", "3.0"),
-        ("dynamic_ntk", ""),
-    }
-    at = {(r["extension"], r["length"]): float(r["nll"]) for r in whole_rows}
-    assert at["dynamic_ntk", "32"] == at["none", "32"] != at["yarn", "32"]
-    assert "yarn x2" in out and (workdir / "plots" / "nonoverlap.png").stat().st_size > 10_000
-    jsonl = [json.loads(s) for s in (workdir / "eval" / "curves.jsonl").read_text().splitlines()]
-    assert [r["nll"] for r in jsonl] == [float(r["nll"]) for r in rows]
-
-
-def test_too_few_long_documents_are_an_error_that_says_what_would_do(call, whole):
-    out = call("eval_extrapolation.py", whole[0], "--config.multiples=1,64", code=65)
-    assert "documents have the 2049 tokens" in out and "Up to length 239" in out
 
 
 @pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])

@@ -1,7 +1,10 @@
 """Checkpoints by Orbax, with a digest of every array beside them."""
 
+import errno
 import hashlib
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
-from posenc_jax.exits import OtherConfig, Stop
+from posenc_jax.exits import Damaged, OtherConfig, Stop
 from posenc_jax.training.parts import by_path, with_leaves
 
 
@@ -20,13 +23,18 @@ class Checkpoints:
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
         logging.set_verbosity(logging.ERROR)  # orbax warns of what is meant
         self.folder = Path(workdir).absolute() / "checkpoints"
+        self.quarantine = self.folder.with_name("quarantine")
+        self.keep, self.read_only = keep, read_only
+        self._open()
+
+    def _open(self) -> None:
         self.manager = ocp.CheckpointManager(
             self.folder,
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep,
-                create=not read_only,
-                read_only=read_only,
-                enable_async_checkpointing=not read_only,
+                max_to_keep=self.keep,
+                create=not self.read_only,
+                read_only=self.read_only,
+                enable_async_checkpointing=not self.read_only,
             ),
         )
 
@@ -38,24 +46,26 @@ class Checkpoints:
     def save(self, step: int, state: Any, belongs: dict) -> None:
         """Asynchronous: the arrays are copied now and written while training goes on."""
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
+        card = {"digests": digests(arrays), **belongs}
         self.manager.save(
             step,
             args=ocp.args.Composite(
                 state=ocp.args.StandardSave(arrays),
-                card=ocp.args.JsonSave({"digests": digests(arrays), **belongs}),
+                card=ocp.args.JsonSave(card | {"seal": _seal(card)}),
             ),
         )
 
     def card(self, step: int) -> dict:
-        return self.manager.restore(step, args=ocp.args.Composite(card=ocp.args.JsonRestore()))[
-            "card"
-        ]
+        """What was saved beside the arrays, whole."""
+        card = self._read(step, "card", ocp.args.JsonRestore())
+        if not isinstance(card, dict) or card.pop("seal", None) != _seal(card):
+            raise Damaged(f"checkpoint {step}: its card is not what was written")
+        return card
 
     def restore(self, step: int, like: Any, sharding: jax.sharding.Sharding) -> Any:
         """The state saved at a step, in the shape of `like`; every array is checked."""
-        card = self.card(step)
+        saved = self.card(step)["digests"]
         wanted = by_path(like)
-        saved = card["digests"]
         if set(wanted) != set(saved):
             missing, unknown = sorted(set(wanted) - set(saved)), sorted(set(saved) - set(wanted))
             raise OtherConfig(
@@ -65,19 +75,75 @@ class Checkpoints:
             name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
             for name, leaf in wanted.items()
         }
-        restored = self.manager.restore(
-            step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
-        )["state"]
+        restored = self._read(step, "state", ocp.args.StandardRestore(abstract))
         for name, digest in digests(restored).items():
             if digest != saved[name]:
-                raise Stop(f"checkpoint {step}: {name} is not what was written (digest differs)")
+                raise Damaged(f"checkpoint {step}: {name} is not what was written (digest differs)")
         return with_leaves(like, restored)
+
+    def restore_last(
+        self, like: Any, sharding: jax.sharding.Sharding, accept: Callable[[int, dict], None]
+    ) -> tuple[int, Any] | None:
+        """The newest checkpoint that is whole, with its step; damaged ones are set aside.
+
+        `accept` is asked first whether a card belongs to this run, and refuses by an error.
+        """
+        found = self.steps()
+        for step in reversed(found):
+            try:
+                accept(step, self.card(step))
+                return step, self.restore(step, like, sharding)
+            except Damaged as damage:
+                place = self.set_aside(step)
+                print(f"warning: {damage}; moved to {place}", file=sys.stderr, flush=True)
+        if found or self.quarantine.exists():
+            raise Stop(
+                f"no checkpoint of {self.folder.parent} can be read; they are in {self.quarantine}."
+                " Nothing was started anew: take another --workdir, or delete that folder to begin "
+                "again here"
+            )
+        return None
+
+    def set_aside(self, step: int) -> Path:
+        """Into quarantine; the manager has to forget the step, or would not save it again."""
+        self.quarantine.mkdir(exist_ok=True)
+        tries = (self.quarantine / f"{step}{f'-{n}' if n else ''}" for n in range(10_000))
+        place = next(path for path in tries if not path.exists())
+        self.manager.close()
+        (self.folder / str(step)).rename(place)
+        self._open()
+        return place
+
+    def _read(self, step: int, item: str, how: Any) -> Any:
+        """An item of a checkpoint; unreadable is damaged, unless the machine is to blame."""
+        try:
+            return self.manager.restore(step, args=ocp.args.Composite(**{item: how}))[item]
+        except Exception as error:
+            if _of_the_machine(error):
+                raise
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            raise Damaged(f"checkpoint {step}: its {item} cannot be read: {reason}") from error
 
     def wait(self) -> None:
         self.manager.wait_until_finished()
 
     def close(self) -> None:
         self.manager.close()
+
+
+def _of_the_machine(error: BaseException) -> bool:
+    """Whether a failure says nothing about the files: no permission, no memory, no handles."""
+    blamed = (errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    words = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory")
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    return any(
+        isinstance(cause, MemoryError)
+        or (isinstance(cause, OSError) and cause.errno in blamed)
+        or any(word in str(cause) for word in words)
+        for cause in causes
+    )
 
 
 def digests(arrays: dict[str, Any]) -> dict[str, str]:
@@ -87,8 +153,11 @@ def digests(arrays: dict[str, Any]) -> dict[str, str]:
 
 def total_digest(state: Any) -> str:
     """One digest of a whole state: that of its arrays' digests in the order of their names."""
-    table = digests(by_path(state))
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+    return _seal(digests(by_path(state)))
+
+
+def _seal(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(array: np.ndarray):

@@ -18,7 +18,7 @@ from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
-from posenc_jax.training.guard import stop_requests
+from posenc_jax.training.guard import hold, stop_requests
 from posenc_jax.training.load import load_parts
 from posenc_jax.training.report import Report, first_screen
 from posenc_jax.training.run import Metrics, Workdir, refuse_another
@@ -31,17 +31,15 @@ def train(config: Config, workdir: Path) -> int:
     making.check(config)  # before anything is written: a mistake must not claim the workdir
     _check_rows(config, len(jax.devices()))
     run.create()
-    backend.self_test()
-    corpus = corpora.prepare(config.data, config.seed)
-    config = with_vocab(config, corpus.vocab)
-    checkpoints = Checkpoints(run.path, keep=config.keep)
-    try:
-        _check_steps(config, checkpoints.steps())
-        run.claim(config)
-        with run.explained():
-            return _train(config, run, corpus, checkpoints)
-    finally:
-        checkpoints.close()
+    with hold(run.path, "another training run"):
+        backend.self_test()
+        corpus = corpora.prepare(config.data, config.seed)
+        config = with_vocab(config, corpus.vocab)
+        with closing(Checkpoints(run.path, keep=config.keep)) as checkpoints:
+            _check_steps(config, checkpoints.steps())
+            run.claim(config)
+            with run.explained():
+                return _train(config, run, corpus, checkpoints)
 
 
 def take_over(config: Config, begun: Config | None) -> Config:
@@ -66,16 +64,15 @@ def with_vocab(config: Config, vocab: int) -> Config:
 
 def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     mesh = steps.make_mesh()
-    saved = checkpoints.steps()
-    at = saved[-1] if saved else 0
-    parts = making.make(config) if saved else starting_parts(config)
     place = steps.replicated(mesh)
-    state = jax.device_put(steps.fresh_state(parts, optimizers.make(config)), place)
-    if saved:
-        card = checkpoints.card(at)
-        refuse_another(ConfigDict(card["config"]), config, f"checkpoint {at} of {run.path}")
+
+    def accept(step: int, card: dict) -> None:
+        refuse_another(ConfigDict(card["config"]), config, f"checkpoint {step} of {run.path}")
         _same_data(card, corpus)
-        state = checkpoints.restore(at, state, place)
+
+    parts = making.make(config) if checkpoints.steps() else starting_parts(config)
+    state = jax.device_put(steps.fresh_state(parts, optimizers.make(config)), place)
+    at, state = checkpoints.restore_last(state, place, accept) or (0, state)
     belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
     save = functools.partial(checkpoints.save, belongs=belongs)
     with closing(Report(run, first_screen(config, parts, corpus, mesh, at))) as report:
