@@ -1,0 +1,214 @@
+"""What is tried against a run: damage, foreign files, other processes. See docs/reliability.md."""
+
+import gc
+import json
+import os
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from posenc_jax.exits import OtherConfig, Stop
+from posenc_jax.training import step as steps
+from posenc_jax.training.checkpoints import Checkpoints, total_digest
+from posenc_jax.training.guard import hold
+
+# Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+BELONGS = {"data": "abc", "config": {"seed": 0}}
+
+
+def state_at(step):
+    """A few arrays of several types, different at every step."""
+    key = jax.random.key(step)
+    return {
+        "params": {"a": jax.random.normal(key, (3, 5)), "b": jnp.arange(7.0) + step},
+        "step": jnp.int32(step),
+    }
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A workdir with checkpoints of steps 1 and 2, closed."""
+    manager = Checkpoints(tmp_path / "run", keep=3)
+    for step in (1, 2):
+        manager.save(step, state_at(step), BELONGS)
+    manager.close()
+    return tmp_path / "run"
+
+
+def newest_files(workdir):
+    folder = workdir / "checkpoints" / "2"
+    return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+
+
+def restore_last(workdir, accept=lambda step, card: None):
+    manager = Checkpoints(workdir, keep=3)
+    try:
+        place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
+        found = manager.restore_last(state_at(0), place, accept)
+        if found is not None:  # later saves are unharmed
+            manager.save(found[0] + 1, state_at(found[0] + 1), BELONGS)
+            assert manager.steps()[-1] == found[0] + 1
+            assert total_digest(manager.restore(found[0] + 1, state_at(0), place)) == total_digest(
+                state_at(found[0] + 1)
+            )
+        return found
+    finally:
+        manager.close()
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path, bit=None):
+    data = bytearray(path.read_bytes())
+    bit = 8 * (len(data) // 2) + 3 if bit is None else bit
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def delete(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, delete, flip])
+def test_damage_to_any_file_costs_one_interval_at_most(damage, saved, tmp_path, capsys):
+    """The one before is used, or the newest where the file does not matter; never wrong numbers."""
+    used = []
+    for file in newest_files(saved):
+        copy = tmp_path / "copy"
+        shutil.copytree(saved, copy)
+        damage(copy / "checkpoints" / "2" / file)
+        step, state = restore_last(copy)
+        assert total_digest(state) == total_digest(state_at(step))
+        moved = [p.name for p in (copy / "quarantine").iterdir()] if step == 1 else []
+        said = capsys.readouterr().err
+        assert (moved == ["2"] and "warning: checkpoint 2: " in said) if step == 1 else not said
+        used.append(step)
+        shutil.rmtree(copy)
+    assert used.count(1) >= 3 and len(used) > 10  # data, and both cards
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_is_caught_or_does_not_matter(saved, tmp_path, capsys):
+    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
+    tried = caught = 0
+    expected = total_digest(state_at(2))
+    for file in newest_files(saved):
+        path = saved / "checkpoints" / "2" / file
+        whole = path.read_bytes()
+        for bit in range(8 * len(whole)):
+            flip(path, bit)
+            manager = Checkpoints(saved, read_only=True)
+            try:
+                assert total_digest(manager.restore(2, state_at(0), place)) == expected
+            except Stop:
+                caught += 1
+            finally:
+                manager.close()
+            tried += 1
+            path.write_bytes(whole)
+    with capsys.disabled():
+        print(f"\n{tried} bits flipped, {caught} caught, none of the others changed a number")
+    assert tried > 1_000 and caught > tried / 2
+
+
+def test_nothing_is_begun_anew_where_all_is_damaged(saved):
+    for step in (1, 2):
+        shutil.rmtree(saved / "checkpoints" / str(step) / "state")
+    for _ in range(2):  # the second time there is no checkpoint left, only the quarantine
+        with pytest.raises(
+            Stop, match="no checkpoint of .* can be read; .* Nothing was started anew"
+        ):
+            restore_last(saved)
+    assert {p.name for p in (saved / "quarantine").iterdir()} == {"1", "2"}
+
+
+def test_a_foreign_checkpoint_is_refused_and_stays(saved):
+    def accept(step, card):
+        raise OtherConfig("of another run")
+
+    with pytest.raises(OtherConfig):
+        restore_last(saved, accept)
+    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
+    manager = Checkpoints(saved)
+    with pytest.raises(OtherConfig, match=r"missing: \['params.c'\]"):
+        manager.restore_last(
+            state_at(0) | {"params": {"c": jnp.zeros(1)}}, place, lambda step, card: None
+        )
+    manager.close()
+    assert not (saved / "quarantine").exists()
+
+
+def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypatch):
+    manager = Checkpoints(saved)
+    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
+    for error in (MemoryError(), PermissionError(13, "no"), ValueError("RESOURCE_EXHAUSTED: x")):
+
+        def fail(*words, error=error, **options):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manager.manager, "restore", fail)
+            with pytest.raises(type(error)):
+                manager.restore_last(state_at(0), place, lambda step, card: None)
+    manager.close()
+    assert not (saved / "quarantine").exists()
+
+
+def test_an_empty_folder_of_a_step_is_no_checkpoint(saved):
+    (saved / "checkpoints" / "9").mkdir()
+    step, _ = restore_last(saved)
+    assert step == 2
+
+
+def test_a_card_that_was_edited_is_damage(saved, capsys):
+    (path,) = (saved / "checkpoints" / "2" / "card").glob("metadata")
+    card = json.loads(path.read_text())
+    card["data"] = "another"
+    path.write_text(json.dumps(card))
+    assert restore_last(saved)[0] == 1
+    assert "its card is not what was written" in capsys.readouterr().err
+
+
+def test_one_training_run_at_a_time(call, tmp_path):
+    (tmp_path / "run").mkdir()
+    with hold(tmp_path / "run", "another training run"):
+        out = call("train.py", tmp_path / "run", code=73)
+    assert f"in use by another training run: process {os.getpid()} on " in out
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize("damage", [truncate, flip])
+def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_was(damage, call, tmp_path):
+    """End to end, by the real program; the whole run is made in the same process."""
+    fields = {"stop_at": 8}
+    call("train.py", tmp_path / "whole")
+    expected = json.loads((tmp_path / "whole" / "status.json").read_text())["digest"]
+    workdir = tmp_path / "run"
+    call("train.py", workdir, code=75, **fields)
+    data = max(
+        (p for p in (workdir / "checkpoints" / "8").rglob("*") if p.is_file()),
+        key=lambda p: p.stat().st_size,
+    )
+    damage(data)
+    out = call("train.py", workdir)
+    assert "warning: checkpoint 8: " in out and "resuming at step 4" in out
+    assert json.loads((workdir / "status.json").read_text())["digest"] == expected
+    lines = [json.loads(s)["step"] for s in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [3, 5, 6, 9, 10, 12]
+    np.testing.assert_equal(sorted(p.name for p in (workdir / "quarantine").iterdir()), ["8"])
