@@ -31,6 +31,9 @@ def main(argv: list[str]) -> int:
         from posenc_jax.training.loop import train
 
         return train(config, Path(flags.workdir))
+    except KeyboardInterrupt:
+        print("left at once; the same command goes on from the last checkpoint", file=sys.stderr)
+        return exits.AGAIN
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return exits.IO

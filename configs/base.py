@@ -65,6 +65,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.beta1 = 0.9
     config.beta2 = 0.95
     config.clip = 1.0  # largest global norm of a gradient
+    config.skip_not_finite = False  # True: such a loss or gradient changes nothing; False: a stop
     config.accumulate = 1  # pieces a batch is cut into; the gradient is that of the whole
 
     config.data = ConfigDict()

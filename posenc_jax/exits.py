@@ -1,6 +1,7 @@
 """Why a program ends: exit codes, and the errors that carry them."""
 
 DONE = 0
+FAULT = 1
 CONFIG = 2
 DATA = 65
 NOT_FINITE = 70
@@ -11,6 +12,7 @@ OTHER_CONFIG = 76
 
 MEANING = {
     DONE: "done, or already done",
+    FAULT: "a fault in the program, with its traceback",
     CONFIG: "configuration",
     DATA: "data",
     NOT_FINITE: "loss not finite",

@@ -103,13 +103,19 @@ def test_a_run_cannot_end_before_where_it_is(call, whole):
 
 def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path):
     workdir = tmp_path / "run"
-    fields = {"learning_rate": 1e30, "warmup_steps": 0, "save_every": 1}
+    fields = {"learning_rate": 1e30, "warmup_steps": 0, "save_every": 1, "log_every": 100}
     out = call("train.py", workdir, **fields, code=70)
     assert "is not finite" in out
     assert status(workdir)["state"] == "failed" and "is not finite" in status(workdir)["reason"]
     bad = int(re.search(r"step (\d+) is not finite", out)[1])
     saved = [int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdigit()]
     assert max(saved) < bad
+    for word in ("The last finite losses: ", f"(step {bad - 1})", "Its batch: rows of 32 tokens"):
+        assert word in out
+    out = call("train.py", tmp_path / "skipping", skip_not_finite=True, **fields)
+    assert "is not finite" in out and "skipped" in out
+    _, encoding, _, _ = posenc_jax.load_run(tmp_path / "skipping")
+    assert encoding.name == "rope"
 
 
 def test_changed_data_is_refused(call, text, tmp_path):

@@ -4,16 +4,21 @@ import gc
 import json
 import os
 import shutil
+import signal
+import subprocess
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import posenc_jax
 from posenc_jax.exits import OtherConfig, Stop
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
 from posenc_jax.training.guard import hold
+from posenc_jax.training.run import Metrics, read_metrics
 
 # Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -183,6 +188,105 @@ def test_a_card_that_was_edited_is_damage(saved, capsys):
     path.write_text(json.dumps(card))
     assert restore_last(saved)[0] == 1
     assert "its card is not what was written" in capsys.readouterr().err
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MiB, where one may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_costs_the_saves_it_cannot_hold(small_disk, capsys):
+    """It is said, earlier checkpoints stay whole, later ones are written, none stays too long."""
+    manager = Checkpoints(small_disk / "run", keep=2)
+    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
+
+    def large(step):
+        return state_at(step) | {"more": jax.random.normal(jax.random.key(step), (60_000,))}
+
+    for step in (1, 2):
+        manager.save(step, large(step), BELONGS)
+    assert manager.steps() == [1, 2]
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 50_000))
+    for step in (3, 4):
+        manager.save(step, large(step), BELONGS)
+        assert manager.steps() == [1, 2]
+        assert f"step {step} could not be saved: no space left" in capsys.readouterr().err
+    ballast.unlink()
+    manager.save(5, large(5), BELONGS)
+    manager.close()
+    again = Checkpoints(small_disk / "run", keep=2)
+    assert again.steps() == [2, 5]
+    assert sorted(p.name for p in (small_disk / "run" / "checkpoints").iterdir()) == ["2", "5"]
+    for step in (2, 5):
+        restored = again.restore(step, large(0), place)
+        assert total_digest(restored) == total_digest(large(step))
+    again.close()
+
+
+def test_lines_that_find_no_room_wait_and_are_written_once(small_disk):
+    metrics = Metrics(small_disk / "metrics.jsonl", 0)
+    metrics.write({"step": 1})
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    long = "x" * 8_000
+    metrics.write({"step": 2, "loss": float("nan"), "text": long})
+    metrics.write({"step": 3})
+    assert len(read_metrics(metrics.path)) == 1
+    with pytest.raises(Stop, match="2 lines of .* could not be written"):
+        metrics.close()
+    ballast.unlink()
+    metrics.write({"step": 4})
+    metrics.close()
+    lines = read_metrics(metrics.path)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[1]["loss"] is None
+
+
+def test_no_room_for_a_checkpoint_is_said_before_the_first_step(call, small_disk):
+    (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 40_000))
+    out = call("train.py", small_disk / "run", code=74)
+    assert "no room for a single checkpoint" in out and "MiB are free" in out
+    assert "step " not in out.split("error:")[0].split("plan:")[-1]
+
+
+def test_a_place_that_cannot_be_written_is_said_before_the_first_step(call, small_disk):
+    (small_disk / "run").mkdir()
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    assert not subprocess.run(remount, capture_output=True).returncode
+    out = call("train.py", small_disk / "run", code=74)
+    assert "Read-only file system" in out and "parameters" not in out
+
+
+def test_what_a_killed_save_left_is_removed(saved):
+    left = saved / "checkpoints" / "3.orbax-checkpoint-tmp"
+    left.mkdir()
+    Checkpoints(saved, read_only=True).close()
+    assert left.exists()  # who only reads removes nothing
+    Checkpoints(saved).close()
+    assert not left.exists()
+
+
+def test_twice_interrupted_it_leaves_at_once_with_the_last_checkpoint_whole(program, tmp_path):
+    workdir = tmp_path / "run"
+    process = program("train.py", workdir, steps=100_000, save_every=50)
+    while not list(workdir.glob("checkpoints/[0-9]*")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    out = process.communicate()[0]
+    assert process.returncode == 75 and time.monotonic() - began < 10, out
+    assert "Traceback" not in out
+    model, *_ = posenc_jax.load_run(workdir)
+    assert model is not None
 
 
 def test_one_training_run_at_a_time(call, tmp_path):

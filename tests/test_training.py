@@ -227,7 +227,7 @@ def test_what_is_restored_is_what_was_saved(checkpoints, config):
     state, _, _ = run(config("t5"))
     manager = checkpoints()
     manager.save(3, state, {"data": "abc"})
-    manager.wait()
+    manager.settle()
     place = steps.replicated(steps.make_mesh())
     like = jax.eval_shape(lambda: jax.tree.map(jnp.zeros_like, state))
     again = checkpoints(read_only=True)
@@ -249,7 +249,7 @@ def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, mon
     real = module.digests
     monkeypatch.setattr(module, "digests", lambda arrays: real(arrays) | {changed: "0" * 64})
     manager.save(1, state, {})
-    manager.wait()
+    manager.settle()
     monkeypatch.setattr(module, "digests", real)
     with pytest.raises(Stop, match=f"checkpoint 1: {changed} is not what was written"):
         manager.restore(1, state, steps.replicated(steps.make_mesh()))

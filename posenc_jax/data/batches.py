@@ -41,6 +41,17 @@ class Batches:
         places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
         return self.rows_at([self._start(int(place)) for place in places])
 
+    def describe(self, step: int) -> str:
+        """Where the rows of a step are in the text, for people who look for a bad one."""
+        places = range(step * self.batch_size, (step + 1) * self.batch_size)
+        starts = np.array([self._start(place) for place in places])
+        documents = np.unique(np.searchsorted(self.split.starts, starts, side="right") - 1)
+        return (
+            f"rows of {self.length} tokens from {', '.join(map(str, starts[:8]))}"
+            f"{', ...' if len(starts) > 8 else ''} of the training tokens, in documents "
+            f"{', '.join(map(str, documents[:8]))}{', ...' if len(documents) > 8 else ''}"
+        )
+
     def rows_at(self, starts) -> Batch:
         index = np.asarray(starts, np.int64)[:, None] + np.arange(self.length + 1)
         tokens = self.split.tokens[index].astype(np.int32)

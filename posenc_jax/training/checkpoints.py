@@ -1,8 +1,10 @@
 """Checkpoints by Orbax, with a digest of every array beside them."""
 
+import contextlib
 import errno
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +23,13 @@ class Checkpoints:
     """`checkpoints/<step>/` of a workdir: a plain dictionary of arrays, and what it belongs to."""
 
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
-        logging.set_verbosity(logging.ERROR)  # orbax warns of what is meant
+        logging.set_verbosity(logging.FATAL)  # what orbax logs is said by us, in a line
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder.with_name("quarantine")
         self.keep, self.read_only = keep, read_only
+        self.saving = 0
+        if not read_only:
+            self._sweep()
         self._open()
 
     def _open(self) -> None:
@@ -39,21 +44,29 @@ class Checkpoints:
         )
 
     def steps(self) -> list[int]:
-        self.wait()  # a save in flight would be forgotten by reload, and never be removed later
+        self.settle()  # a save in flight would be forgotten by reload, and never be removed later
         self.manager.reload()
         return sorted(self.manager.all_steps())
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
-        """Asynchronous: the arrays are copied now and written while training goes on."""
+        """Asynchronous: the arrays are copied now and written while training goes on.
+
+        A save that fails is said and given up; the checkpoints before it stay as they are.
+        """
+        self.settle()
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
         card = {"digests": digests(arrays), **belongs}
-        self.manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(arrays),
-                card=ocp.args.JsonSave(card | {"seal": _seal(card)}),
-            ),
-        )
+        self.saving = step
+        try:
+            self.manager.save(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardSave(arrays),
+                    card=ocp.args.JsonSave(card | {"seal": _seal(card)}),
+                ),
+            )
+        except Exception as error:
+            self._give_up(error)
 
     def card(self, step: int) -> dict:
         """What was saved beside the arrays, whole."""
@@ -121,13 +134,37 @@ class Checkpoints:
         except Exception as error:
             if _of_the_machine(error):
                 raise
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            reason = _first_line(error)
             raise Damaged(f"checkpoint {step}: its {item} cannot be read: {reason}") from error
 
-    def wait(self) -> None:
-        self.manager.wait_until_finished()
+    def settle(self) -> None:
+        """Waits for the save in flight, and tells how it ended where it did not end well."""
+        try:
+            self.manager.wait_until_finished()
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        reason = "no space left on device" if _no_space(error) else _first_line(error)
+        print(
+            f"warning: step {self.saving} could not be saved: {reason}; training goes on, earlier "
+            "checkpoints are whole, and the next save is tried as planned",
+            file=sys.stderr,
+            flush=True,
+        )
+        # The manager has forgotten what it was about to remove; it reads the folder again.
+        with contextlib.suppress(Exception):
+            self.manager.close()
+        self._sweep()
+        self._open()
+
+    def _sweep(self) -> None:
+        """Removes what a failed or killed save left half written."""
+        for path in self.folder.glob("*.orbax-checkpoint-tmp*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
+        self.settle()
         self.manager.close()
 
 
@@ -144,6 +181,14 @@ def _of_the_machine(error: BaseException) -> bool:
         or any(word in str(cause) for word in words)
         for cause in causes
     )
+
+
+def _no_space(error: BaseException) -> bool:
+    return getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def digests(arrays: dict[str, Any]) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 import functools
 import math
+import shutil
+import sys
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 
@@ -73,6 +76,7 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
     parts = making.make(config) if checkpoints.steps() else starting_parts(config)
     state = jax.device_put(steps.fresh_state(parts, optimizers.make(config)), place)
     at, state = checkpoints.restore_last(state, place, accept) or (0, state)
+    check_space(run.path, state, config.keep)
     belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
     save = functools.partial(checkpoints.save, belongs=belongs)
     with closing(Report(run, first_screen(config, parts, corpus, mesh, at))) as report:
@@ -82,13 +86,18 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
         report.start(at, config, parts)
         metrics, view = Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path)
         with (
-            Recorder(report, metrics, view) as record,
+            Recorder(report, metrics, view, skipping=config.skip_not_finite) as record,
             stop_requests() as stopping,
         ):
             at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
             if at not in checkpoints.steps():
                 save(at, state)
-            checkpoints.wait()
+            if at not in checkpoints.steps():
+                raise exits.Stop(
+                    f"the last step, {at}, could not be saved in {run.path}; make room or give "
+                    "back the right to write there, then run the same command: it goes on from "
+                    f"step {max(checkpoints.steps(), default=0)}"
+                )
             record.code = exits.DONE if at == config.steps else exits.AGAIN
         if at == config.steps:
             return _done(run, report, at, state, "done")
@@ -116,7 +125,7 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
         state, measured = train_step(state, rows.batch(at))
         at += 1
         record.flush()  # the step before, now that this one is on its way
-        record.later(at, measured, float(np.asarray(rate(at - 1))))
+        record.later(at, measured, float(np.asarray(rate(at - 1))), rows)
         if validate.due(at):
             record.validation(at, validate(state["params"]))
         if at % config.save_every == 0 and at < config.steps:
@@ -139,8 +148,10 @@ class Recorder:
     Every step is looked at, since one that is not finite must never be saved; those due are kept.
     """
 
-    def __init__(self, report: Report, metrics: Metrics, view: View):
+    def __init__(self, report: Report, metrics: Metrics, view: View, *, skipping: bool):
         self.report, self.metrics, self.view = report, metrics, view
+        self.skipping = skipping
+        self.finite: deque[str] = deque(maxlen=5)  # losses, to be named when one is not
         self.pending: tuple | None = None
         self.line: dict = {}  # of a step, until the next one is on its way
         self.code = exits.IO  # how it ended, for wandb
@@ -149,12 +160,13 @@ class Recorder:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        self.metrics.close()
+        if error is None:
+            self.metrics.close()
         code = error.code if isinstance(error, exits.Stop) else self.code
         self.view.finish(code, {"exit_code": code})
 
-    def later(self, at: int, measured: dict, rate: float) -> None:
-        self.pending = (at, measured, rate)
+    def later(self, at: int, measured: dict, rate: float, rows: Batches) -> None:
+        self.pending = (at, measured, rate, rows)
 
     def validation(self, at: int, values: dict) -> None:
         self._read()  # the step's own numbers and time come first
@@ -170,12 +182,29 @@ class Recorder:
     def _read(self) -> None:
         if self.pending is None:
             return
-        (at, measured, rate), self.pending = self.pending, None
+        (at, measured, rate, rows), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
         if not all(map(math.isfinite, values.values())):
-            raise exits.NotFinite(f"step {at} is not finite: {values}")
+            self._not_finite(at, values, rows)
+        else:
+            self.finite.append(f"{values['loss']:.4f} (step {at})")
         if self.report.due(at):
             self.line = self.report.step(at, values, rate)
+
+    def _not_finite(self, at: int, values: dict, rows: Batches) -> None:
+        if self.skipping:
+            self.report.line(f"step {at} is not finite: {_worded(values)}; skipped")
+            return
+        raise exits.NotFinite(
+            f"step {at} is not finite: {_worded(values)}. The last finite losses: "
+            f"{', '.join(self.finite) or 'none'}. Its batch: {rows.describe(at - 1)}. Nothing of "
+            "it was saved. A lower learning_rate, a longer warmup_steps or a lower clip may help; "
+            "skip_not_finite=True leaves such steps out"
+        )
+
+
+def _worded(values: dict) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in values.items() if name != "skipped")
 
 
 class Validation:
@@ -231,6 +260,17 @@ def starting_parts(config) -> making.Parts:
                     f"{config.init_from}; give the model and the encoding of that run"
                 )
     return making.make(config, start=theirs)
+
+
+def check_space(folder: Path, state, keep: int) -> None:
+    """Before anything is computed. While one is written there is one more than are kept."""
+    one = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    free = shutil.disk_usage(folder).free
+    sizes = f"a checkpoint takes {one / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
+    if free < one:
+        raise exits.Stop(f"no room for a single checkpoint in {folder}: {sizes}")
+    if free < (keep + 1) * one:
+        print(f"warning: {folder} has no room for {keep} + 1 checkpoints: {sizes}", file=sys.stderr)
 
 
 def _check_rows(config, devices: int) -> None:

@@ -5,13 +5,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from posenc_jax.configuration import Config, differences
-from posenc_jax.exits import MEANING, OtherConfig, Stop
+from posenc_jax.exits import AGAIN, FAULT, IO, MEANING, OtherConfig, Stop
 
 
 class Workdir:
@@ -55,6 +56,15 @@ class Workdir:
         except Stop as stop:
             self.status("failed", stop.code, reason=str(stop))
             raise
+        except KeyboardInterrupt:
+            self.status("stopped", AGAIN, reason="a second ^C: left at once, nothing saved")
+            raise
+        except OSError as error:
+            self.status("failed", IO, reason=str(error))
+            raise
+        except Exception as error:
+            self.status("crashed", FAULT, reason=repr(error))
+            raise
 
     def read_status(self) -> dict:
         path = self / "status.json"
@@ -77,15 +87,38 @@ class Metrics:
     def __init__(self, path: Path, resume_at: int):
         """Lines from `resume_at` on are taken back: those steps are about to be made again."""
         kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= resume_at]
-        write_atomically(path, "".join(f"{line}\n" for line in kept))
-        self.stream = path.open("a")
+        text = "".join(f"{line}\n" for line in kept)
+        write_atomically(path, text)
+        self.path, self.size = path, len(text.encode())
+        self.waiting: list[str] = []  # lines for which there was no room
 
     def write(self, record: Mapping) -> None:
-        self.stream.write(json.dumps(record, allow_nan=False) + "\n")
-        self.stream.flush()
+        """Lines that cannot be written wait for the next one; what was half written is cut off."""
+        self.waiting.append(json.dumps(null_for_nan(record), allow_nan=False) + "\n")
+        text = "".join(self.waiting).encode()
+        try:
+            with self.path.open("r+b") as stream:
+                stream.truncate(self.size)
+                stream.seek(self.size)
+                stream.write(text)
+        except OSError as error:
+            if len(self.waiting) == 1:
+                print(f"warning: cannot write {self.path}: {error}; its lines wait", flush=True)
+            return
+        self.size += len(text)
+        self.waiting.clear()
 
     def close(self) -> None:
-        self.stream.close()
+        if self.waiting:
+            raise Stop(f"{len(self.waiting)} lines of {self.path} could not be written")
+
+
+def null_for_nan(record: Mapping) -> dict:
+    """JSON has no NaN."""
+    return {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in record.items()
+    }
 
 
 def read_metrics(path: Path) -> list[dict]:

@@ -72,12 +72,16 @@ def train_step(
             "bpb": total / jnp.maximum(jnp.sum(batch.bytes * batch.weights), 1.0) / jnp.log(2.0),
             "grad_norm": optax.tree.norm(gradients),
         }
-        new = {
-            "params": optax.apply_updates(state["params"], updates),
-            "opt": opt,
-            "step": state["step"] + 1,
-        }
-        return new, metrics
+        params = optax.apply_updates(state["params"], updates)
+        if config.skip_not_finite:
+            good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
+            params, opt = jax.tree.map(
+                lambda new, old: jnp.where(good, new, old),
+                (params, opt),
+                (state["params"], state["opt"]),
+            )
+            metrics["skipped"] = 1.0 - good
+        return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
     rows = NamedSharding(mesh, PartitionSpec("data"))
     whole = replicated(mesh)
