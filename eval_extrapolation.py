@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
     backend.configure()
     backend.self_test()
-    from posenc_jax.evaluation import picture, show, sweep
+    from posenc_jax.evaluation import picture, records, show, sweep
     from posenc_jax.tracking import wandb_view
     from posenc_jax.training.load import run_config, saved_steps
 
@@ -45,6 +45,7 @@ def main(argv: list[str]) -> int:
         steps = saved_steps(workdir) if flags.every_checkpoint else [flags.step]
         cells = sweep.evaluate(config, workdir, steps)
         print(show.table(cells))
+        print(show.without_null(records.rows(cells)) or "")
         pictures = picture.draw(cells, workdir / "plots")
         print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
         wandb_view.log_evaluation(run_config(workdir), config.wandb.mode, workdir, cells, pictures)

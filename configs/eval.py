@@ -11,6 +11,8 @@ def get_config():
     config.data = ConfigDict()
     config.data.source = ""  # empty: the held-out documents of the run's own text
     config.data.path = ""  # files or globs of another text to evaluate on
+    config.data.field = ""  # of a JSON line or a row that holds the text; empty: that of the run
+    config.data.split = ""  # of a hub data set; empty: that of the run
     config.multiples = "0.25,0.5,1,2,4,8"  # lengths, in multiples of the longest trained one
     # Of these, those that fit the run's encoding; name:scale sets a scale, else it is the largest
     # multiple; all: every one that needs no options.

@@ -42,7 +42,7 @@ def read(
         # Behind a recipe's own mistake stands a traceback; its last line says what it is.
         refuse([str(error).strip().splitlines()[-1].removeprefix("ValueError: ")])
     except AttributeError as error:  # what ml_collections raises for a field there is not
-        refuse([_unknown_field(str(error))])
+        refuse([_unknown_field(str(error), default_config or "configs/base.py")])
     except (KeyError, TypeError, ValueError, OSError, ImportError) as error:
         refuse([str(error)])
     if stray:
@@ -53,10 +53,10 @@ def read(
     return values, config
 
 
-def _unknown_field(message: str) -> str:
+def _unknown_field(message: str, file: str) -> str:
     field, guess = re.search(r"\w+", message), re.search(r'Did you mean "(\w+)"', message)
     meant = f"did you mean {guess[1]!r}? " if guess else ""
-    return f"unknown field {field and field[0]!r}; {meant}the fields are those of configs/base.py"
+    return f"unknown field {field and field[0]!r}; {meant}the fields are those of {file}"
 
 
 def refuse(problems: list[str]) -> NoReturn:

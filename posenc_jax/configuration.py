@@ -316,8 +316,8 @@ def validate_evaluation(config) -> list[str]:
             ask(positive, f"the scale of {name}", _number(scale))
             if isinstance(_number(scale), float):
                 ask.that(not float(scale) < 1, f"the scale of {name} must be at least 1: {word}")
-            own = name == "none" or name.startswith("dynamic_")
-            ask.that(not own, f"{name} has a scale of its own at every length; got {word!r}")
+            own = name in ("none", "logn") or name.startswith("dynamic_")
+            ask.that(not own, f"{name} has a scale of its own or none; got {word!r}")
         ask.that(
             name not in ("abf", "longrope"),
             f"extension {name!r} needs options that a list of names cannot give; train with it",

@@ -38,9 +38,9 @@ def main() -> int:
     options = parser.parse_args()
     try:
         print(compare(options.a, options.b, options.protocol.split(",")))
-    except exits.Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        return stop.code
+    except (exits.Stop, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return getattr(error, "code", exits.IO)
     return exits.DONE
 
 
@@ -50,14 +50,15 @@ def compare(a: str, b: str, protocols: list[str]) -> str:
     refused = set()
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
-            if one.facts["token_hash"] != other.facts["token_hash"]:
+            same = all(one.facts[n] == other.facts[n] for n in ("token_hash", "stride", "last"))
+            if not same or not np.array_equal(one.sums.tokens, other.sums.tokens):
                 refused.add(protocol)
                 continue
             lines.append(_line(one, other))
     if refused:
         raise exits.DataError(
             f"{a} and {b} were evaluated on different targets ({', '.join(sorted(refused))}): "
-            "evaluate both with the same data, multiples, documents, windows and last"
+            "evaluate both with the same data, multiples, documents, windows, stride and last"
         )
     if len(lines) == 1:
         raise exits.DataError(f"{a} and {b} have no protocol and length in common")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import numpy as np  # noqa: E402
+
 from posenc_jax import backend, exits  # noqa: E402
 
 
@@ -26,13 +28,16 @@ def main() -> int:
     parser.add_argument("--documents", type=int, default=8, help="rows read; default: 8")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     options = parser.parse_args()
+    if options.multiple < 1 or options.documents < 1:
+        parser.error("--multiple and --documents must be at least 1")
     backend.configure()
     try:
         for path in diagnose(options):
             print(path)
-    except (exits.Stop, ValueError) as error:
+    except (exits.Stop, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return getattr(error, "code", exits.CONFIG)
+        other = exits.IO if isinstance(error, OSError) else exits.CONFIG
+        return getattr(error, "code", other)
     return exits.DONE
 
 
@@ -87,7 +92,7 @@ def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
         axes.plot(
             [line[2] for line in chosen],
             [line[3] for line in chosen],
-            mark + "-",
+            mark + ("--" if name.startswith("dynamic_") else "-"),
             color=colour,
             label=name,
             markersize=5,
@@ -104,8 +109,13 @@ def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
         fontsize=8,
     )
     axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
-    inverse = (lambda value: trained / value, lambda value: trained / value)
-    axes.secondary_yaxis("right", functions=inverse).set_ylabel("turns within L")
+
+    def inverse(value):
+        with np.errstate(divide="ignore"):
+            return trained / value
+
+    axes.secondary_yaxis("right", functions=(inverse, inverse)).set_ylabel("turns within L")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     finish(figure, axes, "rotary spectrum")
     return [table, save(figure, plots / "spectrum.png")]
 

@@ -28,9 +28,9 @@ def main() -> int:
     try:
         cells = together([select(words) for words in options.runs])
         print("\n".join(map(str, picture.draw(cells, options.out))))
-    except exits.Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        return stop.code
+    except (exits.Stop, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return getattr(error, "code", exits.IO)
     return exits.DONE
 
 
@@ -54,7 +54,8 @@ def together(runs: list[list[Measured]]) -> list[Measured]:
     apart."""
     cells = [cell for run in runs for cell in run]
     for protocol in {cell.facts["protocol"] for cell in cells}:
-        scored = {c.facts["token_hash"] for c in cells if c.facts["protocol"] == protocol}
+        chosen = [c.facts for c in cells if c.facts["protocol"] == protocol]
+        scored = {(f["token_hash"], f["stride"], f["last"]) for f in chosen}
         if len(scored) > 1:
             raise exits.DataError(
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "

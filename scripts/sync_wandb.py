@@ -27,9 +27,9 @@ def main() -> int:
     try:
         for run in options.runs:
             sync(run, options.mode)
-    except exits.Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        return stop.code
+    except (exits.Stop, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return getattr(error, "code", exits.IO)
     return exits.DONE
 
 

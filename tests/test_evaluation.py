@@ -150,6 +150,8 @@ def test_the_hash_is_of_the_scored_targets():
         ("nonoverlap", [24, 64], 8, 1, "length 24 does not divide the longest one, 64"),
         ("same_token", [16, 64], 8, 5, r"last must be at most .* 16 / 4 = 4, .* got 5"),
         ("sliding", [16, 64], 7, 1, "stride must divide every length"),
+        ("sliding", [32, 64], 48, 1, "stride must divide every length"),
+        ("nonoverlap", [0, 64], 8, 1, "every length must be at least 2"),
         ("sliding", [16, 64], 65, 1, "stride must divide every length"),
     ],
 )
@@ -293,6 +295,28 @@ def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, 
     assert not {c.key for c in cells} & {c.key for c in other_text}
 
 
+def test_other_windows_or_spans_are_other_cells(subject, settings):
+    who = subject()
+
+    def keys(source, **fields):
+        config = settings(extensions="none", window=False, multiples="0.5,1,4", **fields)
+        return {c.key for c in sweep.plan(config, who, source, sweep.lengths_of(config, who))}
+
+    first = keys(text(), last=2)
+    for source, fields in [
+        (text(), dict(last=1)),
+        (text(), dict(last=2, stride=L // 4)),
+        (text(per_document=1), dict(last=2)),
+        (text(widths=np.full(419, 2)), dict(last=2)),
+        (text(answers=np.ones(419, bool)), dict(last=2)),
+    ]:
+        other = keys(source, **fields)
+        changed = "last" if fields == dict(last=1) else "stride" if "stride" in fields else "all"
+        assert first != other
+        if changed == "all":
+            assert not first & other
+
+
 def test_one_program_per_shape_for_all_rotary_extensions(measure):
     read.clear_cache()
     cells = measure(extensions="none,pi,ntk,yarn,dynamic_ntk,llama3", window=False)
@@ -425,7 +449,8 @@ def test_null_and_gain_are_of_the_curve_itself(measure):
                 cells, extension=row["extension"], window=row["window"], protocol="position"
             )
             places = cell.sums.by_place / cell.sums.windows
-            expected = np.concatenate([places[:L], np.full(length - L, places[L - 1])]).mean()
+            flat = np.full(length - L, places[L - L // 4 : L].mean())
+            expected = np.concatenate([places[:L], flat]).mean()
         elif length <= L:
             expected = row["nll"]
         elif protocol == "nonoverlap":
@@ -446,6 +471,21 @@ def test_no_null_without_the_length_it_stands_on(measure):
 
 
 # Methods
+
+
+def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
+    subject, settings, capsys
+):
+    who = subject("learned")
+    config = settings(extensions="none", multiples="2,4", window=False)
+    with pytest.raises(ConfigError, match="nothing is left .* that fit: none, interpolate, clamp"):
+        sweep.plan(config, who, text(), sweep.lengths_of(config, who))
+    tuned = SimpleNamespace(**vars(who.config) | {"extension": SimpleNamespace(name="clamp")})
+    longer = posenc_jax.extend("clamp", who.plain, 2.0)
+    who = subject("learned", config=tuned, plain=longer, parts=Parts(who.parts.model, longer))
+    cells = sweep.plan(settings(), who, text(), sweep.lengths_of(settings(), who))
+    assert {c.facts["length"] for c in cells} == {L // 4, L, 2 * L}
+    assert f"length {4 * L} is left out: learned reaches {2 * L}" in capsys.readouterr().out
 
 
 def test_methods_take_the_largest_scale_unless_they_say_one():

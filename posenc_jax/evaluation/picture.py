@@ -36,18 +36,22 @@ EXTENSIONS = {
     "abf": ("#56B4E9", "X"),
     "interpolate": ("#009E73", "P"),
     "clamp": ("#D55E00", "s"),
-    "logn": ("#777777", "p"),
+    "logn": ("#AA4499", ">"),
 }
+OWN = ("same_token", "nonoverlap", "sliding", "position", "scale", "budget")
 NULL: dict[str, Any] = dict(
     color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2, label="null: no use of more than L tokens"
 )
-BANDS = 9  # lines that can have bands and still be told apart
+DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of runs of one encoding
+BANDS = 5  # lines that can have bands and still be told apart
 OTHER = ("#44AA99", "d")
 
 
 def draw(cells: Sequence[Measured], folder: Path) -> list[Path]:
     """Every picture that these cells make, of one run or of several; the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name in OWN:
+        (folder / f"{name}.png").unlink(missing_ok=True)  # of another evaluation
     rows = records.rows(cells)
     last = max(row["step"] for row in rows)
     several_runs = len({row["run"] for row in rows}) > 1
@@ -103,8 +107,8 @@ def position(cells: Sequence[Measured], folder: Path) -> Path | None:
         axes.plot(x, y, **_style(cell.facts, rows) | {"marker": ""})
         if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
             trained = cell.facts["train_length"]
-            constant = [places[trained - 1], places[trained - 1]]
-            axes.plot([trained, len(places)], constant, **NULL)
+            constant = records.null_places(places, trained)[-1]
+            axes.plot([trained, len(places)], [constant, constant], **NULL)
     _length_axis(axes, rows)
     _labels(axes, "position", "nats per token", x="place in the window (tokens)")
     return _save(figure, axes, folder / "position.png")
@@ -207,8 +211,10 @@ def _style(row: dict, rows: Sequence[dict]) -> dict[str, Any]:
     if len(runs) > 1:
         who = row["run"] if len(same) > 1 else row["encoding"]
         name = who if name == "none" else f"{who} + {name}"
-        if len(same) > 1 and same.index(row["run"]):
-            style |= dict(linestyle=":", markerfacecolor="white")
+        if same.index(row["run"]):
+            style |= dict(
+                linestyle=DASHES[same.index(row["run"]) % len(DASHES)], markerfacecolor="white"
+            )
     scales_tried = sorted({r["scale"] for r in rows if r["extension"] == row["extension"]} - {None})
     if len(scales_tried) > 1:
         style["alpha"] = 0.35 + 0.65 * scales_tried.index(row["scale"]) / (len(scales_tried) - 1)
@@ -246,6 +252,8 @@ def smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     edges = np.unique(np.round(2**octaves).astype(int))
     edges = np.append(edges[edges <= len(places)], len(places) + 1)
     pairs = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    if len(pairs) > 1 and pairs[-1][1] - pairs[-1][0] < pairs[-2][1] - pairs[-2][0]:
+        pairs[-2:] = [(pairs[-2][0], pairs[-1][1])]  # what is left over belongs to the last one
     x = np.array([(a + b - 1) / 2 for a, b in pairs])
     return x, np.array([places[a - 1 : b - 1].mean() for a, b in pairs])
 

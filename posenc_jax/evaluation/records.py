@@ -94,8 +94,7 @@ def null(one: Mapping, curve: Mapping, sums: Sums) -> float | None:
     """What the same model would score if it never used more than L tokens."""
     trained, length = one["train_length"], one["length"]
     if one["protocol"] == "position":
-        places = sums.by_place / sums.windows
-        value = float(np.mean(places[np.minimum(np.arange(length), trained - 1)]))
+        value = float(np.mean(null_places(sums.by_place / sums.windows, trained)))
         return value if np.isfinite(value) else None
     if length <= trained:
         return one["nll"]
@@ -103,6 +102,13 @@ def null(one: Mapping, curve: Mapping, sums: Sums) -> float | None:
     if one["protocol"] == "nonoverlap":
         return null_nonoverlap(at_trained, curve.get(("same_token", trained)), trained, length)
     return at_trained
+
+
+def null_places(places: np.ndarray, trained: int) -> np.ndarray:
+    """The curve up to L, then constant at its mean over the last quarter of L: a single place is
+    the mean of few targets, and its noise would move all that follow."""
+    constant = places[:trained][-max(1, trained // 4) :].mean()
+    return np.where(np.arange(len(places)) < trained, places, constant)
 
 
 def null_nonoverlap(
@@ -149,6 +155,8 @@ def read(folder: Path) -> list[Measured]:
     columns = zip(*(stored[name] for name in DOCUMENTS), strict=True)
     cells = []
     for text, values in zip(map(str, stored["cells"]), columns, strict=True):
+        if text not in places and json.loads(text)["protocol"] == "position":
+            raise Stop(f"the arrays in {folder} are of two evaluations; run it again")
         by_place, windows = places.get(text, (np.zeros(0), np.zeros(1)))
         sums = Sums(**dict(zip(DOCUMENTS, values, strict=True)), by_place=by_place, windows=windows)
         cells.append(Measured(json.loads(text), sums))

@@ -7,7 +7,7 @@ from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.windows import WORD
 
-WIDTH = 11
+WIDTH, NAME = 11, 20
 
 
 def label(facts: dict) -> str:
@@ -35,6 +35,21 @@ def table(cells: Sequence[Measured]) -> str:
     return "\n\n".join(blocks)
 
 
+def without_null(rows: Sequence[dict]) -> str | None:
+    """A line where there is no null to compare with, and why."""
+    lacking = {
+        row["protocol"]
+        for row in rows
+        if row["length"] > row["train_length"] and row["nll"] and row["null_nll"] is None
+    }
+    if not lacking:
+        return None
+    return (
+        f"no null and gain for {', '.join(sorted(lacking))}: it stands on the trained length "
+        "(1 in multiples) and, for nonoverlap, on same_token (in protocols)"
+    )
+
+
 def _block(protocol: str, chosen) -> str:
     lengths = sorted({row["length"] for row, _ in chosen})
     first = chosen[0][0]
@@ -44,14 +59,14 @@ def _block(protocol: str, chosen) -> str:
         f"{first['tokens']:,} targets of {first['documents']} documents",
         "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
         "the next one",
-        " " * 14 + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),
+        " " * NAME + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),
     ]
     for name in dict.fromkeys(label(row) for row, _ in chosen):
         series = {row["length"]: row for row, _ in chosen if label(row) == name}
-        lines.append(name.ljust(14) + "".join(_value(series.get(n), best[n]) for n in lengths))
+        lines.append(name.ljust(NAME) + "".join(_value(series.get(n), best[n]) for n in lengths))
         gains = "".join(_gain(series.get(n)) for n in lengths)
         if gains.strip():
-            lines.append(" " * 14 + gains)
+            lines.append(" " * NAME + gains)
     return "\n".join(line.rstrip() for line in lines)
 
 

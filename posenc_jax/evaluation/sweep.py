@@ -19,11 +19,11 @@ from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.records import Measured, Sums
 from posenc_jax.evaluation.store import Store, key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import Interrupted, Stop
+from posenc_jax.exits import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.options import known
 from posenc_jax.training import parts as making
 from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import TRIES, load_parts, saved_steps
+from posenc_jax.training.load import TRIES, load_card, load_parts, saved_steps
 
 
 class Method(NamedTuple):
@@ -39,6 +39,8 @@ class Method(NamedTuple):
             return own
         if self.name.startswith("dynamic_"):
             return posenc_jax.extend(self.name, encoding, max(1.0, ratio))
+        if self.name == "logn":
+            return posenc_jax.extend(self.name, encoding, 1.0)
         assert self.scale is not None
         return posenc_jax.extend(self.name, encoding, self.scale)
 
@@ -52,6 +54,7 @@ class Subject:
     step: int
     parts: making.Parts
     plain: Encoding  # without the run's own extension
+    data: str | None = None  # fingerprint of the text it was trained on
 
     @property
     def original(self) -> int:
@@ -89,7 +92,15 @@ def evaluate(
         store = Store(folder / "cells")
         text = None
         for step in steps:
-            subject = load(workdir, step)
+            if stopping:
+                break
+            try:
+                subject = load(workdir, step)
+            except Stop:
+                if len(steps) == 1 or step in saved_steps(workdir):
+                    raise
+                tqdm.write(f"checkpoint {step} is gone: the run replaced it meanwhile")
+                continue
             lengths = lengths_of(config, subject)
             text = text or choose(config, subject, lengths)
             cells = plan(config, subject, text, lengths)
@@ -107,8 +118,8 @@ def evaluate(
 def load(workdir: Path, step: int | None) -> Subject:
     """A run may be in training: its last checkpoint can be gone for a newer one meanwhile."""
     at, run, settings = _newest(workdir) if step is None else (step, *load_parts(workdir, step))
-    name = workdir.resolve().name
-    subject = Subject(name, settings, at, run, run.encoding)
+    name, data = workdir.resolve().name, load_card(workdir, at)["data"]
+    subject = Subject(name, settings, at, run, run.encoding, data)
     if subject.extensible:
         plain = making.make(settings, extended=False, start=run.params()).encoding
         return dataclasses.replace(subject, plain=plain)
@@ -127,8 +138,8 @@ def _newest(workdir: Path) -> tuple[int, making.Parts, Config]:
 
 
 def lengths_of(config: Config, subject: Subject) -> list[int]:
-    multiples = sorted({float(word) for word in words(config.multiples)})
-    lengths = [round(multiple * subject.trained) for multiple in multiples]
+    multiples = {float(word) for word in words(config.multiples)}
+    lengths = sorted({round(multiple * subject.trained) for multiple in multiples})
     stride, last = spans(config, subject, lengths)
     windows.check(words(config.protocols), lengths, stride, last)
     return lengths
@@ -142,10 +153,18 @@ def spans(config: Config, subject: Subject, lengths: list[int]) -> tuple[int, in
 def choose(config: Config, subject: Subject, lengths: list[int]) -> Text:
     data = subject.config.data
     if not config.data.source:
-        split = corpora.prepare(data, subject.config.seed).valid
+        corpus = corpora.prepare(data, subject.config.seed)
+        if subject.data not in (None, corpus.fingerprint):
+            raise DataError(
+                "the run's text changed since it was trained, and with it what is held out: what "
+                "would be read may have been trained on. Restore the text, or name another one "
+                "(data.source, data.path)"
+            )
+        split = corpus.valid
     else:
         data = data.copy_and_resolve_references()
         data.source, data.path, data.valid_fraction = config.data.source, config.data.path, 0.0
+        data.field, data.split = config.data.field or data.field, config.data.split or data.split
         split = corpora.prepare(data, subject.config.seed).train
     return windows.choose(
         split, max(lengths), documents=config.documents, per_document=config.windows
@@ -162,7 +181,7 @@ def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
             known("extension", name, extensions.EXTENSIONS)
         names = [n for n in fitting if name == "all" and not extensions.needs_options(n)]
         for one in names or [name] * (name in fitting):
-            own = one == "none" or one.startswith("dynamic_")
+            own = one in ("none", "logn") or one.startswith("dynamic_")
             chosen[Method(one, None if own else float(scale or max(1.0, largest)))] = None
     return list(chosen)
 
@@ -174,14 +193,18 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
     limited = [Method("none", None, subject.trained)] if config.window else []
     plans = plans_of(config, subject, text, lengths)
     model = model_key(subject.parts.model)
-    cells = []
+    cells: list[Cell] = []
+    said: dict[str, None] = {}  # each line once
     for length in lengths:
         for method in asked + limited:
-            encoding = method.applied(
-                subject.plain, subject.parts.encoding, length / subject.original
-            )
+            ratio = length / subject.original
+            try:
+                encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
+            except ValueError as error:
+                said[f"{method.name} is left out: {error}"] = None
+                continue
             if encoding.reach is not None and length > encoding.reach:
-                tqdm.write(_beyond(method, subject.plain, length, encoding.reach))
+                said[_beyond(method, subject, length, encoding.reach)] = None
                 continue
             limit = method.limit if method.limit and method.limit < length else None
             passing = key(model=model, encoding=tree_key(encoding), limit=limit, length=length)
@@ -190,6 +213,14 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
                     facts = _facts(subject, method, protocol, length, span, token_hash)
                     cell = key(passing=passing, text=text.hash, protocol=protocol, span=span)
                     cells.append(Cell(facts, encoding, windows_read, limit, passing, cell))
+    for line in said:
+        tqdm.write(line)
+    if not cells:
+        raise ConfigError(
+            f"nothing is left to evaluate of extensions={config.extensions!r} and multiples="
+            f"{config.multiples!r}; extensions that fit: "
+            f"{', '.join(extensions.fitting(subject.plain)) if subject.extensible else 'none'}"
+        )
     return cells
 
 
@@ -232,11 +263,12 @@ def _facts(subject, method, protocol, length, span, token_hash) -> dict:
     }
 
 
-def _beyond(method: Method, plain: Encoding, length: int, reach: int) -> str:
+def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
     """The line for a length that an encoding cannot express."""
+    plain = subject.plain
     ratio = max(1.0, length / plain.train_length)
     reaching = []
-    for name in extensions.fitting(plain):
+    for name in extensions.fitting(plain) if subject.extensible else []:
         if name != "none" and not extensions.needs_options(name):
             extended = posenc_jax.extend(name, plain, ratio).reach
             if extended is None or extended >= length:

@@ -30,11 +30,14 @@ class Text:
 
     @cached_property
     def hash(self) -> str:
-        """Of every token that is read and where documents begin."""
+        """Of every token that is read, of its bytes and answers, and where documents begin."""
         digest = hashlib.sha256(f"{self.longest} {self.windows.tolist()} ".encode())
-        for start, count in zip(self.starts, self.windows, strict=True):
-            stretch = self.split.tokens[start : start + count * self.longest + 1]
-            digest.update(np.ascontiguousarray(stretch, "<i4").tobytes())
+        for column in (self.split.tokens, self.split.bytes_of, self.split.answers):
+            for start, count in zip(self.starts, self.windows, strict=True):
+                if column is not None:
+                    stretch = column[start : start + count * self.longest + 1]
+                    digest.update(np.ascontiguousarray(stretch, "<i4").tobytes())
+            digest.update(b"|")
         return digest.hexdigest()[:16]
 
     def token_hash(self, last: int) -> str:
@@ -118,6 +121,8 @@ def _plan(text: Text, length: int, offsets: list[np.ndarray], first: Callable) -
 def check(protocols, lengths: list[int], stride: int, last: int) -> None:
     """Whether every length scores the same targets."""
     longest, shortest = max(lengths), min(lengths)
+    if shortest < 2:
+        raise ConfigError(f"every length must be at least 2 tokens; multiples give {lengths}")
     uneven = [n for n in lengths if longest % n]
     if uneven:
         raise ConfigError(
@@ -131,9 +136,8 @@ def check(protocols, lengths: list[int], stride: int, last: int) -> None:
         )
     wide = [n for n in lengths if n >= stride]
     if "sliding" in protocols:
-        steps = [n for n in wide if (longest - n) % stride]
-        if not wide or steps:
+        if not wide or any(n % stride for n in wide):
             raise ConfigError(
-                f"stride must divide every length it slides over ({longest} - length), and be "
-                f"no longer than the longest; got {stride} for lengths {lengths}"
+                "stride must divide every length that it slides over, or targets would be left "
+                f"out, and be no longer than the longest; got {stride} for lengths {lengths}"
             )

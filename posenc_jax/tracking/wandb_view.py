@@ -92,7 +92,9 @@ def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bo
         for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
             name = f"extrap/{row['protocol']}/{label(row)}"
             values |= {name: row["bpb"], f"{name}/ppl": row["ppl"]}
-            extension = "window" if row["window"] else row["extension"]
+            largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
+            extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
+            extension = "window" if row["window"] else extension
             at = f"{length / row['train_length']:g}x"
             summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
         view.log(values)

@@ -44,6 +44,12 @@ def saved_steps(workdir: Path) -> list[int]:
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; save less often")
 
 
+def load_card(workdir: Path, step: int) -> dict:
+    """What was saved beside the arrays of a checkpoint."""
+    with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        return checkpoints.card(step)
+
+
 def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
     config = run_config(workdir)
     checkpoints = Checkpoints(workdir, read_only=True)

@@ -33,9 +33,13 @@ class Workdir:
         if not (self / "config.json").exists():
             return None
         try:
-            return ConfigDict(json.loads((self / "config.json").read_text()))
+            fields = json.loads((self / "config.json").read_text())
+            missing = {"seed", "encoding", "model", "data"} - set(fields)
+            if missing:
+                raise ValueError(f"no {', '.join(sorted(missing))}")
+            return ConfigDict(fields)
         except (OSError, ValueError, TypeError) as error:
-            raise Stop(f"cannot read {self / 'config.json'}: {error}") from error
+            raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
 
     def claim(self, config: Config) -> None:
         """Writes the configuration, if it is that of the run which lives here or of a new one."""
@@ -68,7 +72,10 @@ class Workdir:
 
     def read_status(self) -> dict:
         path = self / "status.json"
-        return json.loads(path.read_text()) if path.exists() else {}
+        try:
+            return json.loads(path.read_text()) if path.exists() else {}
+        except ValueError as error:
+            raise Stop(f"{path} is damaged: {error}") from error
 
 
 def refuse_another(saved: Config, config: Config, place: str) -> None:
@@ -122,7 +129,10 @@ def null_for_nan(record: Mapping) -> dict:
 
 
 def read_metrics(path: Path) -> list[dict]:
-    return [json.loads(line) for line in _whole_lines(path)]
+    try:
+        return [json.loads(line) for line in _whole_lines(path)]
+    except ValueError as error:
+        raise Stop(f"{path} is damaged: {error}") from error
 
 
 def write_atomically(path: Path, text: str) -> None:
