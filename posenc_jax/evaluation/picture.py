@@ -75,12 +75,13 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
     figure, axes = _figure()
     value = "bpb" if protocol == "same_token" else "ppl"
     lines = _series(rows)
+    bands = protocol == "same_token" and sum(not s[0]["window"] for s in lines) <= BANDS
     for series in lines:
         style = _style(series[0], rows)
         x = [row["length"] for row in series]
         y = np.array([row[value] for row in series])
         axes.plot(x, y, **style)
-        if protocol == "same_token" and not series[0]["window"] and len(lines) <= BANDS:
+        if bands and not series[0]["window"]:
             half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in series]
             axes.fill_between(x, y - half, y + half, color=style["color"], alpha=0.12, linewidth=0)
     _null_lines(axes, rows, value)
