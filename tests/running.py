@@ -76,11 +76,11 @@ def call(command, capfd, monkeypatch):
 def program(text, command):
     """A program in a process of its own, started."""
 
-    def start(*words, **fields):
+    def start(*words, env=None, **fields):
         return subprocess.Popen(
             [sys.executable, *command(*words, **fields)],
             cwd=ROOT,
-            env=os.environ | {"NPROC": "1", "WANDB_DIR": str(text)},
+            env=os.environ | {"NPROC": "1", "WANDB_DIR": str(text)} | (env or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
