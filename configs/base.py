@@ -81,6 +81,8 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.data.mask_documents = False  # attention stays within a document
     config.data.cache = ""  # folder for tokens; empty: XDG_CACHE_HOME or ~/.cache, posenc-jax
 
+    config.sharding = "replicated"  # of parameters and optimizer: replicated, fsdp
+
     config.log_every = 20  # steps; so for the next two
     config.valid_every = 200
     config.save_every = 200

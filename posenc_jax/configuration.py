@@ -24,6 +24,7 @@ FREE = (
     "valid_batches",
     "keep",
     "init_from",
+    "sharding",
     "wandb",
     "data.cache",
 )
@@ -233,6 +234,7 @@ def _data(config, ask):
 
 def _choices(config, ask):
     ask(choice, "schedule", config.schedule, ("cosine", "linear"))
+    ask(choice, "sharding", config.sharding, ("replicated", "fsdp"))
     ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
     if config.original_length is not None:
         ask(whole_number, "original_length", config.original_length, at_least=2)

@@ -353,19 +353,20 @@ def test_twice_interrupted_it_leaves_at_once_with_the_last_checkpoint_whole(prog
 
 
 def test_a_run_goes_on_with_other_numbers_of_devices(program, tmp_path):
-    """1, then 4, then 2; the losses are those of one device throughout."""
+    """1, then 4 with everything cut over them, then 2; the losses are those of one device."""
 
     def losses(workdir, *stops):
-        for devices, stop_at in stops:
+        for devices, stop_at, sharding in stops:
             flags = f"--xla_force_host_platform_device_count={devices}"
             env = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flags}"}
-            fields = {"accumulate": 1, "log_every": 1, "stop_at": stop_at}
+            fields = {"accumulate": 1, "log_every": 1, "stop_at": stop_at, "sharding": sharding}
             out = finish(program("train.py", workdir, env=env, **fields), 75 if stop_at else 0)
             assert f"{devices} x cpu" in out
         return [line["loss"] for line in read_metrics(workdir / "metrics.jsonl")]
 
-    one = losses(tmp_path / "one", (1, 0))
-    np.testing.assert_allclose(losses(tmp_path / "many", (1, 4), (4, 8), (2, 0)), one, atol=1e-5)
+    one = losses(tmp_path / "one", (1, 0, "replicated"))
+    stops = (1, 4, "replicated"), (4, 8, "fsdp"), (2, 0, "replicated")
+    np.testing.assert_allclose(losses(tmp_path / "many", *stops), one, atol=1e-5)
     assert len(one) == 12 and one[0] != one[-1]
 
 

@@ -179,21 +179,29 @@ backend.configure()
 import jax
 from importlib import import_module
 from test_training import rows, making, optimizers, steps
-def losses(devices):
+def losses(devices, sharding='replicated'):
     config = import_module('configs.alibi').get_config()
+    config.sharding = sharding
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
     mesh = steps.make_mesh(jax.devices()[:devices])
     parts, optimizer = making.make(config), optimizers.make(config)
-    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
+    state = steps.fresh_state(parts, optimizer)
+    state = jax.device_put(state, steps.state_shardings(state, mesh, sharding))
     step = steps.train_step(parts, optimizer, config, mesh)
     out = []
     for i in range(20):
         state, measured = step(state, rows(batch=8, seed=i))
         out.append(float(measured['loss']))
+    kernel = state['params']['model']['blocks.mlp.up.kernel']
+    assert kernel.sharding.is_fully_replicated == (sharding == 'replicated' or devices == 1)
+    if sharding == 'fsdp':
+        assert kernel.addressable_shards[0].data.size * devices == kernel.size
+        moments = [x for x in jax.tree.leaves(state['opt']) if x.shape == kernel.shape]
+        assert len(moments) == 2 and all(x.sharding == kernel.sharding for x in moments)
     return out
 assert len(jax.devices()) == 8
-print(json.dumps([losses(1), losses(8)]))
+print(json.dumps([losses(1), losses(8), losses(8, 'fsdp')]))
 """
     import os
 
@@ -205,8 +213,9 @@ print(json.dumps([losses(1), losses(8)]))
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    one, eight = json.loads(done.stdout.splitlines()[-1])
+    one, eight, cut = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(eight, one, atol=1e-5)
+    np.testing.assert_allclose(cut, one, atol=1e-5)
     assert one[0] != one[-1]
 
 

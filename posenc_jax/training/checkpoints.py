@@ -76,7 +76,10 @@ class Checkpoints:
         return card
 
     def restore(self, step: int, like: Any, sharding: jax.sharding.Sharding) -> Any:
-        """The state saved at a step, in the shape of `like`; every array is checked."""
+        """The state saved at a step, in the shape of `like`; every array is checked.
+
+        Arrays lie as those of `like` do, or by `sharding` where it says nothing of that.
+        """
         saved = self.card(step)["digests"]
         wanted = by_path(like)
         if set(wanted) != set(saved):
@@ -85,7 +88,9 @@ class Checkpoints:
                 f"checkpoint {step} holds other arrays; missing: {missing}, unknown: {unknown}"
             )
         abstract = {
-            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+            name: jax.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None) or sharding
+            )
             for name, leaf in wanted.items()
         }
         restored = self._read(step, "state", ocp.args.StandardRestore(abstract))

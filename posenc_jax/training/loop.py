@@ -74,7 +74,8 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
         _same_data(card, corpus)
 
     parts = making.make(config) if checkpoints.steps() else starting_parts(config)
-    state = jax.device_put(steps.fresh_state(parts, optimizers.make(config)), place)
+    fresh = steps.fresh_state(parts, optimizers.make(config))
+    state = jax.device_put(fresh, steps.state_shardings(fresh, mesh, config.sharding))
     at, state = checkpoints.restore_last(state, place, accept) or (0, state)
     check_space(run.path, state, config.keep)
     belongs = {"data": corpus.fingerprint, "config": config.to_dict()}

@@ -25,6 +25,20 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+def state_shardings(state: State, mesh: Mesh, how: str) -> State:
+    """`replicated`: whole on every device. `fsdp`: every array is cut over the devices along its
+    longest axis that divides among them, and gathered where it is used."""
+
+    def place(leaf) -> NamedSharding:
+        even = [axis for axis, size in enumerate(leaf.shape) if size and size % mesh.size == 0]
+        if how == "replicated" or not even:
+            return replicated(mesh)
+        longest = max(even, key=lambda axis: leaf.shape[axis])
+        return NamedSharding(mesh, PartitionSpec(*[None] * longest, "data"))
+
+    return jax.tree.map(place, state)
+
+
 def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
     params = jax.tree.map(jnp.copy, parts.params())  # the state is donated, the parts stay
     return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
@@ -84,8 +98,10 @@ def train_step(
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
     rows = NamedSharding(mesh, PartitionSpec("data"))
-    whole = replicated(mesh)
-    return jax.jit(step, in_shardings=(whole, rows), out_shardings=(whole, whole), donate_argnums=0)
+    shapes = jax.eval_shape(lambda: fresh_state(parts, optimizer))
+    lie = state_shardings(shapes, mesh, config.sharding)
+    out = (lie, replicated(mesh))
+    return jax.jit(step, in_shardings=(lie, rows), out_shardings=out, donate_argnums=0)
 
 
 def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
@@ -96,4 +112,4 @@ def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
         return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     rows, whole = NamedSharding(mesh, PartitionSpec("data")), replicated(mesh)
-    return jax.jit(sums, in_shardings=(whole, rows), out_shardings=whole)
+    return jax.jit(sums, in_shardings=(None, rows), out_shardings=whole)  # parameters as they lie
