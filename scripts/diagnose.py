@@ -151,7 +151,9 @@ def bias(encoding, trained: int, length: int, tables: Path, plots: Path) -> list
             )
     axes.axvline(trained, color="0.5", linestyle=":")
     axes.set(xscale="log", xlabel="distance + 1 (tokens)", ylabel="added to the logit")
-    axes.set_yscale("symlog", linthresh=1)
+    values = np.array([line[3] for line in lines])
+    if np.ptp(values) > 20:
+        axes.set_yscale("symlog", linthresh=1)
     powers_of_two(axes, length)
     dashed = f"; dashed: in a window of {trained}, where it differs" if len(curves) > 1 else ""
     finish(figure, axes, f"bias by distance for the last of {length} queries{dashed}")

@@ -75,6 +75,22 @@ def test_imports_go_one_way(place):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_reading_never_runs_code(path):
+    """No pickle by any name, no unsafe YAML, no data set's own scripts, no text run as code."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        options = {k.arg: ast.unparse(k.value) for k in node.keywords}
+        assert called not in {"eval", "exec", "compile", "__import__", "os.system"}, called
+        assert not called.startswith("yaml.") and called != "np.fromfile"
+        assert options.get("allow_pickle", "False") == "False"
+        assert "trust_remote_code" not in options and options.get("shell", "False") == "False"
+        if called in {"np.load", "numpy.load"}:
+            assert options.get("allow_pickle") == "False"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_source_file_reaches_for_what_it_should_not(path):
     for name in imports(path):
         assert not name.startswith("jax._src"), name

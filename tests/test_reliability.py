@@ -421,6 +421,27 @@ def test_wandb_may_refuse_to_start(call, tmp_path, monkeypatch):
     assert "no host" in out and "done: 12 steps" in out
 
 
+@pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
+def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp_path, monkeypatch):
+    from posenc_jax.data import sources
+
+    real = sources.documents
+
+    def interrupted(data, seed):
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield from real(data, seed)
+
+    monkeypatch.setattr(sources, "documents", interrupted)
+    (tmp_path / "a.txt").write_text("never seen before " * 40)
+    words, workdir = [], tmp_path / "run"
+    fields = {"data.path": str(tmp_path / "a.txt"), "data.cache": str(tmp_path / "cache")}
+    if name != "train.py":
+        shutil.copytree(whole[0], workdir)
+        words = ["--config.data.source=text", f"--config.data.path={tmp_path}/a.txt"]
+    out = call(name, workdir, *words, code=75, **fields)
+    assert "stopped by SIGTERM while the text was made into tokens" in out
+
+
 def test_one_training_run_at_a_time(call, tmp_path):
     (tmp_path / "run").mkdir()
     with hold(tmp_path / "run", "another training run"):

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.data import sources, tokenizer
-from posenc_jax.exits import DataError
+from posenc_jax.exits import DataError, Interrupted
 
 FORMAT = 2  # of the files below; another number is another cache
 SPLITS = ("train", "valid")
@@ -51,8 +51,11 @@ class Corpus:
         return self.card["vocab"]
 
 
-def prepare(data, seed: int, *, quiet: bool = False) -> Corpus:
-    """The corpus that a configuration's `data` describes, from the cache or built into it."""
+def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()) -> Corpus:
+    """The corpus that a configuration's `data` describes, from the cache or built into it.
+
+    `stopping` is looked at between documents: the names of signals that asked to stop.
+    """
     encoder = tokenizer.load(data.tokenizer)
     listed = [_describe(path) for path in sources.files(data)]
     identity = {
@@ -77,7 +80,7 @@ def prepare(data, seed: int, *, quiet: bool = False) -> Corpus:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / f"{folder.name}.lock"):
             if not (folder / "corpus.json").exists():
-                _build(folder, data, seed, encoder, listed, identity, quiet)
+                _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
     return load(folder)
 
 
@@ -118,7 +121,7 @@ def _load_split(folder, name, card, dtype) -> Split:
     return Split(tokens, starts, column("bytes", np.uint16), column("answers", np.bool_))
 
 
-def _build(folder, data, seed, encoder, listed, identity, quiet) -> None:
+def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> None:
     dtype = np.dtype(
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
@@ -139,6 +142,11 @@ def _build(folder, data, seed, encoder, listed, identity, quiet) -> None:
         )
         with bar:
             for document in sources.documents(data, seed):
+                if stopping:
+                    raise Interrupted(
+                        f"stopped by {stopping[0]} while the text was made into tokens; the same "
+                        "command begins with that again"
+                    )
                 bar.update(len(document.text))
                 digest = hashlib.sha256(document.text).digest()
                 if not document.text:

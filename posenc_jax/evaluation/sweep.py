@@ -102,7 +102,7 @@ def evaluate(
                 tqdm.write(f"checkpoint {step} is gone: the run replaced it meanwhile")
                 continue
             lengths = lengths_of(config, subject)
-            text = text or choose(config, subject, lengths)
+            text = text or choose(config, subject, lengths, stopping)
             cells = plan(config, subject, text, lengths)
             measured += measure(config, subject, text, cells, store, stopping)
             if measured:
@@ -150,10 +150,12 @@ def spans(config: Config, subject: Subject, lengths: list[int]) -> tuple[int, in
     return config.stride or subject.trained, config.last or max(1, min(lengths) // 4)
 
 
-def choose(config: Config, subject: Subject, lengths: list[int]) -> Text:
+def choose(
+    config: Config, subject: Subject, lengths: list[int], stopping: Sequence[str] = ()
+) -> Text:
     data = subject.config.data
     if not config.data.source:
-        corpus = corpora.prepare(data, subject.config.seed)
+        corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
         if subject.data not in (None, corpus.fingerprint):
             raise DataError(
                 "the run's text changed since it was trained, and with it what is held out: what "
@@ -165,7 +167,7 @@ def choose(config: Config, subject: Subject, lengths: list[int]) -> Text:
         data = data.copy_and_resolve_references()
         data.source, data.path, data.valid_fraction = config.data.source, config.data.path, 0.0
         data.field, data.split = config.data.field or data.field, config.data.split or data.split
-        split = corpora.prepare(data, subject.config.seed).train
+        split = corpora.prepare(data, subject.config.seed, stopping=stopping).train
     return windows.choose(
         split, max(lengths), documents=config.documents, per_document=config.windows
     )

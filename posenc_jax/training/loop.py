@@ -34,15 +34,15 @@ def train(config: Config, workdir: Path) -> int:
     making.check(config)  # before anything is written: a mistake must not claim the workdir
     _check_rows(config, len(jax.devices()))
     run.create()
-    with hold(run.path, "another training run"):
+    with hold(run.path, "another training run"), stop_requests() as stopping:
         backend.self_test()
-        corpus = corpora.prepare(config.data, config.seed)
+        corpus = corpora.prepare(config.data, config.seed, stopping=stopping)
         config = with_vocab(config, corpus.vocab)
         with closing(Checkpoints(run.path, keep=config.keep)) as checkpoints:
             _check_steps(config, checkpoints.steps())
             run.claim(config)
             with run.explained():
-                return _train(config, run, corpus, checkpoints)
+                return _train(config, run, corpus, checkpoints, stopping)
 
 
 def take_over(config: Config, begun: Config | None) -> Config:
@@ -65,7 +65,7 @@ def with_vocab(config: Config, vocab: int) -> Config:
     return config
 
 
-def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
+def _train(config, run: Workdir, corpus, checkpoints: Checkpoints, stopping) -> int:
     mesh = steps.make_mesh()
     place = steps.replicated(mesh)
 
@@ -86,10 +86,7 @@ def _train(config, run: Workdir, corpus, checkpoints: Checkpoints) -> int:
         run.status("running", exits.AGAIN, step=at)
         report.start(at, config, parts)
         metrics, view = Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path)
-        with (
-            Recorder(report, metrics, view, skipping=config.skip_not_finite) as record,
-            stop_requests() as stopping,
-        ):
+        with Recorder(report, metrics, view, skipping=config.skip_not_finite) as record:
             at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
             if at not in checkpoints.steps():
                 save(at, state)
