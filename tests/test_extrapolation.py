@@ -14,6 +14,7 @@ import pytest
 from running import ROOT, finish, wandb_records
 
 from posenc_jax.evaluation import records, sweep
+from posenc_jax.training.checkpoints import Checkpoints
 from posenc_jax.training.guard import hold
 
 SMALL = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,pi:3,dynamic_ntk"]
@@ -135,16 +136,15 @@ def test_one_evaluation_at_a_time(run, call):
 
 def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
     """The last one is taken away between being seen and being read; the next one is there."""
-    real, gone = sweep.load_parts, []
+    real, gone = Checkpoints.restore, []
 
-    def vanishing(workdir, step):
+    def vanishing(self, step, *words):
         if not gone:
             gone.append(step)
-            shutil.rmtree(workdir / "checkpoints" / str(step))
-            raise FileNotFoundError("gone")
-        return real(workdir, step)
+            shutil.rmtree(self.folder / str(step))
+        return real(self, step, *words)
 
-    monkeypatch.setattr(sweep, "load_parts", vanishing)
+    monkeypatch.setattr(Checkpoints, "restore", vanishing)
     assert sweep.load(run, None).step == 8 and gone == [12]
 
 
@@ -169,7 +169,7 @@ def test_every_checkpoint_is_a_curve_of_its_own(run, call):
     assert [r["nll"] for r in again] == [r["nll"] for r in rows[:2]]
 
 
-def test_another_text_can_be_evaluated_on(run, call, tmp_path):
+def test_another_text_can_be_evaluated_on(run, call, text, tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.txt").write_text("other words and more of them " * (20 + i))
     words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
@@ -177,7 +177,11 @@ def test_another_text_can_be_evaluated_on(run, call, tmp_path):
     other = rows_of(run)
     assert other[0]["documents"] == "3"
     call("eval_extrapolation.py", run, *SMALL)
-    assert rows_of(run)[0]["token_hash"] != other[0]["token_hash"]
+    own = rows_of(run)[0]["token_hash"]
+    assert own != other[0]["token_hash"]
+    words = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *words)  # its own text by name: what was held out
+    assert rows_of(run)[0]["token_hash"] == own
 
 
 def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):

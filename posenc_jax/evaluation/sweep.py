@@ -23,7 +23,7 @@ from posenc_jax.exits import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.options import known
 from posenc_jax.training import parts as making
 from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import TRIES, load_card, load_parts, saved_steps
+from posenc_jax.training.load import load_checkpoint, saved_steps
 
 
 class Method(NamedTuple):
@@ -116,25 +116,12 @@ def evaluate(
 
 
 def load(workdir: Path, step: int | None) -> Subject:
-    """A run may be in training: its last checkpoint can be gone for a newer one meanwhile."""
-    at, run, settings = _newest(workdir) if step is None else (step, *load_parts(workdir, step))
-    name, data = workdir.resolve().name, load_card(workdir, at)["data"]
-    subject = Subject(name, settings, at, run, run.encoding, data)
+    at, run, settings, card = load_checkpoint(workdir, step)
+    subject = Subject(workdir.resolve().name, settings, at, run, run.encoding, card["data"])
     if subject.extensible:
         plain = making.make(settings, extended=False, start=run.params()).encoding
         return dataclasses.replace(subject, plain=plain)
     return subject
-
-
-def _newest(workdir: Path) -> tuple[int, making.Parts, Config]:
-    for _ in range(TRIES):
-        at = saved_steps(workdir)[-1]
-        try:
-            return at, *load_parts(workdir, at)
-        except Exception as error:  # Orbax has many for a folder that goes while it is read
-            if not isinstance(error, FileNotFoundError) and at in saved_steps(workdir):
-                raise
-    raise Stop(f"the checkpoints of {workdir} change too fast to be read; give --step")
 
 
 def lengths_of(config: Config, subject: Subject) -> list[int]:
@@ -154,7 +141,8 @@ def choose(
     config: Config, subject: Subject, lengths: list[int], stopping: Sequence[str] = ()
 ) -> Text:
     data = subject.config.data
-    if not config.data.source:
+    own = (config.data.source, config.data.path) == (data.source, data.path)
+    if own or not config.data.source:  # the run's own text: what was held out of it
         corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
         if subject.data not in (None, corpus.fingerprint):
             raise DataError(

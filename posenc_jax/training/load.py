@@ -7,7 +7,7 @@ import jax
 
 from posenc_jax.configuration import Config
 from posenc_jax.data import tokenizer
-from posenc_jax.exits import Stop
+from posenc_jax.exits import Damaged, Stop
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
@@ -44,26 +44,33 @@ def saved_steps(workdir: Path) -> list[int]:
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; save less often")
 
 
-def load_card(workdir: Path, step: int) -> dict:
-    """What was saved beside the arrays of a checkpoint."""
-    with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        return checkpoints.card(step)
-
-
 def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
+    _, parts, config, _ = load_checkpoint(workdir, step)
+    return parts, config
+
+
+def load_checkpoint(workdir: Path, step: int | None) -> tuple[int, making.Parts, Config, dict]:
+    """A step, its model and encoding, the run's configuration, and the checkpoint's card.
+
+    Of a run in training the last checkpoint can be gone for a newer one while it is read; all that
+    takes time is done before it is chosen.
+    """
     config = run_config(workdir)
-    checkpoints = Checkpoints(workdir, read_only=True)
-    try:
-        saved = checkpoints.steps()
-        if not saved:
-            raise Stop(f"{workdir} holds no checkpoint yet")
-        step = saved[-1] if step is None else step
-        if step not in saved:
-            raise Stop(f"{workdir} holds no checkpoint of step {step}; have: {saved}")
-        parts = making.make(config)
-        mesh = steps.make_mesh(jax.devices()[:1])
-        like = jax.eval_shape(lambda: steps.fresh_state(parts, optimizers.make(config)))
-        state = checkpoints.restore(step, like, steps.replicated(mesh))
-    finally:
-        checkpoints.close()
-    return parts.replace(state["params"]), config
+    parts = making.make(config)
+    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
+    like = jax.eval_shape(lambda: steps.fresh_state(parts, optimizers.make(config)))
+    for _ in range(TRIES):
+        at = saved_steps(workdir)[-1] if step is None else step
+        try:
+            with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+                saved = checkpoints.steps()
+                if at not in saved:
+                    if step is None:
+                        continue
+                    raise Stop(f"{workdir} holds no checkpoint of step {at}; have: {saved}")
+                state, card = checkpoints.restore(at, like, place), checkpoints.card(at)
+            return at, parts.replace(state["params"]), config, card
+        except (FileNotFoundError, Damaged):
+            if step is not None or (workdir / "checkpoints" / str(at)).exists():
+                raise
+    raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
