@@ -20,12 +20,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np  # noqa: E402
 
 from posenc_jax import exits  # noqa: E402
+from posenc_jax.configuration import PROTOCOLS  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import label  # noqa: E402
 from posenc_jax.evaluation.statistics import paired  # noqa: E402
-
-PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
 
 
 def main() -> int:
