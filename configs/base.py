@@ -83,6 +83,8 @@ def get_config(size: str = "tiny") -> ConfigDict:
 
     config.sharding = "replicated"  # of parameters and optimizer: replicated, fsdp
 
+    config.distributed = False  # several processes train together; see docs/reliability.md
+
     config.log_every = 20  # steps; so for the next two
     config.valid_every = 200
     config.save_every = 200

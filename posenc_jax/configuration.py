@@ -25,6 +25,7 @@ FREE = (
     "keep",
     "init_from",
     "sharding",
+    "distributed",
     "wandb",
     "data.cache",
 )

@@ -17,7 +17,6 @@ from running import finish
 
 import posenc_jax
 from posenc_jax.exits import OtherConfig, Stop
-from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
 from posenc_jax.training.guard import hold
 from posenc_jax.training.run import Metrics, read_metrics
@@ -60,12 +59,11 @@ def newest_files(workdir):
 def restore_last(workdir, accept=lambda step, card: None):
     manager = Checkpoints(workdir, keep=3)
     try:
-        place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
-        found = manager.restore_last(state_at(0), place, accept)
+        found = manager.restore_last(state_at(0), accept)
         if found is not None:  # later saves are unharmed
             manager.save(found[0] + 1, state_at(found[0] + 1), BELONGS)
             assert manager.steps()[-1] == found[0] + 1
-            assert total_digest(manager.restore(found[0] + 1, state_at(0), place)) == total_digest(
+            assert total_digest(manager.restore(found[0] + 1, state_at(0))) == total_digest(
                 state_at(found[0] + 1)
             )
         return found
@@ -113,7 +111,6 @@ def test_damage_to_any_file_costs_one_interval_at_most(damage, saved, tmp_path, 
 @pytest.mark.slow
 def test_every_flipped_bit_is_caught_or_does_not_matter(saved, capsys):
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of reads that fail, as they should
-    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
     tried = caught = 0
     expected = total_digest(state_at(2))
     wrong = []
@@ -124,7 +121,7 @@ def test_every_flipped_bit_is_caught_or_does_not_matter(saved, capsys):
             flip(path, bit)
             manager = Checkpoints(saved, read_only=True)
             try:
-                if total_digest(manager.restore(2, state_at(0), place)) != expected:
+                if total_digest(manager.restore(2, state_at(0))) != expected:
                     wrong.append((str(file), bit, "other numbers"))
             except Stop:
                 caught += 1
@@ -157,19 +154,15 @@ def test_a_foreign_checkpoint_is_refused_and_stays(saved):
 
     with pytest.raises(OtherConfig):
         restore_last(saved, accept)
-    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
     manager = Checkpoints(saved)
     with pytest.raises(OtherConfig, match=r"missing: \['params.c'\]"):
-        manager.restore_last(
-            state_at(0) | {"params": {"c": jnp.zeros(1)}}, place, lambda step, card: None
-        )
+        manager.restore_last(state_at(0) | {"params": {"c": jnp.zeros(1)}}, lambda step, card: None)
     manager.close()
     assert not (saved / "quarantine").exists()
 
 
 def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypatch):
     manager = Checkpoints(saved)
-    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
     for error in (MemoryError(), PermissionError(13, "no"), ValueError("RESOURCE_EXHAUSTED: x")):
 
         def fail(*words, error=error, **options):
@@ -178,7 +171,7 @@ def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypat
         with monkeypatch.context() as patch:
             patch.setattr(manager.manager, "restore", fail)
             with pytest.raises(type(error)):
-                manager.restore_last(state_at(0), place, lambda step, card: None)
+                manager.restore_last(state_at(0), lambda step, card: None)
     manager.close()
     assert not (saved / "quarantine").exists()
 
@@ -213,7 +206,6 @@ def small_disk(tmp_path):
 def test_a_full_disk_costs_the_saves_it_cannot_hold(small_disk, capsys):
     """It is said, earlier checkpoints stay whole, later ones are written, none stays too long."""
     manager = Checkpoints(small_disk / "run", keep=2)
-    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
 
     def large(step):
         return state_at(step) | {"more": jax.random.normal(jax.random.key(step), (60_000,))}
@@ -234,7 +226,7 @@ def test_a_full_disk_costs_the_saves_it_cannot_hold(small_disk, capsys):
     assert again.steps() == [2, 5]
     assert sorted(p.name for p in (small_disk / "run" / "checkpoints").iterdir()) == ["2", "5"]
     for step in (2, 5):
-        restored = again.restore(step, large(0), place)
+        restored = again.restore(step, large(0))
         assert total_digest(restored) == total_digest(large(step))
     again.close()
 

@@ -237,16 +237,15 @@ def test_what_is_restored_is_what_was_saved(checkpoints, config):
     manager = checkpoints()
     manager.save(3, state, {"data": "abc"})
     manager.settle()
-    place = steps.replicated(steps.make_mesh())
     like = jax.eval_shape(lambda: jax.tree.map(jnp.zeros_like, state))
     again = checkpoints(read_only=True)
     assert again.steps() == [3] and again.card(3)["data"] == "abc"
-    restored = again.restore(3, like, place)
+    restored = again.restore(3, like)
     assert total_digest(restored) == total_digest(state)
     assert jax.tree.structure(restored) == jax.tree.structure(state)
     wrong = like | {"more": jax.ShapeDtypeStruct((), jnp.float32)}
     with pytest.raises(Stop, match=r"missing: \['more'\]"):
-        again.restore(3, wrong, place)
+        again.restore(3, wrong)
 
 
 def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, monkeypatch):
@@ -261,7 +260,7 @@ def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, mon
     manager.settle()
     monkeypatch.setattr(module, "digests", real)
     with pytest.raises(Stop, match=f"checkpoint 1: {changed} is not what was written"):
-        manager.restore(1, state, steps.replicated(steps.make_mesh()))
+        manager.restore(1, state)
 
 
 def test_a_digest_is_of_every_bit():

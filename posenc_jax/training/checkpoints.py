@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
@@ -18,9 +17,15 @@ from absl import logging
 from posenc_jax.exits import Damaged, OtherConfig, Stop
 from posenc_jax.training.parts import by_path, with_leaves
 
+# Of several processes one saves and restores, and waits for no other.
+LEAD_ALONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
+
 
 class Checkpoints:
-    """`checkpoints/<step>/` of a workdir: a plain dictionary of arrays, and what it belongs to."""
+    """`checkpoints/<step>/` of a workdir: a plain dictionary of arrays, and what it belongs to.
+
+    Arrays are saved from the host and restored to it, whole.
+    """
 
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
         logging.set_verbosity(logging.FATAL)  # what orbax logs is said by us, in a line
@@ -29,6 +34,7 @@ class Checkpoints:
         self.keep, self.read_only = keep, read_only
         self.saving = 0
         if not read_only:
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._sweep()
         self._open()
 
@@ -37,9 +43,10 @@ class Checkpoints:
             self.folder,
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=self.keep,
-                create=not self.read_only,
+                create=False,
                 read_only=self.read_only,
                 enable_async_checkpointing=not self.read_only,
+                multiprocessing_options=LEAD_ALONE,
             ),
         )
 
@@ -49,7 +56,7 @@ class Checkpoints:
         return sorted(self.manager.all_steps())
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
-        """Asynchronous: the arrays are copied now and written while training goes on.
+        """Asynchronous: what is given is written while training goes on.
 
         A save that fails is said and given up; the checkpoints before it stay as they are.
         """
@@ -75,11 +82,8 @@ class Checkpoints:
             raise Damaged(f"checkpoint {step}: its card is not what was written")
         return card
 
-    def restore(self, step: int, like: Any, sharding: jax.sharding.Sharding) -> Any:
-        """The state saved at a step, in the shape of `like`; every array is checked.
-
-        Arrays lie as those of `like` do, or by `sharding` where it says nothing of that.
-        """
+    def restore(self, step: int, like: Any) -> Any:
+        """The state of a step, in the shape of `like`, on the host; every array is checked."""
         saved = self.card(step)["digests"]
         wanted = by_path(like)
         if set(wanted) != set(saved):
@@ -87,10 +91,8 @@ class Checkpoints:
             raise OtherConfig(
                 f"checkpoint {step} holds other arrays; missing: {missing}, unknown: {unknown}"
             )
-        abstract = {
-            name: jax.ShapeDtypeStruct(
-                leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None) or sharding
-            )
+        abstract = {  # Orbax gives back numpy for numpy
+            name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
             for name, leaf in wanted.items()
         }
         restored = self._read(step, "state", ocp.args.StandardRestore(abstract))
@@ -100,7 +102,7 @@ class Checkpoints:
         return with_leaves(like, restored)
 
     def restore_last(
-        self, like: Any, sharding: jax.sharding.Sharding, accept: Callable[[int, dict], None]
+        self, like: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any] | None:
         """The newest checkpoint that is whole, with its step; damaged ones are set aside.
 
@@ -110,7 +112,7 @@ class Checkpoints:
         for step in reversed(found):
             try:
                 accept(step, self.card(step))
-                return step, self.restore(step, like, sharding)
+                return step, self.restore(step, like)
             except Damaged as damage:
                 place = self.set_aside(step)
                 print(f"warning: {damage}; moved to {place}", file=sys.stderr, flush=True)

@@ -57,7 +57,6 @@ def load_checkpoint(workdir: Path, step: int | None) -> tuple[int, making.Parts,
     """
     config = run_config(workdir)
     parts = making.make(config)
-    place = steps.replicated(steps.make_mesh(jax.devices()[:1]))
     like = jax.eval_shape(lambda: steps.fresh_state(parts, optimizers.make(config)))
     for _ in range(TRIES):
         at = saved_steps(workdir)[-1] if step is None else step
@@ -68,8 +67,8 @@ def load_checkpoint(workdir: Path, step: int | None) -> tuple[int, making.Parts,
                     if step is None:
                         continue
                     raise Stop(f"{workdir} holds no checkpoint of step {at}; have: {saved}")
-                state, card = checkpoints.restore(at, like, place), checkpoints.card(at)
-            return at, parts.replace(state["params"]), config, card
+                state, card = checkpoints.restore(at, like), checkpoints.card(at)
+            return at, parts.replace(jax.device_put(state["params"])), config, card
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(at)).exists():
                 raise

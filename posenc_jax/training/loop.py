@@ -1,11 +1,9 @@
 """The training loop: what is done at each step, and what a run leaves behind."""
 
-import functools
-import math
 import shutil
 import sys
-from collections import deque
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import jax
@@ -15,34 +13,50 @@ from ml_collections import ConfigDict
 from posenc_jax import backend, exits
 from posenc_jax.configuration import Config, original_length
 from posenc_jax.data import corpus as corpora
-from posenc_jax.data.batches import Batch, Batches, held_out
+from posenc_jax.data.batches import Batches
 from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
+from posenc_jax.training import processes
 from posenc_jax.training import step as steps
-from posenc_jax.training.checkpoints import Checkpoints, total_digest
+from posenc_jax.training.checkpoints import total_digest
 from posenc_jax.training.guard import hold, stop_requests
 from posenc_jax.training.load import load_parts
+from posenc_jax.training.processes import everywhere, is_lead
+from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
-from posenc_jax.training.run import Metrics, Workdir, refuse_another
+from posenc_jax.training.run import Follower, Metrics, Workdir, refuse_another
+from posenc_jax.training.saving import Saving
+from posenc_jax.training.validation import Validation
 
 
 def train(config: Config, workdir: Path) -> int:
     """Trains, or goes on training, the run of a workdir; the exit code."""
-    run = Workdir(workdir)
-    config = take_over(config, run.config())
-    making.check(config)  # before anything is written: a mistake must not claim the workdir
-    _check_rows(config, len(jax.devices()))
-    run.create()
-    with hold(run.path, "another training run"), stop_requests() as stopping:
+    with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as held:
+        run = Workdir(workdir) if is_lead() else Follower(workdir)
+        asked = config
+        config = everywhere(lambda: take_over(asked, run.config()))
+        making.check(config)  # before anything is written: a mistake must not claim the workdir
+        _check_rows(config, len(jax.devices()))
+        everywhere(lambda: is_lead() and held.enter_context(_held(run)))
         backend.self_test()
-        corpus = corpora.prepare(config.data, config.seed, stopping=stopping)
+        corpus = everywhere(
+            lambda: corpora.prepare(config.data, config.seed, quiet=not is_lead(), stopping=signals)
+        )
+        processes.agree(corpus.fingerprint, "the data")
         config = with_vocab(config, corpus.vocab)
-        with closing(Checkpoints(run.path, keep=config.keep)) as checkpoints:
-            _check_steps(config, checkpoints.steps())
-            run.claim(config)
-            with run.explained():
-                return _train(config, run, corpus, checkpoints, stopping)
+        saving = everywhere(lambda: held.enter_context(closing(Saving(run, config.keep))))
+        _check_steps(config, saving.steps())
+        everywhere(lambda: run.claim(config))
+        with run.explained():
+            return _train(config, run, corpus, saving, signals)
+
+
+@contextmanager
+def _held(run: Workdir) -> Iterator[None]:
+    run.create()
+    with hold(run.path, "another training run"):
+        yield
 
 
 def take_over(config: Config, begun: Config | None) -> Config:
@@ -65,44 +79,56 @@ def with_vocab(config: Config, vocab: int) -> Config:
     return config
 
 
-def _train(config, run: Workdir, corpus, checkpoints: Checkpoints, stopping) -> int:
+def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
     mesh = steps.make_mesh()
-    place = steps.replicated(mesh)
 
     def accept(step: int, card: dict) -> None:
         refuse_another(ConfigDict(card["config"]), config, f"checkpoint {step} of {run.path}")
         _same_data(card, corpus)
 
-    parts = making.make(config) if checkpoints.steps() else starting_parts(config)
+    begun = bool(saving.steps())
+    parts = everywhere(lambda: making.make(config) if begun else starting_parts(config))
     fresh = steps.fresh_state(parts, optimizers.make(config))
-    state = jax.device_put(fresh, steps.state_shardings(fresh, mesh, config.sharding))
-    at, state = checkpoints.restore_last(state, place, accept) or (0, state)
-    check_space(run.path, state, config.keep)
+    shardings = steps.state_shardings(fresh, mesh, config.sharding)
+    at, state = saving.restore_last(fresh, shardings, accept)
+    everywhere(lambda: is_lead() and check_space(run.path, state, config.keep))
+    del fresh
     belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
-    save = functools.partial(checkpoints.save, belongs=belongs)
-    with closing(Report(run, first_screen(config, parts, corpus, mesh, at))) as report:
+    stopping = processes.Stopping(signals, mesh)
+    screen = first_screen(config, parts, corpus, mesh, at)
+    with closing(Report(run if is_lead() else None, screen)) as report:
         if at >= config.steps:
             return _done(run, report, at, state, "already done")
         run.status("running", exits.AGAIN, step=at)
         report.start(at, config, parts)
-        metrics, view = Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path)
-        with Recorder(report, metrics, view, skipping=config.skip_not_finite) as record:
+        with Recorder(report, *_records(config, run, at), config.skip_not_finite) as record:
+
+            def save(step: int, state) -> None:
+                saving.save(step, state, belongs)
+
             at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
-            if at not in checkpoints.steps():
+            if at not in saving.steps():
                 save(at, state)
-            if at not in checkpoints.steps():
-                raise exits.Stop(
-                    f"the last step, {at}, could not be saved in {run.path}; make room or give "
-                    "back the right to write there, then run the same command: it goes on from "
-                    f"step {max(checkpoints.steps(), default=0)}"
-                )
+                saved = saving.steps()
+                if at not in saved:
+                    raise exits.Stop(
+                        f"the last step, {at}, could not be saved in {run.path}; make room or give "
+                        "back the right to write there, then run the same command: it goes on "
+                        f"from step {max(saved, default=0)}"
+                    )
             record.code = exits.DONE if at == config.steps else exits.AGAIN
         if at == config.steps:
             return _done(run, report, at, state, "done")
-        why = stopping[0] if stopping else "stop_at"
+        why = "stop_at" if at == config.stop_at and not signals else stopping.why
         report.line(f"stopped by {why}: saved step {at}; the same command goes on")
         run.status("stopped", exits.AGAIN, step=at, signal=why)
         return exits.AGAIN
+
+
+def _records(config, run: Workdir, at: int) -> tuple[Metrics | None, View | None]:
+    if not is_lead():
+        return None, None
+    return Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path)
 
 
 def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
@@ -117,10 +143,11 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
         seed=config.seed,
         within_documents=config.data.mask_documents,
     )
+    own = steps.own_rows(mesh, config.batch_size)
     # A stop that lies behind is past: the same command goes on.
     last = min(config.steps, config.stop_at) if config.stop_at > at else config.steps
-    while at < last and not stopping:
-        state, measured = train_step(state, rows.batch(at))
+    while at < last and not stopping():
+        state, measured = train_step(state, steps.spread(rows.batch(at, own), mesh))
         at += 1
         record.flush()  # the step before, now that this one is on its way
         record.later(at, measured, float(np.asarray(rate(at - 1))), rows)
@@ -134,107 +161,10 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
 
 
 def _done(run: Workdir, report: Report, at: int, state, word: str) -> int:
-    digest = total_digest(state)
+    digest = total_digest(processes.on_host(state))
     report.line(f"{word}: {at} steps; digest {digest}")
     run.status("done", exits.DONE, step=at, digest=digest)
     return exits.DONE
-
-
-class Recorder:
-    """Metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits.
-
-    Every step is looked at, since one that is not finite must never be saved; those due are kept.
-    """
-
-    def __init__(self, report: Report, metrics: Metrics, view: View, *, skipping: bool):
-        self.report, self.metrics, self.view = report, metrics, view
-        self.skipping = skipping
-        self.finite: deque[str] = deque(maxlen=5)  # losses, to be named when one is not
-        self.pending: tuple | None = None
-        self.line: dict = {}  # of a step, until the next one is on its way
-        self.code = exits.IO  # how it ended, for wandb
-
-    def __enter__(self) -> "Recorder":
-        return self
-
-    def __exit__(self, kind, error, trace) -> None:
-        if error is None:
-            self.metrics.close()
-        code = error.code if isinstance(error, exits.Stop) else self.code
-        self.view.finish(code, {"exit_code": code})
-
-    def later(self, at: int, measured: dict, rate: float, rows: Batches) -> None:
-        self.pending = (at, measured, rate, rows)
-
-    def validation(self, at: int, values: dict) -> None:
-        self._read()  # the step's own numbers and time come first
-        self.line |= self.report.validation(at, values)
-
-    def flush(self) -> None:
-        self._read()
-        if self.line:
-            self.metrics.write(self.line)
-            self.view.log(self.line)
-            self.line = {}
-
-    def _read(self) -> None:
-        if self.pending is None:
-            return
-        (at, measured, rate, rows), self.pending = self.pending, None
-        values = {name: float(value) for name, value in measured.items()}
-        if not all(map(math.isfinite, values.values())):
-            self._not_finite(at, values, rows)
-        else:
-            self.finite.append(f"{values['loss']:.4f} (step {at})")
-        if self.report.due(at):
-            self.line = self.report.step(at, values, rate)
-
-    def _not_finite(self, at: int, values: dict, rows: Batches) -> None:
-        if self.skipping:
-            self.report.line(f"step {at} is not finite: {_worded(values)}; skipped")
-            return
-        raise exits.NotFinite(
-            f"step {at} is not finite: {_worded(values)}. The last finite losses: "
-            f"{', '.join(self.finite) or 'none'}. Its batch: {rows.describe(at - 1)}. Nothing of "
-            "it was saved. A lower learning_rate, a longer warmup_steps or a lower clip may help; "
-            "skip_not_finite=True leaves such steps out"
-        )
-
-
-def _worded(values: dict) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in values.items() if name != "skipped")
-
-
-class Validation:
-    """The loss on held-out text at the trained length, on the same rows every time."""
-
-    def __init__(self, config, parts, corpus, mesh):
-        self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
-        self.sums = steps.loss_sums(parts, config.data.mask_documents, mesh)
-        self.rows: Batch | None = None
-        if len(corpus.valid.tokens) >= 2 * config.train_length:
-            self.rows = held_out(
-                corpus.valid,
-                length=config.train_length,
-                rows=config.valid_batches * config.batch_size,
-                within_documents=config.data.mask_documents,
-            )
-
-    def due(self, at: int) -> bool:
-        return self.rows is not None and (at % self.every == 0 or at == self.last)
-
-    def __call__(self, params) -> dict[str, float]:
-        assert self.rows is not None
-        total = np.zeros(3)
-        count = len(self.rows.inputs)
-        for first in range(0, count, self.size):
-            index = np.arange(first, first + self.size)
-            rows = jax.tree.map(lambda x, i=index: x[i % count], self.rows)
-            repeats = (index < count)[:, None]  # a short last batch is filled with rows of weight 0
-            rows = rows._replace(weights=rows.weights * repeats)
-            total += np.array(jax.device_get(self.sums(params, rows)))
-        nats, targets, size = total
-        return {"valid_loss": nats / targets, "valid_bpb": nats / size / np.log(2)}
 
 
 def starting_parts(config) -> making.Parts:

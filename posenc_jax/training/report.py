@@ -15,17 +15,21 @@ PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "TPU v4": 275e12, 
 
 
 class Report:
-    def __init__(self, run: Workdir, screen: str):
-        self.log = (run / "log.txt").open("a")
+    """Says it, and keeps it in log.txt; `run` is None in a process that is not the one to speak."""
+
+    def __init__(self, run: Workdir | None, screen: str):
+        self.log = (run / "log.txt").open("a") if run else None
         self.line(screen)
 
     def close(self) -> None:
-        self.log.close()
+        if self.log:
+            self.log.close()
 
     def line(self, text: str) -> None:
-        print(text, flush=True)
-        self.log.write(text + "\n")
-        self.log.flush()
+        if self.log:
+            print(text, flush=True)
+            self.log.write(text + "\n")
+            self.log.flush()
 
     def start(self, at: int, config, parts) -> None:
         device = jax.devices()[0].device_kind

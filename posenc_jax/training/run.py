@@ -78,6 +78,16 @@ class Workdir:
             raise Stop(f"{path} is damaged: {error}") from error
 
 
+class Follower(Workdir):
+    """The folder as another process than the lead sees it, which writes nothing there."""
+
+    def create(self) -> None: ...
+
+    def claim(self, config: Config) -> None: ...
+
+    def status(self, state: str, code: int, **facts: Any) -> None: ...
+
+
 def refuse_another(saved: Config, config: Config, place: str) -> None:
     lines = differences(saved.to_dict(), config.to_dict())
     if lines:

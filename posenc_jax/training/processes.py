@@ -1,0 +1,174 @@
+"""Several processes that train one model: the lead reads and writes, the others compute with it.
+
+What one of them may fail at is done by `everywhere`, so that all end for the same reason.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from posenc_jax import exits
+
+T = TypeVar("T")
+SHUTDOWN_SECONDS = 30  # that processes wait for each other at the end
+
+
+@contextmanager
+def joined(distributed: bool) -> Iterator[None]:
+    """The processes of a run know each other within; before it, jax must not have run anything."""
+    if not distributed:
+        yield
+        return
+    jax.distributed.initialize(**_named(os.environ), shutdown_timeout_seconds=SHUTDOWN_SECONDS)
+    try:
+        yield
+    except BaseException as error:
+        if not (isinstance(error, exits.Stop) and error.everywhere):
+            _leave(error)
+        jax.distributed.shutdown()
+        raise
+    jax.distributed.shutdown()
+
+
+def _named(environment) -> dict[str, Any]:
+    """Who this process is, where the cluster does not tell jax (SLURM, Open MPI, TPU pods do)."""
+    names = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+    given = [name for name in names if environment.get(name)]
+    if not given:
+        return {}
+    try:
+        address, count, number = (environment[name] for name in names)
+        if not 0 <= int(number) < int(count):
+            raise ValueError(f"process {number} of {count}")
+    except (KeyError, ValueError) as error:
+        raise exits.ConfigError(
+            f"distributed=True needs {', '.join(names)} together, such as 10.0.0.1:1234, 2 and 0 "
+            f"or 1 (have: {', '.join(given)}; {error}), or none of them on a cluster that jax knows"
+        ) from error
+    return {
+        "coordinator_address": address,
+        "num_processes": int(count),
+        "process_id": int(number),
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def _leave(error: BaseException) -> None:
+    """At once: the others wait for what this process will not send, and die with it."""
+    if isinstance(error, exits.Stop):
+        print(f"error: {error}", file=sys.stderr)
+        code = error.code
+    elif isinstance(error, KeyboardInterrupt):
+        code = exits.AGAIN
+    else:
+        traceback.print_exception(error)
+        code = exits.FAULT
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def is_lead() -> bool:
+    return jax.process_index() == 0
+
+
+def everywhere(call: Callable[[], T]) -> T:
+    """Each process does it; where one of them cannot, all end for its reason."""
+    if jax.process_count() == 1:
+        return call()
+    result, ended = None, None
+    try:
+        result = call()
+    except exits.Stop as stop:
+        ended = stop
+    except OSError as error:
+        ended = exits.Stop(str(error))
+    reasons = _exchange([type(ended).__name__, str(ended)] if ended else None)
+    for reason in reasons:
+        if reason is not None:
+            stop = getattr(exits, reason[0])(reason[1])
+            stop.everywhere = True
+            raise stop from ended
+    return result  # pyright: ignore[reportReturnType]
+
+
+def by_lead(call: Callable[[], T]) -> T:
+    """What the lead finds, in every process; it must be expressible in JSON."""
+    found = everywhere(lambda: call() if is_lead() else None)
+    return _exchange(found)[0]
+
+
+def _exchange(value: Any) -> list:
+    """The values of all processes, in their order."""
+    if jax.process_count() == 1:
+        return [value]
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = np.ravel(multihost_utils.process_allgather(np.int32(len(text))))
+    padded = np.zeros(sizes.max(), np.uint8)
+    padded[: len(text)] = text
+    rows = np.asarray(multihost_utils.process_allgather(padded))
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def agree(value: Any, what: str) -> None:
+    """Refuses to go on where processes hold different values."""
+    values = _exchange(value)
+    if any(other != values[0] for other in values):
+        stop = exits.DataError(f"{what} differs between the processes of this run: {values}")
+        stop.everywhere = True
+        raise stop
+
+
+def arrays_of_lead(tree: Any) -> Any:
+    """Arrays on the host as the lead holds them; the others give some of the same shapes."""
+    if jax.process_count() == 1:
+        return tree
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
+
+
+def on_host(tree: Any) -> Any:
+    """Whole arrays on the host, of arrays that may lie cut over the devices of all processes."""
+
+    def whole(leaf) -> np.ndarray:
+        if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+            leaf = multihost_utils.process_allgather(leaf, tiled=True)
+        return np.array(leaf)  # its own memory: a state is donated to the next step
+
+    return jax.tree.map(whole, tree)
+
+
+class Stopping:
+    """Whether any process was asked to stop: the same answer before the same step in all of them.
+
+    The question is sent along with a step and answered before the next but one, so that nothing
+    waits for it.
+    """
+
+    def __init__(self, signals: Sequence[str], mesh: Mesh):
+        self.signals = signals
+        self.rows = NamedSharding(mesh, PartitionSpec("data"))
+        self.any = jax.jit(
+            lambda asked: asked.any(), out_shardings=NamedSharding(mesh, PartitionSpec())
+        )
+        self.local = mesh.local_mesh.size
+        self.sent: jax.Array | None = None
+
+    def __call__(self) -> bool:
+        if jax.process_count() == 1:
+            return bool(self.signals)
+        answer, asked = self.sent, np.full(self.local, bool(self.signals))
+        self.sent = self.any(jax.make_array_from_process_local_data(self.rows, asked))
+        return answer is not None and bool(answer)
+
+    @property
+    def why(self) -> str:
+        return self.signals[0] if self.signals else "a signal to another process"

@@ -1,0 +1,43 @@
+"""The checkpoints of a run in training, which its lead reads and writes for all its processes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from posenc_jax.training import processes
+from posenc_jax.training.checkpoints import Checkpoints
+from posenc_jax.training.run import Workdir
+
+
+class Saving:
+    """Arrays lie on devices outside and on the host inside; every process makes the same calls."""
+
+    def __init__(self, run: Workdir, keep: int):
+        self.kept = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
+
+    def steps(self) -> list[int]:
+        return processes.by_lead(lambda: self.kept.steps() if self.kept else [])
+
+    def save(self, step: int, state: Any, belongs: dict) -> None:
+        state = processes.on_host(state)
+        if self.kept:
+            self.kept.save(step, state, belongs)
+
+    def restore_last(
+        self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
+    ) -> tuple[int, Any]:
+        """The step and state to go on from; 0 and the lead's `fresh` one where nothing is saved."""
+
+        def found() -> tuple[int, Any]:
+            state = processes.on_host(fresh)
+            return (self.kept and self.kept.restore_last(state, accept)) or (0, state)
+
+        at, state = processes.everywhere(found)
+        at, state = processes.by_lead(lambda: at), processes.arrays_of_lead(state)
+        # Not the host's own memory: the state is donated to each step.
+        return at, jax.device_put(state, shardings, may_alias=False)
+
+    def close(self) -> None:
+        if self.kept:
+            self.kept.close()
