@@ -71,6 +71,11 @@ def _leave(error: BaseException) -> None:
         code = exits.AGAIN
     else:
         traceback.print_exception(error)
+        print(
+            f"error: process {jax.process_index()} of {jax.process_count()} ends. If another one "
+            "was lost, its output says why; the same commands go on from the last checkpoint",
+            file=sys.stderr,
+        )
         code = exits.FAULT
     sys.stdout.flush()
     sys.stderr.flush()

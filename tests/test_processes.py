@@ -1,0 +1,145 @@
+"""Several processes that train one model over gloo, each with one device."""
+
+import json
+import os
+import signal
+import socket
+import time
+
+import pytest
+from running import finish
+
+from posenc_jax.training import processes
+from posenc_jax.training.run import read_metrics
+
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def start(program):
+    """Two processes of one run."""
+
+    def begin(workdir, **fields):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        return [
+            program(
+                "train.py",
+                workdir,
+                env={
+                    "JAX_COORDINATOR_ADDRESS": address,
+                    "JAX_NUM_PROCESSES": "2",
+                    "JAX_PROCESS_ID": str(number),
+                },
+                distributed=True,
+                **fields,
+            )
+            for number in range(2)
+        ]
+
+    return begin
+
+
+@pytest.fixture
+def one_process(program):
+    def run(workdir, **fields):
+        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+        finish(program("train.py", workdir, env={"XLA_FLAGS": flags}, **fields))
+        return digest(workdir)
+
+    return run
+
+
+def digest(workdir):
+    return json.loads((workdir / "status.json").read_text())["digest"]
+
+
+@pytest.mark.parametrize(
+    ("sharding", "stops"),
+    [("replicated", [0]), *(pytest.param(x, [6, 0], marks=SLOW) for x in ("replicated", "fsdp"))],
+)
+def test_two_processes_are_one_with_two_devices(sharding, stops, start, one_process, tmp_path):
+    """Bit for bit; one of them writes, and speaks."""
+    for stop_at in stops:
+        code = 75 if stop_at else 0
+        lead, other = start(tmp_path / "two", stop_at=stop_at, sharding=sharding)
+        said, silent = finish(lead, code), finish(other, code)
+        assert "2 x cpu" in said and "step" not in silent
+    assert ("resuming at step 6" in said) == (len(stops) == 2)
+    assert digest(tmp_path / "two") == one_process(tmp_path / "one", sharding=sharding)
+    pairs = zip(
+        *(read_metrics(tmp_path / name / "metrics.jsonl") for name in ("two", "one")), strict=True
+    )
+    assert all(two["loss"] == one["loss"] for two, one in pairs if "loss" in one)
+
+
+LONG = {"steps": 100_000, "save_every": 20, "log_every": 1, "valid_every": 100_000}
+
+
+def wait_for_step(workdir, step, running):
+    path = workdir / "metrics.jsonl"
+    while not path.exists() or not any(line["step"] >= step for line in read_metrics(path)):
+        assert all(process.poll() is None for process in running), running[0].communicate()[0]
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("sent", "number"),
+    [
+        (signal.SIGTERM, 1),
+        *(
+            pytest.param(sent, number, marks=SLOW)
+            for sent, number in ((signal.SIGTERM, 0), (signal.SIGKILL, 0), (signal.SIGKILL, 1))
+        ),
+    ],
+)
+def test_what_ends_one_process_ends_both(sent, number, start, tmp_path):
+    """A signal saves in both at one step; a death is noticed at once, and costs an interval."""
+    running = start(tmp_path / "two", **LONG)
+    wait_for_step(tmp_path / "two", 21, running)
+    running[number].send_signal(sent)
+    began = time.monotonic()
+    if sent == signal.SIGTERM:
+        said = finish(running[0], 75)
+        finish(running[1], 75)
+        assert ("SIGTERM" if number == 0 else "a signal to another process") in said
+    else:
+        survivor, killed = running[1 - number], running[number]
+        out = survivor.communicate()[0]
+        killed.communicate()
+        assert survivor.returncode not in (0, 75) and killed.returncode == -signal.SIGKILL
+        assert "the same commands go on from the last checkpoint" in out
+    assert time.monotonic() - began < 20
+    saved = max(
+        int(p.name) for p in (tmp_path / "two" / "checkpoints").iterdir() if p.name.isdigit()
+    )
+    assert saved >= 20
+    end = {**LONG, "stop_at": saved + 5}
+    for process in start(tmp_path / "two", **end):
+        finish(process, 75)
+
+
+def test_one_that_cannot_ends_both(start, tmp_path):
+    from posenc_jax.training.guard import hold
+
+    (tmp_path / "run").mkdir()
+    with hold(tmp_path / "run", "another training run"):
+        for process in start(tmp_path / "run"):
+            assert f"process {os.getpid()} on " in finish(process, 73)
+
+
+@pytest.mark.parametrize(
+    "given", [{"JAX_PROCESS_ID": "0"}, {"JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "2"}]
+)
+def test_half_told_who_it_is_it_asks_for_the_rest(given, call, tmp_path, monkeypatch):
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    out = call("train.py", tmp_path / "run", code=2, distributed=True)
+    assert "distributed=True needs JAX_COORDINATOR_ADDRESS" in out
+    assert not (tmp_path / "run").exists()
+
+
+def test_alone_nothing_is_exchanged():
+    assert processes.by_lead(lambda: {"a": 1}) == {"a": 1}
+    processes.agree("x", "nothing")
