@@ -5,9 +5,7 @@ import json
 import logging
 import os
 import shutil
-import signal
 import subprocess
-import time
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,6 @@ import numpy as np
 import pytest
 from running import finish
 
-import posenc_jax
 from posenc_jax.exits import OtherConfig, Stop
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
 from posenc_jax.training.guard import hold
@@ -273,77 +270,6 @@ def test_what_a_killed_save_left_is_removed(saved):
     assert not left.exists()
 
 
-LONGER = {"steps": 60, "save_every": 4, "log_every": 1, "valid_every": 7}
-
-
-@pytest.fixture(scope="session")
-def longer(program, tmp_path_factory):
-    """The digest of a run that nobody killed."""
-    workdir = tmp_path_factory.mktemp("longer") / "run"
-    finish(program("train.py", workdir, **LONGER))
-    return json.loads((workdir / "status.json").read_text())["digest"]
-
-
-def kill_until_done(program, workdir, rng, kills):
-    """The same command again after each kill -9, at a random moment after a random step."""
-    for _ in range(kills):
-        process = program("train.py", workdir, **LONGER)
-        after = rng.integers(1, 58)
-        while process.poll() is None:
-            path = workdir / "metrics.jsonl"
-            steps_made = [line["step"] for line in read_metrics(path)] if path.exists() else []
-            if steps_made and steps_made[-1] >= after:
-                time.sleep(rng.uniform(0, 0.15))
-                process.kill()
-            time.sleep(0.005)
-        process.communicate()
-        if process.returncode == 0:
-            break
-    else:
-        finish(program("train.py", workdir, **LONGER))
-
-
-def check_end(workdir, digest):
-    status = json.loads((workdir / "status.json").read_text())
-    assert (status["state"], status["digest"]) == ("done", digest)
-    assert [line["step"] for line in read_metrics(workdir / "metrics.jsonl")] == list(range(1, 61))
-    assert {p.name for p in (workdir / "checkpoints").iterdir()} == {"56", "60"}
-    assert not (workdir / "quarantine").exists()
-
-
-def test_killed_at_random_it_ends_the_same(program, longer, tmp_path):
-    kill_until_done(program, tmp_path / "run", np.random.default_rng(0), kills=2)
-    check_end(tmp_path / "run", longer)
-
-
-@pytest.mark.slow
-def test_killed_twenty_times_it_ends_the_same(program, longer, tmp_path, capsys):
-    """Four runs, five kills each; the seed is printed and can be given again."""
-    seed = int(os.environ.get("KILL_SEED", time.time_ns() % 2**32))
-    rng = np.random.default_rng(seed)
-    for number in range(4):
-        kill_until_done(program, tmp_path / str(number), rng, kills=5)
-        check_end(tmp_path / str(number), longer)
-    with capsys.disabled():
-        print(f"\nKILL_SEED={seed}")
-
-
-def test_twice_interrupted_it_leaves_at_once_with_the_last_checkpoint_whole(program, tmp_path):
-    workdir = tmp_path / "run"
-    process = program("train.py", workdir, steps=100_000, save_every=50)
-    while not any(p.name.isdigit() for p in workdir.glob("checkpoints/*")):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    out = process.communicate()[0]
-    assert process.returncode == 75 and time.monotonic() - began < 10, out
-    assert "Traceback" not in out
-    model, *_ = posenc_jax.load_run(workdir)
-    assert model is not None
-
-
 def test_a_run_goes_on_with_other_numbers_of_devices(program, tmp_path):
     """1, then 4 with everything cut over them, then 2; the losses are those of one device."""
 
@@ -360,78 +286,6 @@ def test_a_run_goes_on_with_other_numbers_of_devices(program, tmp_path):
     stops = (1, 4, "replicated"), (4, 8, "fsdp"), (2, 0, "replicated")
     np.testing.assert_allclose(losses(tmp_path / "many", *stops), one, atol=1e-5)
     assert len(one) == 12 and one[0] != one[-1]
-
-
-class Wandb:
-    """A run of wandb that breaks at its n-th call."""
-
-    def __init__(self, calls):
-        self.calls, self.summary = calls, {}
-
-    def define_metric(self, *words, **options):
-        pass
-
-    def log(self, values):
-        self.calls -= 1
-        if self.calls < 0:
-            raise BrokenPipeError("the service is gone")
-
-    def finish(self, **options):
-        self.log({})
-
-
-@pytest.mark.parametrize("calls", [0, 3, 6])
-def test_wandb_may_break_at_any_call(calls, call, tmp_path, monkeypatch):
-    import wandb
-
-    call("train.py", tmp_path / "without")
-    monkeypatch.setattr(wandb, "init", lambda **options: Wandb(calls))
-    fields = {"wandb.mode": "online"}
-    out = call("train.py", tmp_path / "with", **fields)
-    assert out.count("wandb failed and is off from here") == 1
-    one, other = (
-        (
-            json.loads((tmp_path / name / "status.json").read_text())["digest"],
-            [line["step"] for line in read_metrics(tmp_path / name / "metrics.jsonl")],
-        )
-        for name in ("without", "with")
-    )
-    assert one == other
-    monkeypatch.setattr(wandb, "init", lambda **options: Wandb(calls))
-    out = call("train.py", tmp_path / "required", code=74, **fields | {"wandb.required": True})
-    assert "wandb failed and wandb.required is set: the service is gone" in out
-
-
-def test_wandb_may_refuse_to_start(call, tmp_path, monkeypatch):
-    import wandb
-
-    def refuse(**options):
-        raise wandb.errors.CommError("no host")
-
-    monkeypatch.setattr(wandb, "init", refuse)
-    out = call("train.py", tmp_path / "run", **{"wandb.mode": "online"})
-    assert "no host" in out and "done: 12 steps" in out
-
-
-@pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
-def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp_path, monkeypatch):
-    from posenc_jax.data import sources
-
-    real = sources.documents
-
-    def interrupted(data, seed):
-        os.kill(os.getpid(), signal.SIGTERM)
-        yield from real(data, seed)
-
-    monkeypatch.setattr(sources, "documents", interrupted)
-    (tmp_path / "a.txt").write_text("never seen before " * 40)
-    words, workdir = [], tmp_path / "run"
-    fields = {"data.path": str(tmp_path / "a.txt"), "data.cache": str(tmp_path / "cache")}
-    if name != "train.py":
-        shutil.copytree(whole[0], workdir)
-        words = ["--config.data.source=text", f"--config.data.path={tmp_path}/a.txt"]
-    out = call(name, workdir, *words, code=75, **fields)
-    assert "stopped by SIGTERM while the text was made into tokens" in out
 
 
 def test_one_training_run_at_a_time(call, tmp_path):
@@ -461,3 +315,59 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_was(damage, call, tm
     lines = [json.loads(s)["step"] for s in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert lines == [3, 5, 6, 9, 10, 12]
     np.testing.assert_equal(sorted(p.name for p in (workdir / "quarantine").iterdir()), ["8"])
+
+
+@pytest.fixture
+def stopped(call, tmp_path):
+    """A run with checkpoints of steps 4 and 8, stopped."""
+    call("train.py", tmp_path / "run", code=75, stop_at=8)
+    return tmp_path / "run"
+
+
+def test_a_run_without_a_whole_checkpoint_says_so_and_begins_nothing(call, stopped):
+    for path in stopped.glob("checkpoints/*/state/**/*"):
+        if path.is_file() and path.stat().st_size > 1_000:
+            flip(path)
+    for _ in range(2):  # the second time they lie in quarantine
+        out = call("train.py", stopped, code=74)
+        assert "no checkpoint of" in out and "Nothing was started anew" in out
+        assert "step 1" not in out.split("error:")[-1]
+    assert sorted(p.name for p in (stopped / "quarantine").iterdir()) == ["4", "8"]
+    assert json.loads((stopped / "status.json").read_text())["state"] == "failed"
+
+
+def test_a_run_with_the_checkpoint_of_another_is_refused_and_left_alone(call, stopped, tmp_path):
+    call("train.py", tmp_path / "other", code=75, stop_at=8, seed=1)
+    shutil.rmtree(stopped / "checkpoints" / "8")
+    shutil.copytree(tmp_path / "other" / "checkpoints" / "8", stopped / "checkpoints" / "8")
+    out = call("train.py", stopped, code=76)
+    assert "seed: 1 in the workdir, 0 now" in out and "init_from" in out
+    assert sorted(p.name for p in (stopped / "checkpoints").iterdir()) == ["4", "8"]
+    assert not (stopped / "quarantine").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "said"),
+    [
+        ("none/*.txt", None, {}, "nothing matches"),
+        ("empty.txt", b"", {}, "no text to train on"),
+        ("short.txt", b"too short", {}, "tokens are too few for one row of 32"),
+        ("a.jsonl", b'{"text": "a"}\n{"text"\n', {"data.source": "jsonl"}, "a.jsonl, line 2"),
+        ("a.txt", b"abc\xff" * 99, {"data.tokenizer": "{learned}"}, "not UTF-8 at byte 3"),
+        ("a.txt", b"abc\xff" * 99, {}, ""),  # bytes are taken as they are
+    ],
+)
+def test_data_that_will_not_do_is_named(name, content, fields, said, call, tmp_path):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    if "data.tokenizer" in fields:
+        tokenizers = pytest.importorskip("tokenizers")
+        learned = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "c": 2}, []))
+        learned.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        learned.decoder = tokenizers.decoders.ByteLevel()
+        learned.save(str(tmp_path / "learned.json"))
+        fields = {"data.tokenizer": tmp_path / "learned.json"}
+    place = {"data.path": tmp_path / name, "data.cache": tmp_path / "cache"}
+    place["data.valid_fraction"] = 0
+    out = call("train.py", tmp_path / "run", code=65 if said else 0, **place, **fields)
+    assert said in out and "Traceback" not in out

@@ -7,6 +7,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class View:
             return call()
         except Exception as error:  # anything: a missing key, a dead service, a full disk
             self.run = None
+            if isinstance(error, ConnectionError):
+                _forget_service()
             if self.required:
                 raise Stop(f"wandb failed and wandb.required is set: {error}") from error
             print(
@@ -46,6 +49,14 @@ class View:
                 file=sys.stderr,
             )
             return None
+
+
+def _forget_service() -> None:
+    """wandb's own process is gone; at exit wandb would fail to say good-bye to it."""
+    import wandb
+
+    with suppress(Exception):
+        wandb.teardown()
 
 
 class TrainingView(View):

@@ -100,8 +100,9 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         if at >= config.steps:
             return _done(run, report, at, state, "already done")
         run.status("running", exits.AGAIN, step=at)
+        records = _records(config, run, at)  # an unreachable host of wandb takes half a minute
         report.start(at, config, parts)
-        with Recorder(report, *_records(config, run, at), config.skip_not_finite) as record:
+        with Recorder(report, *records, config.skip_not_finite) as record:
 
             def save(step: int, state) -> None:
                 saving.save(step, state, belongs)

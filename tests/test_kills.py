@@ -1,0 +1,245 @@
+"""Kills and signals at random and at exact places; what is left behind, and how a run goes on."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from running import ROOT, finish
+
+import posenc_jax
+from posenc_jax.training.checkpoints import Checkpoints
+from posenc_jax.training.run import read_metrics
+
+LONGER = {"steps": 60, "save_every": 4, "log_every": 1, "valid_every": 7}
+
+
+@pytest.fixture(scope="session")
+def longer(program, tmp_path_factory):
+    """The digest of a run that nobody killed."""
+    workdir = tmp_path_factory.mktemp("longer") / "run"
+    finish(program("train.py", workdir, **LONGER))
+    return json.loads((workdir / "status.json").read_text())["digest"]
+
+
+def kill_until_done(program, workdir, rng, kills):
+    """The same command again after each kill -9, at a random moment after a random step."""
+    for _ in range(kills):
+        process = program("train.py", workdir, **LONGER)
+        after = rng.integers(1, 58)
+        while process.poll() is None:
+            path = workdir / "metrics.jsonl"
+            steps_made = [line["step"] for line in read_metrics(path)] if path.exists() else []
+            if steps_made and steps_made[-1] >= after:
+                time.sleep(rng.uniform(0, 0.15))
+                process.kill()
+            time.sleep(0.005)
+        process.communicate()
+        if process.returncode == 0:
+            break
+    else:
+        finish(program("train.py", workdir, **LONGER))
+
+
+def check_end(workdir, digest):
+    status = json.loads((workdir / "status.json").read_text())
+    assert (status["state"], status["digest"]) == ("done", digest)
+    assert [line["step"] for line in read_metrics(workdir / "metrics.jsonl")] == list(range(1, 61))
+    assert {p.name for p in (workdir / "checkpoints").iterdir()} == {"56", "60"}
+    assert not (workdir / "quarantine").exists()
+
+
+def test_killed_at_random_it_ends_the_same(program, longer, tmp_path):
+    kill_until_done(program, tmp_path / "run", np.random.default_rng(0), kills=2)
+    check_end(tmp_path / "run", longer)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_it_ends_the_same(program, longer, tmp_path, capsys):
+    """Four runs, five kills each; the seed is printed and can be given again."""
+    seed = int(os.environ.get("KILL_SEED", time.time_ns() % 2**32))
+    rng = np.random.default_rng(seed)
+    for number in range(4):
+        kill_until_done(program, tmp_path / str(number), rng, kills=5)
+        check_end(tmp_path / str(number), longer)
+    with capsys.disabled():
+        print(f"\nKILL_SEED={seed}")
+
+
+def test_twice_interrupted_it_leaves_at_once_with_the_last_checkpoint_whole(program, tmp_path):
+    workdir = tmp_path / "run"
+    process = program("train.py", workdir, steps=100_000, save_every=50)
+    while not any(p.name.isdigit() for p in workdir.glob("checkpoints/*")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    out = process.communicate()[0]
+    assert process.returncode == 75 and time.monotonic() - began < 10, out
+    assert "Traceback" not in out
+    model, *_ = posenc_jax.load_run(workdir)
+    assert model is not None
+
+
+# Each ends the process by kill -9 at one exact place of a run, by code put around the real one.
+PLACES = {
+    "before the first save": """
+        from posenc_jax.training.checkpoints import Checkpoints
+        Checkpoints.save = lambda *words, **options: end()
+    """,
+    "in the middle of a write": """
+        import threading, time
+        def watch():
+            while not any(p.is_file() for p in folder.glob("*.orbax-checkpoint-tmp*/**/*")):
+                time.sleep(0.0005)
+            end()
+        threading.Thread(target=watch, daemon=True).start()
+    """,
+    "between write and rename": """
+        real = os.rename
+        def rename(old, new, **options):
+            end() if "orbax-checkpoint-tmp" in str(old) else real(old, new, **options)
+        os.rename = rename
+    """,
+    "in the middle of retention": """
+        real = shutil.rmtree
+        def rmtree(path, *words, **options):
+            if str(path).startswith(str(folder)) and pathlib.Path(path).name.isdigit():
+                next(p for p in pathlib.Path(path).rglob("*") if p.is_file()).unlink()
+                end()
+            real(path, *words, **options)
+        shutil.rmtree = rmtree
+    """,
+    "in the middle of a line of metrics": """
+        from posenc_jax.training.run import Metrics
+        def write(self, record):
+            with self.path.open("a") as stream:
+                stream.write('{"step": 9999, "lo')
+            end()
+        Metrics.write = write
+    """,
+    "between a status and its place": """
+        real = pathlib.Path.replace
+        def replace(self, target):
+            end() if "status.json" in str(target) else real(self, target)
+        pathlib.Path.replace = replace
+    """,
+}
+AROUND = """
+import os, pathlib, runpy, shutil, signal, sys
+sys.path.insert(0, os.getcwd())
+folder = pathlib.Path(next(w for w in sys.argv if w.startswith("--workdir=")).partition("=")[2])
+folder = folder.absolute() / "checkpoints"
+def end():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_at_exact_places_it_ends_the_same(command, program, longer, tmp_path):
+    """At one after the other of the places, in one run."""
+    workdir = tmp_path / "run"
+    words = command("train.py", workdir, **LONGER)
+    for place, code in PLACES.items():
+        script = AROUND + textwrap.dedent(code) + 'runpy.run_path("train.py", run_name="__main__")'
+        process = subprocess.run(
+            [sys.executable, "-c", script, *words[1:]],
+            cwd=ROOT,
+            env=os.environ | {"NPROC": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert process.returncode == -signal.SIGKILL, (place, process.stdout, process.stderr)
+        left = sorted(p.name for p in (workdir / "checkpoints").iterdir())
+        if place == "before the first save":
+            assert not left
+        if place in ("in the middle of a write", "between write and rename"):
+            assert any("tmp" in name for name in left), (place, left)
+        if place == "in the middle of a line of metrics":
+            assert (workdir / "metrics.jsonl").read_text().endswith('{"step": 9999, "lo')
+    finish(program("train.py", workdir, **LONGER))
+    check_end(workdir, longer)
+
+
+def test_stopped_and_resumed_at_every_step_it_ends_the_same(call, tmp_path):
+    """Across the end of an epoch, which lies within the twelve steps."""
+    fields = {"valid_every": 100, "log_every": 1}
+    call("train.py", tmp_path / "whole", **fields)
+    for step in range(1, 12):
+        call("train.py", tmp_path / "run", code=75, stop_at=step, **fields)
+    call("train.py", tmp_path / "run", **fields)
+    whole, run = (
+        (
+            json.loads((tmp_path / name / "status.json").read_text())["digest"],
+            [(s["step"], s["loss"]) for s in read_metrics(tmp_path / name / "metrics.jsonl")],
+        )
+        for name in ("whole", "run")
+    )
+    assert run == whole and len(run[1]) == 12
+
+
+def test_a_signal_inside_a_save_saves(call, tmp_path, monkeypatch):
+    real = Checkpoints.save
+
+    def interrupted(self, step, *words, **options):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        real(self, step, *words, **options)
+
+    monkeypatch.setattr(Checkpoints, "save", interrupted)
+    out = call("train.py", tmp_path / "run", code=75)
+    assert "stopped by SIGTERM: saved step 4" in out
+    assert Checkpoints(tmp_path / "run", read_only=True).steps() == [4]
+
+
+def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, monkeypatch):
+    from posenc_jax.training import step as steps
+
+    real, asked = steps.train_step, threading.Event()
+
+    def slow(parts, optimizer, config, mesh):
+        step = real(parts, optimizer, config, mesh)
+
+        def compiling(state, batch):
+            if not asked.is_set():
+                asked.set()
+                soon = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
+                soon.start()
+                compiled = step(state, batch)
+                soon.join()
+                return compiled
+            return step(state, batch)
+
+        return compiling
+
+    monkeypatch.setattr(steps, "train_step", slow)
+    out = call("train.py", tmp_path / "run", code=75)
+    assert "stopped by SIGTERM: saved step 1;" in out
+
+
+@pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
+def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp_path, monkeypatch):
+    from posenc_jax.data import sources
+
+    real = sources.documents
+
+    def interrupted(data, seed):
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield from real(data, seed)
+
+    monkeypatch.setattr(sources, "documents", interrupted)
+    (tmp_path / "a.txt").write_text("never seen before " * 40)
+    words, workdir = [], tmp_path / "run"
+    fields = {"data.path": str(tmp_path / "a.txt"), "data.cache": str(tmp_path / "cache")}
+    if name != "train.py":
+        shutil.copytree(whole[0], workdir)
+        words = ["--config.data.source=text", f"--config.data.path={tmp_path}/a.txt"]
+    out = call(name, workdir, *words, code=75, **fields)
+    assert "stopped by SIGTERM while the text was made into tokens" in out
