@@ -120,9 +120,9 @@ def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
     while not list(run.glob("eval/cells/*.npz")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     out = finish(process, 75)
-    assert "stopped by SIGINT" in out and "the same command goes on" in out
+    assert "stopped by SIGTERM" in out and "the same command goes on" in out
     assert 0 < len(rows_of(run)) < 45
 
 
