@@ -53,7 +53,7 @@ def check_end(workdir, digest):
     assert (status["state"], status["digest"]) == ("done", digest)
     assert [line["step"] for line in read_metrics(workdir / "metrics.jsonl")] == list(range(1, 61))
     assert {p.name for p in (workdir / "checkpoints").iterdir()} == {"56", "60"}
-    assert not (workdir / "quarantine").exists()
+    assert not (workdir / "checkpoints" / "quarantine").exists()
 
 
 def test_killed_at_random_it_ends_the_same(program, longer, tmp_path):

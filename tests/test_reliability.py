@@ -97,7 +97,9 @@ def test_damage_to_any_file_costs_one_interval_at_most(damage, saved, tmp_path, 
         damage(copy / "checkpoints" / "2" / file)
         step, state = restore_last(copy)
         assert total_digest(state) == total_digest(state_at(step))
-        moved = [p.name for p in (copy / "quarantine").iterdir()] if step == 1 else []
+        moved = (
+            [p.name for p in (copy / "checkpoints" / "quarantine").iterdir()] if step == 1 else []
+        )
         said = capsys.readouterr().err
         assert (moved == ["2"] and "warning: checkpoint 2: " in said) if step == 1 else not said
         used.append(step)
@@ -142,7 +144,7 @@ def test_nothing_is_begun_anew_where_all_is_damaged(saved):
             Stop, match="no checkpoint of .* can be read; .* Nothing was started anew"
         ):
             restore_last(saved)
-    assert {p.name for p in (saved / "quarantine").iterdir()} == {"1", "2"}
+    assert {p.name for p in (saved / "checkpoints" / "quarantine").iterdir()} == {"1", "2"}
 
 
 def test_a_foreign_checkpoint_is_refused_and_stays(saved):
@@ -155,7 +157,7 @@ def test_a_foreign_checkpoint_is_refused_and_stays(saved):
     with pytest.raises(OtherConfig, match=r"missing: \['params.c'\]"):
         manager.restore_last(state_at(0) | {"params": {"c": jnp.zeros(1)}}, lambda step, card: None)
     manager.close()
-    assert not (saved / "quarantine").exists()
+    assert not (saved / "checkpoints" / "quarantine").exists()
 
 
 def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypatch):
@@ -170,7 +172,7 @@ def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypat
             with pytest.raises(type(error)):
                 manager.restore_last(state_at(0), lambda step, card: None)
     manager.close()
-    assert not (saved / "quarantine").exists()
+    assert not (saved / "checkpoints" / "quarantine").exists()
 
 
 def test_an_empty_folder_of_a_step_is_no_checkpoint(saved):
@@ -314,7 +316,9 @@ def test_a_run_with_a_damaged_checkpoint_ends_as_if_nothing_was(damage, call, tm
     assert json.loads((workdir / "status.json").read_text())["digest"] == expected
     lines = [json.loads(s)["step"] for s in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert lines == [3, 5, 6, 9, 10, 12]
-    np.testing.assert_equal(sorted(p.name for p in (workdir / "quarantine").iterdir()), ["8"])
+    np.testing.assert_equal(
+        sorted(p.name for p in (workdir / "checkpoints" / "quarantine").iterdir()), ["8"]
+    )
 
 
 @pytest.fixture
@@ -332,7 +336,7 @@ def test_a_run_without_a_whole_checkpoint_says_so_and_begins_nothing(call, stopp
         out = call("train.py", stopped, code=74)
         assert "no checkpoint of" in out and "Nothing was started anew" in out
         assert "step 1" not in out.split("error:")[-1]
-    assert sorted(p.name for p in (stopped / "quarantine").iterdir()) == ["4", "8"]
+    assert sorted(p.name for p in (stopped / "checkpoints" / "quarantine").iterdir()) == ["4", "8"]
     assert json.loads((stopped / "status.json").read_text())["state"] == "failed"
 
 
@@ -343,7 +347,7 @@ def test_a_run_with_the_checkpoint_of_another_is_refused_and_left_alone(call, st
     out = call("train.py", stopped, code=76)
     assert "seed: 1 in the workdir, 0 now" in out and "init_from" in out
     assert sorted(p.name for p in (stopped / "checkpoints").iterdir()) == ["4", "8"]
-    assert not (stopped / "quarantine").exists()
+    assert not (stopped / "checkpoints" / "quarantine").exists()
 
 
 @pytest.mark.parametrize(

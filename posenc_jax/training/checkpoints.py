@@ -30,7 +30,7 @@ class Checkpoints:
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
         logging.set_verbosity(logging.FATAL)  # what orbax logs is said by us, in a line
         self.folder = Path(workdir).absolute() / "checkpoints"
-        self.quarantine = self.folder.with_name("quarantine")
+        self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
         self.saving = 0
         if not read_only:
