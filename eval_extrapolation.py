@@ -16,7 +16,7 @@ from pathlib import Path
 
 from absl import flags as absl_flags
 
-from posenc_jax import command, configuration, exits
+from posenc_jax import command, configuration, terminal
 
 
 def main(argv: list[str]) -> int:
@@ -33,6 +33,10 @@ def main(argv: list[str]) -> int:
     if problems:
         command.refuse(problems)
 
+    return terminal.code_of(lambda: evaluate(config, workdir, flags.step, flags.every_checkpoint))
+
+
+def evaluate(config: configuration.Config, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import backend
 
     backend.configure()
@@ -41,21 +45,13 @@ def main(argv: list[str]) -> int:
     from posenc_jax.tracking import wandb_view
     from posenc_jax.training.load import run_config, saved_steps
 
-    try:
-        steps = saved_steps(workdir) if flags.every_checkpoint else [flags.step]
-        cells = sweep.evaluate(config, workdir, steps)
-        print(show.table(cells))
-        print(show.without_null(records.rows(cells)) or "")
-        pictures = picture.draw(cells, workdir / "plots")
-        print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
-        wandb_view.log_evaluation(run_config(workdir), config.wandb.mode, workdir, cells, pictures)
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return exits.IO
-    except exits.Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        return stop.code
-    return exits.DONE
+    steps = saved_steps(workdir) if every else [step]
+    cells = sweep.evaluate(config, workdir, steps)
+    print(show.table(cells))
+    print(show.without_null(records.rows(cells)) or "")
+    pictures = picture.draw(cells, workdir / "plots")
+    print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+    wandb_view.log_evaluation(run_config(workdir), config.wandb.mode, workdir, cells, pictures)
 
 
 def _define(values: absl_flags.FlagValues) -> None:

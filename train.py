@@ -11,35 +11,29 @@ it stopped, or says that it is done. A size may follow the recipe: --config=conf
 import sys
 from pathlib import Path
 
-from posenc_jax import command, configuration, exits
+from posenc_jax import command, configuration, terminal
 from posenc_jax.training.run import Workdir
 
 
 def main(argv: list[str]) -> int:
     flags, config = command.read(argv, __doc__ or "")
-    try:
-        begun = Workdir(flags.workdir).config() if flags.workdir else None
-        problems = configuration.validate(config, begun)
-        if not flags.workdir:
-            problems.append("--workdir is missing: the folder that the run is kept in")
-        if problems:
-            command.refuse(problems)
+    return terminal.code_of(lambda: run(flags.workdir, config))
 
-        from posenc_jax import backend
 
-        backend.configure()
-        from posenc_jax.training.loop import train
+def run(workdir: str | None, config: configuration.Config) -> int:
+    begun = Workdir(workdir).config() if workdir else None
+    problems = configuration.validate(config, begun)
+    if not workdir:
+        problems.append("--workdir is missing: the folder that the run is kept in")
+    if problems or not workdir:
+        command.refuse(problems)
 
-        return train(config, Path(flags.workdir))
-    except KeyboardInterrupt:
-        print("left at once; the same command goes on from the last checkpoint", file=sys.stderr)
-        return exits.AGAIN
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return exits.IO
-    except exits.Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        return stop.code
+    from posenc_jax import backend
+
+    backend.configure()
+    from posenc_jax.training.loop import train
+
+    return train(config, Path(workdir))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ FREE = (
     "save_every",
     "valid_batches",
     "keep",
-    "init_from",
     "sharding",
     "distributed",
     "wandb",
@@ -351,12 +350,12 @@ def _number(text: str) -> float | str:
         return text
 
 
-def differences(saved: Mapping, now: Mapping) -> list[str]:
-    """Fields in which a run's saved configuration differs from one given now, but for FREE ones."""
+def differences(saved: Mapping, now: Mapping, free: tuple[str, ...] = FREE) -> list[str]:
+    """Fields in which a run's saved configuration differs from one given now, but for free ones."""
     before, after = dict(_flat(saved)), dict(_flat(now))
     lines = []
     for name in sorted(before | after):
-        if not any(name == free or name.startswith(f"{free}.") for free in FREE):
+        if not any(name == free or name.startswith(f"{free}.") for free in free):
             old, new = before.get(name), after.get(name)  # a field that came later is None
             if old != new:
                 lines.append(f"{name}: {old!r} in the workdir, {new!r} now")

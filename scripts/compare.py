@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np  # noqa: E402
 
-from posenc_jax import exits  # noqa: E402
+from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.configuration import PROTOCOLS  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
@@ -35,12 +35,9 @@ def main() -> int:
     parser.add_argument("b", metavar="B")
     parser.add_argument("--protocol", default=",".join(PROTOCOLS), help="default: all there are")
     options = parser.parse_args()
-    try:
-        print(compare(options.a, options.b, options.protocol.split(",")))
-    except (exits.Stop, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return getattr(error, "code", exits.IO)
-    return exits.DONE
+    return terminal.code_of(
+        lambda: terminal.say(compare(options.a, options.b, options.protocol.split(",")))
+    )
 
 
 def compare(a: str, b: str, protocols: list[str]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import exits  # noqa: E402
+from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.evaluation import picture, records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import label  # noqa: E402
@@ -25,13 +25,12 @@ def main() -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="an evaluated run")
     parser.add_argument("--out", type=Path, default=Path("pictures"))
     options = parser.parse_args()
-    try:
+
+    def plot() -> None:
         cells = together([select(words) for words in options.runs])
-        print("\n".join(map(str, picture.draw(cells, options.out))))
-    except (exits.Stop, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return getattr(error, "code", exits.IO)
-    return exits.DONE
+        terminal.say("\n".join(map(str, picture.draw(cells, options.out))))
+
+    return terminal.code_of(plot)
 
 
 def select(words: str) -> list[Measured]:

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from absl import flags as absl_flags  # noqa: E402
 
-from posenc_jax import command, configuration, exits  # noqa: E402
+from posenc_jax import command, configuration, terminal  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -25,19 +25,18 @@ def main(argv: list[str]) -> int:
     if problems:
         command.refuse(problems)
 
+    return terminal.code_of(lambda: _prepare(config, flags.vocab, flags.out))
+
+
+def _prepare(config, vocab: int | None, out: str) -> None:
     from posenc_jax.data import corpus
 
-    try:
-        if flags.vocab is not None:
-            _train(config, flags.vocab, flags.out)
-        made = corpus.prepare(config.data, config.seed)
-    except exits.Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        return stop.code
+    if vocab is not None:
+        _train(config, vocab, out)
+    made = corpus.prepare(config.data, config.seed)
     print(f"{made.folder}\nfingerprint {made.fingerprint}\n{made.card['counts']}")
     for name, facts in made.card["splits"].items():
         print(f"{name}: {facts}")
-    return exits.DONE
 
 
 def _define(values: absl_flags.FlagValues) -> None:

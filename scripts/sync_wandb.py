@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import exits  # noqa: E402
+from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.tracking import wandb_view  # noqa: E402
 from posenc_jax.training.run import Workdir, read_metrics  # noqa: E402
@@ -24,13 +24,7 @@ def main() -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--mode", choices=("online", "offline"), default="online")
     options = parser.parse_args()
-    try:
-        for run in options.runs:
-            sync(run, options.mode)
-    except (exits.Stop, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return getattr(error, "code", exits.IO)
-    return exits.DONE
+    return terminal.code_of(lambda: [sync(run, options.mode) for run in options.runs])
 
 
 def sync(run: Path, mode: str) -> None:

@@ -97,9 +97,13 @@ def umask():
 
 def test_a_cache_that_lost_a_piece_is_named(texts):
     folder = prepare(texts).folder
-    (folder / "train.tokens").write_bytes(b"abc")
-    with pytest.raises(DataError, match="does not hold what its corpus.json says"):
-        prepare(texts)
+    whole = (folder / "train.tokens").read_bytes()
+    for damaged in (b"abc", bytes([whole[0] ^ 1]) + whole[1:]):
+        (folder / "train.tokens").write_bytes(damaged)
+        with pytest.raises(DataError, match="is not what was written there; delete it"):
+            prepare(texts)
+    (folder / "corpus.json").write_bytes(b"")  # as a lost power leaves it: unfinished, made again
+    assert prepare(texts).train.tokens.tobytes() == whole
 
 
 def test_duplicates_and_empty_documents_are_dropped(texts, tmp_path):

@@ -54,6 +54,7 @@ def check_end(workdir, digest):
     assert [line["step"] for line in read_metrics(workdir / "metrics.jsonl")] == list(range(1, 61))
     assert {p.name for p in (workdir / "checkpoints").iterdir()} == {"56", "60"}
     assert not (workdir / "checkpoints" / "quarantine").exists()
+    assert [p.name for p in workdir.iterdir() if p.name.startswith(".")] == [".lock"]
 
 
 def test_killed_at_random_it_ends_the_same(program, longer, tmp_path):
@@ -243,3 +244,65 @@ def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp
         words = ["--config.data.source=text", f"--config.data.path={tmp_path}/a.txt"]
     out = call(name, workdir, *words, code=75, **fields)
     assert "stopped by SIGTERM while the text was made into tokens" in out
+
+
+@pytest.mark.skipif(not shutil.which("setsid"), reason="no setsid to give a process a terminal")
+def test_a_terminal_that_closes_asks_to_stop(command, tmp_path):
+    """As where a connection breaks: SIGHUP comes, and nothing can be written any more."""
+    workdir = tmp_path / "run"
+    own, theirs = os.openpty()
+    words = command("train.py", workdir, **(LONGER | {"steps": 100_000}))
+    process = subprocess.Popen(
+        ["setsid", "--ctty", sys.executable, *words],
+        cwd=ROOT,
+        env=os.environ | {"NPROC": "1"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    said = b""
+    while b" 20/100000" not in said:
+        assert process.poll() is None
+        said += os.read(own, 65_536)
+    os.close(own)
+    assert process.wait(timeout=60) == 75
+    status = json.loads((workdir / "status.json").read_text())
+    assert (status["state"], status["signal"]) == ("stopped", "SIGHUP")
+    assert status["saved"] == status["step"] >= 20
+
+
+def test_an_output_that_closes_ends_nothing(command, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, *command("train.py", tmp_path / "run", log_every=1)],
+        cwd=ROOT,
+        env=os.environ | {"NPROC": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "done"
+    assert "done: 12 steps" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_a_signal_sent_twice_saves_once(program, tmp_path):
+    process = program("train.py", tmp_path / "run", **(LONGER | {"steps": 100_000}))
+    while not list(tmp_path.glob("run/checkpoints/[0-9]*")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    for _ in range(5):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
+    assert "stopped by SIGTERM: saved step" in finish(process, 75)
+
+
+def test_an_evaluation_interrupted_twice_leaves_at_once(call, whole, tmp_path, monkeypatch):
+    from posenc_jax.evaluation import sweep
+
+    def interrupted(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "evaluate", interrupted)
+    assert "left at once" in call("eval_extrapolation.py", whole[0], code=75)

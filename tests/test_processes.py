@@ -17,9 +17,9 @@ SLOW = pytest.mark.slow
 
 @pytest.fixture
 def start(program):
-    """Two processes of one run."""
+    """Two processes of one run; `other` is what the second is told besides."""
 
-    def begin(workdir, **fields):
+    def begin(workdir, other=None, **fields):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -33,7 +33,7 @@ def start(program):
                     "JAX_PROCESS_ID": str(number),
                 },
                 distributed=True,
-                **fields,
+                **(fields | other if number and other else fields),
             )
             for number in range(2)
         ]
@@ -130,7 +130,13 @@ def test_one_that_cannot_ends_both(start, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [{"JAX_PROCESS_ID": "0"}, {"JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "2"}]
+    "given",
+    [
+        {},
+        {"JAX_PROCESS_ID": "0"},
+        {"JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "a:1"},
+        {"JAX_PROCESS_ID": "0", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "nonsense"},
+    ],
 )
 def test_half_told_who_it_is_it_asks_for_the_rest(given, call, tmp_path, monkeypatch):
     for name, value in given.items():
@@ -143,3 +149,10 @@ def test_half_told_who_it_is_it_asks_for_the_rest(given, call, tmp_path, monkeyp
 def test_alone_nothing_is_exchanged():
     assert processes.by_lead(lambda: {"a": 1}) == {"a": 1}
     processes.agree("x", "nothing")
+
+
+def test_two_commands_are_no_run(start, tmp_path):
+    """Steps would be waited for that never come, or be taken at two rates."""
+    for process in start(tmp_path / "run", other={"stop_at": 6}):
+        assert "stop_at: 0 in process 0, 6 in process 1" in finish(process, 2)
+    assert not (tmp_path / "run").exists()

@@ -14,6 +14,7 @@ import pytest
 from running import ROOT, finish, wandb_records
 
 import posenc_jax
+from posenc_jax.training.run import read_metrics
 
 
 def status(workdir):
@@ -112,10 +113,25 @@ def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path)
     assert max(saved) < bad
     for word in ("The last finite losses: ", f"(step {bad - 1})", "Its batch: rows of 32 tokens"):
         assert word in out
+    fields["log_every"] = 1
     out = call("train.py", tmp_path / "skipping", skip_not_finite=True, **fields)
-    assert "is not finite" in out and "skipped" in out
+    lines = read_metrics(tmp_path / "skipping" / "metrics.jsonl")
+    skipped = out.count("is not finite")
+    assert skipped > 5 and f"done: 12 steps, {skipped} skipped; digest" in out
+    assert status(tmp_path / "skipping")["skipped"] == skipped == lines[-1]["skipped"]
+    rates = {line["learning_rate"] for line in lines if line["step"] > 12 - skipped}
+    assert len(rates) == 1  # the schedule waits with the optimizer
     _, encoding, _, _ = posenc_jax.load_run(tmp_path / "skipping")
     assert encoding.name == "rope"
+
+
+def test_skipping_has_an_end(call, tmp_path, monkeypatch):
+    from posenc_jax.training import recorder
+
+    monkeypatch.setattr(recorder, "SKIPS", 5)
+    fields = {"learning_rate": 1e30, "warmup_steps": 0, "skip_not_finite": True}
+    out = call("train.py", tmp_path / "run", **fields, code=70)
+    assert "So were the 4 before it" in out and status(tmp_path / "run")["code"] == 70
 
 
 def test_changed_data_is_refused(call, text, tmp_path):
@@ -241,7 +257,9 @@ def test_what_only_a_scheme_can_judge_claims_no_workdir(call, tmp_path):
     assert "error: num_buckets must be a whole number of at least 2; got -1" in out
     fields = {"extension.name": "abf", "extension.scale": 2.0}
     out = call("train.py", tmp_path / "run", **fields, code=2)
-    assert "needs the option 'base'" in out and not (tmp_path / "run").exists()
+    assert "needs the option 'base'" in out
+    left = [path.name for path in (tmp_path / "run").iterdir()]
+    assert left == [".lock"]  # any other configuration may still begin here
 
 
 def test_every_mistake_is_said_at_once(call, tmp_path):

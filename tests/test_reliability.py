@@ -1,17 +1,21 @@
 """What is tried against a run: damage, foreign files, other processes. See docs/reliability.md."""
 
+import contextlib
 import gc
 import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from running import finish
+from running import ROOT, finish
 
 from posenc_jax.exits import OtherConfig, Stop
 from posenc_jax.training.checkpoints import Checkpoints, total_digest
@@ -240,10 +244,10 @@ def test_lines_that_find_no_room_wait_and_are_written_once(small_disk):
     metrics.write({"step": 3})
     assert len(read_metrics(metrics.path)) == 1
     with pytest.raises(Stop, match="2 lines of .* could not be written"):
-        metrics.close()
+        metrics.check()
     ballast.unlink()
     metrics.write({"step": 4})
-    metrics.close()
+    metrics.check()
     lines = read_metrics(metrics.path)
     assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[1]["loss"] is None
 
@@ -375,3 +379,83 @@ def test_data_that_will_not_do_is_named(name, content, fields, said, call, tmp_p
     place["data.valid_fraction"] = 0
     out = call("train.py", tmp_path / "run", code=65 if said else 0, **place, **fields)
     assert said in out and "Traceback" not in out
+
+
+def test_checkpoints_that_are_gone_are_no_reason_to_begin_anew(call, stopped):
+    lines = (stopped / "metrics.jsonl").read_text()
+    shutil.rmtree(stopped / "checkpoints")
+    out = call("train.py", stopped, code=74)
+    assert "step 8 was saved" in out and "Nothing was started anew" in out
+    assert (stopped / "metrics.jsonl").read_text() == lines
+    call("train.py", stopped, code=74)
+
+
+def test_a_checkpoint_under_another_steps_name_is_damage(call, stopped):
+    shutil.copytree(stopped / "checkpoints" / "4", stopped / "checkpoints" / "10")
+    out = call("train.py", stopped)
+    assert "checkpoint 10 is that of step 4 by another name" in out
+    assert "resuming at step 8" in out and "done: 12 steps" in out
+
+
+def test_a_line_that_is_no_metric_is_left_out_and_kept_aside(call, stopped):
+    path = stopped / "metrics.jsonl"
+    path.write_text("what is this\n" + path.read_text())
+    out = call("train.py", stopped)
+    assert "1 lines are no metrics and left out" in out
+    assert [line["step"] for line in read_metrics(path)] == [3, 5, 6, 9, 10, 12]
+    assert "what is this" in (stopped / "metrics.damaged").read_text()
+
+
+def test_the_status_tells_of_ends_before_the_first_step_too(call, stopped, tmp_path):
+    status = stopped / "status.json"
+    call("train.py", stopped, code=65, **{"data.path": tmp_path / "moved" / "*.txt"})
+    now = json.loads(status.read_text())
+    assert (now["state"], now["code"], now["saved"]) == ("failed", 65, 8)
+    assert "nothing matches" in now["reason"]
+    assert "nothing matches" in (stopped / "log.txt").read_text()
+    call("train.py", stopped)
+    done = status.read_text()
+    call("train.py", stopped, code=65, **{"data.path": tmp_path / "moved" / "*.txt"})
+    assert status.read_text() == done  # what was reached stays said
+
+
+def test_metrics_that_were_deleted_go_on(call, stopped):
+    (stopped / "metrics.jsonl").unlink()
+    call("train.py", stopped)
+    assert [line["step"] for line in read_metrics(stopped / "metrics.jsonl")] == [9, 10, 12]
+
+
+def test_a_full_disk_is_outlived(command, small_disk, tmp_path):
+    """End to end: nothing of the run finds room for a while, and nothing is lost."""
+    workdir, ballast, said = small_disk / "run", small_disk / "ballast", tmp_path / "said"
+    fields = {"steps": 100_000, "save_every": 20, "log_every": 1, "keep": 1}
+    with said.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, *command("train.py", workdir, **fields)],
+            cwd=ROOT,
+            env=os.environ | {"NPROC": "1"},
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+        )
+
+    def wait_for(found):
+        while not found():
+            assert process.poll() is None, said.read_text()
+            time.sleep(0.02)
+
+    def last_step():
+        return read_metrics(workdir / "metrics.jsonl")[-1]["step"]
+
+    wait_for(lambda: list(workdir.glob("checkpoints/[0-9]*0")))
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
+        while stream.write(bytes(4_096)):
+            pass
+    wait_for(lambda: "its lines wait" in said.read_text())
+    wait_for(lambda: "could not be saved" in said.read_text() or time.sleep(1) is None)
+    ballast.unlink()
+    full = last_step()
+    wait_for(lambda: last_step() > full + 60)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 75, said.read_text()
+    lines = [line["step"] for line in read_metrics(workdir / "metrics.jsonl")]
+    assert lines == list(range(1, lines[-1] + 1))

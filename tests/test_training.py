@@ -277,5 +277,5 @@ def test_metrics_of_steps_to_be_made_again_are_taken_back(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     metrics = Metrics(path, resume_at=2)
     metrics.write({"step": 3, "again": True})
-    metrics.close()
+    metrics.check()
     assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]

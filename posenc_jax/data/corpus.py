@@ -76,18 +76,28 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
     root = cache_folder(data.cache)
     folder = root / f"{data.source}-{key}"
-    if not (folder / "corpus.json").exists():
+    if _card(folder) is None:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / f"{folder.name}.lock"):
-            if not (folder / "corpus.json").exists():
+            if _card(folder) is None:
                 _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
     return load(folder)
 
 
 def load(folder: Path) -> Corpus:
-    card = json.loads((folder / "corpus.json").read_text())
+    card = _card(folder)
+    if card is None or _fingerprint(folder) != card["fingerprint"]:
+        raise DataError(f"{folder} is not what was written there; delete it, to be made again")
     dtype = np.dtype(card["dtype"])
-    return Corpus(folder, card, *(_load_split(folder, name, card, dtype) for name in SPLITS))
+    return Corpus(folder, card, *(_load_split(folder, name, dtype) for name in SPLITS))
+
+
+def _card(folder: Path) -> dict | None:
+    """What is written last, so that a corpus without it is none."""
+    try:
+        return json.loads((folder / "corpus.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def cache_folder(named: str) -> Path:
@@ -104,7 +114,7 @@ def _describe(path: Path) -> dict:
     return {"path": str(path), "size": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
-def _load_split(folder, name, card, dtype) -> Split:
+def _load_split(folder, name, dtype) -> Split:
     def column(kind, kind_dtype):
         path = folder / f"{name}.{kind}"
         if not path.exists():
@@ -114,10 +124,8 @@ def _load_split(folder, name, card, dtype) -> Split:
         return np.memmap(path, kind_dtype, mode="r")
 
     tokens = column("tokens", dtype)
-    starts = folder / f"{name}.starts.npy"
-    if tokens is None or len(tokens) != card["splits"][name]["tokens"] or not starts.exists():
-        raise DataError(f"{folder} does not hold what its corpus.json says; delete that folder")
-    starts = np.load(starts, allow_pickle=False)
+    assert tokens is not None
+    starts = np.load(folder / f"{name}.starts.npy", allow_pickle=False)
     return Split(tokens, starts, column("bytes", np.uint16), column("answers", np.bool_))
 
 
@@ -173,7 +181,10 @@ def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> No
             "sources": listed,
             "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        (scratch / "corpus.json").write_text(json.dumps(card, indent=1))
+        with (scratch / "corpus.json").open("w") as stream:
+            stream.write(json.dumps(card, indent=1))
+            stream.flush()
+            os.fsync(stream.fileno())
         shutil.rmtree(folder, ignore_errors=True)  # an unfinished one: it has no corpus.json
         scratch.rename(folder)
     except BaseException:
@@ -221,7 +232,10 @@ class _Writer:
             stream.flush()
             os.fsync(stream.fileno())
             stream.close()
-        np.save(self.folder / f"{self.name}.starts.npy", np.array(self.starts, np.int64))
+        with (self.folder / f"{self.name}.starts.npy").open("wb") as stream:
+            np.save(stream, np.array(self.starts, np.int64))
+            stream.flush()
+            os.fsync(stream.fileno())
         tokens = self.starts[-1]
         return {
             "documents": len(self.starts) - 1,
@@ -235,7 +249,7 @@ class _Writer:
 def _fingerprint(folder: Path) -> str:
     """Of the tokens, their bytes and where documents begin, whatever they were made from."""
     digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.iterdir() if path.name != "corpus.json"):
         digest.update(f"{path.name} {_describe(path)['sha256']}\n".encode())
     return digest.hexdigest()
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import netrc
 import os
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
 from posenc_jax.exits import Stop
+from posenc_jax.terminal import warn
 from posenc_jax.training.run import write_atomically
 
 
@@ -44,10 +44,7 @@ class View:
                 _forget_service()
             if self.required:
                 raise Stop(f"wandb failed and wandb.required is set: {error}") from error
-            print(
-                f"wandb failed and is off from here; metrics.jsonl goes on: {error}",
-                file=sys.stderr,
-            )
+            warn(f"wandb failed and is off from here; metrics.jsonl goes on: {error}")
             return None
 
 

@@ -5,7 +5,6 @@ import errno
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 
 from posenc_jax.exits import Damaged, OtherConfig, Stop
+from posenc_jax.terminal import warn
 from posenc_jax.training.parts import by_path, with_leaves
 
 # Of several processes one saves and restores, and waits for no other.
@@ -55,6 +55,11 @@ class Checkpoints:
         self.manager.reload()
         return sorted(self.manager.all_steps())
 
+    def last(self) -> int:
+        """The newest step that stands on disk under its name, which a save in flight does not."""
+        names = [path.name for path in self.folder.iterdir()]
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
     def save(self, step: int, state: Any, belongs: dict) -> None:
         """Asynchronous: what is given is written while training goes on.
 
@@ -62,7 +67,7 @@ class Checkpoints:
         """
         self.settle()
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
-        card = {"digests": digests(arrays), **belongs}
+        card = {"step": step, "digests": digests(arrays), **belongs}
         self.saving = step
         try:
             self.manager.save(
@@ -80,6 +85,8 @@ class Checkpoints:
         card = self._read(step, "card", ocp.args.JsonRestore())
         if not isinstance(card, dict) or card.pop("seal", None) != _seal(card):
             raise Damaged(f"checkpoint {step}: its card is not what was written")
+        if card["step"] != step:
+            raise Damaged(f"checkpoint {step} is that of step {card['step']} by another name")
         return card
 
     def restore(self, step: int, like: Any) -> Any:
@@ -115,7 +122,7 @@ class Checkpoints:
                 return step, self.restore(step, like)
             except Damaged as damage:
                 place = self.set_aside(step)
-                print(f"warning: {damage}; moved to {place}", file=sys.stderr, flush=True)
+                warn(f"{damage}; moved to {place}")
         if found or self.quarantine.exists():
             raise Stop(
                 f"no checkpoint of {self.folder.parent} can be read; they are in {self.quarantine}."
@@ -153,11 +160,9 @@ class Checkpoints:
 
     def _give_up(self, error: Exception) -> None:
         reason = "no space left on device" if _no_space(error) else _first_line(error)
-        print(
-            f"warning: step {self.saving} could not be saved: {reason}; training goes on, earlier "
-            "checkpoints are whole, and the next save is tried as planned",
-            file=sys.stderr,
-            flush=True,
+        warn(
+            f"step {self.saving} could not be saved: {reason}; training goes on, earlier "
+            "checkpoints are whole, and the next save is tried as planned"
         )
         # The manager has forgotten what it was about to remove; it reads the folder again.
         with contextlib.suppress(Exception):

@@ -29,12 +29,14 @@ def hold(folder: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def stop_requests() -> Iterator[list[str]]:
-    """Names of the signals that asked to stop; the second one is not held back."""
+    """Names of the signals that asked to stop. A second ^C is not held back; of the others, which
+    launchers like to send twice, one is enough."""
     received: list[str] = []
 
     def note(number, frame):
         received.append(signal.Signals(number).name)
-        signal.signal(number, previous[number])
+        if number == signal.SIGINT:
+            signal.signal(number, previous[number])
 
     previous = {
         number: signal.signal(number, note)

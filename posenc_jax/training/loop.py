@@ -1,19 +1,18 @@
 """The training loop: what is done at each step, and what a run leaves behind."""
 
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
 from posenc_jax import backend, exits
 from posenc_jax.configuration import Config, original_length
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batches
+from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
@@ -33,12 +32,14 @@ from posenc_jax.training.validation import Validation
 def train(config: Config, workdir: Path) -> int:
     """Trains, or goes on training, the run of a workdir; the exit code."""
     with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as held:
+        processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
         asked = config
         config = everywhere(lambda: take_over(asked, run.config()))
+        everywhere(lambda: is_lead() and held.enter_context(_held(run)))
+        held.enter_context(run.explained())
         making.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_rows(config, len(jax.devices()))
-        everywhere(lambda: is_lead() and held.enter_context(_held(run)))
         backend.self_test()
         corpus = everywhere(
             lambda: corpora.prepare(config.data, config.seed, quiet=not is_lead(), stopping=signals)
@@ -48,8 +49,7 @@ def train(config: Config, workdir: Path) -> int:
         saving = everywhere(lambda: held.enter_context(closing(Saving(run, config.keep))))
         _check_steps(config, saving.steps())
         everywhere(lambda: run.claim(config))
-        with run.explained():
-            return _train(config, run, corpus, saving, signals)
+        return _train(config, run, corpus, saving, signals)
 
 
 @contextmanager
@@ -61,11 +61,12 @@ def _held(run: Workdir) -> Iterator[None]:
 
 def take_over(config: Config, begun: Config | None) -> Config:
     """With `init_from`, the length that its encoding was built for goes on."""
-    if not config.init_from or config.original_length:
-        return config
-    source = begun or Workdir(config.init_from).config()
     config = config.copy_and_resolve_references()
-    config.original_length = original_length(config, source)
+    if begun is not None and not config.init_from:  # it has been said once
+        config.init_from = begun.get("init_from", "")
+    if config.init_from and not config.original_length:
+        source = begun or Workdir(config.init_from).config()
+        config.original_length = original_length(config, source)
     return config
 
 
@@ -91,39 +92,44 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     fresh = steps.fresh_state(parts, optimizers.make(config))
     shardings = steps.state_shardings(fresh, mesh, config.sharding)
     at, state = saving.restore_last(fresh, shardings, accept)
+    everywhere(lambda: run.goes_on_from(at))
     everywhere(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
     belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
     stopping = processes.Stopping(signals, mesh)
     screen = first_screen(config, parts, corpus, mesh, at)
-    with closing(Report(run if is_lead() else None, screen)) as report:
-        if at >= config.steps:
-            return _done(run, report, at, state, "already done")
-        run.status("running", exits.AGAIN, step=at)
-        records = _records(config, run, at)  # an unreachable host of wandb takes half a minute
-        report.start(at, config, parts)
-        with Recorder(report, *records, config.skip_not_finite) as record:
+    report = Report(run if is_lead() else None, screen)
+    if at >= config.steps:
+        return _done(run, report, at, state, "already done")
+    run.status("running", exits.AGAIN, step=at)
+    records = _records(config, run, at)  # an unreachable host of wandb takes half a minute
+    report.start(at, config, parts)
+    with Recorder(report, *records, config.skip_not_finite) as record:
 
-            def save(step: int, state) -> None:
+        def save(step: int, state) -> None:
+            if record.complete():
                 saving.save(step, state, belongs)
+                run.saves(step, saving.last())
 
-            at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
-            if at not in saving.steps():
-                save(at, state)
-                saved = saving.steps()
-                if at not in saved:
-                    raise exits.Stop(
-                        f"the last step, {at}, could not be saved in {run.path}; make room or give "
-                        "back the right to write there, then run the same command: it goes on "
-                        f"from step {max(saved, default=0)}"
-                    )
-            record.code = exits.DONE if at == config.steps else exits.AGAIN
-        if at == config.steps:
-            return _done(run, report, at, state, "done")
-        why = "stop_at" if at == config.stop_at and not signals else stopping.why
-        report.line(f"stopped by {why}: saved step {at}; the same command goes on")
-        run.status("stopped", exits.AGAIN, step=at, signal=why)
-        return exits.AGAIN
+        at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
+        everywhere(record.check)
+        if at not in saving.steps():
+            save(at, state)
+            saved = saving.steps()
+            if at not in saved:
+                raise exits.Stop(
+                    f"the last step, {at}, could not be saved in {run.path}; make room or give "
+                    "back the right to write there, then run the same command: it goes on "
+                    f"from step {max(saved, default=0)}"
+                )
+        record.code = exits.DONE if at == config.steps else exits.AGAIN
+    if at == config.steps:
+        return _done(run, report, at, state, "done", record.facts)
+    why = "stop_at" if at == config.stop_at and not signals else stopping.why
+    report.line(f"stopped by {why}: saved step {at}; the same command goes on")
+    run.saved = at
+    run.status("stopped", exits.AGAIN, step=at, signal=why, **record.facts)
+    return exits.AGAIN
 
 
 def _records(config, run: Workdir, at: int) -> tuple[Metrics | None, View | None]:
@@ -151,7 +157,7 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
         state, measured = train_step(state, steps.spread(rows.batch(at, own), mesh))
         at += 1
         record.flush()  # the step before, now that this one is on its way
-        record.later(at, measured, float(np.asarray(rate(at - 1))), rows)
+        record.later(at, measured, rate, rows)
         if validate.due(at):
             record.validation(at, validate(state["params"]))
         if at % config.save_every == 0 and at < config.steps:
@@ -161,10 +167,12 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
     return at, state
 
 
-def _done(run: Workdir, report: Report, at: int, state, word: str) -> int:
+def _done(run: Workdir, report: Report, at: int, state, word: str, facts=None) -> int:
     digest = total_digest(processes.on_host(state))
-    report.line(f"{word}: {at} steps; digest {digest}")
-    run.status("done", exits.DONE, step=at, digest=digest)
+    skipped = (facts or {}).get("skipped")
+    report.line(f"{word}: {at} steps{f', {skipped} skipped' if skipped else ''}; digest {digest}")
+    run.saved = at
+    run.status("done", exits.DONE, step=at, digest=digest, **(facts or {}))
     return exits.DONE
 
 
@@ -199,7 +207,7 @@ def check_space(folder: Path, state, keep: int) -> None:
     if free < one:
         raise exits.Stop(f"no room for a single checkpoint in {folder}: {sizes}")
     if free < (keep + 1) * one:
-        print(f"warning: {folder} has no room for {keep} + 1 checkpoints: {sizes}", file=sys.stderr)
+        warn(f"{folder} has no room for {keep} + 1 checkpoints: {sizes}")
 
 
 def _check_rows(config, devices: int) -> None:

@@ -5,20 +5,25 @@ What one of them may fail at is done by `everywhere`, so that all end for the sa
 
 import json
 import os
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from posenc_jax import exits
+from posenc_jax import configuration, exits
+from posenc_jax.terminal import code_of, say
 
 T = TypeVar("T")
+NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+NEEDS = (
+    f"distributed=True needs {', '.join(NAMES)} together, such as 10.0.0.1:1234, 2 and 0 or 1, or "
+    "none of them on a cluster that jax knows: SLURM, Open MPI, a TPU pod"
+)
 SHUTDOWN_SECONDS = 30  # that processes wait for each other at the end
 
 
@@ -28,7 +33,10 @@ def joined(distributed: bool) -> Iterator[None]:
     if not distributed:
         yield
         return
-    jax.distributed.initialize(**_named(os.environ), shutdown_timeout_seconds=SHUTDOWN_SECONDS)
+    try:
+        jax.distributed.initialize(**_named(os.environ), shutdown_timeout_seconds=SHUTDOWN_SECONDS)
+    except (ValueError, RuntimeError) as error:
+        raise exits.ConfigError(f"{NEEDS}; jax says: {error}") from error
     try:
         yield
     except BaseException as error:
@@ -41,19 +49,16 @@ def joined(distributed: bool) -> Iterator[None]:
 
 def _named(environment) -> dict[str, Any]:
     """Who this process is, where the cluster does not tell jax (SLURM, Open MPI, TPU pods do)."""
-    names = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-    given = [name for name in names if environment.get(name)]
+    given = {name: environment[name] for name in NAMES if environment.get(name)}
     if not given:
         return {}
     try:
-        address, count, number = (environment[name] for name in names)
-        if not 0 <= int(number) < int(count):
-            raise ValueError(f"process {number} of {count}")
-    except (KeyError, ValueError) as error:
-        raise exits.ConfigError(
-            f"distributed=True needs {', '.join(names)} together, such as 10.0.0.1:1234, 2 and 0 "
-            f"or 1 (have: {', '.join(given)}; {error}), or none of them on a cluster that jax knows"
-        ) from error
+        address, count, number = (given[name] for name in NAMES)
+        if not 0 <= int(number) < int(count) or not address.rpartition(":")[2].isdigit():
+            raise ValueError
+    except (KeyError, ValueError):
+        said = " ".join(f"{name}={value}" for name, value in given.items())
+        raise exits.ConfigError(f"{NEEDS}; given: {said}") from None
     return {
         "coordinator_address": address,
         "num_processes": int(count),
@@ -64,22 +69,21 @@ def _named(environment) -> dict[str, Any]:
 
 def _leave(error: BaseException) -> None:
     """At once: the others wait for what this process will not send, and die with it."""
-    if isinstance(error, exits.Stop):
-        print(f"error: {error}", file=sys.stderr)
-        code = error.code
-    elif isinstance(error, KeyboardInterrupt):
-        code = exits.AGAIN
+    if isinstance(error, exits.Stop | OSError | KeyboardInterrupt):
+        code = code_of(lambda: _raise(error))
     else:
-        traceback.print_exception(error)
-        print(
+        say("".join(traceback.format_exception(error)), error=True)
+        say(
             f"error: process {jax.process_index()} of {jax.process_count()} ends. If another one "
             "was lost, its output says why; the same commands go on from the last checkpoint",
-            file=sys.stderr,
+            error=True,
         )
         code = exits.FAULT
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def is_lead() -> bool:
@@ -122,6 +126,24 @@ def _exchange(value: Any) -> list:
     padded[: len(text)] = text
     rows = np.asarray(multihost_utils.process_allgather(padded))
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def same_configuration(config) -> None:
+    """Refuses processes that were started by different commands: they would wait for each other."""
+    all_given = _exchange(config.to_dict())
+    for number, given in enumerate(all_given):
+        lines = configuration.differences(all_given[0], given, free=("data.cache", "wandb"))
+        if lines:
+            stop = exits.ConfigError(
+                "the processes of a run must be given the same configuration:\n  "
+                + "\n  ".join(
+                    line.replace(" in the workdir, ", " in process 0, ").removesuffix(" now")
+                    + f" in process {number}"
+                    for line in lines
+                )
+            )
+            stop.everywhere = True
+            raise stop
 
 
 def agree(value: Any, what: str) -> None:

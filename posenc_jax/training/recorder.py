@@ -2,12 +2,20 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from jax.typing import ArrayLike
 
 from posenc_jax import exits
 from posenc_jax.data.batches import Batches
+from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb_view import View
+from posenc_jax.training import processes
 from posenc_jax.training.report import Report
 from posenc_jax.training.run import Metrics
+
+SKIPS = 100  # steps that are not finite, one after the other, are no accident
 
 
 class Recorder:
@@ -19,6 +27,8 @@ class Recorder:
     def __init__(self, report: Report, metrics: Metrics | None, view: View | None, skipping: bool):
         self.report, self.metrics, self.view = report, metrics, view
         self.skipping = skipping
+        self.facts: dict = {}  # for status.json
+        self.in_a_row = 0  # steps that were skipped
         self.finite: deque[str] = deque(maxlen=5)  # losses, to be named when one is not
         self.pending: tuple | None = None
         self.line: dict = {}  # of a step, until the next one is on its way
@@ -28,18 +38,31 @@ class Recorder:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        if error is None and self.metrics:
-            self.metrics.close()
         code = error.code if isinstance(error, exits.Stop) else self.code
-        if self.view:
-            self.view.finish(code, {"exit_code": code})
+        try:
+            if self.view:
+                self.view.finish(code, {"exit_code": code})
+        except exits.Stop as stop:  # wandb is required and failed
+            if error is None:
+                raise
+            warn(str(stop))
 
-    def later(self, at: int, measured: dict, rate: float, rows: Batches) -> None:
+    def complete(self) -> bool:
+        """Whether every line up to here is written: a step is saved only then."""
+        return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
+
+    def later(
+        self, at: int, measured: dict, rate: Callable[[int], ArrayLike], rows: Batches
+    ) -> None:
         self.pending = (at, measured, rate, rows)
 
     def validation(self, at: int, values: dict) -> None:
         self._read()  # the step's own numbers and time come first
         self.line |= self.report.validation(at, values)
+
+    def check(self) -> None:
+        if self.metrics:
+            self.metrics.check()
 
     def flush(self) -> None:
         self._read()
@@ -55,22 +78,31 @@ class Recorder:
             return
         (at, measured, rate, rows), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
-        if not all(map(math.isfinite, values.values())):
-            self._not_finite(at, values, rows)
-        else:
+        good = all(map(math.isfinite, values.values()))
+        # The schedule waits while steps are skipped.
+        applied = at - int(values.get("skipped", 0)) - good
+        if good:
             self.finite.append(f"{values['loss']:.4f} (step {at})")
+            self.in_a_row = 0
+        else:
+            self._not_finite(at, values, rows)
+        if self.skipping:
+            self.facts["skipped"] = int(values["skipped"])
         if self.report.due(at):
-            self.line = self.report.step(at, values, rate)
+            self.line = self.report.step(at, values, float(np.asarray(rate(applied))))
 
     def _not_finite(self, at: int, values: dict, rows: Batches) -> None:
-        if self.skipping:
+        self.in_a_row += 1
+        if self.skipping and self.in_a_row < SKIPS:
             self.report.line(f"step {at} is not finite: {_worded(values)}; skipped")
             return
         raise exits.NotFinite(
-            f"step {at} is not finite: {_worded(values)}. The last finite losses: "
-            f"{', '.join(self.finite) or 'none'}. Its batch: {rows.describe(at - 1)}. Nothing of "
-            "it was saved. A lower learning_rate, a longer warmup_steps or a lower clip may help; "
-            "skip_not_finite=True leaves such steps out"
+            f"step {at} is not finite: {_worded(values)}. "
+            + (f"So were the {SKIPS - 1} before it. " if self.skipping else "")
+            + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "
+            f"{rows.describe(at - 1)}. Nothing of it was saved. A lower learning_rate, a longer "
+            "warmup_steps or a lower clip may help, or skip_not_finite=True, which leaves such "
+            "steps out: in another --workdir, with init_from for the weights of this one"
         )
 
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import jax
 import numpy as np
 
+from posenc_jax.terminal import say
 from posenc_jax.training.run import Workdir
 
 # Dense bfloat16 operations per second of one device, by a part of its name; for MFU.
@@ -18,18 +19,13 @@ class Report:
     """Says it, and keeps it in log.txt; `run` is None in a process that is not the one to speak."""
 
     def __init__(self, run: Workdir | None, screen: str):
-        self.log = (run / "log.txt").open("a") if run else None
+        self.run = run
         self.line(screen)
 
-    def close(self) -> None:
-        if self.log:
-            self.log.close()
-
     def line(self, text: str) -> None:
-        if self.log:
-            print(text, flush=True)
-            self.log.write(text + "\n")
-            self.log.flush()
+        if self.run:
+            say(text)
+            self.run.log(text)
 
     def start(self, at: int, config, parts) -> None:
         device = jax.devices()[0].device_kind
@@ -102,7 +98,7 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
     if not held_out:
         kept = "NO document held out, no validation: more files, or a larger data.valid_fraction"
     begin = f"resuming at step {at:,}" if at else "a fresh run"
-    if config.init_from:
+    if config.init_from and not at:
         begin += f", weights from {config.init_from}"
     return "\n".join(
         [

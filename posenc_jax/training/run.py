@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,25 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from posenc_jax.configuration import Config, differences
-from posenc_jax.exits import AGAIN, FAULT, IO, MEANING, OtherConfig, Stop
+from posenc_jax.exits import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
+from posenc_jax.terminal import warn
+
+ESSENTIAL = (
+    "seed",
+    "train_length",
+    "batch_size",
+    "steps",
+    "model",
+    "encoding",
+    "extension",
+    "data",
+)
 
 
 class Workdir:
     def __init__(self, path: str | Path):
         self.path = Path(path)
+        self.saved = 0  # the last step of which a checkpoint was seen on disk, for status.json
 
     def create(self) -> None:
         try:
@@ -34,7 +47,7 @@ class Workdir:
             return None
         try:
             fields = json.loads((self / "config.json").read_text())
-            missing = {"seed", "encoding", "model", "data"} - set(fields)
+            missing = set(ESSENTIAL) - set(fields)
             if missing:
                 raise ValueError(f"no {', '.join(sorted(missing))}")
             return ConfigDict(fields)
@@ -50,25 +63,67 @@ class Workdir:
 
     def status(self, state: str, code: int, **facts: Any) -> None:
         record = {"state": state, "code": code, "meaning": MEANING[code], "time": now(), **facts}
+        if self.saved:
+            record["saved"] = self.saved
         write_atomically(self / "status.json", _json(record))
+
+    def goes_on_from(self, step: int) -> None:
+        """Refuses to begin anew where a checkpoint was seen once."""
+        if self.saved and not step:
+            raise Stop(
+                f"step {self.saved} was saved in {self.path}, and its checkpoints/ is empty now. "
+                "Nothing was started anew: put the checkpoints back, or take another --workdir"
+            )
+        self.saved = step
+
+    def saves(self, step: int, saved: int) -> None:
+        """A step is being saved, and `saved` is the last one that is whole."""
+        self.saved = saved
+        with suppress(Stop):  # a full disk is said where the save fails
+            self.status("running", AGAIN, step=step)
+
+    def log(self, text: str) -> None:
+        """Into log.txt, which is not worth an end."""
+        with suppress(OSError), (self / "log.txt").open("a") as stream:
+            stream.write(text + "\n")
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """An end by an error is in status.json as well."""
+        """An end by an error is in status.json as well, but for a run that was done before."""
+        self.saved = self._last_status().get("saved", 0)
         try:
             yield
         except Stop as stop:
-            self.status("failed", stop.code, reason=str(stop))
+            self._ended("stopped" if stop.code == AGAIN else "failed", stop.code, str(stop))
             raise
         except KeyboardInterrupt:
-            self.status("stopped", AGAIN, reason="a second ^C: left at once, nothing saved")
+            self._ended("stopped", AGAIN, "a second ^C: left at once, nothing saved")
             raise
         except OSError as error:
-            self.status("failed", IO, reason=str(error))
+            self._ended("failed", IO, str(error))
             raise
         except Exception as error:
-            self.status("crashed", FAULT, reason=repr(error))
+            self._ended("crashed", FAULT, repr(error))
             raise
+
+    def _ended(self, state: str, code: int, reason: str) -> None:
+        if code in (
+            CONFIG,
+            OTHER_CONFIG,
+        ):  # a mistake in the command, which tells nothing of the run
+            return
+        try:
+            if self._last_status().get("state") != "done":
+                self.log(f"{state}: {reason}")
+                self.status(state, code, reason=reason)
+        except Stop as stop:  # the reason itself must come through
+            warn(str(stop))
+
+    def _last_status(self) -> dict:
+        try:
+            return self.read_status()
+        except Stop:  # it is written anew
+            return {}
 
     def read_status(self) -> dict:
         path = self / "status.json"
@@ -87,6 +142,10 @@ class Follower(Workdir):
 
     def status(self, state: str, code: int, **facts: Any) -> None: ...
 
+    def saves(self, step: int, saved: int) -> None: ...
+
+    def log(self, text: str) -> None: ...
+
 
 def refuse_another(saved: Config, config: Config, place: str) -> None:
     lines = differences(saved.to_dict(), config.to_dict())
@@ -103,8 +162,14 @@ class Metrics:
 
     def __init__(self, path: Path, resume_at: int):
         """Lines from `resume_at` on are taken back: those steps are about to be made again."""
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] <= resume_at]
-        text = "".join(f"{line}\n" for line in kept)
+        lines = _whole_lines(path)
+        steps = [_step_of(line) for line in lines]
+        if None in steps:
+            copy = path.with_suffix(".damaged")
+            copy.write_text(path.read_text(errors="replace"))
+            warn(f"{path}: {steps.count(None)} lines are no metrics and left out; kept in {copy}")
+        pairs = zip(lines, steps, strict=True)
+        text = "".join(f"{line}\n" for line, at in pairs if at is not None and at <= resume_at)
         write_atomically(path, text)
         self.path, self.size = path, len(text.encode())
         self.waiting: list[str] = []  # lines for which there was no room
@@ -114,20 +179,28 @@ class Metrics:
         self.waiting.append(json.dumps(null_for_nan(record), allow_nan=False) + "\n")
         text = "".join(self.waiting).encode()
         try:
+            if not self.path.exists():  # what was in it is gone; what comes is kept
+                self.path.touch()
+                self.size = 0
             with self.path.open("r+b") as stream:
                 stream.truncate(self.size)
                 stream.seek(self.size)
                 stream.write(text)
         except OSError as error:
             if len(self.waiting) == 1:
-                print(f"warning: cannot write {self.path}: {error}; its lines wait", flush=True)
+                warn(f"cannot write {self.path}: {error}; its lines wait, and no step is saved")
             return
         self.size += len(text)
         self.waiting.clear()
 
-    def close(self) -> None:
+    def check(self) -> None:
+        """Before the last step is saved: whoever goes on from it finds every line."""
         if self.waiting:
-            raise Stop(f"{len(self.waiting)} lines of {self.path} could not be written")
+            raise Stop(
+                f"{len(self.waiting)} lines of {self.path} could not be written; make room or give "
+                "back the right to write there, then run the same command: it goes on from the "
+                "checkpoint before them"
+            )
 
 
 def null_for_nan(record: Mapping) -> dict:
@@ -146,7 +219,7 @@ def read_metrics(path: Path) -> list[dict]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch = path.with_name(f".{path.name}.part")  # of one name, so that a killed one is replaced
     try:
         with scratch.open("w") as stream:
             stream.write(text)
@@ -162,7 +235,15 @@ def _whole_lines(path: Path) -> list[str]:
     """A line that a killed process left half written has no end, and is dropped."""
     if not path.exists():
         return []
-    return [line[:-1] for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+    text = path.read_text(errors="replace")
+    return [line[:-1] for line in text.splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def _step_of(line: str) -> int | None:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _json(value: Any) -> str:

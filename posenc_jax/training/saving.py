@@ -24,6 +24,9 @@ class Saving:
         if self.kept:
             self.kept.save(step, state, belongs)
 
+    def last(self) -> int:
+        return self.kept.last() if self.kept else 0
+
     def restore_last(
         self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any]:

@@ -109,7 +109,8 @@ def train_step(
                 (params, opt),
                 (state["params"], state["opt"]),
             )
-            metrics["skipped"] = 1.0 - good
+            applied = optax.tree_utils.tree_get_all_with_path(opt, "count")[0][1]
+            metrics["skipped"] = state["step"] + 1 - applied  # of all steps up to here
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
     rows = NamedSharding(mesh, PartitionSpec("data"))

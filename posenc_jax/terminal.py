@@ -1,0 +1,34 @@
+"""What is said to people, and how a program ends. A terminal that is gone ends nothing."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from posenc_jax import exits
+
+
+def say(text: str, *, error: bool = False) -> None:
+    stream = sys.stderr if error else sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:  # a closed pipe or terminal: from here on into nothing
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def warn(text: str) -> None:
+    say(f"warning: {text}", error=True)
+
+
+def code_of(body: Callable[[], object]) -> int:
+    """Runs what a program does; its exit code, with one line where it is an error."""
+    try:
+        code = body()
+        return code if isinstance(code, int) else exits.DONE
+    except KeyboardInterrupt:
+        say("left at once; the same command goes on from what was saved", error=True)
+        return exits.AGAIN
+    except (exits.Stop, OSError) as error:
+        say(f"error: {error}", error=True)
+        return error.code if isinstance(error, exits.Stop) else exits.IO
