@@ -41,6 +41,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.model.scan = True  # layers as a loop in the program; False: written out
     config.model.remat = False  # compute each layer again in the backward pass, to save memory
     config.model.dtype = "float32"  # float32, bfloat16; parameters are float32 either way
+    config.model.attention = "auto"  # auto, plain, blockwise
 
     config.encoding = ConfigDict({"name": "nope"})  # a file in posenc_jax/schemes, and its options
     config.extension = ConfigDict()  # in place while training

@@ -8,10 +8,12 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc_jax import packing
-from posenc_jax.attention import plain
+from posenc_jax.attention import IMPLEMENTATIONS, attention
 from posenc_jax.encoding import Encoding, hold_fixed
 from posenc_jax.encoding import layer as layer_of
 from posenc_jax.options import choice, flag, known, whole_number
+
+LOGITS = 1 << 24  # as many at a time, 64 MiB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Config:
     scan: bool = True  # layers as a loop in the program; False: written out
     remat: bool = False  # compute each layer again in the backward pass, to save memory
     dtype: str = "float32"  # float32, bfloat16; parameters are float32 either way
+    attention: str = "auto"  # auto, plain, blockwise
 
     def __post_init__(self):
         for name in ("layers", "width", "heads", "vocab"):
@@ -53,6 +56,7 @@ class Config:
         choice("norm_place", self.norm_place, ("pre", "post"))
         choice("activation", self.activation, ("gelu", "swiglu"))
         choice("dtype", self.dtype, ("float32", "bfloat16"))
+        choice("attention", self.attention, IMPLEMENTATIONS)
         flag("tied", self.tied)
         flag("scan", self.scan)
         flag("remat", self.remat)
@@ -106,10 +110,55 @@ class Transformer(nnx.Module):
         segments: jax.Array | None = None,  # [B, T], equal neighbours are one document
         window: int | None = None,
     ) -> jax.Array:  # [B, T, V]
-        config = self.config
+        x = self.hidden(
+            tokens, encoding, key=key, positions=positions, segments=segments, window=window
+        )
+        return _logits(x, self._kernel(), self.config.dtype)
+
+    def losses(
+        self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
+    ) -> tuple[jax.Array, jax.Array]:  # [B, T] twice
+        """Nats of each target, and whether it was the likeliest; options as in a call.
+
+        Logits are made for a piece of the tokens at a time where all of them would be large.
+        """
+        x = self.hidden(tokens, encoding, **options)
+        kernel, dtype = self._kernel(), self.config.dtype
+        pieces = min(-(-targets.size * self.config.vocab // LOGITS), targets.shape[1])
+        if pieces == 1:
+            return likelihood(_logits(x, kernel, dtype), targets)
+
+        def piece(part):
+            x, targets = part
+            return likelihood(_logits(x, kernel, dtype), targets)
+
+        # Along the row, so that the rows of a batch may lie on several devices.
+        batch, length = targets.shape
+        size = -(-length // pieces)
+        fill = size * pieces - length
+        x = jnp.pad(x, ((0, 0), (0, fill), (0, 0))).reshape(batch, pieces, size, -1)
+        targets = jnp.pad(targets, ((0, 0), (0, fill))).reshape(batch, pieces, size)
+        found = jax.lax.map(jax.checkpoint(piece), (x.swapaxes(0, 1), targets.swapaxes(0, 1)))
+        nats, right = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in found)
+        return nats, right
+
+    def _kernel(self) -> jax.Array:  # [D, V]
+        return self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
+
+    def hidden(
+        self,
+        tokens: jax.Array,
+        encoding: Encoding,
+        *,
+        key: jax.Array | None = None,
+        positions: jax.Array | None = None,
+        segments: jax.Array | None = None,
+        window: int | None = None,
+    ) -> jax.Array:  # [B, T, D]
+        """What the logits are made from."""
         self._check(tokens, encoding, window)
         batch, length = tokens.shape
-        contiguous = positions is None and segments is None
+        contiguous = positions is None
         if segments is not None:
             if segments.shape != tokens.shape:
                 raise ValueError(f"segments must be {tokens.shape}, got {segments.shape}")
@@ -127,11 +176,7 @@ class Transformer(nnx.Module):
             segments=segments,
             window=window,
         )
-        x = x.reshape(batch * length, config.width)
-        x = x if self.norm is None else self.norm(x)
-        kernel = self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
-        logits = jnp.dot(x, kernel.astype(config.dtype), preferred_element_type=jnp.float32)
-        return logits.reshape(batch, length, config.vocab)
+        return x if self.norm is None else self.norm(x)
 
     def _check(self, tokens, encoding, window):
         config = self.config
@@ -179,11 +224,22 @@ class Transformer(nnx.Module):
         return x
 
 
-def nll(logits: jax.Array, targets: jax.Array) -> jax.Array:  # [B, T, V], [B, T] -> [B, T]
-    """Nats of each target. Picked by comparison: the gradient of a gather would be a scatter."""
-    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2)
+def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., D] -> [..., V]
+    # Two dimensions: the weight gradient of a 3-D operand takes twice as long.
+    flat = x.reshape(-1, x.shape[-1])
+    logits = jnp.dot(flat, kernel.astype(dtype), preferred_element_type=jnp.float32)
+    return logits.reshape(*x.shape[:-1], -1)
+
+
+def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Nats of each target, [..., V] and [...] -> [...], and whether it was the likeliest.
+
+    Picked by comparison: the gradient of a gather would be a scatter.
+    """
+    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
     picked = jnp.sum(jnp.where(classes == targets[..., None], logits, 0.0), axis=-1)
-    return jax.nn.logsumexp(logits, axis=-1) - picked
+    right = jnp.argmax(logits, axis=-1) == targets
+    return jax.nn.logsumexp(logits, axis=-1) - picked, right
 
 
 class Block(nnx.Module):
@@ -230,7 +286,7 @@ class Attention(nnx.Module):
                 (self.v, self.config.groups),
             )
         )
-        out = plain(
+        out = attention(
             q,
             k,
             v,
@@ -241,6 +297,7 @@ class Attention(nnx.Module):
             contiguous=contiguous,
             segments=None if segments is None else (segments, segments),
             window=window,
+            implementation=self.config.attention,
         )
         return self.out(out.swapaxes(1, 2).reshape(len(x), -1))
 

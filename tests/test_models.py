@@ -186,3 +186,31 @@ def test_a_model_may_be_made_of_a_mapping():
 def test_wrong_options_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         models.Config(**fields)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_losses_are_the_same_in_pieces(make_model, make_tokens, tied, monkeypatch):
+    """Over a length that the pieces do not divide; values, gradients, and what was likeliest."""
+    from models import transformer
+
+    encoding = posenc_jax.build("rope", DIMS)
+    model, tokens = make_model(tied=tied), make_tokens(L, batch=2)
+    targets = jnp.roll(tokens, -1, axis=1)
+
+    def loss(model):
+        nats, right = model.losses(tokens, targets, encoding)
+        return nats.sum(), (nats, right)
+
+    def run():
+        return jax.value_and_grad(loss, has_aux=True)(model)
+
+    (_, (nats, right)), gradients = run()
+    logits = model(tokens, encoding)
+    np.testing.assert_array_equal(right, jnp.argmax(logits, axis=-1) == targets)
+    np.testing.assert_array_equal(nats, models.likelihood(logits, targets)[0])
+    monkeypatch.setattr(transformer, "LOGITS", 2 * VOCAB * 3)
+    (_, (nats_, right_)), gradients_ = run()
+    np.testing.assert_allclose(nats_, nats, atol=1e-6)
+    np.testing.assert_array_equal(right_, right)
+    for one, other in zip(jax.tree.leaves(gradients_), jax.tree.leaves(gradients), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)

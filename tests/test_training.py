@@ -179,9 +179,9 @@ backend.configure()
 import jax
 from importlib import import_module
 from test_training import rows, making, optimizers, steps
-def losses(devices, sharding='replicated'):
+def losses(devices, sharding='replicated', attention='plain'):
     config = import_module('configs.alibi').get_config()
-    config.sharding = sharding
+    config.sharding, config.model.attention = sharding, attention
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
     mesh = steps.make_mesh(jax.devices()[:devices])
@@ -201,7 +201,7 @@ def losses(devices, sharding='replicated'):
         assert len(moments) == 2 and all(x.sharding == kernel.sharding for x in moments)
     return out
 assert len(jax.devices()) == 8
-print(json.dumps([losses(1), losses(8), losses(8, 'fsdp')]))
+print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
 """
     import os
 

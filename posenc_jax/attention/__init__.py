@@ -5,11 +5,23 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from posenc_jax import packing
+from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.encoding import Encoding, Phase, hold_fixed
-from posenc_jax.options import whole_number
+from posenc_jax.options import choice, whole_number
 
-__all__ = ["attend", "phase_between", "plain", "rotate"]
+__all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "plain", "rotate"]
+
+IMPLEMENTATIONS = ("auto", "plain", "blockwise")
+CROSSOVER = 128  # keys from which blockwise is faster than plain
+
+
+def attention(q, k, v, encoding: Encoding, *, implementation: str = "auto", **places) -> jax.Array:
+    """The heads-major core, q [B, H, Q, K]: `plain`, or what is faster, from the same arguments."""
+    choice("implementation", implementation, IMPLEMENTATIONS)
+    if implementation == "auto":
+        implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
+    return {"plain": plain, "blockwise": blockwise}[implementation](q, k, v, encoding, **places)
 
 
 def attend(
@@ -23,6 +35,7 @@ def attend(
     phase: Phase | None = None,
     segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
+    implementation: str = "auto",  # auto, plain, blockwise
 ) -> jax.Array:  # [B, Q, H, K]
     """Causal attention of the queries to the keys.
 
@@ -51,7 +64,7 @@ def attend(
     encoding = hold_fixed(encoding)
     if phase is None:
         phase = phase_between(encoding, q_positions, k_positions)
-    out = plain(
+    out = attention(
         jnp.swapaxes(q, 1, 2),
         jnp.swapaxes(k, 1, 2),
         jnp.swapaxes(v, 1, 2),
@@ -59,10 +72,11 @@ def attend(
         phase=phase,
         q_positions=q_positions,
         k_positions=k_positions,
-        contiguous=not given and segments is None,
+        contiguous=not given,
         order=(q_positions, k_positions) if given else None,
         segments=segments,
         window=window,
+        implementation=implementation,
     )
     return jnp.swapaxes(out, 1, 2)
 

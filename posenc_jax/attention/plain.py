@@ -17,7 +17,7 @@ def plain(
     phase: Phase | None,
     q_positions: jax.Array,  # [Q] or [B, Q]
     k_positions: jax.Array,  # [S] or [B, S]
-    contiguous: bool = False,  # the keys stand at 0 .. S-1 and the queries are the last Q of them
+    contiguous: bool = False,  # tokens of a document stand side by side; queries are the last Q
     order: tuple[jax.Array, jax.Array] | None = None,  # [Q] or [B, Q], and [S] or [B, S]
     segments: tuple[jax.Array, jax.Array] | None = None,  # [B, Q] and [B, S]
     window: int | None = None,
@@ -27,17 +27,9 @@ def plain(
     Those are no later in order; without one, tokens come as they stand and the queries are the last
     Q. A query that sees no key at all gets zeros.
     """
+    q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
-    if phase is not None:
-        _check_fits(encoding, "head_dim", size)
-        if phase.k_cos.shape[1] > 1:  # every head turns its own way, so keys are no longer shared
-            k = jnp.repeat(k, heads // groups, axis=1)
-            v = jnp.repeat(v, heads // groups, axis=1)
-            groups = heads
-        q = rotate(q, phase.q_cos, phase.q_sin, phase.layout)
-        k = rotate(k, phase.k_cos, phase.k_sin, phase.layout)
-
     grouped = q.reshape(batch, groups, heads // groups, queries, size)
     scores = jnp.einsum(
         "bgrqk,bgsk->bgrqs", grouped, k, precision=_HIGHEST, preferred_element_type=jnp.float32
@@ -47,12 +39,12 @@ def plain(
     if scale is not None:
         scores = scores * jnp.atleast_2d(scale)[:, None, :, None]
     if contiguous and isinstance(encoding, DistanceBias):
-        _check_fits(encoding, "heads", heads)
+        check_fits(encoding, "heads", heads)
         scores = scores + spread(encoding.curve(jnp.arange(keys)), queries)[None]
     else:
         bias = encoding.bias(q_positions, k_positions)
         if bias is not None:
-            _check_fits(encoding, "heads", heads)
+            check_fits(encoding, "heads", heads)
             scores = scores + (bias if bias.ndim == 4 else bias[None])
 
     if order is None:
@@ -68,6 +60,19 @@ def plain(
         preferred_element_type=jnp.float32,
     )
     return out.reshape(batch, heads, queries, -1).astype(q.dtype)
+
+
+def turn(q, k, v, encoding: Encoding, phase: Phase | None):
+    """Queries and keys turned by their phase; keys and values by head where heads differ in it."""
+    if phase is None:
+        return q, k, v
+    check_fits(encoding, "head_dim", q.shape[-1])
+    if phase.k_cos.shape[1] > 1:  # every head turns its own way, so keys are no longer shared
+        repeats = q.shape[1] // k.shape[1]
+        k, v = jnp.repeat(k, repeats, axis=1), jnp.repeat(v, repeats, axis=1)
+    q = rotate(q, phase.q_cos, phase.q_sin, phase.layout)
+    k = rotate(k, phase.k_cos, phase.k_sin, phase.layout)
+    return q, k, v
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:
@@ -109,7 +114,7 @@ def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
     return skewed[:, :, queries - 1 :]
 
 
-def _check_fits(encoding: Encoding, name: str, here: int):
+def check_fits(encoding: Encoding, name: str, here: int):
     built = getattr(encoding.dims, name)
     if built != here:
         raise ValueError(

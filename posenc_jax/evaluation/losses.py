@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import models
@@ -13,8 +12,7 @@ from posenc_jax.encoding import Encoding
 
 @functools.partial(jax.jit, static_argnames="window")
 def read(model, encoding, rows, window):  # [N, T + 1] -> [N, T] twice
-    logits = model(rows[:, :-1], encoding, window=window)
-    return models.nll(logits, rows[:, 1:]), jnp.argmax(logits, axis=-1) == rows[:, 1:]
+    return model.losses(rows[:, :-1], rows[:, 1:], encoding, window=window)
 
 
 class Reader:

@@ -9,7 +9,6 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-import models
 from posenc_jax.data.batches import Batch
 from posenc_jax.training.parts import Parts
 
@@ -62,8 +61,9 @@ def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
 def nll(parts: Parts, params, batch: Batch, key, mask_documents: bool) -> jax.Array:  # [B, T]
     run = parts.replace(params)
     segments = jnp.asarray(batch.segments) if mask_documents else None
-    logits = run.model(jnp.asarray(batch.inputs), run.encoding, key=key, segments=segments)
-    return models.nll(logits, jnp.asarray(batch.targets)) * batch.weights
+    inputs, targets = jnp.asarray(batch.inputs), jnp.asarray(batch.targets)
+    nats, _ = run.model.losses(inputs, targets, run.encoding, key=key, segments=segments)
+    return nats * batch.weights
 
 
 def train_step(

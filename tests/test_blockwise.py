@@ -1,0 +1,244 @@
+"""Attention by blocks against full attention in float64, gradients included, for every encoding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxprs import equations
+from sizes import DIMS
+
+import posenc_jax
+from posenc_jax import schemes
+from posenc_jax.attention import attention, blockwise, plain
+from posenc_jax.encoding import trained_mask
+
+B, H, K = 2, DIMS.heads, DIMS.head_dim
+SLOW = pytest.mark.slow
+
+
+def build(name, length):
+    dims = posenc_jax.Dims(H, K, DIMS.width, max(length, 2))
+    encoding = posenc_jax.build(name, dims, key=jax.random.key(5))
+    mask = jax.tree.leaves(trained_mask(encoding))
+    leaves, tree = jax.tree.flatten(encoding)
+    keys = jax.random.split(jax.random.key(6), max(len(leaves), 1))
+    moved = [  # so that no field that is trained is neutral
+        leaf + 0.3 * jax.random.normal(key, jnp.shape(leaf)) if is_trained else leaf
+        for leaf, is_trained, key in zip(leaves, mask, keys, strict=False)
+    ]
+    return jax.tree.unflatten(tree, moved)
+
+
+def inputs(length, queries, groups, dtype=jnp.float32):
+    keys = jax.random.split(jax.random.key(length), 4)
+    shapes = [(B, H, queries, K), (B, groups, length, K), (B, groups, length, K)]
+    q, k, v = (
+        jax.random.normal(key, shape).astype(dtype)
+        for key, shape in zip(keys, shapes, strict=False)
+    )
+    return q, k, v, jax.random.normal(keys[3], q.shape)
+
+
+def full(q, k, v, encoding, phase, q_positions, k_positions, window, segments):
+    """Every score, in the precision of what is given; cosines and biases as the encoding says."""
+    if phase is not None:
+
+        def turned(x, cos, sin):
+            pairs = cos.shape[-1]
+            a, b, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
+            return jnp.concatenate([a * cos - b * sin, b * cos + a * sin, rest], axis=-1)
+
+        q, k = turned(q, phase.q_cos, phase.q_sin), turned(k, phase.k_cos, phase.k_sin)
+    k, v = (jnp.repeat(x, H // k.shape[1], axis=1) for x in (k, v))
+    scores = jnp.einsum("bhqk,bhsk->bhqs", q, k) / K**0.5
+    scale = encoding.query_scale(q_positions)
+    scores = scores if scale is None else scores * jnp.atleast_2d(scale)[:, None, :, None]
+    bias = encoding.bias(q_positions, k_positions)
+    scores = scores if bias is None else scores + (bias if bias.ndim == 4 else bias[None])
+    queries, keys = scores.shape[2:]
+    back = jnp.arange(keys - queries, keys)[:, None] - jnp.arange(keys)[None, :]
+    seen = (back >= 0) & (back < (window or keys))
+    seen = seen[None, None]
+    if segments is not None:
+        seen = seen & (segments[0][:, None, :, None] == segments[1][:, None, None, :])
+    weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+    return jnp.einsum("bhqs,bhsk->bhqk", weights, v)
+
+
+def setting(name, length, *, queries=None, groups=H, window=None, cut=None):
+    """What both sides are given. `cut`: a second document begins there."""
+    queries, encoding = queries or length, build(name, length)
+    positions = np.arange(length)
+    segments = None
+    if cut is not None:
+        positions = np.r_[0:cut, 0 : length - cut]
+        row = np.tile(np.arange(length) >= cut, (B, 1)).astype(np.int32)
+        segments = jnp.asarray(row[:, length - queries :]), jnp.asarray(row)
+    k_positions = jnp.asarray(positions)
+    q_positions = k_positions[length - queries :]
+    if cut is not None:
+        q_positions, k_positions = (jnp.tile(x, (B, 1)) for x in (q_positions, k_positions))
+    phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
+    places = {"q_positions": q_positions, "k_positions": k_positions, "segments": segments}
+    return encoding, phase, places | {"window": window}, inputs(length, queries, groups)
+
+
+def check(name, length, **options):
+    encoding, phase, places, (q, k, v, cotangent) = setting(name, length, **options)
+
+    def ours(q, k, v, encoding):
+        out = blockwise(q, k, v, encoding, phase=phase, contiguous=True, **places)
+        return jnp.sum(out * cotangent), out
+
+    (_, out), gradients = jax.jit(jax.value_and_grad(ours, (0, 1, 2, 3), has_aux=True))(
+        q, k, v, encoding
+    )
+    with jax.enable_x64(True):
+        double = jax.tree.map(
+            lambda x: jnp.asarray(np.asarray(x), jnp.float64), (q, k, v, encoding)
+        )
+
+        def theirs(q, k, v, encoding):
+            out = full(q, k, v, encoding, phase, **places)
+            return jnp.sum(out * cotangent), out
+
+        (_, expected), exact = jax.jit(jax.value_and_grad(theirs, (0, 1, 2, 3), has_aux=True))(
+            *double
+        )
+        assert expected.dtype == jnp.float64
+        exact, expected = jax.tree.map(np.asarray, (exact, expected))
+    np.testing.assert_allclose(out, expected, atol=2e-5)
+    mask = [True] * 3 + jax.tree.leaves(trained_mask(encoding))
+    pairs = zip(jax.tree.leaves(gradients), jax.tree.leaves(exact), mask, strict=True)
+    for ours_, exact_, is_trained in pairs:
+        if is_trained:
+            largest = np.abs(exact_).max()
+            error = np.abs(ours_ - exact_).max()
+            assert error <= 1e-4 * largest + 1e-6, (ours_.shape, error, largest)
+
+
+SOME = ("nope", "rope", "alibi", "t5", "fire")
+
+
+@pytest.mark.parametrize("name", schemes.names())
+@pytest.mark.parametrize(
+    "length", [200, *(pytest.param(n, marks=SLOW) for n in (1, 2, 63, 64, 65, 1024))]
+)
+def test_it_is_full_attention(name, length):
+    check(name, length)
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "options"),
+    [
+        ("rope", 65, {"window": 7}),
+        ("alibi", 200, {"window": 64, "groups": 2}),
+        ("t5", 200, {"cut": 70}),
+        ("fire", 200, {"cut": 150, "window": 100}),
+        ("kerple_log", 200, {"queries": 3}),
+        ("rope", 200, {"queries": 130, "groups": 1}),
+    ],
+)
+def test_windows_documents_groups_and_offsets(name, length, options):
+    check(name, length, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 200, 1024])
+def test_all_of_them_together(name, length):
+    rng = np.random.default_rng(length)
+    for _ in range(4):
+        check(
+            name,
+            length,
+            groups=int(rng.choice([H, 2, 1])),
+            window=rng.choice([None, 1, 65]),
+            cut=rng.choice([None, max(1, length // 3)]) if length > 1 else None,
+            queries=int(rng.integers(1, length + 1)),
+        )
+
+
+@pytest.mark.parametrize("name", ["rope", "fire"])
+def test_given_positions_say_what_is_seen(name):
+    encoding = build(name, 300)
+    q, k, v, _ = inputs(200, 50, H)
+    k_positions = jnp.sort(jax.random.choice(jax.random.key(0), 300, (200,), replace=False))
+    q_positions = k_positions[jnp.arange(50) * 3] + 1
+    phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
+    places = {"q_positions": q_positions, "k_positions": k_positions, "phase": phase}
+    for window in (None, 40):
+        fields = places | {"order": (q_positions, k_positions), "window": window}
+        np.testing.assert_allclose(
+            blockwise(q, k, v, encoding, **fields), plain(q, k, v, encoding, **fields), atol=3e-6
+        )
+    none = jnp.zeros(50, jnp.int32), jnp.arange(1, 201)
+    out = blockwise(q, k, v, encoding, **places, order=none)
+    assert jnp.all(out == 0)  # a query that sees no key
+
+
+@pytest.mark.parametrize("name", ["nope", "t5", "fire"])
+def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
+    """At most twice its error, output and gradients."""
+    encoding, phase, places, (q, k, v, cotangent) = setting(name, 200)
+    low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
+    exact = [x.astype(jnp.float32) for x in low]
+
+    def run(how, given):
+        def loss(q, k, v):
+            out = how(q, k, v, encoding, phase=phase, contiguous=True, **places)
+            return jnp.sum(out.astype(jnp.float32) * cotangent), out
+
+        (_, out), gradients = jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(*given)
+        return [np.asarray(x, np.float32) for x in (out, *gradients)]
+
+    right = run(plain, exact)
+    for ours, theirs, exactly in zip(run(blockwise, low), run(plain, low), right, strict=True):
+        assert np.abs(ours - exactly).mean() <= 2 * np.abs(theirs - exactly).mean()
+
+
+def test_it_maps_and_lies_on_several_devices():
+    encoding, phase, places, (q, k, v, _) = setting("t5", 200)
+
+    def run(q, k, v):
+        return blockwise(q, k, v, encoding, phase=phase, contiguous=True, **places)
+
+    expected = run(q, k, v)
+    mapped = jax.vmap(lambda q, k, v: run(q[None], k[None], v[None])[0])(q, k, v)
+    np.testing.assert_allclose(mapped, expected, atol=1e-6)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:B]), ("data",))
+    rows = jax.sharding.PartitionSpec("data")
+    shared = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
+    np.testing.assert_allclose(jax.jit(shared)(q, k, v), expected, atol=1e-6)
+
+
+def test_a_bias_that_is_fixed_has_no_gradient_to_work_out():
+    def products(name):
+        encoding, phase, places, (q, k, v, _) = setting(name, 256)
+
+        def loss(q, k, v, encoding):
+            return jnp.sum(
+                attention(q, k, v, encoding, phase=phase, contiguous=True, **places) ** 2
+            )
+
+        jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2, 3)))(q, k, v, encoding)
+        return len([e for e in equations(jaxpr.jaxpr) if e.primitive.name == "reduce_sum"])
+
+    assert products("alibi") < products("t5")
+
+
+@pytest.mark.parametrize("length", [2048, pytest.param(8192, marks=SLOW)])
+def test_memory_is_linear_in_the_length(length):
+    """Temporary bytes of the compiled gradient: twice the length, twice the memory."""
+
+    def temporary(length, how):
+        encoding, phase, places, (q, k, v, _) = setting("t5", length)
+
+        def loss(q, k, v, encoding):
+            return jnp.sum(how(q, k, v, encoding, phase=phase, contiguous=True, **places) ** 2)
+
+        compiled = jax.jit(jax.grad(loss, (0, 1, 2, 3))).lower(q, k, v, encoding).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporary(2 * length, blockwise) <= 2.1 * temporary(length, blockwise)
+    assert temporary(length, plain) > 5 * temporary(length, blockwise)
