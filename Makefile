@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup test test-slow test-reference lint format constraints
+.PHONY: help setup test test-slow test-reference lint format constraints bench
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
 	@echo "make test            the default suite, with coverage"
 	@echo "make test-slow       the tests marked slow"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
+	@echo "make bench           ratios against peers, installed into .venv-bench"
 	@echo "make lint            ruff and pyright"
 	@echo "make format          let ruff rewrite"
 	@echo "make constraints     renew constraints.txt (needs uv)"
@@ -30,6 +31,11 @@ test-slow: setup
 
 test-reference: setup
 	$(BIN)/python -m pytest -m reference
+
+bench: setup
+	$(BIN)/python -m benchmarks.attention
+	$(BIN)/python -m benchmarks.train_step
+	$(BIN)/python -m benchmarks.evaluation
 
 lint: setup
 	$(BIN)/ruff check .

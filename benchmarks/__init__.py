@@ -1,0 +1,1 @@
+"""Ratios against named peers, measured side by side in one run: `make bench`."""

@@ -1,0 +1,104 @@
+"""python -m benchmarks.attention [--seconds=4] [--lengths=256,512,1024,2048]
+
+Forward and backward of attention by blocks against jax.nn.dot_product_attention with the bias
+materialised, and against the plain attention of this library; time, and temporary memory of the
+compiled gradient.
+"""
+
+import argparse
+
+from posenc_jax import backend
+
+backend.configure()
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+
+import posenc_jax  # noqa: E402
+from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
+from posenc_jax.attention import blockwise, plain  # noqa: E402
+from posenc_jax.attention.plain import spread  # noqa: E402
+from posenc_jax.encoding import DistanceBias  # noqa: E402
+
+BATCH, HEADS, SIZE = 2, 4, 64
+ENCODINGS = ("nope", "alibi", "t5", "kerple_log", "fire")
+
+
+def materialised(q, k, v, encoding, *, q_positions, k_positions, **_):
+    """The way of jax.nn: a bias of [1, H, T, T]."""
+    bias = None
+    if isinstance(encoding, DistanceBias):
+        bias = spread(encoding.curve(k_positions), len(q_positions))[None]
+    elif encoding.name != "nope":
+        bias = encoding.bias(q_positions, k_positions)[None]
+    q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+    out = jax.nn.dot_product_attention(q, k, v, bias=bias, is_causal=True)
+    return out.swapaxes(1, 2)
+
+
+WAYS = {"blockwise": blockwise, "plain": plain, "jax.nn": materialised}
+
+
+def gradient(way, encoding, length: int):
+    """(compiled, its arguments) of output and all gradients; a fixed bias gets none."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    shape = BATCH, HEADS, length, SIZE
+    q, k, v, cotangent = (jax.random.normal(key, shape) for key in keys)
+    positions = jnp.arange(length)
+    places = {"q_positions": positions, "k_positions": positions, "contiguous": True}
+
+    def loss(q, k, v, encoding):
+        encoding = posenc_jax.encoding.hold_fixed(encoding)
+        return jnp.sum(way(q, k, v, encoding, phase=None, **places) * cotangent)
+
+    taken = jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))
+    return taken.lower(q, k, v, encoding).compile(), (q, k, v, encoding)
+
+
+def build(name: str):
+    dims = posenc_jax.Dims(HEADS, SIZE, HEADS * SIZE, 128)
+    return posenc_jax.build(name, dims, key=jax.random.key(1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=4, help="per line")
+    parser.add_argument("--lengths", default="256,512,1024,2048")
+    options = parser.parse_args()
+    print(f"{machine()}\nfloat32, B {BATCH}, H {HEADS}, K {SIZE}; forward and backward\n")
+    rows = []
+    for length in map(int, options.lengths.split(",")):
+        compiled = {
+            (name, way): gradient(WAYS[way], build(name), length)
+            for name in ENCODINGS
+            for way in WAYS
+        }
+        calls = {
+            f"{name} {way}": lambda run=run, given=given: jax.block_until_ready(run(*given))
+            for (name, way), (run, given) in compiled.items()
+        }
+        times = in_turns(calls, options.seconds * len(ENCODINGS))
+        for name in ENCODINGS:
+            sizes = {
+                way: compiled[name, way][0].memory_analysis().temp_size_in_bytes / 2**20
+                for way in WAYS
+            }
+            rows.append(
+                [
+                    str(length),
+                    name,
+                    ratio(times, f"{name} blockwise", f"{name} jax.nn"),
+                    ratio(times, f"{name} blockwise", f"{name} plain"),
+                    ratio(times, "nope blockwise", f"{name} blockwise"),
+                    *(f"{sizes[way]:,.0f}" for way in WAYS),
+                ]
+            )
+            print(" ".join(rows[-1]), flush=True)
+    head = ["T", "encoding", "faster than jax.nn", "than plain", "time over no bias"]
+    print("\n" + table(head + [f"{way} MiB" for way in WAYS], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""python -m benchmarks.evaluation [--longest=32768]
+
+What evaluation costs: six rotary extensions at four lengths by one program per length against one
+per cell, and the memory of a process that reads one long window.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from importlib import import_module
+
+from posenc_jax import backend
+
+backend.configure()
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+
+import posenc_jax  # noqa: E402
+from benchmarks.timing import machine, table  # noqa: E402
+from posenc_jax.evaluation.losses import Reader, read  # noqa: E402
+from posenc_jax.training import parts as making  # noqa: E402
+
+EXTENSIONS = ("none", "pi", "ntk", "ntk_by_parts", "dynamic_ntk", "yarn")
+LENGTHS = (128, 256, 512, 1024)
+LONG = (1024, 4096, 8192, 32_768, 131_072)
+
+
+def small():
+    config = import_module("configs.rope").get_config()
+    config.model.vocab = 256
+    return making.make(config)
+
+
+def cells(parts, clear: bool) -> tuple[float, int]:
+    """Seconds for one call per cell, and how many programs were compiled."""
+    tokens = np.random.default_rng(0).integers(0, 256, 4_200, np.int32)
+    reader = Reader(parts.model, tokens, 4_096)
+    jax.clear_caches()
+    begin, compiled = time.perf_counter(), 0
+    for length in LENGTHS:
+        for name in EXTENSIONS:
+            if clear:
+                jax.clear_caches()
+            before = read._cache_size()
+            encoding = posenc_jax.extend(name, parts.encoding, length / 128)
+            starts = np.zeros(4_096 // length, np.int64)
+            reader(encoding, starts, length)
+            compiled += read._cache_size() - before
+    return time.perf_counter() - begin, compiled
+
+
+def window(length: int) -> None:
+    """Reads one window; says seconds of the second reading, and the peak of resident memory."""
+    parts = small()
+    tokens = np.random.default_rng(0).integers(0, 256, length + 1, np.int32)
+    reader = Reader(parts.model, tokens, 1)
+    encoding = posenc_jax.extend("yarn", parts.encoding, max(1.0, length / 128))
+    for _ in range(2):
+        begin = time.perf_counter()
+        nats, _ = reader(encoding, np.zeros(1, np.int64), length)
+        seconds = time.perf_counter() - begin
+    assert np.isfinite(nats).all()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{seconds:.2f} {peak:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--longest", type=int, default=32_768)
+    parser.add_argument("--window", type=int, help="of one process, which this one starts")
+    options = parser.parse_args()
+    if options.window:
+        return window(options.window)
+    print(f"{machine()}\n")
+    parts = small()
+    (shared, programs), (alone, more) = (cells(parts, clear) for clear in (False, True))
+    print(
+        f"{len(EXTENSIONS)} extensions x {len(LENGTHS)} lengths: {programs} programs in "
+        f"{shared:.1f} s; one per cell: {more} in {alone:.1f} s; {shared / alone:.2f} of the time\n"
+    )
+    rows = []
+    for length in (n for n in LONG if n <= options.longest):
+        command = [sys.executable, "-m", "benchmarks.evaluation", f"--window={length}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds, peak = map(float, done.stdout.split()[-2:])
+        rows.append([f"{length:,}", f"{seconds:.2f}", f"{length / seconds:,.0f}", f"{peak:.2f}"])
+    print(table(["one window of", "seconds", "tokens/s", "GiB resident at most"], rows))
+    return None
+
+
+if __name__ == "__main__":
+    main()

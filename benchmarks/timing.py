@@ -1,0 +1,47 @@
+"""Times taken in turns, and their ratios: what disturbs one competitor disturbs its neighbours."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+import numpy as np
+
+Times = dict[str, np.ndarray]  # seconds, one per round
+
+
+def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float, least: int = 7) -> Times:
+    """Rounds in which each is called once, as many as fit; each is called once before."""
+    for call in calls.values():
+        call()
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    end, rounds = time.perf_counter() + seconds, 0
+    while rounds < least or time.perf_counter() < end:
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            taken[name].append(time.perf_counter() - begin)
+        rounds += 1
+    return {name: np.array(times) for name, times in taken.items()}
+
+
+def ratio(times: Times, ours: str, theirs: str) -> str:
+    """How many times faster ours is: the median over rounds, and the middle half of them."""
+    low, middle, high = np.percentile(times[theirs] / times[ours], [25, 50, 75])
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def machine() -> str:
+    """What the figures were taken on."""
+    names = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    name = names[0].partition(":")[2].strip() if names else platform.processor()
+    packages = ", ".join(f"{p} {version(p)}" for p in ("jax", "jaxlib"))
+    return (
+        f"{len(os.sched_getaffinity(0))} x {name}; Python {platform.python_version()}, {packages}"
+    )
