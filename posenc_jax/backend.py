@@ -1,27 +1,46 @@
-"""Guards against a CPU backend that computes wrong sums without a word.
+"""What a process is set up with before jax runs anything: right sums, and memory that is kept.
 
 jaxlib 0.10.2 on CPU fuses a vmapped product and a sum into a kernel that is wrong (jax issue
-39103). Importing the package changes nothing; programs call `configure()` first, before jax runs
-anything.
+39103). And every call of a compiled program asks the C library for its temporary memory, which
+glibc takes from the system and gives back each time: a training step on CPU then spends a third of
+its time on pages that it sees for the first time. Importing the package changes nothing; programs
+call `configure()` first.
 """
 
+import ctypes
 import os
+import sys
 from importlib.metadata import version
 
 # An unknown XLA flag aborts the process, so each is given to the versions it was tried on.
 _FLAGS = {"0.10.2": "--xla_cpu_experimental_ynn_fusion_type=-reduce"}
 
 
+# Of glibc's mallopt: nothing is mapped apart, what is freed is kept, and by all threads together.
+_KEEPING = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_ARENA_MAX": (-8, 1)}
+
+
 def configure(jaxlib_version: str | None = None) -> None:
-    """Adds what this jaxlib needs to XLA_FLAGS; a user's own setting of the same flag stays.
+    """Adds what this jaxlib needs to XLA_FLAGS, and keeps memory; a user's own settings stay.
 
     Works until the first array is made: XLA reads the variable once, when a backend starts.
     """
+    _keep_memory()
     flag = _FLAGS.get(jaxlib_version or version("jaxlib"))
     flags = os.environ.get("XLA_FLAGS", "")
     if flag is None or flag.partition("=")[0] in flags:
         return
     os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
+
+
+def _keep_memory() -> None:
+    chosen = any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ)
+    if chosen or not sys.platform.startswith("linux"):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for parameter, value in _KEEPING.values():
+        if mallopt is not None:  # which other C libraries have not, or as a stub
+            mallopt(parameter, value)
 
 
 def self_test() -> None:

@@ -1,6 +1,7 @@
 """The guard against a CPU backend that sums wrongly."""
 
 import os
+import platform
 import subprocess
 import sys
 from importlib.metadata import version
@@ -62,3 +63,26 @@ def test_the_flag_is_added_where_it_is_known_and_nothing_else_changes(
 def test_importing_sets_nothing():
     done = run("import posenc_jax, os; posenc_jax.build; assert not os.environ['XLA_FLAGS']")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+@pytest.mark.parametrize("kept", [True, False])
+def test_freed_memory_is_kept(kept):
+    """The second time around, no page is new; a user's own choice of malloc stays."""
+    code = """
+import resource, sys
+from posenc_jax import backend
+backend.configure()
+import numpy as np
+def faults():
+    np.full(8_000_000, 1.0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        np.full(8_000_000, 1.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults())
+"""
+    env = os.environ | {"NUMPY_MADVISE_HUGEPAGE": "0"} | ({} if kept else {"MALLOC_CHECK_": "0"})
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (int(done.stdout) < 1_000) == kept
