@@ -14,6 +14,7 @@ from posenc_jax.encoding import layer as layer_of
 from posenc_jax.options import choice, flag, known, whole_number
 
 LOGITS = 1 << 24  # as many at a time, 64 MiB
+WRITTEN_OUT = 8  # layers up to which a program without a loop is worth its compilation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Config:
     norm_place: str = "pre"  # pre, post
     activation: str = "gelu"  # gelu, swiglu
     tied: bool = True  # the output projection is the token embedding
-    scan: bool = True  # layers as a loop in the program; False: written out
+    scan: bool | None = None  # layers as a loop in the program; None: where they are many
     remat: bool = False  # compute each layer again in the backward pass, to save memory
     dtype: str = "float32"  # float32, bfloat16; parameters are float32 either way
     attention: str = "auto"  # auto, plain, blockwise
@@ -58,7 +59,8 @@ class Config:
         choice("dtype", self.dtype, ("float32", "bfloat16"))
         choice("attention", self.attention, IMPLEMENTATIONS)
         flag("tied", self.tied)
-        flag("scan", self.scan)
+        if self.scan is not None:
+            flag("scan", self.scan)
         flag("remat", self.remat)
 
     @classmethod
@@ -74,6 +76,10 @@ class Config:
     @property
     def groups(self) -> int:
         return self.kv_heads or self.heads
+
+    @property
+    def scanned(self) -> bool:
+        return self.layers > WRITTEN_OUT if self.scan is None else self.scan
 
     @property
     def hidden_size(self) -> int:
@@ -217,7 +223,7 @@ class Transformer(nnx.Module):
             return block(x, own, phase=own.phase(positions), positions=positions, **places)
 
         run = jax.checkpoint(run) if self.config.remat else run
-        if self.config.scan:
+        if self.config.scanned:
             return jax.lax.scan(lambda x, layer: (run(x, layer), None), x, layers)[0]
         for i in range(self.config.layers):
             x = run(x, jax.tree.map(lambda leaf, i=i: leaf[i], layers))

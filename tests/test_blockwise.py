@@ -1,5 +1,7 @@
 """Attention by blocks against full attention in float64, gradients included, for every encoding."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -139,7 +141,10 @@ def test_it_is_full_attention(name, length):
         ("rope", 200, {"queries": 130, "groups": 1}),
     ],
 )
-def test_windows_documents_groups_and_offsets(name, length, options):
+@pytest.mark.parametrize("loop", [True, False])
+def test_windows_documents_groups_and_offsets(name, length, options, loop, monkeypatch):
+    if loop:
+        monkeypatch.setattr(sys.modules[blockwise.__module__], "UNROLLED", 0)
     check(name, length, **options)
 
 

@@ -1,8 +1,10 @@
 """Attention block by block, with a gradient of its own: memory is linear in the length.
 
-Forward, each block of queries runs over the blocks of keys it sees and keeps a running maximum and
-sum; saved are the output and the log of the sum. Backward, each block of keys runs over the blocks
-of queries that see it, and makes the weights again. Blocks that nobody sees are never visited.
+Forward, each block of queries meets the blocks of keys it sees and keeps a running maximum and sum;
+saved are the output and the log of the sum. Backward, the weights are made again. Blocks that
+nobody sees are never visited. Scores lie keys by queries, [c, R c] for R heads that share their
+keys: every product then reads its operands as they lie, and what is reduced or broadcast runs along
+the queries, side by side in memory.
 """
 
 import functools
@@ -18,6 +20,7 @@ from posenc_jax.encoding import DistanceBias, Encoding, Phase, trained_mask
 
 NONE = -1e30  # below every score; a row that sees no key stays at it
 HIGHEST = lax.Precision.HIGHEST
+UNROLLED = 4  # blocks of keys up to which those at one distance are taken at once, without a loop
 
 
 class Shape(NamedTuple):
@@ -31,25 +34,45 @@ class Shape(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Who sees whom, beyond causality; None where that decides nothing."""
+    """Who sees whom, beyond causality, by block; None where that decides nothing."""
 
-    segments: tuple[jax.Array, jax.Array] | None = None  # [B, Q] and [B, S]
-    order: tuple[jax.Array, jax.Array] | None = None  # [B or 1, Q] and [B or 1, S]
+    segments: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
+    order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
 
 
 class Positioned(NamedTuple):
     """A bias that is asked for block by block."""
 
     encoding: Encoding
-    q_positions: Any  # [Q] or [B, Q]; None in a gradient
+    q_positions: Any  # [n, c] or [n, B, c]; None in a gradient
     k_positions: Any
 
 
 Bias = None | jax.Array | Positioned  # an array is the curve of the distances 0 .. S-1, [H, S]
 
 
+class Pairs(NamedTuple):
+    """Blocks of queries from `query` on, each with its own of the blocks of keys from `key` on."""
+
+    query: Any
+    key: Any
+    blocks: int  # how many of either
+
+    def queries(self, x):
+        return lax.dynamic_slice_in_dim(x, self.query, self.blocks)
+
+    def keys(self, x):
+        return lax.dynamic_slice_in_dim(x, self.key, self.blocks)
+
+    def put_queries(self, x, part):
+        return lax.dynamic_update_slice_in_dim(x, part, self.query, axis=0)
+
+    def put_keys(self, x, part):
+        return lax.dynamic_update_slice_in_dim(x, part, self.key, axis=0)
+
+
 def block_size(keys: int) -> int:
-    return 128 if keys >= 256 else 64
+    return 64 if keys < 256 else 128 if keys < 2048 else 256
 
 
 def blockwise(
@@ -71,6 +94,7 @@ def blockwise(
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
+    repeats = heads // groups
     grown = encoding.query_scale(q_positions)
     grown = jnp.ones((1, 1)) if grown is None else jnp.atleast_2d(grown)
     q = (q * (grown / size**0.5)[:, None, :, None]).astype(q.dtype)
@@ -80,32 +104,40 @@ def blockwise(
     # Queries are the last of the keys: filled up in front to a whole block, and both at the end.
     c = block or block_size(keys)
     front = (keys - queries) % c if order is None else 0
-    tail_q, tail_k = -(front + queries) % c, -keys % c
-    q = q.reshape(batch, groups, heads // groups, queries, size)
-    q = jnp.pad(q, ((0, 0), (0, 0), (0, 0), (front, tail_q), (0, 0)))
-    k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, tail_k), (0, 0))) for x in (k, v))
+    of_queries = (front, -(front + queries) % c)
+    of_keys = (0, -keys % c)
 
-    def fill(pair, q_value, k_value):
-        q_places, k_places = (jnp.atleast_2d(x) for x in pair)
+    def blocks(x, fill, axis=-1, value=0):  # of c along an axis, which comes first
+        axis %= x.ndim
+        widths = [(0, 0)] * x.ndim
+        widths[axis] = fill
+        x = jnp.pad(x, widths, constant_values=value)
+        return jnp.moveaxis(x.reshape(*x.shape[:axis], -1, c, *x.shape[axis + 1 :]), axis, 0)
+
+    def places(pair, q_value, k_value):
         return (
-            jnp.pad(q_places, ((0, 0), (front, tail_q)), constant_values=q_value),
-            jnp.pad(k_places, ((0, 0), (0, tail_k)), constant_values=k_value),
+            blocks(jnp.atleast_2d(pair[0]), of_queries, value=q_value),
+            blocks(jnp.atleast_2d(pair[1]), of_keys, value=k_value),
         )
 
-    places = Places(
-        segments and fill(segments, -1, -2),
-        order and fill(order, 0, np.iinfo(np.int32).max),  # what fills up comes after all queries
-    )
+    q = blocks(q.reshape(batch, groups, repeats, queries, size), of_queries, 3)
+    k, v = blocks(k, of_keys, 2), blocks(v, of_keys, 2)
     if isinstance(bias, Positioned):
-        filled = fill((q_positions, k_positions), 0, 0)
-        if q_positions.ndim == k_positions.ndim == 1:
-            filled = tuple(x[0] for x in filled)
-        bias = bias._replace(q_positions=filled[0], k_positions=filled[1])
+        bias = bias._replace(
+            q_positions=blocks(q_positions, of_queries), k_positions=blocks(k_positions, of_keys)
+        )
     elif bias is not None:
-        bias = jnp.pad(bias, ((0, 0), (c, tail_k + c)))
+        bias = jnp.pad(bias, ((0, 0), (c, of_keys[1] + c)))
+    seen = Places(
+        segments and places(segments, -1, -2),
+        order and places(order, 0, np.iinfo(np.int32).max),  # what fills up comes after all
+    )
     shape = Shape(c, (keys - queries) // c, window, order is not None, learned)
-    out: Any = _attention(shape, q, k, v, bias, places)
-    return out[:, :, :, front : front + queries].reshape(batch, heads, queries, size)
+    q = q.reshape(len(q), batch, groups, repeats * c, size)
+    out: Any = _attention(shape, q, k, v, bias, seen)  # [n, B, G, K, R c]
+    out = out.reshape(len(q), batch, groups, size, repeats, c)
+    out = jnp.transpose(out, (1, 2, 4, 0, 5, 3)).reshape(batch, heads, len(q) * c, size)
+    return out[:, :, front : front + queries]
 
 
 def _bias(encoding, heads: int, keys: int, q_positions, k_positions, contiguous: bool) -> Bias:
@@ -123,30 +155,28 @@ def _attention(shape: Shape, q, k, v, bias: Bias, places: Places):
 
 
 def _forward(shape: Shape, q, k, v, bias, places):
-    """[B, G, R, Q, K] and the log of each row's sum, [B, G, R, Q]."""
+    """[n, B, G, K, R c] and the log of each query's sum, [n, B, G, R c]."""
+    v_turned = v.swapaxes(3, 4)
 
-    def add(state, pair):
+    def add(state, pairs: Pairs):
         acc, top, total = state
-        i, j = pair
-        s = _scores(shape, q, k, bias, places, i, j)
-        before = _cut(top, i, shape, 3)
-        now = jnp.maximum(before, s.max(axis=-1))
-        p = jnp.exp(s - now[..., None])
+        s = _scores(shape, pairs, q, k, bias, places)
+        before = pairs.queries(top)
+        now = jnp.maximum(before, s.max(axis=3))
+        p = jnp.exp(s - now[:, :, :, None])
         shrunk = jnp.exp(before - now)
-        added = _product("bgrqs,bgsk->bgrqk", p.astype(v.dtype), _cut(v, j, shape, 2))
-        acc_i = _cut(acc, i, shape, 3) * shrunk[..., None] + added
-        total_i = _cut(total, i, shape, 3) * shrunk + p.sum(axis=-1)
+        added = _product("nbgks,nbgsq->nbgkq", pairs.keys(v_turned), p.astype(v.dtype))
         return (
-            _put(acc, acc_i, i, shape, 3),
-            _put(top, now, i, shape, 3),
-            _put(total, total_i, i, shape, 3),
-        ), None
+            pairs.put_queries(acc, pairs.queries(acc) * shrunk[:, :, :, None] + added),
+            pairs.put_queries(top, now),
+            pairs.put_queries(total, pairs.queries(total) * shrunk + p.sum(axis=3)),
+        )
 
     rows = q.shape[:4]
-    state = jnp.zeros(q.shape, jnp.float32), jnp.full(rows, NONE), jnp.zeros(rows)
-    (acc, top, total), _ = lax.scan(add, state, _pairs(shape, q, k))
+    state = jnp.zeros(q.swapaxes(3, 4).shape), jnp.full(rows, NONE), jnp.zeros(rows)
+    acc, top, total = _over_pairs(shape, q, k, add, state)
     total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
-    return (acc / total[..., None]).astype(q.dtype), top + jnp.log(total)
+    return (acc / total[:, :, :, None]).astype(q.dtype), top + jnp.log(total)
 
 
 def _saved(shape: Shape, q, k, v, bias, places):
@@ -156,120 +186,137 @@ def _saved(shape: Shape, q, k, v, bias, places):
 
 def _backward(shape: Shape, saved, d_out):
     q, k, v, bias, places, out, lse = saved
-    delta = jnp.sum(d_out.astype(jnp.float32) * out.astype(jnp.float32), axis=-1)
+    delta = jnp.sum(d_out.astype(jnp.float32) * out.astype(jnp.float32), axis=3)
+    d_out = d_out.swapaxes(3, 4)
+    k_turned = k.swapaxes(3, 4)
 
-    def add(state, pair):
+    def add(state, pairs: Pairs):
         d_q, d_k, d_v, d_bias = state
-        i, j = pair
-        q_i, k_j, v_j = _cut(q, i, shape, 3), _cut(k, j, shape, 2), _cut(v, j, shape, 2)
-        d_i = _cut(d_out, i, shape, 3)
-        s = _scores(shape, q, k, bias, places, i, j)
-        p = jnp.exp(s - _cut(lse, i, shape, 3)[..., None])
-        d_v_j = _product("bgrqs,bgrqk->bgsk", p.astype(v.dtype), d_i)
-        d_p = _product("bgrqk,bgsk->bgrqs", d_i, v_j)
-        d_s = p * (d_p - _cut(delta, i, shape, 3)[..., None])
-        d_bias = _add_to_bias(shape, d_bias, bias, d_s, i, j)
+        s = _scores(shape, pairs, q, k, bias, places)
+        p = jnp.exp(s - pairs.queries(lse)[:, :, :, None])
+        d_i = pairs.queries(d_out)
+        d_v_j = _product("nbgsq,nbgqk->nbgsk", p.astype(v.dtype), d_i)
+        d_p = _product("nbgsk,nbgqk->nbgsq", pairs.keys(v), d_i)
+        d_s = p * (d_p - pairs.queries(delta)[:, :, :, None])
+        d_bias = _add_to_bias(shape, pairs, d_bias, bias, d_s)
         d_s = d_s.astype(q.dtype)
-        d_q_i = _product("bgrqs,bgsk->bgrqk", d_s, k_j)
-        d_k_j = _product("bgrqs,bgrqk->bgsk", d_s, q_i)
+        d_q_i = _product("nbgks,nbgsq->nbgkq", pairs.keys(k_turned), d_s)
+        d_k_j = _product("nbgsq,nbgqk->nbgsk", d_s, pairs.queries(q))
         return (
-            _put(d_q, _cut(d_q, i, shape, 3) + d_q_i, i, shape, 3),
-            _put(d_k, _cut(d_k, j, shape, 2) + d_k_j, j, shape, 2),
-            _put(d_v, _cut(d_v, j, shape, 2) + d_v_j, j, shape, 2),
+            pairs.put_queries(d_q, pairs.queries(d_q) + d_q_i),
+            pairs.put_keys(d_k, pairs.keys(d_k) + d_k_j),
+            pairs.put_keys(d_v, pairs.keys(d_v) + d_v_j),
             d_bias,
-        ), None
+        )
 
-    state = *(jnp.zeros(x.shape, jnp.float32) for x in (q, k, v)), _no_gradient(bias)
-    (d_q, d_k, d_v, d_bias), _ = lax.scan(add, state, _pairs(shape, q, k))
-    return d_q.astype(q.dtype), d_k.astype(k.dtype), d_v.astype(v.dtype), d_bias, None
+    zeros = (jnp.zeros(x.shape, jnp.float32) for x in (q.swapaxes(3, 4), k, v))
+    state = (*zeros, _no_gradient(bias))
+    d_q, d_k, d_v, d_bias = _over_pairs(shape, q, k, add, state)
+    d_q = d_q.swapaxes(3, 4).astype(q.dtype)
+    return d_q, d_k.astype(k.dtype), d_v.astype(v.dtype), d_bias, None
 
 
 _attention.defvjp(_saved, _backward)
 
 
-def _pairs(shape: Shape, q, k) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of queries, and of keys that some of them may see."""
-    c = shape.block
+def _over_pairs(shape: Shape, q, k, add, state):
+    """Adds every pair of a block of queries and one of keys that some of them may see."""
+    c, window = shape.block, shape.window
     pairs = [
         (i, j)
-        for i in range(q.shape[3] // c)
-        for j in range(k.shape[2] // c)
+        for i in range(len(q))
+        for j in range(len(k))
         if shape.ordered
         or (
             j <= i + shape.offset
-            and (shape.window is None or (i + shape.offset - j) * c - (c - 1) < shape.window)
+            and (window is None or (i + shape.offset - j) * c - (c - 1) < window)
         )
     ]
-    i, j = np.array(pairs, np.int32).reshape(-1, 2).T
-    return i, j
+    if len(k) > UNROLLED:
+        rows = np.array(pairs, np.int32).reshape(-1, 2)
+        return lax.scan(lambda state, ij: (add(state, Pairs(ij[0], ij[1], 1)), None), state, rows)[
+            0
+        ]
+    for back in sorted({i - j for i, j in pairs}):
+        alike = [(i, j) for i, j in pairs if i - j == back]  # side by side
+        state = add(state, Pairs(*alike[0], len(alike)))
+    return state
 
 
-def _scores(shape: Shape, q, k, bias, places, i, j):  # [B, G, R, c, c], float32
+def _scores(shape: Shape, pairs: Pairs, q, k, bias, places):  # [n, B, G, c, R c], float32
     """-inf where a key is not seen."""
     c = shape.block
-    batch, groups, repeats = q.shape[:3]
-    s = _product("bgrqk,bgsk->bgrqs", _cut(q, i, shape, 3), _cut(k, j, shape, 2))
+    q_i = pairs.queries(q)
+    s = _product("nbgsk,nbgqk->nbgsq", pairs.keys(k), q_i)
+    by_head = (*s.shape[:4], -1, c)  # [n, B, G, c, R, c]
+    s = s.reshape(by_head)
     if bias is not None:
-        block = _bias_block(shape, bias, i, j)  # [B or 1, H, c, c]
-        s = s + block.reshape(len(block), groups, repeats, c, c)
-    place = jnp.arange(c)
+        block = _bias_block(shape, pairs, bias)  # [n or 1, B or 1, H, c, c]
+        block = block.reshape(*block.shape[:2], s.shape[2], s.shape[4], c, c)
+        s = s + block.swapaxes(3, 4)
     if places.order is None:
-        back = (i + shape.offset - j) * c + place[:, None] - place[None, :]
-        back = back[None]
+        place = jnp.arange(c)
+        far = (pairs.query + shape.offset - pairs.key) * c
+        back = (far + place[None, :] - place[:, None])[None, None]
     else:
-        q_order, k_order = places.order
-        back = _cut(q_order, i, shape, 1)[:, :, None] - _cut(k_order, j, shape, 1)[:, None, :]
-    back = back[:, None, None]
+        back = _against(pairs, places.order, jnp.subtract)
     seen = back >= 0
     if shape.window is not None:
         seen &= back < shape.window
     if places.segments is not None:
-        of_q, of_k = places.segments
-        same = _cut(of_q, i, shape, 1)[:, :, None] == _cut(of_k, j, shape, 1)[:, None, :]
-        seen = seen & same[:, None, None]
-    return jnp.where(seen, s, -jnp.inf)
+        seen = seen & _against(pairs, places.segments, jnp.equal)
+    s = jnp.where(seen[:, :, None, :, None, :], s, -jnp.inf)
+    return s.reshape(q_i.shape[:3] + (c, -1))
 
 
-def _bias_block(shape: Shape, bias, i, j):  # [B or 1, H, c, c]
-    c = shape.block
+def _against(pairs: Pairs, of, compare):  # [n, B or 1, c, c], keys by queries
+    return compare(pairs.queries(of[0])[:, :, None, :], pairs.keys(of[1])[:, :, :, None])
+
+
+def _bias_block(shape: Shape, pairs: Pairs, bias):  # [n or 1, B or 1, H, c, c], keys by queries
     if isinstance(bias, Positioned):
-        block = _positioned(shape, bias, i, j)(bias.encoding)
-        return block if block.ndim == 4 else block[None]
-    # Distances from d c - (c - 1) to d c + (c - 1); those before 0 are masked.
-    far = (i + shape.offset - j) * c
-    return _skew(lax.dynamic_slice_in_dim(bias, far, 2 * c, axis=1))[None]
+        block = _positioned(pairs, bias)(bias.encoding)
+        return block if block.ndim == 5 else block[:, None]
+    line = lax.dynamic_slice_in_dim(bias, _nearest(shape, pairs), 2 * shape.block, axis=1)
+    return _skew(line)[None, None]
 
 
-def _skew(line):  # [H, 2c], line[c + d] is that of distance d -> [H, c, c], [q, s] of q - s
+def _nearest(shape: Shape, pairs: Pairs):
+    """Where the distances between such blocks begin in the curve, which c places precede."""
+    return (pairs.query + shape.offset - pairs.key) * shape.block + 1
+
+
+def _skew(line):  # [H, 2c] -> [H, c, c], where [s, q] is line[c - 1 + q - s]
     heads, double = line.shape
     c = double // 2
-    rows = jnp.broadcast_to(line[:, None, ::-1], (heads, c, double)).reshape(heads, -1)
+    rows = jnp.broadcast_to(line[:, None], (heads, c, double)).reshape(heads, -1)
     return rows[:, : c * (double - 1)].reshape(heads, c, double - 1)[:, :, c - 1 :]
 
 
-def _unskew(block):  # the transpose of _skew: [H, c, c] -> [H, 2c]
-    return jax.linear_transpose(_skew, jnp.zeros((block.shape[0], 2 * block.shape[1])))(block)[0]
-
-
-def _add_to_bias(shape: Shape, d_bias, bias, d_scores, i, j):
+def _add_to_bias(shape: Shape, pairs: Pairs, d_bias, bias, d_scores):
     if bias is None or not shape.learned:
         return d_bias
-    batch, groups, repeats = d_scores.shape[:3]
-    block = d_scores.reshape(batch, groups * repeats, *d_scores.shape[3:])
+    c = shape.block
+    block = d_scores.reshape(*d_scores.shape[:4], -1, c).swapaxes(3, 4)  # [n, B, G, R, c, c]
     if isinstance(bias, Positioned):
-        value, pull = jax.vjp(_positioned(shape, bias, i, j), bias.encoding)
-        (added,) = pull(block if value.ndim == 4 else block.sum(axis=0))
+        block = block.reshape(*block.shape[:2], -1, c, c)
+        value, pull = jax.vjp(_positioned(pairs, bias), bias.encoding)
+        (added,) = pull(block if value.ndim == 5 else block.sum(axis=1))
         return d_bias._replace(encoding=jax.tree.map(jnp.add, d_bias.encoding, added))
-    far = (i + shape.offset - j) * shape.block
-    line = _unskew(block.sum(axis=0))
-    line += lax.dynamic_slice_in_dim(d_bias, far, 2 * shape.block, axis=1)
-    return lax.dynamic_update_slice_in_dim(d_bias, line, far, axis=1)
+    block = block.sum(axis=(0, 1)).reshape(-1, c, c)
+    (line,) = jax.linear_transpose(_skew, jnp.zeros((len(block), 2 * c)))(block)
+    start = _nearest(shape, pairs)
+    line += lax.dynamic_slice_in_dim(d_bias, start, 2 * c, axis=1)
+    return lax.dynamic_update_slice_in_dim(d_bias, line, start, axis=1)
 
 
-def _positioned(shape: Shape, bias: Positioned, i, j):
-    q_positions = _cut(bias.q_positions, i, shape, -1)
-    k_positions = _cut(bias.k_positions, j, shape, -1)
-    return lambda encoding: encoding.bias(q_positions, k_positions)
+def _positioned(pairs: Pairs, bias: Positioned):
+    q_positions, k_positions = pairs.queries(bias.q_positions), pairs.keys(bias.k_positions)
+
+    def blocks(encoding):  # [n, H, c, c] or [n, B, H, c, c], keys by queries
+        return jax.vmap(encoding.bias)(q_positions, k_positions).swapaxes(-1, -2)
+
+    return blocks
 
 
 def _no_gradient(bias):
@@ -283,11 +330,3 @@ def _no_gradient(bias):
 
 def _product(names: str, a, b):
     return jnp.einsum(names, a, b, precision=HIGHEST, preferred_element_type=jnp.float32)
-
-
-def _cut(x, number, shape: Shape, axis: int):
-    return lax.dynamic_slice_in_dim(x, number * shape.block, shape.block, axis=axis % x.ndim)
-
-
-def _put(x, part, number, shape: Shape, axis: int):
-    return lax.dynamic_update_slice_in_dim(x, part, number * shape.block, axis=axis)

@@ -70,9 +70,22 @@ def turn(q, k, v, encoding: Encoding, phase: Phase | None):
     if phase.k_cos.shape[1] > 1:  # every head turns its own way, so keys are no longer shared
         repeats = q.shape[1] // k.shape[1]
         k, v = jnp.repeat(k, repeats, axis=1), jnp.repeat(v, repeats, axis=1)
-    q = rotate(q, phase.q_cos, phase.q_sin, phase.layout)
-    k = rotate(k, phase.k_cos, phase.k_sin, phase.layout)
+    tables = (phase.q_cos, phase.q_sin, phase.k_cos, phase.k_sin)
+    q_cos, q_sin, k_cos, k_sin = map(made, tables)
+    q = rotate(q, q_cos, q_sin, phase.layout)
+    k = rotate(k, k_cos, k_sin, phase.layout)
     return q, k, v
+
+
+def made(table: jax.Array) -> jax.Array:
+    """The same numbers, made once.
+
+    XLA on CPU fuses what makes a table into all that reads it, so that every head of every row
+    computes the sines of every position again (a quarter of a training step). A product is not
+    fused, and one with the identity changes nothing; XLA drops lax.optimization_barrier too early.
+    """
+    identity = jnp.eye(table.shape[-1], dtype=table.dtype)
+    return jnp.matmul(table, identity, precision=_HIGHEST)
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:
