@@ -9,7 +9,7 @@ import argparse
 
 from posenc_jax import backend
 
-backend.configure()
+backend.configure(keep_programs=False)
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

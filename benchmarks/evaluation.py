@@ -13,7 +13,7 @@ from importlib import import_module
 
 from posenc_jax import backend
 
-backend.configure()
+backend.configure(keep_programs=False)
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from posenc_jax import backend
 
-backend.configure()
+backend.configure(keep_programs=False)
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

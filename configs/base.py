@@ -41,7 +41,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.model.scan = placeholder(bool)  # layers as a loop; None: where they are more than 8
     config.model.remat = False  # compute each layer again in the backward pass, to save memory
     config.model.dtype = "float32"  # float32, bfloat16; parameters are float32 either way
-    config.model.attention = "auto"  # auto, plain, blockwise
+    config.model.attention = "auto"  # auto, plain, blockwise, kernel
 
     config.encoding = ConfigDict({"name": "nope"})  # a file in posenc_jax/schemes, and its options
     config.extension = ConfigDict()  # in place while training

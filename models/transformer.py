@@ -35,7 +35,7 @@ class Config:
     scan: bool | None = None  # layers as a loop in the program; None: where they are many
     remat: bool = False  # compute each layer again in the backward pass, to save memory
     dtype: str = "float32"  # float32, bfloat16; parameters are float32 either way
-    attention: str = "auto"  # auto, plain, blockwise
+    attention: str = "auto"  # auto, plain, blockwise, kernel
 
     def __post_init__(self):
         for name in ("layers", "width", "heads", "vocab"):

@@ -1,16 +1,20 @@
-"""What a process is set up with before jax runs anything: right sums, and memory that is kept.
+"""What a process is set up with before jax is imported: right sums, memory and programs kept.
 
 jaxlib 0.10.2 on CPU fuses a vmapped product and a sum into a kernel that is wrong (jax issue
 39103). And every call of a compiled program asks the C library for its temporary memory, which
 glibc takes from the system and gives back each time: a training step on CPU then spends a third of
-its time on pages that it sees for the first time. Importing the package changes nothing; programs
-call `configure()` first.
+its time on pages that it sees for the first time. Compiled programs are kept on disk, so that a
+second start does not compile again. Importing the package changes nothing; programs call
+`configure()` first.
 """
 
 import ctypes
+import hashlib
 import os
+import platform
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 # An unknown XLA flag aborts the process, so each is given to the versions it was tried on.
 _FLAGS = {"0.10.2": "--xla_cpu_experimental_ynn_fusion_type=-reduce"}
@@ -20,12 +24,15 @@ _FLAGS = {"0.10.2": "--xla_cpu_experimental_ynn_fusion_type=-reduce"}
 _KEEPING = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_ARENA_MAX": (-8, 1)}
 
 
-def configure(jaxlib_version: str | None = None) -> None:
-    """Adds what this jaxlib needs to XLA_FLAGS, and keeps memory; a user's own settings stay.
+def configure(jaxlib_version: str | None = None, *, keep_programs: bool = True) -> None:
+    """Adds what this jaxlib needs to XLA_FLAGS; keeps memory and programs. A user's settings stay.
 
-    Works until the first array is made: XLA reads the variable once, when a backend starts.
+    The flags work until the first array is made: XLA reads the variable once, when a backend
+    starts; the rest until jax is imported.
     """
     _keep_memory()
+    if keep_programs:
+        _keep_programs()
     flag = _FLAGS.get(jaxlib_version or version("jaxlib"))
     flags = os.environ.get("XLA_FLAGS", "")
     if flag is None or flag.partition("=")[0] in flags:
@@ -41,6 +48,40 @@ def _keep_memory() -> None:
     for parameter, value in _KEEPING.values():
         if mallopt is not None:  # which other C libraries have not, or as a stub
             mallopt(parameter, value)
+
+
+def _keep_programs() -> None:
+    """Through jax's own variables, JAX_COMPILATION_CACHE_DIR first of all.
+
+    A program for a CPU is made for just this kind, so each kind has a folder of its own.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    here = f"jaxlib-{version('jaxlib')}-{_processor()}"
+    folder = Path(base) / "posenc-jax" / "programs" / here
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that cannot be written: everything works, and is compiled again
+        return
+    if not os.access(folder, os.W_OK):
+        return
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))  # the oldest go first
+
+
+def _processor() -> str:
+    """A short name of what this CPU can do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    kinds = ("model name", "flags", "Features", "CPU part")
+    facts = sorted({line for line in lines if line.startswith(kinds)}) or lines
+    text = "\n".join([platform.machine(), *facts])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def self_test() -> None:

@@ -155,7 +155,7 @@ def _model(config, ask):
     ask(choice, "model.norm_place", model.norm_place, ("pre", "post"))
     ask(choice, "model.activation", model.activation, ("gelu", "swiglu"))
     ask(choice, "model.dtype", model.dtype, ("float32", "bfloat16"))
-    ask(choice, "model.attention", model.attention, ("auto", "plain", "blockwise"))
+    ask(choice, "model.attention", model.attention, ("auto", "plain", "blockwise", "kernel"))
 
 
 def _encoding(config, ask):

@@ -8,7 +8,7 @@ import tempfile
 
 import posenc_jax.backend
 
-posenc_jax.backend.configure()
+posenc_jax.backend.configure(keep_programs=False)
 # Compilation is most of the suite's time, and half of it is spent on code that runs for
 # milliseconds. The optimised programs are tested by XLA_FLAGS=--xla_backend_optimization_level=3.
 LEVEL = "--xla_backend_optimization_level"

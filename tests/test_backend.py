@@ -15,9 +15,10 @@ FLAG = "--xla_cpu_experimental_ynn_fusion_type"
 
 def run(code, **environment):
     """In a process of its own: XLA reads its flags once."""
+    environment = os.environ | {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"} | environment
     return subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"} | environment,
+        env={name: value for name, value in environment.items() if value is not None},
         capture_output=True,
         text=True,
     )
@@ -86,3 +87,34 @@ print(faults())
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (int(done.stdout) < 1_000) == kept
+
+
+def test_programs_are_kept_for_this_processor_and_a_second_process_finds_them(tmp_path):
+    code = """
+from posenc_jax import backend
+backend.configure()
+import jax
+found = []
+jax.monitoring.register_event_listener(lambda event, **_: found.append(event))
+jax.jit(lambda x: x * 2 + 1)(1.0).block_until_ready()
+print(jax.config.jax_compilation_cache_dir, "hit" if any("cache_hits" in e for e in found) else "")
+"""
+    environment: dict[str, str | None] = {"XDG_CACHE_HOME": str(tmp_path)}
+    set_by_the_suite = ("COMPILATION_CACHE_DIR", "PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
+    environment |= {f"JAX_{name}": None for name in set_by_the_suite}
+    first, second = (run(code, **environment) for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    folder, *hits = first.stdout.split()
+    assert folder.startswith(f"{tmp_path}/posenc-jax/programs/jaxlib-{version('jaxlib')}")
+    assert not hits and second.stdout.split() == [folder, "hit"]
+
+
+def test_the_folder_of_programs_is_the_users_word_or_none_where_it_cannot_be(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "mine")
+    backend.configure()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "mine"
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    backend.configure()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ

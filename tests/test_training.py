@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from posenc_jax.data.batches import Batch
-from posenc_jax.exits import Stop
+from posenc_jax.exits import ConfigError, Stop
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
@@ -52,6 +52,11 @@ def run(config, count=3, mesh=None):
         state, measured = step(state, rows(seed=i))
         losses.append(float(measured["loss"]))
     return state, losses, parts
+
+
+def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
+    with pytest.raises(ConfigError, match="this process runs on cpu; take auto"):
+        making.check(config(**{"model.attention": "kernel"}))
 
 
 def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):

@@ -6,13 +6,14 @@ from jax.core import Tracer
 
 from posenc_jax import packing
 from posenc_jax.attention.blockwise import blockwise
+from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.encoding import Encoding, Phase, hold_fixed
 from posenc_jax.options import choice, whole_number
 
 __all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "plain", "rotate"]
 
-IMPLEMENTATIONS = ("auto", "plain", "blockwise")
+IMPLEMENTATIONS = ("auto", "plain", "blockwise", "kernel")
 CROSSOVER = 64  # keys from which blockwise trains faster than plain, on CPU
 
 
@@ -20,8 +21,12 @@ def attention(q, k, v, encoding: Encoding, *, implementation: str = "auto", **pl
     """The heads-major core, q [B, H, Q, K]: `plain`, or what is faster, from the same arguments."""
     choice("implementation", implementation, IMPLEMENTATIONS)
     if implementation == "auto":
+        out = kernel_if_fit(q, k, v, encoding, **places)
+        if out is not None:
+            return out
         implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
-    return {"plain": plain, "blockwise": blockwise}[implementation](q, k, v, encoding, **places)
+    ways = {"plain": plain, "blockwise": blockwise, "kernel": kernel}
+    return ways[implementation](q, k, v, encoding, **places)
 
 
 def attend(
@@ -35,7 +40,7 @@ def attend(
     phase: Phase | None = None,
     segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
-    implementation: str = "auto",  # auto, plain, blockwise
+    implementation: str = "auto",  # one of IMPLEMENTATIONS
 ) -> jax.Array:  # [B, Q, H, K]
     """Causal attention of the queries to the keys.
 

@@ -7,6 +7,7 @@ import jax
 
 import models
 import posenc_jax
+from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
 from posenc_jax.exits import ConfigError
@@ -60,6 +61,11 @@ def check(config) -> None:
         _extended(config, _plain(config, models.Config.of(fields), jax.random.key(0)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
+        raise ConfigError(
+            f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, this process runs on "
+            f"{jax.default_backend()}; take auto, plain or blockwise"
+        )
 
 
 def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:

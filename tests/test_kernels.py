@@ -1,0 +1,181 @@
+"""The kernels of GPUs and TPUs: what they are given, their lowering, and where they do not fit."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS
+
+import posenc_jax
+from posenc_jax.attention import attention, kernels, plain
+
+B, H, T, K = 2, DIMS.heads, 128, DIMS.head_dim
+
+
+def setting(name, dtype, groups=H, length=T):
+    encoding = posenc_jax.build(name, DIMS, key=jax.random.key(5))
+    positions = jnp.arange(length)
+    keys = jax.random.split(jax.random.key(1), 3)
+    q, k, v = (
+        jax.random.normal(key, (B, heads, length, K)).astype(dtype)
+        for key, heads in zip(keys, (H, groups, groups), strict=True)
+    )
+    places = {
+        "phase": encoding.phase(positions),
+        "q_positions": positions,
+        "k_positions": positions,
+        "contiguous": True,
+        "segments": None,
+        "window": None,
+    }
+    return (q, k, v, encoding), places
+
+
+def outputs_and_gradients(way, given, places, **options):
+    q, k, v, encoding = given
+
+    def loss(q, k, v):
+        out = way(q, k, v, encoding, **places, **options)
+        return jnp.sum(out.astype(jnp.float32) ** 2), out
+
+    (_, out), gradients = jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
+    return [np.asarray(x, np.float32) for x in (out, *gradients)]
+
+
+@pytest.mark.parametrize("groups", [H, 1])
+@pytest.mark.parametrize("name", ["nope", "rope", "xpos", "alibi", "t5", "kerple_log", "fire"])
+def test_what_cudnn_is_given_is_the_same_attention(name, groups, monkeypatch):
+    """jax.nn's own way stands in for cuDNN: the same call, on this machine."""
+    monkeypatch.setattr(kernels, "CUDNN", "xla")
+    given, places = setting(name, jnp.bfloat16, groups)
+    exact = [x.astype(jnp.float32) for x in given[:3]]
+    right = outputs_and_gradients(plain, (*exact, given[3]), places)
+    ours = outputs_and_gradients(kernels.cudnn, given, places)
+    theirs = outputs_and_gradients(plain, given, places)
+    for a, b, c in zip(ours, theirs, right, strict=True):
+        assert np.abs(a - c).mean() <= 3 * np.abs(b - c).mean()
+
+
+def test_a_window_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(kernels, "CUDNN", "xla")
+    given, places = setting("rope", jnp.bfloat16)
+    places["window"] = 20
+    ours, right = kernels.cudnn(*given, **places), plain(*given, **places)
+    np.testing.assert_allclose(
+        np.asarray(ours, np.float32), np.asarray(right, np.float32), atol=0.03
+    )
+
+
+def test_alibi_stays_exact_far_out():
+    """In the places of 30,000 tokens, and with slopes that bfloat16 cannot hold."""
+    dims = posenc_jax.Dims(6, K, 6 * K, 128)
+    encoding = posenc_jax.build("alibi", dims, key=jax.random.key(0))
+    zeros = jnp.zeros((1, 6, 30_000, K), jnp.bfloat16)
+    q, k, _ = kernels._with_alibi(zeros, zeros, zeros, encoding, scale=1.0)
+    rows = np.array([0, 255, 256, 29_999])
+    product = np.asarray(q[0, :, 29_999], np.float64)[:, None] @ np.swapaxes(
+        np.asarray(k[0][:, rows], np.float64), 1, 2
+    )
+    slopes = np.asarray(encoding.slopes, np.float64)
+    np.testing.assert_allclose(product[:, 0], slopes[:, None] * rows, rtol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [H, 1])
+@pytest.mark.parametrize(("name", "window"), [("nope", None), ("rope", 40), ("alibi", None)])
+def test_splash_attention_is_the_same_attention(name, groups, window):
+    given, places = setting(name, jnp.float32, groups)
+    places["window"] = window
+    ours = outputs_and_gradients(kernels.splash, given, places, interpret=True)
+    right = outputs_and_gradients(plain, given, places)
+    for a, b in zip(ours, right, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-3 * np.abs(b).max())
+
+
+def test_splash_attention_keeps_documents_apart():
+    given, places = setting("rope", jnp.float32)
+    segments = jnp.broadcast_to((jnp.arange(T) >= 50).astype(jnp.int32), (B, T))
+    places["segments"] = (segments, segments)
+    ours = kernels.splash(*given, **places, interpret=True)
+    np.testing.assert_allclose(ours, plain(*given, **places), atol=1e-3)
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """That this process runs on a platform; with cuDNN 9.10, which jax.nn asks for."""
+    from jax._src.cudnn import fused_attention_stablehlo as stablehlo
+
+    def on(platform):
+        monkeypatch.setattr(jax, "default_backend", lambda: platform)
+        monkeypatch.setattr(stablehlo, "check_cudnn_version", lambda: 91_000)
+        monkeypatch.setattr(jax, "device_count", lambda: 1)
+
+    kernels._say_once.cache_clear()
+    return on
+
+
+def lowered(name, platform, dtype, how="kernel", length=T):
+    (q, k, v, encoding), places = setting(name, dtype, length=length)
+
+    def loss(q, k, v, encoding):
+        out = attention(q, k, v, encoding, implementation=how, **places)
+        return jnp.sum(out.astype(jnp.float32))
+
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
+    return gradient.trace(q, k, v, encoding).lower(lowering_platforms=(platform,)).as_text()
+
+
+@pytest.mark.parametrize("name", ["nope", "rope", "alibi", "t5", "kerple_log", "fire"])
+def test_the_program_for_a_gpu_calls_cudnn(name, pretend):
+    pretend("gpu")
+    text = lowered(name, "cuda", jnp.bfloat16)
+    assert "__cudnn$fmha" in text
+    assert "Backward" in text
+
+
+@pytest.mark.parametrize("name", ["nope", "rope", "alibi"])
+def test_the_program_for_a_tpu_calls_splash_attention(name, pretend):
+    pretend("tpu")
+    assert "tpu_custom_call" in lowered(name, "tpu", jnp.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "dtype", "length", "reason"),
+    [
+        ("rope", "gpu", jnp.float32, T, "bfloat16"),
+        ("t5", "tpu", jnp.bfloat16, T, "no bias"),
+        ("rope", "tpu", jnp.bfloat16, 100, "multiple of 128"),
+        ("t5", "gpu", jnp.bfloat16, 8192, "4096 keys"),
+    ],
+)
+def test_without_its_kernel_it_says_why_once(
+    name, platform, dtype, length, reason, pretend, caplog
+):
+    pretend(platform)
+    of = {"gpu": "cuda"}.get(platform, platform)
+    for _ in range(2):
+        text = lowered(name, of, dtype, how="auto", length=length)
+    assert "custom_call" not in text or "cudnn" not in text
+    assert "tpu_custom_call" not in text
+    assert len(caplog.messages) == 1
+    assert reason in caplog.text
+    with pytest.raises(ValueError, match=reason):
+        lowered(name, of, dtype, how="kernel", length=length)
+
+
+def test_no_cudnn_is_a_reason_too(pretend, caplog, monkeypatch):
+    from jax._src.cudnn import fused_attention_stablehlo as stablehlo
+
+    pretend("gpu")
+
+    def missing():
+        raise RuntimeError("cuDNN is not detected.")
+
+    monkeypatch.setattr(stablehlo, "check_cudnn_version", missing)
+    lowered("rope", "cuda", jnp.bfloat16, how="auto")
+    assert "cuDNN is not detected" in caplog.text
+
+
+def test_a_kernel_that_is_asked_for_on_a_cpu_is_refused():
+    given, places = setting("rope", jnp.bfloat16)
+    with pytest.raises(ValueError, match="needs a GPU or a TPU, this process runs on cpu"):
+        attention(*given, implementation="kernel", **places)
