@@ -36,6 +36,8 @@ bench: setup
 	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.train_step
 	$(BIN)/python -m benchmarks.evaluation
+	$(BIN)/python -m benchmarks.start
+	$(BIN)/python -m benchmarks.lengths
 
 lint: setup
 	$(BIN)/ruff check .

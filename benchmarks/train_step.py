@@ -1,12 +1,12 @@
 """python -m benchmarks.train_step [--seconds=20] [--without=compiled]
 
 Training steps of the default byte model (width 128, 4 layers, 4 heads) against x-transformers on
-CPU torch: eager, flash and torch.compile, with the same sizes, batch, clip and AdamW. Speeds in
-turns, their ratios, and the share of the machine's own measured rate of matrix products.
+CPU torch (eager, flash and torch.compile) and a textbook decoder of flax.nnx, with the same sizes,
+batch, clip and AdamW. Speeds in turns, their ratios, and the share of the machine's own measured
+rate of matrix products.
 """
 
 import argparse
-import contextlib
 import time
 from importlib import import_module
 from types import SimpleNamespace
@@ -16,7 +16,10 @@ from posenc_jax import backend
 backend.configure(keep_programs=False)
 
 import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+import optax  # noqa: E402
+from flax import nnx  # noqa: E402
 
 from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
@@ -27,6 +30,7 @@ from posenc_jax.training import report  # noqa: E402
 from posenc_jax.training import step as steps  # noqa: E402
 
 SIZES = ((128, 32), (512, 8))  # tokens per row, rows
+HOWS = ("eager", "flash", "compiled", "flax")
 POSITIONS = {  # of x-transformers, under our names
     "rope": {"rotary_pos_emb": True},
     "alibi": {"alibi_pos_bias": True},
@@ -38,24 +42,75 @@ def tokens(length: int, rows: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (rows, length + 1), np.int32)
 
 
-def ours(name: str, length: int, rows: int):
-    """A call that makes one step and waits for it; FLOPs of a token."""
+def ours(name: str, length: int, rows: int, attention: str = "auto"):
+    """A call that makes one step and waits for it; FLOPs of a token; bytes of temporary memory."""
     config = import_module(f"configs.{name}").get_config()
     config.update(train_length=length, batch_size=rows)
-    config.model.vocab = 256
+    config.model.update(vocab=256, attention=attention)
+    if name == "randomized":
+        config.encoding.max_position = 8 * length
     parts, optimizer = making.make(config), optimizers.make(config)
     mesh = steps.make_mesh(jax.devices()[:1])
     step = steps.train_step(parts, optimizer, config, mesh)
-    held = SimpleNamespace(state=steps.fresh_state(parts, optimizer))
+    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
+    held = SimpleNamespace(state=state)
     given = tokens(length, rows)
     ones = np.ones((rows, length), np.float32)
     batch = Batch(given[:, :-1], given[:, 1:], ones, np.zeros_like(given[:, 1:]), ones)
+    compiled = step.lower(state, batch).compile()
 
     def call():
-        held.state, measured = step(held.state, batch)
+        held.state, measured = compiled(held.state, batch)
         return float(measured["loss"])
 
-    return call, report.flops_per_token(config, parts)
+    memory = compiled.memory_analysis().temp_size_in_bytes
+    return call, report.flops_per_token(config, parts), memory
+
+
+class Textbook(nnx.Module):
+    """A decoder as the documents of flax.nnx write one, with learned positions."""
+
+    def __init__(self, length: int, rngs: nnx.Rngs, width=128, layers=4, heads=4):
+        def block():
+            return nnx.Dict(
+                norm=nnx.LayerNorm(width, rngs=rngs),
+                attention=nnx.MultiHeadAttention(heads, width, decode=False, rngs=rngs),
+                mlp_norm=nnx.LayerNorm(width, rngs=rngs),
+                up=nnx.Linear(width, 4 * width, rngs=rngs),
+                down=nnx.Linear(4 * width, width, rngs=rngs),
+            )
+
+        self.tokens = nnx.Embed(256, width, rngs=rngs)
+        self.positions = nnx.Embed(length, width, rngs=rngs)
+        self.blocks = nnx.List([block() for _ in range(layers)])
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+
+    def __call__(self, tokens):
+        x = self.tokens(tokens) + self.positions(jnp.arange(tokens.shape[1]))
+        mask = nnx.make_causal_mask(tokens)
+        for block in self.blocks:
+            x = x + block.attention(block.norm(x), mask=mask)
+            x = x + block.down(nnx.gelu(block.up(block.mlp_norm(x))))
+        return self.tokens.attend(self.norm(x))
+
+
+def textbook(length: int, rows: int):
+    model = Textbook(length, nnx.Rngs(0))
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(3e-3, weight_decay=0.1))
+    optimizer = nnx.Optimizer(model, chain, wrt=nnx.Param)
+    given = jnp.asarray(tokens(length, rows))
+
+    @nnx.jit
+    def step(model, optimizer, given):
+        def loss(model):
+            logits = model(given[:, :-1])
+            return optax.softmax_cross_entropy_with_integer_labels(logits, given[:, 1:]).mean()
+
+        value, gradients = nnx.value_and_grad(loss)(model)
+        optimizer.update(model, gradients)
+        return value
+
+    return lambda: float(step(model, optimizer, given))
 
 
 def theirs(name: str, length: int, rows: int, how: str):
@@ -118,16 +173,18 @@ def main() -> None:
     parser.add_argument("--without", default="", help="peers to leave out, such as eager,compiled")
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
-    hows = [how for how in ("eager", "flash", "compiled") if how not in options.without.split(",")]
+    hows = [how for how in HOWS if how not in options.without.split(",")]
     rate = product_rate()
     print(f"{machine()}; products {rate / 1e9:,.0f} GFLOP/s\nfloat32; tokens per second\n")
     rows = []
     for length, size in SIZES:
         for name in POSITIONS:
-            call, flops = ours(name, length, size)
+            call, flops, _ = ours(name, length, size)
             calls = {"ours": call}
             for how in hows:
-                with contextlib.suppress(ImportError):
+                if how == "flax":
+                    calls[how] = textbook(length, size)
+                else:
                     calls[how] = theirs(name, length, size, how)
             times = in_turns(calls, options.seconds)
             speeds = {who: length * size / np.median(taken) for who, taken in times.items()}
