@@ -1,0 +1,107 @@
+"""Where the commands of a sweep run."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from posenc_jax.exits import ConfigError
+
+DEATH_SIGNAL = 1  # of prctl: what a process gets when its parent ends
+
+
+class Task(Protocol):
+    """A command on its way."""
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        ...
+
+    def stop(self) -> None:
+        """Asks it to save and end."""
+        ...
+
+
+class Launcher(Protocol):
+    """How many commands run at once, and how one is started."""
+
+    workers: int
+
+    def start(self, name: str, command: list[str], log: Path) -> Task: ...
+
+
+class LocalTask:
+    def __init__(self, process: subprocess.Popen, free: list[int], place: int):
+        self.process, self.free, self.place = process, free, place
+
+    def poll(self) -> int | None:
+        code = self.process.poll()
+        if code is not None and self.place >= 0:
+            self.free.append(self.place)
+            self.place = -1
+        return code
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+
+class Local:
+    """Processes of this machine, each on its own share of the cores or on a GPU of its own."""
+
+    def __init__(self, workers: int | None = None):
+        self.gpus = gpus()
+        self.workers = workers or max(1, len(self.gpus))
+        if self.gpus and self.workers > len(self.gpus):
+            raise ConfigError(
+                f"--workers={self.workers}, and there are {len(self.gpus)} GPUs: one each"
+            )
+        self.cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+        if self.cores and not self.gpus and self.workers > len(self.cores):
+            raise ConfigError(
+                f"--workers={self.workers} of {len(self.cores)} cores: one each at least"
+            )
+        self.free = list(range(self.workers))[::-1]
+
+    def start(self, name: str, command: list[str], log: Path) -> LocalTask:
+        place = self.free.pop()
+        environment = dict(os.environ)
+        if self.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = self.gpus[place]
+        cores = share(self.cores, place, self.workers)
+
+        def before() -> None:
+            if sys.platform == "linux":
+                os.sched_setaffinity(0, cores)
+                # A sweep that is killed leaves nothing behind that holds a workdir.
+                ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM)
+
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                preexec_fn=before,
+                process_group=0,  # ^C in the terminal reaches the sweep, which asks them to save
+            )
+        return LocalTask(process, self.free, place)
+
+
+def share(cores: list[int], place: int, workers: int) -> list[int]:
+    """Neighbours, as many for each as there are."""
+    return cores[place * len(cores) // workers : (place + 1) * len(cores) // workers]
+
+
+def gpus() -> list[str]:
+    """Without jax, which would take memory on each."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [word for word in chosen.split(",") if word.strip() not in ("", "-1")]
+    folder = Path("/proc/driver/nvidia/gpus")
+    return [str(i) for i in range(len(list(folder.iterdir())))] if folder.is_dir() else []

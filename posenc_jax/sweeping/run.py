@@ -1,0 +1,148 @@
+"""A sweep from its first cell to its last: started, run again, retried, reported."""
+
+import collections
+import dataclasses
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from posenc_jax import exits
+from posenc_jax.sweeping.cells import Cell
+from posenc_jax.sweeping.launch import Launcher, Task
+
+RETRIES = 2
+PATIENCE = 3  # exits with "run again" in a row that brought no step forward
+PAUSE = 5.0  # seconds before a command that failed is tried again
+SAME_AGAIN = (exits.CONFIG, exits.DATA, exits.NOT_FINITE, exits.OTHER_CONFIG)  # no use retrying
+
+
+@dataclasses.dataclass
+class Progress:
+    """What a sweep knows of a cell beyond its folder."""
+
+    cell: Cell
+    state: str = "waiting"  # waiting, training, evaluating, done, failed, stopped
+    code: int | None = None
+    reason: str = ""
+    failures: int = 0
+    idle: int = 0  # times it was to be run again from where it had been before
+    step: int = 0
+    not_before: float = 0.0
+    began: float = 0.0
+    seconds: float = 0.0  # in which its commands ran
+
+
+class Sweep:
+    def __init__(self, cells: Sequence[Cell], launcher: Launcher, retries: int = RETRIES):
+        self.all = [Progress(cell) for cell in cells]
+        self.launcher, self.retries = launcher, retries
+        self.waiting = collections.deque(self.all)
+        self.running: dict[str, tuple[Progress, Task]] = {}
+
+    def run(
+        self,
+        stopping: Sequence[str],
+        show: Callable[["Sweep"], None],
+        say: Callable[[str], None],
+        every: float = 0.2,
+    ) -> int:
+        """The exit code: 0, that of the first failed cell, or 75 after a stop."""
+        asked = False
+        while self.running or (self.waiting and not stopping):
+            if stopping and not asked:
+                asked = True
+                say(f"stopping by {stopping[0]}: running cells save first")
+                for _, task in self.running.values():
+                    task.stop()
+            if not stopping:
+                self._start(say)
+            for name, (progress, task) in list(self.running.items()):
+                code = task.poll()
+                if code is not None:
+                    del self.running[name]
+                    self._ended(progress, code, bool(stopping), say)
+            show(self)
+            time.sleep(every)
+        if stopping:
+            say("stopped; the same command goes on")
+            return exits.AGAIN
+        failed = [progress for progress in self.all if progress.state == "failed"]
+        return failed[0].code or exits.FAULT if failed else exits.DONE
+
+    def _start(self, say) -> None:
+        for _ in range(len(self.waiting)):
+            if len(self.running) >= self.launcher.workers:
+                return
+            progress = self.waiting.popleft()
+            if progress.not_before > time.monotonic():
+                self.waiting.append(progress)
+                continue
+            cell, phase = progress.cell, progress.cell.next()
+            if phase is None:
+                again = progress.seconds == 0
+                self._finish(progress, "done", "there already" if again else "done", say)
+                continue
+            progress.state = {"train": "training", "evaluate": "evaluating"}[phase]
+            progress.began = time.monotonic()
+            command = cell.train if phase == "train" else cell.evaluate
+            cell.folder.mkdir(parents=True, exist_ok=True)
+            self.running[cell.name] = progress, self.launcher.start(cell.name, command, cell.log)
+
+    def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
+        cell = progress.cell
+        progress.seconds += time.monotonic() - progress.began
+        progress.code, was = code, progress.state
+        status = cell.status()
+        step = status.get("saved", 0) or 0
+        if code == exits.DONE:
+            if was == "evaluating":
+                cell.mark_evaluated()
+            progress.failures = progress.idle = 0
+            self._wait(progress, first=True)
+        elif stopping:
+            progress.state = "stopped"
+        elif code == exits.AGAIN and (step > progress.step or progress.idle < PATIENCE):
+            progress.idle = 0 if step > progress.step else progress.idle + 1
+            self._wait(progress, first=True)
+        else:
+            progress.failures += 1
+            progress.reason = reason_of(cell, code, was)
+            if code in SAME_AGAIN or progress.failures > self.retries:
+                self._finish(progress, "failed", f"FAILED, {progress.reason}", say)
+            else:
+                say(f"{cell.name}: {progress.reason}; tried again")
+                self._wait(progress, pause=PAUSE)
+        progress.step = step
+
+    def _wait(self, progress: Progress, *, first: bool = False, pause: float = 0.0) -> None:
+        progress.state, progress.not_before = "waiting", time.monotonic() + pause
+        self.waiting.appendleft(progress) if first else self.waiting.append(progress)
+
+    def _finish(self, progress: Progress, state: str, word: str, say) -> None:
+        progress.state = state
+        metrics = progress.cell.last_metrics()
+        numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
+        took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
+        ended = sum(p.state in ("done", "failed") for p in self.all)
+        say(f"[{ended}/{len(self.all)}] {progress.cell.name}: {word}{numbers}{took}")
+
+
+def reason_of(cell: Cell, code: int, phase: str) -> str:
+    """Why a command ended, from what it left; a line."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"{phase} was killed by {name}; its output: {cell.log}"
+    meaning = exits.MEANING.get(code, "an unknown exit code")
+    last = _last_error(cell.log)
+    return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
+
+
+def _last_error(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line for line in lines if line.strip()][-40:]
+    errors = [line for line in said if "error:" in line.lower()]
+    return (errors or said or [""])[-1].strip()[:300]

@@ -1,0 +1,99 @@
+"""A sweep on a terminal: a table that stays in place, or a line per run that ended."""
+
+import shutil
+import sys
+import time
+
+from posenc_jax.exits import Stop
+from posenc_jax.sweeping.run import Progress, Sweep
+from posenc_jax.terminal import say
+from posenc_jax.training.run import Workdir
+
+EVERY = 1.0  # seconds
+HEAD = f"{'run':<28} {'state':<11} {'step':>13} {'loss':>8} {'tokens/s':>9} {'left':>8}"
+
+
+class Table:
+    def __init__(self, live: bool | None = None):
+        self.live = sys.stdout.isatty() if live is None else live
+        self.drawn, self.last = 0, 0.0
+
+    def __call__(self, sweep: Sweep) -> None:
+        if not self.live or time.monotonic() - self.last < EVERY:
+            return
+        self.last = time.monotonic()
+        size = shutil.get_terminal_size()
+        self._draw([line[: size.columns - 1] for line in lines(sweep, size.lines - 2)])
+
+    def say(self, text: str) -> None:
+        """A line that stays, above the table."""
+        self._clear()
+        say(text)
+
+    def _draw(self, rows: list[str]) -> None:
+        self._clear()
+        say("\n".join(rows))
+        self.drawn = len(rows)
+
+    def _clear(self) -> None:
+        if self.drawn:
+            print(f"\x1b[{self.drawn}F\x1b[J", end="")
+            self.drawn = 0
+
+
+def lines(sweep: Sweep, most: int) -> list[str]:
+    """Running cells first; what does not fit is counted."""
+    order = ("training", "evaluating", "failed", "waiting", "stopped", "done")
+    cells = sorted(sweep.all, key=lambda progress: order.index(progress.state))
+    room = max(1, most - 2)
+    counted = {name: sum(p.state == name for p in sweep.all) for name in order}
+    total = ", ".join(f"{number} {name}" for name, number in counted.items() if number)
+    return [HEAD, *map(line, cells[:room]), f"{len(cells)} runs: {total}{_left(sweep)}"]
+
+
+def line(progress: Progress) -> str:
+    cell, metrics = progress.cell, {}
+    step = speed = loss = left = ""
+    if progress.state in ("training", "evaluating", "done"):
+        metrics = cell.last_metrics()
+    steps = _steps(progress)
+    if metrics:
+        step = f"{metrics['step']}/{steps}" if steps else str(metrics["step"])
+        loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
+        speed = f"{metrics['tokens_per_second']:,.0f}"
+        if progress.state == "training" and steps:
+            left = _clock(_seconds_left(metrics, steps))
+    return (
+        f"{cell.name[:28]:<28} {progress.state:<11} {step:>13} {loss:>8} {speed:>9} {left:>8}"
+    ).rstrip()
+
+
+def _steps(progress: Progress) -> int | None:
+    try:
+        config = Workdir(progress.cell.folder).config()
+    except Stop:
+        return None
+    return config.steps if config is not None else None
+
+
+def _seconds_left(metrics: dict, steps: int) -> float:
+    a_step = metrics["tokens"] / metrics["step"]
+    return (steps - metrics["step"]) * a_step / max(metrics["tokens_per_second"], 1e-9)
+
+
+def _left(sweep: Sweep) -> str:
+    """As long for each waiting cell as the finished ones took."""
+    done = [p.seconds for p in sweep.all if p.state == "done" and p.seconds]
+    open_ = [p for p in sweep.all if p.state in ("waiting", "training", "evaluating")]
+    if not done or not open_:
+        return ""
+    mean = sum(done) / len(done)
+    spent = sum(p.seconds + (time.monotonic() - p.began) for p, _ in sweep.running.values())
+    left = max(0.0, mean * len(open_) - spent) / sweep.launcher.workers
+    return f"; about {_clock(left)} left"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,93 @@
+"""python scripts/sweep.py --config=configs/sweeps/zoo.py --workdir=runs/zoo [--workers=N]
+
+Trains and evaluates every cell of a grid. Each is an ordinary run in WORKDIR/<name>; what is done
+already is not done again, so the same command goes on where it was stopped or killed, and a grid
+that grew adds only what is new. A cell that fails is tried again, then reported at the end.
+
+  --workers=N              that many at once, each on its share of the cores or on a GPU of its own;
+                           default: one per GPU, one where there is none
+  --launcher=local         processes of this machine
+  --config.FIELD=VALUE     in every run of this sweep, such as --config.steps=2000
+  --list                   what would be done, and how far it is
+"""
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ml_collections import ConfigDict  # noqa: E402
+
+from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax.sweeping.cells import Cell, cells_of  # noqa: E402
+from posenc_jax.sweeping.launch import Local  # noqa: E402
+from posenc_jax.sweeping.run import Sweep  # noqa: E402
+from posenc_jax.sweeping.show import Table  # noqa: E402
+from posenc_jax.training.guard import hold, stop_requests  # noqa: E402
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("--config", required=True, help="a file of configs/sweeps/")
+    parser.add_argument("--workdir", required=True, help="the folder of the sweep")
+    parser.add_argument("--launcher", default="local", choices=["local"])
+    parser.add_argument("--workers", type=int, help="how many runs at once")
+    parser.add_argument("--list", action="store_true", help="what would be done")
+    options, rest = parser.parse_known_args(argv[1:])
+
+    def body() -> int:
+        cells = cells_of(read(options.config), Path(options.workdir), fields_of(rest))
+        if options.list:
+            for cell in cells:
+                terminal.say(f"{cell.name:<40} {cell.next() or 'done'}")
+            return exits.DONE
+        if options.workers is not None and options.workers < 1:
+            raise exits.ConfigError(f"--workers must be at least 1; got {options.workers}")
+        return run(cells, Path(options.workdir), options.workers)
+
+    return terminal.code_of(body)
+
+
+def run(cells: list[Cell], workdir: Path, workers: int | None) -> int:
+    workdir.mkdir(parents=True, exist_ok=True)
+    with hold(workdir, "another sweep"), stop_requests() as stopping:
+        sweep, table = Sweep(cells, Local(workers)), Table()
+        table.say(f"{len(cells)} runs in {workdir}, {sweep.launcher.workers} at a time")
+        code = sweep.run(stopping, table, table.say)
+        failed = [progress for progress in sweep.all if progress.state == "failed"]
+        for progress in failed:
+            table.say(f"failed: {progress.cell.name}: {progress.reason}")
+        if code == exits.DONE:
+            table.say(f"all {len(cells)} runs are trained and evaluated")
+        return code
+
+
+def read(path: str) -> ConfigDict:
+    """What get_config() of a sweep file returns: a recipe, fields of all runs, and the grid."""
+    spec = importlib.util.spec_from_file_location("sweep_config", path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise exits.ConfigError(f"--config={path}: there is no such sweep file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        return module.get_config()
+    except (AttributeError, ImportError, KeyError, TypeError, ValueError, SyntaxError) as error:
+        raise exits.ConfigError(f"--config={path}: {error}") from error
+
+
+def fields_of(words: list[str]) -> list[tuple[str, str]]:
+    fields = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name.startswith("--config.") or not equals:
+            raise exits.ConfigError(f"stray word {word!r}; fields are set by --config.FIELD=VALUE")
+        fields.append((name.removeprefix("--config."), value))
+    return fields
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,333 @@
+"""Sweeps: grids and names, what is run again and what is not, and whole sweeps of tiny runs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from running import ROOT, TINY
+
+from posenc_jax import exits
+from posenc_jax.exits import ConfigError
+from posenc_jax.sweeping import grid
+from posenc_jax.sweeping import run as runs
+from posenc_jax.sweeping.cells import cells_of, name_of
+from posenc_jax.sweeping.launch import Local, share
+from posenc_jax.sweeping.run import Sweep
+from posenc_jax.sweeping.show import Table, lines
+
+
+def test_grids_are_lists_of_cells():
+    seeds, widths = grid.axis("seed", range(2)), grid.axis("model.width", [8, 16])
+    assert grid.product(seeds, widths) == [
+        {"seed": 0, "model.width": 8},
+        {"seed": 0, "model.width": 16},
+        {"seed": 1, "model.width": 8},
+        {"seed": 1, "model.width": 16},
+    ]
+    assert grid.zip(seeds, widths) == [
+        {"seed": 0, "model.width": 8},
+        {"seed": 1, "model.width": 16},
+    ]
+    assert grid.chain(seeds, widths) == [*seeds, *widths]
+    with pytest.raises(ValueError, match="zip takes grids of one size, got 2, 3 cells"):
+        grid.zip(seeds, grid.axis("steps", range(3)))
+    with pytest.raises(ValueError, match="seed is set by two"):
+        grid.product(seeds, seeds)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"recipe": "configs/rope.py", "seed": 0}, "rope-s0"),
+        ({"seed": 3, "recipe": "configs/rope.py:small"}, "rope-small-s3"),
+        ({"recipe": "x/alibi.py", "train_length": 256}, "alibi-L256"),
+        ({"encoding.base": 5e5, "data.path": "a/b *.txt"}, "base=500000.0-path=a_b_.txt"),
+    ],
+)
+def test_names_can_be_read(fields, name):
+    assert name_of(fields) == name
+
+
+def test_a_grid_that_grows_renames_nothing(tmp_path):
+    def named(seeds):
+        made = {"recipe": "configs/rope.py", "grid": grid.axis("seed", range(seeds))}
+        return [cell.name for cell in cells_of(made, tmp_path)]
+
+    assert named(3)[:1] == named(1)
+    with pytest.raises(ConfigError, match="two cells of the grid are called 's0'"):
+        cells_of({"recipe": "configs/rope.py", "grid": [{"seed": 0}, {"seed": 0}]}, tmp_path)
+    with pytest.raises(ConfigError, match="no recipe"):
+        cells_of({"grid": [{"seed": 0}]}, tmp_path)
+
+
+def test_cores_are_shared_without_overlap():
+    parts = [share(list(range(7)), place, 3) for place in range(3)]
+    assert sum(parts, []) == list(range(7)) and all(parts)
+    with pytest.raises(ConfigError, match="one each at least"):
+        Local(10_000)
+
+
+class Pretend:
+    """A launcher whose commands end at once, with the codes that each cell's list says."""
+
+    workers = 2
+
+    def __init__(self, codes, steps=4):
+        self.codes, self.steps, self.started = codes, steps, []
+
+    def start(self, name, command, log):
+        phase = "train" if command[1].endswith("train.py") else "evaluate"
+        self.started.append((name, phase))
+        code = self.codes.get(name, []).pop(0) if self.codes.get(name) else exits.DONE
+        folder = log.parent
+        saved = sum(one == (name, "train") for one in self.started)
+        if phase == "train":
+            status = {"state": "stopped", "code": code, "saved": saved}
+            if code == exits.DONE:
+                status = {"state": "done", "code": 0, "step": self.steps, "digest": "d"}
+            (folder / "status.json").write_text(json.dumps(status))
+        elif code == exits.DONE:
+            (folder / "eval").mkdir(exist_ok=True)
+            (folder / "eval" / "curves.csv").touch()
+        log.write_text(f"error: it ended with {code}\n" if code else "")
+        return type("Task", (), {"poll": lambda self: code, "stop": lambda self: None})()
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "PAUSE", 0.0)
+
+    def make(codes, names="ab"):
+        made = {
+            "grid": [{"recipe": f"configs/{name}.py"} for name in names],
+            "fields": {"steps": 4},
+            "evaluation": {"multiples": "1,2"},
+        }
+        launcher, said = Pretend(codes), []
+        one = Sweep(cells_of(made, tmp_path), launcher)
+        code = one.run([], lambda _: None, said.append, every=0)
+        return code, launcher.started, "\n".join(said), one
+
+    return make
+
+
+def test_each_cell_is_trained_and_then_evaluated_once(sweep):
+    code, started, said, _ = sweep({})
+    assert code == exits.DONE
+    assert sorted(started) == [(n, phase) for n in "ab" for phase in ("evaluate", "train")]
+    assert "[2/2]" in said
+    code, started, said, _ = sweep({})
+    assert (code, started) == (exits.DONE, []) and said.count("there already") == 2
+    code, started, _, _ = sweep({}, names="abc")
+    assert code == exits.DONE and {name for name, _ in started} == {"c"}
+
+
+def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path):
+    sweep({})
+    mark = tmp_path / "a" / "eval" / "sweep.json"
+    mark.write_text(mark.read_text().replace("1,2", "1,4"))
+    assert sweep({})[1] == [("a", "evaluate")]
+
+
+def test_a_run_that_asks_to_be_run_again_is(sweep):
+    again = exits.AGAIN
+    code, started, _, _ = sweep({"a": [again] * 6})
+    assert code == exits.DONE and started.count(("a", "train")) == 7
+
+
+def test_a_run_that_asks_again_and_never_comes_forward_is_given_up(sweep, monkeypatch):
+    monkeypatch.setattr(runs.Cell, "status", lambda self: {"state": "stopped", "saved": 0})
+    code, started, said, _ = sweep({"a": [exits.AGAIN] * 99, "b": [exits.AGAIN] * 99})
+    assert code == exits.AGAIN
+    assert started.count(("a", "train")) < 20 and "a: FAILED" in said
+
+
+@pytest.mark.parametrize("phase", ["train", "evaluate"])
+def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phase):
+    first = [] if phase == "train" else [exits.DONE]
+    code, started, said, _ = sweep({"a": first + [exits.FAULT, -signal.SIGKILL]})
+    assert code == exits.DONE and started.count(("a", phase)) == 3
+    assert "killed by SIGKILL" in said and "tried again" in said
+    code, started, said, one = sweep({"c": first + [exits.IO] * 9}, names="cd")
+    assert code == exits.IO and started.count(("c", phase)) == 3
+    assert ("d", "evaluate") in started
+    assert "c: FAILED" in said and "ended with 74 (input or output): error: it ended" in said
+    assert {p.cell.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
+
+
+@pytest.mark.parametrize("code", runs.SAME_AGAIN)
+def test_a_mistake_is_not_tried_again(sweep, code):
+    found, started, said, _ = sweep({"a": [code] * 9})
+    assert found == code and started.count(("a", "train")) == 1 and "a: FAILED" in said
+
+
+def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
+    stopped = []
+
+    class Slow:
+        workers = 1
+
+        def start(self, name, command, log):
+            def poll(self):
+                return exits.AGAIN if stopped else None
+
+            def stop(self):
+                stopped.append(name)
+
+            return type("Task", (), {"poll": poll, "stop": stop})()
+
+    made = {"grid": [{"recipe": f"configs/{name}.py"} for name in "ab"]}
+    one, stopping = Sweep(cells_of(made, tmp_path), Slow()), []
+    said = []
+    code = one.run(stopping, lambda _: stopping.append("SIGTERM"), said.append, every=0)
+    assert (code, stopped) == (exits.AGAIN, ["a"]) and "the same command goes on" in said[-1]
+    assert [p.state for p in one.all] == ["stopped", "waiting"]
+
+
+def test_the_table_shows_what_runs_first_and_counts_the_rest(sweep, capsys):
+    *_, one = sweep({"b": [exits.CONFIG]}, names="abcd")
+    rows = lines(one, most=4)
+    assert len(rows) == 4 and rows[1].split()[:2] == ["b", "failed"]
+    assert rows[-1] == "4 runs: 1 failed, 3 done"
+    table = Table(live=True)
+    table(one)
+    table.say("a line")
+    assert "\x1b[6F\x1b[J" in capsys.readouterr().out
+
+
+SWEEP = """
+from posenc_jax.sweeping.grid import axis, product
+
+def get_config():
+    return {{
+        "recipe": "configs/rope.py",
+        "grid": product(axis("recipe", {recipes!r}), axis("seed", range({seeds}))),
+        "fields": {fields!r},
+        "evaluation": {{"multiples": "1,2", "documents": 4, "extensions": "none,pi"}},
+    }}
+"""
+
+
+@pytest.fixture
+def program(text, tmp_path):
+    """The sweep as its user starts it: (process, everything it says afterwards)."""
+
+    def start(*words, seeds=1, recipes=("configs/rope.py", "configs/alibi.py"), **fields):
+        fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
+        file = tmp_path / "sweep.py"
+        file.write_text(SWEEP.format(recipes=list(recipes), seeds=seeds, fields=fields))
+        command = [sys.executable, "scripts/sweep.py", f"--config={file}"]
+        output = (tmp_path / "said.txt").open("w+")
+        process = subprocess.Popen(
+            [*command, f"--workdir={tmp_path / 'runs'}", *words],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+        def wait():
+            code = process.wait(timeout=300)
+            output.seek(0)
+            return code, output.read()
+
+        return process, wait
+
+    return start
+
+
+def table_of(folder):
+    return {path.parent.parent.name: path.read_text() for path in folder.glob("*/eval/curves.csv")}
+
+
+def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program, tmp_path):
+    bad = "configs/none_of_that_name.py"
+    _, wait = program("--workers=2", recipes=("configs/rope.py", "configs/alibi.py", bad))
+    code, said = wait()
+    assert code == exits.CONFIG, said
+    assert "none_of_that_name-s0: FAILED" in said and "there is no such file" in said
+    first = table_of(tmp_path / "runs")
+    assert set(first) == {"rope-s0", "alibi-s0"} and all(first.values())
+    times = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*/config.json")}
+
+    _, wait = program("--workers=2", seeds=2, recipes=("configs/rope.py",))
+    code, said = wait()
+    assert code == exits.DONE, said
+    assert "rope-s0: there already" in said and "all 2 runs are trained" in said
+    assert set(table_of(tmp_path / "runs")) == {"rope-s0", "rope-s1", "alibi-s0"}
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+
+
+def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
+    """Killed twice, the second time with its run's newest checkpoint damaged."""
+    one = {"recipes": ("configs/rope.py",), "steps": 4_000, "save_every": 20}
+    folder = tmp_path / "runs" / "rope-s0"
+    for _ in range(2):
+        process, wait = program(**one)
+        before = newest(folder)
+        end = time.monotonic() + 120
+        while newest(folder) <= before and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        end = time.monotonic() + 60
+        while json.loads((folder / "status.json").read_text())["state"] == "running":
+            assert time.monotonic() < end, "its run goes on without it"
+            time.sleep(0.1)
+    damaged = max((folder / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
+    for file in damaged.rglob("*"):
+        if file.is_file() and file.stat().st_size > 1000:
+            file.write_bytes(b"\0" * file.stat().st_size)
+    at = newest(folder)
+    code, said = program(**one | {"steps": at + 20})[1]()
+    assert code == exits.DONE, said
+    assert (folder / "checkpoints" / "quarantine").is_dir()
+    assert "rope-s0: done" in said and table_of(tmp_path / "runs")["rope-s0"]
+
+
+def newest(folder):
+    steps = [int(p.name) for p in (folder / "checkpoints").glob("*") if p.name.isdigit()]
+    return max(steps, default=0)
+
+
+def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
+    process, wait = program(recipes=("configs/rope.py",), steps=100_000, save_every=20)
+    end = time.monotonic() + 120
+    while not newest(tmp_path / "runs" / "rope-s0") and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    code, said = wait()
+    assert code == exits.AGAIN and "the same command goes on" in said
+    status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
+    assert status["state"] == "stopped" and status["saved"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--config=nothing.py"], "there is no such sweep file"),
+        (["--workers=0"], "--workers must be at least 1; got 0"),
+        (["steps=3"], "stray word 'steps=3'"),
+    ],
+)
+def test_mistakes_are_said_at_once(words, message, tmp_path):
+    command = [sys.executable, "scripts/sweep.py", "--config=configs/sweeps/zoo.py"]
+    done = subprocess.run(
+        [*command, f"--workdir={tmp_path}", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == exits.CONFIG and message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_zoo_has_every_encoding_with_three_seeds(tmp_path):
+    command = [sys.executable, "scripts/sweep.py", "--config=configs/sweeps/zoo.py", "--list"]
+    done = subprocess.run(
+        [*command, f"--workdir={tmp_path}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 36 and "rope-s2" in done.stdout
