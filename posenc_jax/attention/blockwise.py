@@ -20,7 +20,7 @@ from posenc_jax.encoding import DistanceBias, Encoding, Phase, trained_mask
 
 NONE = -1e30  # below every score; a row that sees no key stays at it
 HIGHEST = lax.Precision.HIGHEST
-UNROLLED = 4  # blocks of keys up to which those at one distance are taken at once, without a loop
+UNROLLED = 512  # keys up to which the blocks at one distance are taken at once, without a loop
 
 
 class Shape(NamedTuple):
@@ -71,8 +71,10 @@ class Pairs(NamedTuple):
         return lax.dynamic_update_slice_in_dim(x, part, self.key, axis=0)
 
 
-def block_size(keys: int) -> int:
-    return 64 if keys < 256 else 128 if keys < 2048 else 256
+def block_size(keys: int, bias: Bias = None) -> int:
+    """As measured; a bias that is asked for takes more memory than the scores it is added to."""
+    largest = 128 if isinstance(bias, Positioned) else 256
+    return min(largest, 64 if keys < 256 else 128 if keys < 1024 else 256)
 
 
 def blockwise(
@@ -102,7 +104,7 @@ def blockwise(
     learned = any(jax.tree.leaves(trained_mask(encoding)))
 
     # Queries are the last of the keys: filled up in front to a whole block, and both at the end.
-    c = block or block_size(keys)
+    c = block or block_size(keys, bias)
     front = (keys - queries) % c if order is None else 0
     of_queries = (front, -(front + queries) % c)
     of_keys = (0, -keys % c)
@@ -232,7 +234,7 @@ def _over_pairs(shape: Shape, q, k, add, state):
             and (window is None or (i + shape.offset - j) * c - (c - 1) < window)
         )
     ]
-    if len(k) > UNROLLED:
+    if len(k) * c > UNROLLED:
         rows = np.array(pairs, np.int32).reshape(-1, 2)
         return lax.scan(lambda state, ij: (add(state, Pairs(ij[0], ij[1], 1)), None), state, rows)[
             0

@@ -1,6 +1,7 @@
 """What a run says of itself: the first screen, a line per logged step, and log.txt."""
 
 import platform
+import resource
 import sys
 import time
 from importlib.metadata import version
@@ -60,6 +61,7 @@ class Report:
             "learning_rate": rate,
             "tokens_per_second": speed,
             "mfu": use,
+            "memory_mib": peak_memory(),
             "time": time.time(),
         }
 
@@ -68,6 +70,16 @@ class Report:
         self.line(f"step {at}  held out: loss {loss:.4f}  bits/byte {bpb:.4f}")
         self.previous = (at, time.perf_counter())
         return {"step": at, **values}
+
+
+def peak_memory() -> float:
+    """MiB at most so far: of the first device where it counts them, else of the process."""
+    stats = jax.local_devices()[0].memory_stats()
+    if stats:
+        return stats["peak_bytes_in_use"] / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
 
 
 def flops_per_token(config, parts) -> float:

@@ -1,0 +1,37 @@
+"""python scripts/report.py RUNS [RUNS ...] --out=report
+
+One page about runs and sweeps, finished or not: OUT/index.html, which holds everything it shows and
+asks no network for anything. RUNS is the folder of a sweep or of one run.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from posenc_jax import terminal  # noqa: E402
+from posenc_jax.reporting import gather, page  # noqa: E402
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
+    options = parser.parse_args(argv[1:])
+
+    def body() -> None:
+        data = gather.gather(options.runs)
+        for note in data["notes"]:
+            terminal.warn(note)
+        path = page.write(data, options.out)
+        done = sum(run["evaluated"] for run in data["runs"])
+        terminal.say(f"{path}: {len(data['runs'])} runs, {done} of them evaluated")
+
+    return terminal.code_of(body)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
