@@ -85,7 +85,9 @@ def draw(found: list[dict], path: Path) -> None:
         panel.set_xlabel(f"length of a row; {TOKENS:,} tokens a step")
         panel.grid(alpha=0.3, which="both")
         panel.spines[["top", "right"]].set_visible(False)
-        panel.yaxis.set_major_formatter("{x:,.0f}")
+        low, high = panel.get_ylim()
+        ticks = [m * 10**e for e in range(6) for m in (1, 2, 5) if low <= m * 10**e <= high]
+        panel.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
         panel.yaxis.set_minor_formatter("")
     panels[0].set_title("training, tokens per second", loc="left")
     panels[1].set_title("temporary memory of a step, MiB", loc="left")

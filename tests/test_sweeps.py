@@ -60,6 +60,8 @@ def test_a_grid_that_grows_renames_nothing(tmp_path):
     assert named(3)[:1] == named(1)
     with pytest.raises(ConfigError, match="two cells of the grid are called 's0'"):
         cells_of({"recipe": "configs/rope.py", "grid": [{"seed": 0}, {"seed": 0}]}, tmp_path)
+    with pytest.raises(ConfigError, match="recipe 'configs/x.py', and there is no such file"):
+        cells_of({"grid": [{"recipe": "configs/x.py"}]}, tmp_path)
     with pytest.raises(ConfigError, match="no recipe"):
         cells_of({"grid": [{"seed": 0}]}, tmp_path)
 
@@ -102,8 +104,10 @@ def sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "PAUSE", 0.0)
 
     def make(codes, names="ab"):
+        for name in names:
+            (tmp_path / f"{name}.py").touch()
         made = {
-            "grid": [{"recipe": f"configs/{name}.py"} for name in names],
+            "grid": [{"recipe": str(tmp_path / f"{name}.py")} for name in names],
             "fields": {"steps": 4},
             "evaluation": {"multiples": "1,2"},
         }
@@ -180,11 +184,11 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
 
             return type("Task", (), {"poll": poll, "stop": stop})()
 
-    made = {"grid": [{"recipe": f"configs/{name}.py"} for name in "ab"]}
+    made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
     one, stopping = Sweep(cells_of(made, tmp_path), Slow()), []
     said = []
     code = one.run(stopping, lambda _: stopping.append("SIGTERM"), said.append, every=0)
-    assert (code, stopped) == (exits.AGAIN, ["a"]) and "the same command goes on" in said[-1]
+    assert (code, stopped) == (exits.AGAIN, ["rope"]) and "the same command goes on" in said[-1]
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
@@ -205,7 +209,7 @@ from posenc_jax.sweeping.grid import axis, product
 def get_config():
     return {{
         "recipe": "configs/rope.py",
-        "grid": product(axis("recipe", {recipes!r}), axis("seed", range({seeds}))),
+        "grid": product(axis("recipe", {recipes!r}), axis("seed", range({seeds}))) + {more!r},
         "fields": {fields!r},
         "evaluation": {{"multiples": "1,2", "documents": 4, "extensions": "none,pi"}},
     }}
@@ -216,23 +220,24 @@ def get_config():
 def program(text, tmp_path):
     """The sweep as its user starts it: (process, everything it says afterwards)."""
 
-    def start(*words, seeds=1, recipes=("configs/rope.py", "configs/alibi.py"), **fields):
+    def start(*words, seeds=1, recipes=("configs/rope.py", "configs/alibi.py"), more=(), **fields):
         fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
         file = tmp_path / "sweep.py"
-        file.write_text(SWEEP.format(recipes=list(recipes), seeds=seeds, fields=fields))
-        command = [sys.executable, "scripts/sweep.py", f"--config={file}"]
-        output = (tmp_path / "said.txt").open("w+")
-        process = subprocess.Popen(
-            [*command, f"--workdir={tmp_path / 'runs'}", *words],
-            cwd=ROOT,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+        file.write_text(
+            SWEEP.format(recipes=list(recipes), seeds=seeds, more=list(more), fields=fields)
         )
+        command = [sys.executable, "scripts/sweep.py", f"--config={file}"]
+        with (tmp_path / "said.txt").open("w") as output:
+            process = subprocess.Popen(
+                [*command, f"--workdir={tmp_path / 'runs'}", *words],
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
 
         def wait():
             code = process.wait(timeout=300)
-            output.seek(0)
-            return code, output.read()
+            return code, (tmp_path / "said.txt").read_text()
 
         return process, wait
 
@@ -244,11 +249,11 @@ def table_of(folder):
 
 
 def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program, tmp_path):
-    bad = "configs/none_of_that_name.py"
-    _, wait = program("--workers=2", recipes=("configs/rope.py", "configs/alibi.py", bad))
+    bad = {"recipe": "configs/rope.py", "learning_rate": -1}
+    _, wait = program("--workers=2", recipes=("configs/rope.py", "configs/alibi.py"), more=[bad])
     code, said = wait()
     assert code == exits.CONFIG, said
-    assert "none_of_that_name-s0: FAILED" in said and "there is no such file" in said
+    assert "rope-learning_rate=-1: FAILED" in said and "learning_rate must be" in said
     first = table_of(tmp_path / "runs")
     assert set(first) == {"rope-s0", "alibi-s0"} and all(first.values())
     times = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*/config.json")}

@@ -31,7 +31,7 @@ class Cell:
 
     @property
     def train(self) -> list[str]:
-        words = [f"--config={_found(self.recipe)}", f"--workdir={self.folder}"]
+        words = [f"--config={self.recipe}", f"--workdir={self.folder}"]
         return [sys.executable, str(ROOT / "train.py"), *words, *_flags(self.fields)]
 
     @property
@@ -86,7 +86,7 @@ def cells_of(sweep: Any, workdir: Path, extra: Sequence[tuple[str, Any]] = ()) -
     """One for each of the grid of a sweep file; `extra` fields are set in all of them."""
     cells: dict[str, Cell] = {}
     evaluation = tuple(sweep.get("evaluation", {}).items())
-    for chosen in sweep.grid:
+    for chosen in sweep.get("grid", []):
         fields = dict(chosen)
         recipe = fields.pop("recipe", sweep.get("recipe"))
         if not recipe:
@@ -95,7 +95,7 @@ def cells_of(sweep: Any, workdir: Path, extra: Sequence[tuple[str, Any]] = ()) -
         if name in cells:
             raise ConfigError(f"two cells of the grid are called {name!r}")
         merged = tuple((dict(sweep.get("fields", {})) | fields | dict(extra)).items())
-        cells[name] = Cell(name, workdir / name, str(recipe), merged, evaluation)
+        cells[name] = Cell(name, workdir / name, _found(str(recipe)), merged, evaluation)
     if not cells:
         raise ConfigError("the grid has no cell")
     return list(cells.values())
@@ -120,8 +120,11 @@ def name_of(fields: dict[str, Any]) -> str:
 
 def _found(recipe: str) -> str:
     """As it is written, or from the project's own folder."""
-    file = recipe.partition(":")[0]
-    return recipe if Path(file).exists() else str(ROOT / recipe)
+    file, colon, size = recipe.partition(":")
+    for path in (Path(file), ROOT / file):
+        if path.is_file():
+            return f"{path}{colon}{size}"
+    raise ConfigError(f"a cell of the grid has the recipe {recipe!r}, and there is no such file")
 
 
 def _flags(fields: Sequence[tuple[str, Any]]) -> list[str]:

@@ -1,0 +1,246 @@
+"""The report: what it gathers, what it ranks, and the page in a real browser where there is one."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from running import ROOT
+
+from posenc_jax.configuration import PROTOCOLS
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured, Sums
+from posenc_jax.exits import DataError
+from posenc_jax.reporting import gather, page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+LENGTHS = (16, 32, 64)
+DOCUMENTS = 12
+
+
+def make_run(folder, encoding, seed, better=0.0, targets="t", evaluated=True, **fields):
+    """A run's folder with an evaluation whose losses are what this says."""
+    folder.mkdir(parents=True)
+    config = {
+        "seed": seed,
+        "train_length": 32,
+        "batch_size": 4,
+        "steps": 10,
+        "model": {"width": 8},
+        "encoding": {"name": encoding},
+        "extension": {"name": "none"},
+        "data": {"source": "stdlib"},
+    } | fields
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
+    lines = [
+        {"step": step, "loss": 2.0, "tokens_per_second": 1000.0 * step, "memory_mib": 100.0 + step}
+        for step in (1, 5, 10)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "log.txt").write_text("data abc: 3 documents\na fresh run; train.py --config=x.py\n")
+    if not evaluated:
+        return folder
+    rng = np.random.default_rng(0)  # the documents are hard or easy to all alike
+    tokens = np.full(DOCUMENTS, 50.0)
+    hard = tokens * (2 + rng.random(DOCUMENTS))
+    own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, DOCUMENTS)
+    cells = []
+    for protocol in PROTOCOLS:
+        for length in LENGTHS if protocol != "position" else LENGTHS[-1:]:
+            for extension, scale in (("none", None), ("pi", 2.0)):
+                worse = (0.3 * length / 16 if scale else 0.0) - better
+                facts = {name: None for name in records.FACTS} | {
+                    "run": folder.name,
+                    "encoding": encoding,
+                    "extension": extension,
+                    "scale": scale,
+                    "protocol": protocol,
+                    "train_length": 32,
+                    "length": length,
+                    "token_hash": targets,
+                    "seed": seed,
+                    "step": 10,
+                }
+                places = np.full(length, 2.5) if protocol == "position" else np.zeros(0)
+                none = np.zeros(DOCUMENTS)
+                sums = Sums(
+                    hard + own + worse * tokens, tokens, tokens, none, none, places, np.ones(1)
+                )
+                cells.append(Measured(facts, sums))
+    records.write(folder / "eval", cells)
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    folder = tmp_path / "sweep"
+    for seed in range(3):
+        make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5)
+        make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5)
+        make_run(folder / f"nope-s{seed}", "nope", seed)
+    make_run(folder / "t5-s0", "t5", 0, evaluated=False)
+    return folder
+
+
+def test_seeds_are_one_group_and_ties_are_said(sweep):
+    data = gather.gather([sweep])
+    assert len(data["runs"]) == 10 and {r["group"] for r in data["runs"]} == {
+        "rope",
+        "alibi",
+        "nope",
+        "t5",
+    }
+    assert data["notes"] == ["t5-s0: not evaluated yet"]
+    rows = data["ranking"]["same_token"][32]
+    first = {(row["group"], row["method"]): row for row in rows}
+    assert len(rows) == 6 and all(len(row["seeds"]) == 3 for row in rows)
+    assert rows[0]["behind"] == [0.0, 0.0, 0.0] and not rows[0]["tie"]
+    second, last = rows[1], first["nope", "none"]
+    assert {rows[0]["group"], second["group"]} == {"rope", "alibi"} and second["tie"]
+    assert not last["tie"] and last["behind"][1] > 0
+    per_byte = 1 / np.log(2)
+    assert last["behind"][0] == pytest.approx(0.5 * per_byte, abs=0.05)
+    assert last["bpb"] == pytest.approx(np.mean(last["seeds"]))
+    low, high = last["interval"]
+    assert low < last["bpb"] < high
+
+
+def test_facts_and_curves_of_a_run(sweep):
+    data = gather.gather([sweep / "rope-s0"])
+    (run,) = data["runs"]
+    assert run["speed"] == 7500 and run["memory"] == 110
+    assert run["command"] == "train.py --config=x.py" and run["data"] == "abc: 3 documents"
+    curve = next(c for c in data["curves"] if (c["protocol"], c["method"]) == ("sliding", "pi:2"))
+    assert [point["length"] for point in curve["points"]] == list(LENGTHS)
+    rows = records.rows(records.read(sweep / "rope-s0" / "eval"))
+    row = next(r for r in rows if (r["protocol"], r["scale"], r["length"]) == ("sliding", 2.0, 64))
+    assert curve["points"][-1]["bpb"] == row["bpb"]
+    assert curve["points"][-1]["null"] == pytest.approx(row["bpb"] + row["gain_bpb"])
+    assert {place["method"] for place in data["places"]} == {"none", "pi:2"}
+
+
+def test_other_targets_are_left_out_of_the_ranking_and_said(sweep):
+    make_run(sweep / "fire-s0", "fire", 0, targets="other")
+    data = gather.gather([sweep])
+    assert all(row["group"] != "fire" for row in data["ranking"]["same_token"][32])
+    assert any("fire-s0: other targets" in note for note in data["notes"])
+
+
+def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
+    make_run(sweep / "rope-base=5-s0", "rope", 0, extension={"name": "pi", "scale": 2.0})
+    groups = {run["name"]: run["group"] for run in gather.gather([sweep])["runs"]}
+    assert groups["rope-s0"] == groups["rope-s2"] == "rope"
+    assert groups["rope-base=5-s0"] == "rope-base=5"
+
+
+def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):
+    (sweep / "rope-s0" / "eval" / "documents.npz").write_bytes(b"no")
+    notes = gather.gather([sweep])["notes"]
+    assert any("rope-s0: cannot read" in note for note in notes)
+    with pytest.raises(DataError, match="is no folder"):
+        gather.gather([tmp_path / "nothing"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="a run's folder has config.json"):
+        gather.gather([tmp_path / "empty"])
+
+
+class Asked(HTMLParser):
+    """Every address that a page names."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("src", "href")]
+
+
+def write(sweep, tmp_path):
+    return page.write(gather.gather([sweep]), tmp_path / "report")
+
+
+def test_the_page_holds_everything_it_shows(sweep, tmp_path):
+    text = write(sweep, tmp_path).read_text()
+    asked = Asked()
+    asked.feed(text)
+    assert asked.found == ["data:,"]
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    inside = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
+    assert inside is not None
+    assert json.loads(inside[1])["runs"][0]["encoding"] == "alibi"
+
+
+def test_a_name_cannot_end_the_script(sweep, tmp_path):
+    data = gather.gather([sweep])
+    data["runs"][0]["name"] = "</script><script>alert(1)</script>"
+    text = page.write(data, tmp_path / "out").read_text()
+    assert "</script><script>alert" not in text
+
+
+def test_the_program(sweep, tmp_path):
+    command = [sys.executable, "scripts/report.py", str(sweep), f"--out={tmp_path / 'out'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "10 runs, 9 of them evaluated" in done.stdout, done.stderr
+    assert "t5-s0: not evaluated yet" in done.stderr
+    assert (tmp_path / "out" / "index.html").exists()
+    done = subprocess.run([*command[:2], "nothing"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 65 and "no folder" in done.stderr and "Trace" not in done.stderr
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_page_in_a_browser(sweep, tmp_path, width):
+    """Scripts run without an error, and what they draw is there and fits."""
+    path = write(sweep, tmp_path)
+    check = """
+<script>
+addEventListener("load", () => {
+  const wide = document.documentElement.scrollWidth, seen = [];
+  const protocol = document.getElementById("protocol");
+  for (const value of [...protocol.options].map(o => o.value)) {
+    protocol.value = value; protocol.dispatchEvent(new Event("change"));
+    seen.push(value + ":" + document.querySelectorAll("#curves polyline").length);
+  }
+  const method = document.getElementById("method");
+  method.value = "pi:2"; method.dispatchEvent(new Event("change"));
+  seen.push("pi:" + document.querySelectorAll("#curves polyline").length);
+  document.querySelector("#encodings input").click();
+  seen.push("fewer:" + document.querySelectorAll("#curves polyline").length);
+  seen.push("rows:" + document.querySelectorAll("#ranking tbody tr").length);
+  seen.push("controls:" + [...document.querySelectorAll("select,input,button,summary")]
+    .every(e => e.tabIndex >= 0 && (e.labels?.length || e.textContent || e.closest("label"))));
+  document.body.dataset.seen = seen.join(" ") + " wide:" + wide;
+});
+</script>
+"""
+    path.write_text(path.read_text().replace("</body>", check + "</body>"))
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run"
+    flags += " --enable-logging=stderr --disable-background-networking"
+    flags += " --disable-component-update --disable-sync"
+    done = subprocess.run(
+        [
+            str(CHROMIUM),
+            *flags.split(),
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={width},1200",
+            "--virtual-time-budget=3000",
+            "--dump-dom",
+            path.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "CONSOLE" not in done.stderr
+    found = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert found is not None, done.stdout[:500]
+    seen = dict(word.split(":") for word in found[1].split())
+    # Three runs with a curve and a null each; with an extension its own line and the plain one.
+    assert [seen[name] for name in ("same_token", "nonoverlap", "sliding")] == ["6", "6", "6"]
+    assert (seen["pi"], seen["fewer"], seen["rows"], seen["controls"]) == ("9", "6", "4", "true")
+    assert int(seen["wide"]) <= max(width, 500), "the page is wider than its window"
