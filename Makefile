@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup test test-slow test-reference lint format constraints bench
+.PHONY: help setup demo test test-slow test-reference lint format constraints bench
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
+	@echo "make demo            three small models, their curves and a page, in minutes"
 	@echo "make test            the default suite, with coverage"
 	@echo "make test-slow       the tests marked slow"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
@@ -22,6 +23,9 @@ setup: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+demo: setup
+	$(BIN)/python scripts/demo.py
 
 test: setup
 	$(BIN)/python -m pytest --cov=posenc_jax --cov=models --cov-report=term

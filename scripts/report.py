@@ -1,7 +1,8 @@
 """python scripts/report.py RUNS [RUNS ...] --out=report
 
 One page about runs and sweeps, finished or not: OUT/index.html, which holds everything it shows and
-asks no network for anything. RUNS is the folder of a sweep or of one run.
+asks no network for anything; and its main figure for each protocol as a PNG. RUNS is the folder of
+a sweep or of one run.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import terminal  # noqa: E402
-from posenc_jax.reporting import gather, page  # noqa: E402
+from posenc_jax.reporting import figure, gather, page  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -27,7 +28,10 @@ def main(argv: list[str]) -> int:
         for note in data["notes"]:
             terminal.warn(note)
         path = page.write(data, options.out)
+        pictures = figure.draw(data, options.out)
+        terminal.say(figure.table(data))
         done = sum(run["evaluated"] for run in data["runs"])
+        terminal.say("\n".join(map(str, pictures)))
         terminal.say(f"{path}: {len(data['runs'])} runs, {done} of them evaluated")
 
     return terminal.code_of(body)

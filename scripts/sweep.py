@@ -15,10 +15,9 @@ import argparse
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from ml_collections import ConfigDict  # noqa: E402
 
 from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.sweeping.cells import Cell, cells_of  # noqa: E402
@@ -66,7 +65,7 @@ def run(cells: list[Cell], workdir: Path, workers: int | None) -> int:
         return code
 
 
-def read(path: str) -> ConfigDict:
+def read(path: str) -> dict[str, Any]:
     """What get_config() of a sweep file returns: a recipe, fields of all runs, and the grid."""
     spec = importlib.util.spec_from_file_location("sweep_config", path)
     if spec is None or spec.loader is None or not Path(path).is_file():

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,9 @@ class Cell:
         return json.dumps({"digest": status.get("digest"), "fields": self.evaluation}) + "\n"
 
 
-def cells_of(sweep: Any, workdir: Path, extra: Sequence[tuple[str, Any]] = ()) -> list[Cell]:
+def cells_of(
+    sweep: Mapping[str, Any], workdir: Path, extra: Sequence[tuple[str, Any]] = ()
+) -> list[Cell]:
     """One for each of the grid of a sweep file; `extra` fields are set in all of them."""
     cells: dict[str, Cell] = {}
     evaluation = tuple(sweep.get("evaluation", {}).items())
@@ -94,7 +96,8 @@ def cells_of(sweep: Any, workdir: Path, extra: Sequence[tuple[str, Any]] = ()) -
         name = name_of(chosen)
         if name in cells:
             raise ConfigError(f"two cells of the grid are called {name!r}")
-        merged = tuple((dict(sweep.get("fields", {})) | fields | dict(extra)).items())
+        every = {"wandb.group": workdir.resolve().name} | dict(sweep.get("fields", {}))
+        merged = tuple((every | fields | dict(extra)).items())
         cells[name] = Cell(name, workdir / name, _found(str(recipe)), merged, evaluation)
     if not cells:
         raise ConfigError("the grid has no cell")
