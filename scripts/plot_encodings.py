@@ -1,0 +1,92 @@
+"""python scripts/plot_encodings.py [RUN ...] [--out=report/encodings] [--length=128] [--scale=8]
+
+What the encodings look like: how far RoPE's scores reach, its wavelengths before and after each
+extension, the biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, and how alike the vectors of
+additive ones are. As they are built, before any training; a RUN takes the place of its scheme with
+what it learned. Of a RUN with an additive encoding also: how much of its first layer's scores and
+keys is content and how much is position, on held-out text.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from posenc_jax import backend, exits, terminal  # noqa: E402
+
+BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
+ADDITIVE = ("sinusoidal", "learned")
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
+    parser.add_argument("--out", type=Path, default=Path("report/encodings"))
+    parser.add_argument("--length", type=int, default=128, help="L; default: 128")
+    parser.add_argument("--scale", type=float, default=8.0, help="of extensions; default: 8")
+    parser.add_argument("--heads", type=int, default=8, help="of what is built; default: 8")
+    options = parser.parse_args(argv[1:])
+    if options.length < 2 or options.scale < 1 or options.heads < 1:
+        parser.error("--length must be at least 2, --scale and --heads at least 1")
+    return terminal.code_of(lambda: plot(options))
+
+
+def plot(options) -> None:
+    backend.configure()
+    import jax
+
+    import posenc_jax
+    from posenc_jax.reporting import encodings as pictures
+    from posenc_jax.training.load import load_run
+
+    dims = posenc_jax.Dims(options.heads, 64, 64 * options.heads, options.length)
+    runs = {}
+    for run in options.runs:
+        model, encoding, config, _ = load_run(run)
+        if encoding.name in runs:
+            raise exits.ConfigError(f"{run}: a second run with {encoding.name!r}")
+        runs[encoding.name] = run, model, encoding, config
+
+    def of(name):
+        if name in runs:
+            return runs[name][2]
+        return posenc_jax.build(name, dims, key=jax.random.key(0))
+
+    rope, out, far = of("rope"), options.out, int(options.scale * options.length)
+    made = [
+        pictures.draw_decay(rope, out / "rope_reach.png"),
+        pictures.draw_distances(rope, out / "rope_distances.png"),
+        pictures.draw_wavelengths(rope, options.scale, out / "rope_wavelengths.png"),
+        pictures.draw_biases([of(name) for name in BIASES], far, out / "biases.png"),
+        pictures.draw_similarities(
+            [of(name) for name in ADDITIVE], options.length, out / "similarity.png"
+        ),
+    ]
+    for name in ADDITIVE:
+        if name in runs:
+            run, model, encoding, config = runs[name]
+            found = pictures.terms(model, encoding, held_out(run, config))
+            made.append(pictures.draw_terms(found, str(run), out / f"terms_{name}.png"))
+            print(f"{run}, first layer, by head")
+            for key, values in found.items():
+                print(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
+    print("\n".join(map(str, made)))
+
+
+def held_out(run: Path, config):
+    """Sixteen rows of L tokens, from documents that the run did not train on."""
+    from configs import eval as evaluation
+    from posenc_jax.evaluation import sweep
+
+    settings = evaluation.get_config()
+    settings.documents, settings.windows = 16, 1
+    subject = sweep.load(run, None)
+    text = sweep.choose(settings, subject, [config.train_length])
+    return text.split.tokens[text.starts[:, None] + range(config.train_length)].astype("int32")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
