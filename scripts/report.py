@@ -2,7 +2,7 @@
 
 One page about runs and sweeps, finished or not: OUT/index.html, which holds everything it shows and
 asks no network for anything; and its main figure for each protocol as a PNG. RUNS is the folder of
-a sweep or of one run.
+a sweep or of one run. In wandb it is one run, `report`, of the group of the first one.
 """
 
 import argparse
@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import terminal  # noqa: E402
 from posenc_jax.reporting import figure, gather, page  # noqa: E402
+from posenc_jax.tracking import wandb_view  # noqa: E402
+from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -21,6 +23,8 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
+    modes = ("auto", "online", "offline", "disabled")
+    parser.add_argument("--wandb", choices=modes, default="", help="default: that of the runs")
     options = parser.parse_args(argv[1:])
 
     def body() -> None:
@@ -32,6 +36,9 @@ def main(argv: list[str]) -> int:
         terminal.say(figure.table(data))
         done = sum(run["evaluated"] for run in data["runs"])
         terminal.say("\n".join(map(str, pictures)))
+        config = Workdir(data["runs"][0]["id"]).config()
+        if config is not None and "wandb" in config and data["curves"]:
+            wandb_view.log_report(config, options.wandb, options.out, data, pictures)
         terminal.say(f"{path}: {len(data['runs'])} runs, {done} of them evaluated")
 
     return terminal.code_of(body)

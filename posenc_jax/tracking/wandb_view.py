@@ -152,7 +152,54 @@ def start_evaluation(config, folder: Path, identity: str, asked: str = "") -> An
     return run
 
 
-def _init(config, folder: Path, identity: str, asked: str, *, job_type: str, ending: str) -> Any:
+def log_report(
+    config, asked: str, folder: Path, data: Mapping[str, Any], pictures: Sequence[Path]
+) -> None:
+    """The report as one run of the group: means over seeds by length, the ranking, the pictures."""
+    view = View(
+        lambda: _start_report(config, folder, uuid.uuid4().hex[:12], asked),
+        required=config.wandb.required,
+    )
+    groups = {run["id"]: run["group"] for run in data["runs"]}
+    found: dict[int, dict[str, list[float]]] = {}
+    for curve in data["curves"]:
+        name = f"report/{curve['protocol']}/{groups[curve['run']]} {curve['method']}"
+        for point in curve["points"]:
+            if point["bpb"] is not None:
+                found.setdefault(point["length"], {}).setdefault(name, []).append(point["bpb"])
+    for length, values in sorted(found.items()):
+        means = {name: sum(each) / len(each) for name, each in values.items()}
+        view.log({"report/length": length} | means)
+    if view.run is not None:
+        view.log(_ranking(data, pictures))
+        view.finish(0, {"runs": len(data["runs"]), "notes": "; ".join(data["notes"])})
+
+
+def _start_report(config, folder: Path, identity: str, asked: str) -> Any:
+    run = _init(config, folder, identity, asked, job_type="report", ending="", name="report")
+    if run is not None:
+        run.define_metric("report/length")
+        run.define_metric("report/*", step_metric="report/length")
+    return run
+
+
+def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any]:
+    import wandb
+
+    columns: Any = ["protocol", "length", "run", "extension", "bpb", "behind", "low", "high", "tie"]
+    rows: list[Any] = [
+        [protocol, length, row["group"], row["method"], row["bpb"], *row["behind"], row["tie"]]
+        for protocol, tables in data["ranking"].items()
+        for length, table in tables.items()
+        for row in table
+    ]
+    images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in pictures}
+    return {"ranking": wandb.Table(columns=columns, data=rows), **images}
+
+
+def _init(
+    config, folder: Path, identity: str, asked: str, *, job_type: str, ending: str, name: str = ""
+) -> Any:
     if (asked or config.wandb.mode) == "disabled":
         return None
     import wandb
@@ -160,7 +207,7 @@ def _init(config, folder: Path, identity: str, asked: str, *, job_type: str, end
     return wandb.init(
         project=config.wandb.project,
         group=config.wandb.group or f"{config.data.source}-L{config.train_length}",
-        name=f"{config.encoding.name}-{config.seed}{ending}",
+        name=name or f"{config.encoding.name}-{config.seed}{ending}",
         job_type=job_type,
         id=identity,
         resume="allow",
