@@ -105,6 +105,10 @@ class DistanceBias(Encoding):
     def curve(self, distance: jax.Array) -> jax.Array:  # [N] -> [H, N]
         raise NotImplementedError
 
+    def straight(self) -> jax.Array | None:  # [H]
+        """m, where the curve is -m * distance: kernels that take no bias can take that one."""
+        return None
+
     def bias(self, q_positions, k_positions):
         # The values above the diagonal are masked, but their gradients must be finite too.
         distance = jnp.maximum(q_positions[..., :, None] - k_positions[..., None, :], 0)

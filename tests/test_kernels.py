@@ -71,7 +71,7 @@ def test_alibi_stays_exact_far_out():
     dims = posenc_jax.Dims(6, K, 6 * K, 128)
     encoding = posenc_jax.build("alibi", dims, key=jax.random.key(0))
     zeros = jnp.zeros((1, 6, 30_000, K), jnp.bfloat16)
-    q, k, _ = kernels._with_alibi(zeros, zeros, zeros, encoding, scale=1.0)
+    q, k, _ = kernels._with_slopes(zeros, zeros, zeros, encoding.slopes)
     rows = np.array([0, 255, 256, 29_999])
     product = np.asarray(q[0, :, 29_999], np.float64)[:, None] @ np.swapaxes(
         np.asarray(k[0][:, rows], np.float64), 1, 2

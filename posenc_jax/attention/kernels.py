@@ -16,7 +16,6 @@ import numpy as np
 
 from posenc_jax.attention.plain import check_fits, spread, turn
 from posenc_jax.encoding import DistanceBias, Encoding
-from posenc_jax.schemes.alibi import ALiBi
 
 PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is laid out, [1, H, T, T]
@@ -66,15 +65,17 @@ def cudnn(
     if q.dtype != jnp.bfloat16:
         raise Unfit(f"cuDNN's takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
     biased = _has_bias(encoding)
+    if biased:
+        check_fits(encoding, "heads", q.shape[1])
     if biased and window is not None:
         raise Unfit("a window and a bias at once")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
     q = _grown(q, encoding, q_positions)
-    if isinstance(encoding, ALiBi):
-        q, k, v = _with_alibi(q, k, v, encoding, scale=size**0.5)
+    slopes = _slopes(encoding)
+    if slopes is not None:
+        q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
     elif biased:
-        check_fits(encoding, "heads", q.shape[1])
         if length > MATERIALISED or q_positions.ndim > 1:
             raise Unfit(f"a bias of more than {MATERIALISED} keys, or of its own for each row")
         if isinstance(encoding, DistanceBias):
@@ -126,13 +127,14 @@ def splash(
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
     if jax.device_count() > 1 and not interpret:
         raise Unfit("splash attention would gather the rows of several devices on each")
-    if _has_bias(encoding) and not isinstance(encoding, ALiBi):
+    slopes = _slopes(encoding)
+    if _has_bias(encoding) and slopes is None:
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
     q = _grown(q, encoding, q_positions)
     q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # it has no scale of its own
-    if isinstance(encoding, ALiBi):
-        q, k, v = _with_alibi(q, k, v, encoding, scale=1.0)
+    if slopes is not None:
+        q, k, v = _with_slopes(q, k, v, slopes)
     shape = length, length
     if window is None:
         mask = masks.CausalMask(shape)
@@ -165,19 +167,21 @@ def _grown(q, encoding, q_positions):
     return (q * jnp.atleast_2d(grown)[:, None, :, None]).astype(q.dtype)
 
 
-def _with_alibi(q, k, v, encoding: ALiBi, scale: float):
-    """Entries whose product is scale * m j; j and m are given in parts that bfloat16 holds."""
-    check_fits(encoding, "heads", q.shape[1])
+def _slopes(encoding) -> jax.Array | None:
+    return encoding.straight() if isinstance(encoding, DistanceBias) else None
+
+
+def _with_slopes(q, k, v, slopes: jax.Array):  # [H]
+    """Entries whose product is m j; j and m are given in parts that bfloat16 holds."""
     length = q.shape[2]
     if length > 1 << 16:
-        raise Unfit(f"ALiBi's bias of {length:,} tokens does not fit into bfloat16's digits")
-    rest = jnp.asarray(encoding.slopes, jnp.float32) * scale
-    slopes = []
+        raise Unfit(f"a slope over {length:,} tokens does not fit into bfloat16's digits")
+    rest, parts = slopes.astype(jnp.float32), []
     for _ in range(3):
-        slopes.append(rest.astype(jnp.bfloat16).astype(jnp.float32))
-        rest = rest - slopes[-1]
+        parts.append(rest.astype(jnp.bfloat16).astype(jnp.float32))
+        rest = rest - parts[-1]
     j = np.arange(length)
-    of_q = jnp.stack([slope * part for part in (256.0, 1.0) for slope in slopes], axis=-1)  # [H, 6]
+    of_q = jnp.stack([part * unit for unit in (256.0, 1.0) for part in parts], axis=-1)  # [H, 6]
     of_k = np.stack([part for part in (j // 256, j % 256) for _ in range(3)], axis=-1)  # [T, 6]
     spare = EXTRA - of_k.shape[-1]
     of_q = jnp.pad(of_q, ((0, 0), (0, spare)))[None, :, None].astype(q.dtype)

@@ -16,6 +16,9 @@ class ALiBi(DistanceBias):
     def curve(self, distance):
         return -self.slopes[:, None] * distance.astype(jnp.float32)[None, :]
 
+    def straight(self):
+        return self.slopes
+
 
 def slopes(heads: int) -> np.ndarray:  # [H]
     """2^(-8i/H) for a power of two; else those of the next lower one, then every other of twice."""
