@@ -25,15 +25,13 @@ ENCODINGS = ("nope", "alibi", "t5", "kerple_log", "fire")
 
 
 def materialised(q, k, v, encoding, *, q_positions, k_positions, **_):
-    """The way of jax.nn: a bias of [1, H, T, T]."""
+    """The way of jax.nn: a bias of [1, H, T, T], and q, k, v as it takes them, [B, T, H, K]."""
     bias = None
     if isinstance(encoding, DistanceBias):
         bias = spread(encoding.curve(k_positions), len(q_positions))[None]
     elif encoding.name != "nope":
         bias = encoding.bias(q_positions, k_positions)[None]
-    q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
-    out = jax.nn.dot_product_attention(q, k, v, bias=bias, is_causal=True)
-    return out.swapaxes(1, 2)
+    return jax.nn.dot_product_attention(q, k, v, bias=bias, is_causal=True)
 
 
 WAYS = {"blockwise": blockwise, "plain": plain, "jax.nn": materialised}
@@ -43,6 +41,8 @@ def gradient(way, encoding, length: int):
     """(compiled, its arguments) of output and all gradients; a fixed bias gets none."""
     keys = jax.random.split(jax.random.key(0), 4)
     shape = BATCH, HEADS, length, SIZE
+    if way is materialised:
+        shape = BATCH, length, HEADS, SIZE
     q, k, v, cotangent = (jax.random.normal(key, shape) for key in keys)
     positions = jnp.arange(length)
     places = {"q_positions": positions, "k_positions": positions, "contiguous": True}

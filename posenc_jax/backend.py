@@ -57,7 +57,11 @@ def _keep_programs() -> None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):  # nobody's home
+        return
     here = f"jaxlib-{version('jaxlib')}-{_processor()}"
     folder = Path(base) / "posenc-jax" / "programs" / here
     try:

@@ -42,6 +42,8 @@ def _starts(segments):
 def check_places(name: str, places, length: int, batch: int) -> jax.Array:
     """Positions are [T] or [B, T] for exactly the tokens there are."""
     places = jnp.asarray(places)
+    if jnp.issubdtype(places.dtype, jnp.integer):
+        places = places.astype(jnp.int32)  # differences of others would wrap
     if places.shape not in ((length,), (batch, length), (1, length)):
         raise ValueError(
             f"{name} must be [{length}] or [{batch}, {length}], one for each token; got shape "

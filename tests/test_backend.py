@@ -118,3 +118,7 @@ def test_the_folder_of_programs_is_the_users_word_or_none_where_it_cannot_be(tmp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     backend.configure()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, as XDG says
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # nobody's home
+    backend.configure()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ

@@ -11,8 +11,8 @@ from sizes import DIMS
 
 import posenc_jax
 from posenc_jax import schemes
-from posenc_jax.attention import attention, blockwise, plain
-from posenc_jax.encoding import trained_mask
+from posenc_jax.attention import attend, attention, blockwise, plain
+from posenc_jax.encoding import Encoding, trained, trained_mask
 
 B, H, K = 2, DIMS.heads, DIMS.head_dim
 SLOW = pytest.mark.slow
@@ -202,19 +202,84 @@ def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
         assert np.abs(ours - exactly).mean() <= 2 * np.abs(theirs - exactly).mean()
 
 
-def test_it_maps_and_lies_on_several_devices():
-    encoding, phase, places, (q, k, v, _) = setting("t5", 200)
+@pytest.mark.parametrize("length", [200, 600])
+def test_it_maps_and_lies_on_several_devices(length):
+    """Rows over devices, and what they share: its gradient is the sum of theirs."""
+    encoding, phase, places, (q, k, v, cotangent) = setting("t5", length)
 
-    def run(q, k, v):
-        return blockwise(q, k, v, encoding, phase=phase, contiguous=True, **places)
+    def loss(q, k, v, encoding, cotangent):
+        out = blockwise(q, k, v, encoding, phase=phase, contiguous=True, **places)
+        return jnp.sum(out * cotangent), out
 
-    expected = run(q, k, v)
-    mapped = jax.vmap(lambda q, k, v: run(q[None], k[None], v[None])[0])(q, k, v)
-    np.testing.assert_allclose(mapped, expected, atol=1e-6)
+    gradient = jax.grad(loss, (0, 1, 2, 3), has_aux=True)
+    expected = jax.jit(gradient)(q, k, v, encoding, cotangent)
+    mapped = jax.vmap(lambda *row: loss(*(x[None] for x in row[:3]), encoding, row[3][None])[1][0])
+    np.testing.assert_allclose(mapped(q, k, v, cotangent), expected[1], atol=1e-6)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:B]), ("data",))
-    rows = jax.sharding.PartitionSpec("data")
-    shared = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
-    np.testing.assert_allclose(jax.jit(shared)(q, k, v), expected, atol=1e-6)
+    rows, whole = jax.sharding.PartitionSpec("data"), jax.sharding.PartitionSpec()
+    shared = jax.shard_map(
+        gradient,
+        mesh=mesh,
+        in_specs=(rows, rows, rows, whole, rows),
+        out_specs=((rows, rows, rows, whole), rows),
+    )
+    found = jax.jit(shared)(q, k, v, encoding, cotangent)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6 + 1e-6 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "float32"])
+@pytest.mark.parametrize("start", [0, -100])
+def test_positions_of_any_kind_say_what_is_seen(dtype, start):
+    """Below zero, and of types whose differences or fillings would wrap."""
+    encoding = build("alibi", 70)
+    q = inputs(70, 70, H)[0].swapaxes(1, 2)
+    if start and dtype.startswith("u"):
+        return
+    positions = (np.arange(70) + start).astype(dtype)
+    expected = attend(q, q, q, encoding, implementation="plain")
+    for how in ("plain", "blockwise"):
+        given = {"q_positions": positions, "k_positions": positions, "implementation": how}
+        np.testing.assert_allclose(attend(q, q, q, encoding, **given), expected, atol=3e-6)
+
+
+def test_positions_may_be_constants_of_a_compiled_function():
+    encoding, positions = build("rope", 70), jnp.arange(70)
+    q = inputs(70, 70, H)[0].swapaxes(1, 2)
+
+    def run(q):
+        return attend(q, q, q, encoding, q_positions=positions, k_positions=positions)
+
+    np.testing.assert_allclose(jax.jit(run)(q), run(q), atol=3e-6)
+
+
+class WithWholeNumbers(Encoding):
+    """A bias that is learned by a table that whole numbers point into."""
+
+    edges: jax.Array
+    table: jax.Array = trained()
+
+    def bias(self, q_positions, k_positions):
+        distance = q_positions[..., :, None] - k_positions[..., None, :]
+        return jnp.moveaxis(self.table[jnp.searchsorted(self.edges, distance)], -1, 0)
+
+
+def test_an_encoding_may_hold_whole_numbers():
+    dims = posenc_jax.Dims(H, K, DIMS.width, 70)
+    table = jax.random.normal(jax.random.key(0), (4, H))
+    encoding = WithWholeNumbers(dims=dims, edges=jnp.array([3, 9, 30]), table=table)
+    q, k, v, cotangent = inputs(70, 70, H)
+    positions = jnp.arange(70)
+    places = {"q_positions": positions, "k_positions": positions, "phase": None}
+
+    def gradient(how):
+        def loss(table):
+            out = how(q, k, v, encoding.replace(table=table), contiguous=True, **places)
+            return jnp.sum(out * cotangent)
+
+        return jax.grad(loss)(table)
+
+    np.testing.assert_allclose(gradient(blockwise), gradient(plain), atol=1e-5)
 
 
 def test_a_bias_that_is_fixed_has_no_gradient_to_work_out():

@@ -8,6 +8,7 @@ from sizes import DIMS
 
 import posenc_jax
 from posenc_jax.attention import attention, kernels, plain
+from posenc_jax.schemes.alibi import ALiBi
 
 B, H, T, K = 2, DIMS.heads, 128, DIMS.head_dim
 
@@ -144,6 +145,8 @@ def test_the_program_for_a_tpu_calls_splash_attention(name, pretend):
         ("rope", "gpu", jnp.float32, T, "bfloat16"),
         ("t5", "tpu", jnp.bfloat16, T, "no bias"),
         ("rope", "tpu", jnp.bfloat16, 100, "multiple of 128"),
+        ("rope", "tpu", jnp.float32, T, "bfloat16"),
+        ("rope", "gpu", jnp.bfloat16, 101, "odd number of tokens, 101"),
         ("t5", "gpu", jnp.bfloat16, 8192, "4096 keys"),
     ],
 )
@@ -179,3 +182,18 @@ def test_a_kernel_that_is_asked_for_on_a_cpu_is_refused():
     given, places = setting("rope", jnp.bfloat16)
     with pytest.raises(ValueError, match="needs a GPU or a TPU, this process runs on cpu"):
         attention(*given, implementation="kernel", **places)
+
+
+def test_a_curve_that_a_subclass_changed_is_not_taken_for_its_parents(monkeypatch):
+    class Bent(ALiBi):
+        def curve(self, distance):
+            return -self.slopes[:, None] * jnp.sqrt(distance.astype(jnp.float32))[None]
+
+    monkeypatch.setattr(kernels, "CUDNN", "xla")
+    (q, k, v, straight), places = setting("alibi", jnp.bfloat16)
+    bent = Bent(dims=DIMS, slopes=straight.slopes)
+    ours, right = (
+        np.asarray(way(q, k, v, bent, **places), np.float32) for way in (kernels.cudnn, plain)
+    )
+    np.testing.assert_allclose(ours, right, atol=0.03)
+    assert kernels._slopes(straight) is straight.slopes and kernels._slopes(bent) is None

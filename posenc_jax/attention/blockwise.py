@@ -1,10 +1,13 @@
 """Attention block by block, with a gradient of its own: memory is linear in the length.
 
 Forward, each block of queries meets the blocks of keys it sees and keeps a running maximum and sum;
-saved are the output and the log of the sum. Backward, the weights are made again. Blocks that
-nobody sees are never visited. Scores lie keys by queries, [c, R c] for R heads that share their
-keys: every product then reads its operands as they lie, and what is reduced or broadcast runs along
-the queries, side by side in memory.
+saved are the output and the log of the sum. Backward, the weights are made again. Blocks that lie
+in the future or before a window are never visited, but for positions that are given. Up to UNROLLED
+keys there is no loop, and memory is that of half the matrix.
+
+Scores lie keys by queries, [c, R c] for R heads that share their keys: every product then reads its
+operands as they lie, and what is reduced or broadcast runs along the queries, side by side in
+memory. Positions, and what an encoding holds fixed, get no gradient; there is no forward mode.
 """
 
 import functools
@@ -174,8 +177,9 @@ def _forward(shape: Shape, q, k, v, bias, places):
             pairs.put_queries(total, pairs.queries(total) * shrunk + p.sum(axis=3)),
         )
 
-    rows = q.shape[:4]
-    state = jnp.zeros(q.swapaxes(3, 4).shape), jnp.full(rows, NONE), jnp.zeros(rows)
+    zero = _zero(q, k, v, bias, places)
+    rows = jnp.broadcast_to(zero, q.shape[:4])
+    state = jnp.broadcast_to(zero, q.swapaxes(3, 4).shape), rows + NONE, rows
     acc, top, total = _over_pairs(shape, q, k, add, state)
     total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
     return (acc / total[:, :, :, None]).astype(q.dtype), top + jnp.log(total)
@@ -193,14 +197,14 @@ def _backward(shape: Shape, saved, d_out):
     k_turned = k.swapaxes(3, 4)
 
     def add(state, pairs: Pairs):
-        d_q, d_k, d_v, d_bias = state
+        d_q, d_k, d_v, d_trained = state
         s = _scores(shape, pairs, q, k, bias, places)
         p = jnp.exp(s - pairs.queries(lse)[:, :, :, None])
         d_i = pairs.queries(d_out)
         d_v_j = _product("nbgsq,nbgqk->nbgsk", p.astype(v.dtype), d_i)
         d_p = _product("nbgsk,nbgqk->nbgsq", pairs.keys(v), d_i)
         d_s = p * (d_p - pairs.queries(delta)[:, :, :, None])
-        d_bias = _add_to_bias(shape, pairs, d_bias, bias, d_s)
+        d_trained = _add_to_bias(shape, pairs, d_trained, bias, d_s)
         d_s = d_s.astype(q.dtype)
         d_q_i = _product("nbgks,nbgsq->nbgkq", pairs.keys(k_turned), d_s)
         d_k_j = _product("nbgsq,nbgqk->nbgsk", d_s, pairs.queries(q))
@@ -208,14 +212,18 @@ def _backward(shape: Shape, saved, d_out):
             pairs.put_queries(d_q, pairs.queries(d_q) + d_q_i),
             pairs.put_keys(d_k, pairs.keys(d_k) + d_k_j),
             pairs.put_keys(d_v, pairs.keys(d_v) + d_v_j),
-            d_bias,
+            d_trained,
         )
 
-    zeros = (jnp.zeros(x.shape, jnp.float32) for x in (q.swapaxes(3, 4), k, v))
-    state = (*zeros, _no_gradient(bias))
-    d_q, d_k, d_v, d_bias = _over_pairs(shape, q, k, add, state)
-    d_q = d_q.swapaxes(3, 4).astype(q.dtype)
-    return d_q, d_k.astype(k.dtype), d_v.astype(v.dtype), d_bias, None
+    zero = _zero(q, k, v, bias, places, d_out)
+    zeros = (jnp.broadcast_to(zero, x.shape) for x in (q.swapaxes(3, 4), k, v))
+    trained, _ = _trained(bias)
+    d_trained = [jnp.broadcast_to(zero.astype(leaf.dtype), leaf.shape) for leaf in trained]
+    state = (*zeros, d_trained)
+    d_q, d_k, d_v, d_trained = _over_pairs(shape, q, k, add, state)
+    d_bias = _gradient(bias, [_summed(d, x) for d, x in zip(d_trained, trained, strict=True)])
+    found = zip((d_q.swapaxes(3, 4), d_k, d_v), (q, k, v), strict=True)
+    return *(_summed(d, x).astype(x.dtype) for d, x in found), d_bias, None
 
 
 _attention.defvjp(_saved, _backward)
@@ -240,7 +248,8 @@ def _over_pairs(shape: Shape, q, k, add, state):
             0
         ]
     for back in sorted({i - j for i, j in pairs}):
-        alike = [(i, j) for i, j in pairs if i - j == back]  # side by side
+        # Who sees whom hangs on i - j alone, so these follow one another without a gap.
+        alike = [(i, j) for i, j in pairs if i - j == back]
         state = add(state, Pairs(*alike[0], len(alike)))
     return state
 
@@ -260,9 +269,10 @@ def _scores(shape: Shape, pairs: Pairs, q, k, bias, places):  # [n, B, G, c, R c
         place = jnp.arange(c)
         far = (pairs.query + shape.offset - pairs.key) * c
         back = (far + place[None, :] - place[:, None])[None, None]
+        seen = back >= 0
     else:
         back = _against(pairs, places.order, jnp.subtract)
-    seen = back >= 0
+        seen = _against(pairs, places.order, jnp.greater_equal)  # a difference could overflow
     if shape.window is not None:
         seen &= back < shape.window
     if places.segments is not None:
@@ -277,7 +287,7 @@ def _against(pairs: Pairs, of, compare):  # [n, B or 1, c, c], keys by queries
 
 def _bias_block(shape: Shape, pairs: Pairs, bias):  # [n or 1, B or 1, H, c, c], keys by queries
     if isinstance(bias, Positioned):
-        block = _positioned(pairs, bias)(bias.encoding)
+        block = _positioned(pairs, bias)
         return block if block.ndim == 5 else block[:, None]
     line = lax.dynamic_slice_in_dim(bias, _nearest(shape, pairs), 2 * shape.block, axis=1)
     return _skew(line)[None, None]
@@ -295,39 +305,79 @@ def _skew(line):  # [H, 2c] -> [H, c, c], where [s, q] is line[c - 1 + q - s]
     return rows[:, : c * (double - 1)].reshape(heads, c, double - 1)[:, :, c - 1 :]
 
 
-def _add_to_bias(shape: Shape, pairs: Pairs, d_bias, bias, d_scores):
+def _add_to_bias(shape: Shape, pairs: Pairs, d_trained: list, bias, d_scores):
     if bias is None or not shape.learned:
-        return d_bias
+        return d_trained
     c = shape.block
     block = d_scores.reshape(*d_scores.shape[:4], -1, c).swapaxes(3, 4)  # [n, B, G, R, c, c]
     if isinstance(bias, Positioned):
         block = block.reshape(*block.shape[:2], -1, c, c)
-        value, pull = jax.vjp(_positioned(pairs, bias), bias.encoding)
+        trained, put = _trained(bias)
+        value, pull = jax.vjp(lambda arrays: _positioned(pairs, put(arrays)), trained)
         (added,) = pull(block if value.ndim == 5 else block.sum(axis=1))
-        return d_bias._replace(encoding=jax.tree.map(jnp.add, d_bias.encoding, added))
+        return [d + one for d, one in zip(d_trained, added, strict=True)]
+    (d_curve,) = d_trained
     block = block.sum(axis=(0, 1)).reshape(-1, c, c)
-    (line,) = jax.linear_transpose(_skew, jnp.zeros((len(block), 2 * c)))(block)
+    (line,) = jax.linear_transpose(_skew, jnp.zeros_like(block, shape=(len(block), 2 * c)))(block)
     start = _nearest(shape, pairs)
-    line += lax.dynamic_slice_in_dim(d_bias, start, 2 * c, axis=1)
-    return lax.dynamic_update_slice_in_dim(d_bias, line, start, axis=1)
+    line += lax.dynamic_slice_in_dim(d_curve, start, 2 * c, axis=1)
+    return [lax.dynamic_update_slice_in_dim(d_curve, line, start, axis=1)]
 
 
-def _positioned(pairs: Pairs, bias: Positioned):
-    q_positions, k_positions = pairs.queries(bias.q_positions), pairs.keys(bias.k_positions)
-
-    def blocks(encoding):  # [n, H, c, c] or [n, B, H, c, c], keys by queries
-        return jax.vmap(encoding.bias)(q_positions, k_positions).swapaxes(-1, -2)
-
-    return blocks
+def _positioned(pairs: Pairs, bias: Positioned):  # [n, H, c, c] or [n, B, H, c, c]
+    """Keys by queries."""
+    places = pairs.queries(bias.q_positions), pairs.keys(bias.k_positions)
+    block: Any = jax.vmap(bias.encoding.bias)(*places)
+    return block.swapaxes(-1, -2)
 
 
-def _no_gradient(bias):
-    """Of the shape of a bias's gradient; whole numbers in it have none."""
-    if bias is None:
-        return None
-    if isinstance(bias, Positioned):
-        return Positioned(jax.tree.map(jnp.zeros_like, bias.encoding), None, None)
-    return jnp.zeros_like(bias)
+def _trained(bias: Bias):
+    """The arrays of a bias that can have a gradient, and the bias with others in their place."""
+    if not isinstance(bias, Positioned):
+        return [] if bias is None else [bias], lambda arrays: arrays[0]
+    leaves, tree = jax.tree.flatten(bias.encoding)
+
+    def put(arrays):
+        given = iter(arrays)
+        merged = [next(given) if _is_real(leaf) else leaf for leaf in leaves]
+        return bias._replace(encoding=jax.tree.unflatten(tree, merged))
+
+    return [leaf for leaf in leaves if _is_real(leaf)], put
+
+
+def _gradient(bias: Bias, arrays: list):
+    """In the form of a bias; None for what has none, such as whole numbers."""
+    if not isinstance(bias, Positioned):
+        return arrays[0] if arrays else None
+    leaves, tree = jax.tree.flatten(bias.encoding)
+    given = iter(arrays)
+    merged = [next(given) if _is_real(leaf) else None for leaf in leaves]
+    return Positioned(jax.tree.unflatten(tree, merged), None, None)
+
+
+def _is_real(leaf) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+
+
+def _zero(*trees) -> jax.Array:
+    """A zero that varies over the devices of a shard_map as any of these does."""
+    leaves = jax.tree.leaves(trees)
+    return sum(
+        (jnp.zeros_like(x, jnp.float32, shape=()) for x in leaves), jnp.zeros((), jnp.float32)
+    )
+
+
+def _summed(gradient: jax.Array, primal: jax.Array) -> jax.Array:
+    """Over the devices of a shard_map that share the primal."""
+    axes = tuple(_varying(gradient) - _varying(primal))
+    return lax.psum(gradient, axes) if axes else gradient
+
+
+def _varying(x: jax.Array) -> frozenset:
+    """The axes of a shard_map along which an array differs; older releases call it vma."""
+    kind = jax.typeof(x)
+    axes = getattr(kind, "manual_axis_type", None)
+    return getattr(kind, "vma", frozenset()) if axes is None else axes.varying
 
 
 def _product(names: str, a, b):

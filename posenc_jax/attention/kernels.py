@@ -64,6 +64,8 @@ def cudnn(
         raise Unfit("several documents in a row")
     if q.dtype != jnp.bfloat16:
         raise Unfit(f"cuDNN's takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
+    if length % 2:  # which cuDNN's gradient refuses, later than it could be caught here
+        raise Unfit(f"an odd number of tokens, {length}")
     biased = _has_bias(encoding)
     if biased:
         check_fits(encoding, "heads", q.shape[1])
@@ -127,6 +129,8 @@ def splash(
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
     if jax.device_count() > 1 and not interpret:
         raise Unfit("splash attention would gather the rows of several devices on each")
+    if q.dtype != jnp.bfloat16 and not interpret:
+        raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
     slopes = _slopes(encoding)
     if _has_bias(encoding) and slopes is None:
         raise Unfit("splash attention takes no bias")
@@ -143,7 +147,10 @@ def splash(
     run = kernels.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * heads), interpret=interpret
     )
-    documents = None if segments is None else kernels.SegmentIds(*segments)
+    documents = None
+    if segments is not None:
+        rows = (len(q), length)
+        documents = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in segments))
     out: Any = jax.vmap(run)(q, k, v, documents)
     return out[..., :size]
 
@@ -168,7 +175,14 @@ def _grown(q, encoding, q_positions):
 
 
 def _slopes(encoding) -> jax.Array | None:
-    return encoding.straight() if isinstance(encoding, DistanceBias) else None
+    """Not of a class that changed the curve and left what its parent says of it."""
+    if not isinstance(encoding, DistanceBias):
+        return None
+    of_curve, of_straight = (
+        next(one for one in type(encoding).__mro__ if name in vars(one))
+        for name in ("curve", "straight")
+    )
+    return encoding.straight() if issubclass(of_straight, of_curve) else None
 
 
 def _with_slopes(q, k, v, slopes: jax.Array):  # [H]
