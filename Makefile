@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow test-reference lint format constraints bench
+.PHONY: help setup demo test test-slow test-reference test-slurm lint format constraints bench
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
 	@echo "make demo            three small models, their curves and a page, in minutes"
 	@echo "make test            the default suite, with coverage"
 	@echo "make test-slow       the tests marked slow"
+	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
 	@echo "make bench           ratios against peers, installed into .venv-bench"
 	@echo "make lint            ruff and pyright"
@@ -32,6 +33,11 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
+
+test-slurm: setup
+	@command -v slurmctld > /dev/null || test -x /usr/sbin/slurmctld || \
+		{ echo "apt-get install slurm-wlm munge, as root, and again"; exit 1; }
+	$(BIN)/python -m pytest -m slurm -n 0
 
 test-reference: setup
 	$(BIN)/python -m pytest -m reference

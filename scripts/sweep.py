@@ -6,7 +6,8 @@ that grew adds only what is new. A cell that fails is tried again, then reported
 
   --workers=N              that many at once, each on its share of the cores or on a GPU of its own;
                            default: one per GPU, one where there is none
-  --launcher=local         processes of this machine
+  --launcher=local         processes of this machine; slurm: jobs of a cluster, as arrays, with the
+                           resources that the sweep file names as `slurm` (submitit's parameters)
   --config.FIELD=VALUE     in every run of this sweep, such as --config.steps=2000
   --list                   what would be done, and how far it is
 """
@@ -21,9 +22,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.sweeping.cells import Cell, cells_of  # noqa: E402
-from posenc_jax.sweeping.launch import Local  # noqa: E402
+from posenc_jax.sweeping.launch import Launcher, Local  # noqa: E402
 from posenc_jax.sweeping.run import Sweep  # noqa: E402
 from posenc_jax.sweeping.show import Table  # noqa: E402
+from posenc_jax.sweeping.slurm import Slurm  # noqa: E402
 from posenc_jax.training.guard import hold, stop_requests  # noqa: E402
 
 
@@ -33,28 +35,33 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--config", required=True, help="a file of configs/sweeps/")
     parser.add_argument("--workdir", required=True, help="the folder of the sweep")
-    parser.add_argument("--launcher", default="local", choices=["local"])
+    parser.add_argument("--launcher", default="local", choices=["local", "slurm"])
     parser.add_argument("--workers", type=int, help="how many runs at once")
     parser.add_argument("--list", action="store_true", help="what would be done")
     options, rest = parser.parse_known_args(argv[1:])
 
     def body() -> int:
-        cells = cells_of(read(options.config), Path(options.workdir), fields_of(rest))
+        sweep, workdir = read(options.config), Path(options.workdir)
+        cells = cells_of(sweep, workdir, fields_of(rest))
         if options.list:
             for cell in cells:
                 terminal.say(f"{cell.name:<40} {cell.next() or 'done'}")
             return exits.DONE
         if options.workers is not None and options.workers < 1:
             raise exits.ConfigError(f"--workers must be at least 1; got {options.workers}")
-        return run(cells, Path(options.workdir), options.workers)
+        if options.launcher == "slurm":
+            launcher = Slurm(workdir.resolve(), sweep.get("slurm", {}), options.workers)
+        else:
+            launcher = Local(options.workers)
+        return run(cells, workdir, launcher)
 
     return terminal.code_of(body)
 
 
-def run(cells: list[Cell], workdir: Path, workers: int | None) -> int:
+def run(cells: list[Cell], workdir: Path, launcher: Launcher) -> int:
     workdir.mkdir(parents=True, exist_ok=True)
     with hold(workdir, "another sweep"), stop_requests() as stopping:
-        sweep, table = Sweep(cells, Local(workers)), Table()
+        sweep, table = Sweep(cells, launcher), Table()
         table.say(f"{len(cells)} runs in {workdir}, {sweep.launcher.workers} at a time")
         code = sweep.run(stopping, table, table.say)
         failed = [progress for progress in sweep.all if progress.state == "failed"]

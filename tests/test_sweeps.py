@@ -78,6 +78,8 @@ class Pretend:
 
     workers = 2
 
+    def launch(self): ...
+
     def __init__(self, codes, steps=4):
         self.codes, self.steps, self.started = codes, steps, []
 
@@ -174,6 +176,8 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
 
     class Slow:
         workers = 1
+
+        def launch(self): ...
 
         def start(self, name, command, log):
             def poll(self):

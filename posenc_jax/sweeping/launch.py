@@ -32,6 +32,10 @@ class Launcher(Protocol):
 
     def start(self, name: str, command: list[str], log: Path) -> Task: ...
 
+    def launch(self) -> None:
+        """Called after some were started: those that go together go now."""
+        ...
+
 
 class LocalTask:
     def __init__(self, process: subprocess.Popen, free: list[int], place: int):
@@ -91,6 +95,8 @@ class Local:
                 process_group=0,  # ^C in the terminal reaches the sweep, which asks them to save
             )
         return LocalTask(process, self.free, place)
+
+    def launch(self) -> None: ...
 
 
 def share(cores: list[int], place: int, workers: int) -> list[int]:

@@ -57,6 +57,7 @@ class Sweep:
                     task.stop()
             if not stopping:
                 self._start(say)
+                self.launcher.launch()
             for name, (progress, task) in list(self.running.items()):
                 code = task.poll()
                 if code is not None:

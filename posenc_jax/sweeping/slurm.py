@@ -1,0 +1,163 @@
+"""SLURM, through submitit: the commands of a sweep as jobs of arrays, queued again by exit code.
+
+A job that was asked to stop, by its time limit, a preemption or a signal, saves and ends with 75;
+it then puts itself back into the queue under the same number. What a job came to is in a file of
+its run's folder, and so is its number: a sweep that was killed finds its jobs again.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.exits import AGAIN, ConfigError
+from posenc_jax.training.run import write_atomically
+
+LOST = -int(signal.SIGKILL)  # of a job that is gone and left nothing
+ASK_EVERY = 5.0  # seconds between questions to the queue
+MOST = 1000  # jobs in the queue at once
+STOP = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # submitit's warning of the time limit too
+
+
+class Slurm:
+    def __init__(self, folder: Path, resources: Mapping[str, Any], workers: int | None = None):
+        try:
+            import submitit
+        except ImportError as error:
+            raise ConfigError(
+                "--launcher=slurm needs submitit: .venv/bin/pip install -e '.[slurm]'"
+            ) from error
+        if shutil.which("sbatch") is None:
+            raise ConfigError("--launcher=slurm, and this machine has no sbatch")
+        self.workers = workers or MOST
+        self.executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
+        settings = {"timeout_min": 24 * 60, "name": folder.name} | dict(resources)
+        try:
+            self.executor.update_parameters(slurm_array_parallelism=self.workers, **settings)
+        except (NameError, TypeError, ValueError) as error:
+            raise ConfigError(f"slurm resources of the sweep file: {error}") from error
+        self.queue = Queue()
+        self.new: list[SlurmTask] = []
+
+    def start(self, name: str, command: list[str], log: Path) -> "SlurmTask":
+        task = SlurmTask(command, log, self.queue)
+        if not task.adopt():
+            self.new.append(task)
+        return task
+
+    def launch(self) -> None:
+        """What was started since, as one array."""
+        new, self.new = self.new, []
+        if not new:
+            return
+        for task in new:
+            task.clear()
+        logs, outcomes = ([str(getattr(t, name)) for t in new] for name in ("log", "outcome"))
+        jobs = self.executor.map_array(run_in_job, [t.command for t in new], logs, outcomes)
+        for task, job in zip(new, jobs, strict=True):
+            task.is_job(job.job_id)
+
+
+class Queue:
+    """The jobs that SLURM still knows, asked for now and then, for all tasks at once."""
+
+    def __init__(self):
+        self.known: set[str] = set()
+        self.asked = -ASK_EVERY
+
+    def holds(self, job: str) -> bool:
+        if time.monotonic() - self.asked >= ASK_EVERY:
+            self.refresh()
+        return job in self.known
+
+    def refresh(self) -> None:
+        """Array jobs by number_index, as submitit names them. Silence of SLURM is no answer."""
+        command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.asked = time.monotonic()
+        if done.returncode == 0:
+            self.known = set(done.stdout.split())
+
+
+class SlurmTask:
+    def __init__(self, command: list[str], log: Path, queue: Queue):
+        self.command, self.log, self.queue = command, log, queue
+        self.outcome = log.parent / "slurm.outcome"
+        self.number = log.parent / "slurm.json"
+        self.job: str | None = None
+        self.missed = 0
+
+    def adopt(self) -> bool:
+        """The job of an earlier sweep that makes just this."""
+        with suppress(OSError, ValueError, KeyError):
+            saved = json.loads(self.number.read_text())
+            if saved["command"] == self.command:
+                self.queue.refresh()
+                if self.queue.holds(saved["job"]):
+                    self.job = saved["job"]
+        return self.job is not None
+
+    def clear(self) -> None:
+        for path in (self.outcome, self.stop_file):
+            path.unlink(missing_ok=True)
+
+    def is_job(self, job: str) -> None:
+        self.job = job
+        self.queue.known.add(job)
+        write_atomically(self.number, json.dumps({"job": job, "command": self.command}) + "\n")
+
+    @property
+    def stop_file(self) -> Path:
+        return Path(f"{self.outcome}.stop")
+
+    def poll(self) -> int | None:
+        if self.outcome.exists():
+            return int(self.outcome.read_text())
+        if self.job is None or self.queue.holds(self.job):
+            self.missed = 0
+            return None
+        self.missed += 1  # the file may come later than the queue forgets, over a network
+        if self.missed * 0.2 < 2 * ASK_EVERY:
+            return None
+        return LOST
+
+    def stop(self) -> None:
+        if self.job is None:
+            return
+        self.stop_file.touch()
+        done = subprocess.run(
+            ["squeue", "--noheader", f"--jobs={self.job}", "--format=%T"],
+            capture_output=True,
+            text=True,
+        )
+        if "RUNNING" in done.stdout:
+            subprocess.run(["scancel", "--signal=TERM", self.job], capture_output=True)
+        else:
+            subprocess.run(["scancel", self.job], capture_output=True)
+            write_atomically(self.outcome, f"{AGAIN}\n")
+
+
+def run_in_job(command: Sequence[str], log: str, outcome: str) -> None:
+    """What a job does: the command, its exit code into a file, or itself back into the queue."""
+    with open(log, "a") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+
+    def forward(number, frame):
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+
+    for number in STOP:
+        signal.signal(number, forward)
+    code = process.wait()
+    if code == AGAIN and not Path(f"{outcome}.stop").exists():
+        if subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]).returncode == 0:
+            time.sleep(600)  # until SLURM ends this turn
+    write_atomically(Path(outcome), f"{code}\n")
