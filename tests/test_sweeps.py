@@ -132,6 +132,22 @@ def test_each_cell_is_trained_and_then_evaluated_once(sweep):
     assert code == exits.DONE and {name for name, _ in started} == {"c"}
 
 
+def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
+    sweep({})
+    made = {"grid": [{"recipe": str(tmp_path / "a.py")}], "evaluation": {"multiples": "1,2"}}
+    (cell,) = cells_of(made, tmp_path, [("steps", "4")])
+    assert cell.next() is None
+    (cell,) = cells_of(made, tmp_path, [("steps", "5")])
+    assert cell.next() == "train"
+
+
+def test_a_command_that_ends_well_and_leaves_nothing_is_a_failure(sweep, monkeypatch):
+    monkeypatch.setattr(runs.Cell, "status", lambda self: {})
+    code, started, said, _ = sweep({})
+    assert code == exits.FAULT and started.count(("a", "train")) == 3
+    assert "ended well and left nothing" in said
+
+
 def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path):
     sweep({})
     mark = tmp_path / "a" / "eval" / "sweep.json"

@@ -53,8 +53,8 @@ class Cell:
     def next(self) -> str | None:
         """train, evaluate, or None where both are done."""
         status = self.status()
-        steps = dict(self.fields).get("steps", status.get("step"))
-        if status.get("state") != "done" or status.get("step") != steps:
+        steps = dict(self.fields).get("steps", status.get("step"))  # text, if from a command line
+        if status.get("state") != "done" or str(status.get("step")) != str(steps):
             return "train"
         return None if self._evaluated() == self._evaluation_of(status) else "evaluate"
 

@@ -13,6 +13,8 @@ from posenc_jax.sweeping.launch import Launcher, Task
 
 RETRIES = 2
 PATIENCE = 3  # exits with "run again" in a row that brought no step forward
+STATES = {"train": "training", "evaluate": "evaluating"}
+PHASES = {state: phase for phase, state in STATES.items()}
 PAUSE = 5.0  # seconds before a command that failed is tried again
 SAME_AGAIN = (exits.CONFIG, exits.DATA, exits.NOT_FINITE, exits.OTHER_CONFIG)  # no use retrying
 
@@ -69,7 +71,7 @@ class Sweep:
             say("stopped; the same command goes on")
             return exits.AGAIN
         failed = [progress for progress in self.all if progress.state == "failed"]
-        return failed[0].code or exits.FAULT if failed else exits.DONE
+        return (failed[0].code or exits.FAULT) if failed else exits.DONE
 
     def _start(self, say) -> None:
         for _ in range(len(self.waiting)):
@@ -84,7 +86,7 @@ class Sweep:
                 again = progress.seconds == 0
                 self._finish(progress, "done", "there already" if again else "done", say)
                 continue
-            progress.state = {"train": "training", "evaluate": "evaluating"}[phase]
+            progress.state = STATES[phase]
             progress.began = time.monotonic()
             command = cell.train if phase == "train" else cell.evaluate
             cell.folder.mkdir(parents=True, exist_ok=True)
@@ -96,9 +98,9 @@ class Sweep:
         progress.code, was = code, progress.state
         status = cell.status()
         step = status.get("saved", 0) or 0
-        if code == exits.DONE:
-            if was == "evaluating":
-                cell.mark_evaluated()
+        if code == exits.DONE and was == "evaluating":
+            cell.mark_evaluated()
+        if code == exits.DONE and cell.next() != PHASES[was]:
             progress.failures = progress.idle = 0
             self._wait(progress, first=True)
         elif stopping:
@@ -134,6 +136,8 @@ def reason_of(cell: Cell, code: int, phase: str) -> str:
     if code < 0:
         name = signal.Signals(-code).name
         return f"{phase} was killed by {name}; its output: {cell.log}"
+    if code == exits.DONE:
+        return f"{phase} ended well and left nothing that says so in {cell.folder}"
     meaning = exits.MEANING.get(code, "an unknown exit code")
     last = _last_error(cell.log)
     return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
