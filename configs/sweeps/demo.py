@@ -15,5 +15,5 @@ def get_config():
             "save_every": 100,
             "wandb.mode": "disabled",
         },
-        "evaluation": {"extensions": "all", "documents": 40},
+        "evaluation": {"extensions": "all", "documents": 24},
     }
