@@ -21,6 +21,12 @@ def warn(text: str) -> None:
     say(f"warning: {text}", error=True)
 
 
+def clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
 def code_of(body: Callable[[], object]) -> int:
     """Runs what a program does; its exit code, with one line where it is an error."""
     try:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from posenc_jax.attention.plain import check_fits, turn
+from posenc_jax.attention.plain import check_fits, has_bias, turn
 from posenc_jax.encoding import DistanceBias, Encoding, Phase, trained_mask
 
 NONE = -1e30  # below every score; a row that sees no key stays at it
@@ -146,7 +146,7 @@ def blockwise(
 
 
 def _bias(encoding, heads: int, keys: int, q_positions, k_positions, contiguous: bool) -> Bias:
-    if jax.eval_shape(encoding.bias, q_positions[..., :1], k_positions[..., :1]) is None:
+    if not has_bias(encoding):
         return None
     check_fits(encoding, "heads", heads)
     if contiguous and isinstance(encoding, DistanceBias):
@@ -231,6 +231,10 @@ _attention.defvjp(_saved, _backward)
 
 def _over_pairs(shape: Shape, q, k, add, state):
     """Adds every pair of a block of queries and one of keys that some of them may see."""
+
+    def one(state, row):
+        return add(state, Pairs(row[0], row[1], 1)), None
+
     c, window = shape.block, shape.window
     pairs = [
         (i, j)
@@ -244,9 +248,7 @@ def _over_pairs(shape: Shape, q, k, add, state):
     ]
     if len(k) * c > UNROLLED:
         rows = np.array(pairs, np.int32).reshape(-1, 2)
-        return lax.scan(lambda state, ij: (add(state, Pairs(ij[0], ij[1], 1)), None), state, rows)[
-            0
-        ]
+        return lax.scan(one, state, rows)[0]
     for back in sorted({i - j for i, j in pairs}):
         # Who sees whom hangs on i - j alone, so these follow one another without a gap.
         alike = [(i, j) for i, j in pairs if i - j == back]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.attention.plain import check_fits, spread, turn
+from posenc_jax.attention.plain import check_fits, has_bias, spread, turn
 from posenc_jax.encoding import DistanceBias, Encoding
 
 PLATFORMS = ("gpu", "tpu")
@@ -66,7 +66,7 @@ def cudnn(
         raise Unfit(f"cuDNN's takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
     if length % 2:  # which cuDNN's gradient refuses, later than it could be caught here
         raise Unfit(f"an odd number of tokens, {length}")
-    biased = _has_bias(encoding)
+    biased = has_bias(encoding)
     if biased:
         check_fits(encoding, "heads", q.shape[1])
     if biased and window is not None:
@@ -132,7 +132,7 @@ def splash(
     if q.dtype != jnp.bfloat16 and not interpret:
         raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
     slopes = _slopes(encoding)
-    if _has_bias(encoding) and slopes is None:
+    if has_bias(encoding) and slopes is None:
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
     q = _grown(q, encoding, q_positions)
@@ -153,11 +153,6 @@ def splash(
         documents = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in segments))
     out: Any = jax.vmap(run)(q, k, v, documents)
     return out[..., :size]
-
-
-def _has_bias(encoding) -> bool:
-    one = jnp.zeros(1, jnp.int32)
-    return jax.eval_shape(encoding.bias, one, one) is not None
 
 
 def _check_places(q, k, contiguous: bool, order):

@@ -127,6 +127,11 @@ def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
     return skewed[:, :, queries - 1 :]
 
 
+def has_bias(encoding: Encoding) -> bool:
+    one = jnp.zeros(1, jnp.int32)
+    return jax.eval_shape(encoding.bias, one, one) is not None
+
+
 def check_fits(encoding: Encoding, name: str, here: int):
     built = getattr(encoding.dims, name)
     if built != here:

@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.evaluation.picture import ENCODINGS, NULL, OTHER
+from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, OTHER
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.evaluation.windows import WORD
-
-DASHES = ("-", (0, (7, 2)), (0, (3, 2)), (0, (7, 2, 2, 2)))
+from posenc_jax.reporting.gather import RANKED
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
     """A picture for each protocol; the files."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
-    for protocol in ("same_token", "nonoverlap", "sliding"):
+    for protocol in RANKED:
         path = folder / f"{protocol}.png"
         if _draw(data, protocol, path):
             made.append(path)

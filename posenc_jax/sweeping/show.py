@@ -6,7 +6,7 @@ import time
 
 from posenc_jax.exits import Stop
 from posenc_jax.sweeping.run import Progress, Sweep
-from posenc_jax.terminal import say
+from posenc_jax.terminal import clock, say
 from posenc_jax.training.run import Workdir
 
 EVERY = 1.0  # seconds
@@ -62,7 +62,7 @@ def line(progress: Progress) -> str:
         loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
         speed = f"{metrics['tokens_per_second']:,.0f}"
         if progress.state == "training" and steps:
-            left = _clock(_seconds_left(metrics, steps))
+            left = clock(_seconds_left(metrics, steps))
     return (
         f"{cell.name[:28]:<28} {progress.state:<11} {step:>13} {loss:>8} {speed:>9} {left:>8}"
     ).rstrip()
@@ -90,10 +90,4 @@ def _left(sweep: Sweep) -> str:
     mean = sum(done) / len(done)
     spent = sum(p.seconds + (time.monotonic() - p.began) for p, _ in sweep.running.values())
     left = max(0.0, mean * len(open_) - spent) / sweep.launcher.workers
-    return f"; about {_clock(left)} left"
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    return f"; about {clock(left)} left"

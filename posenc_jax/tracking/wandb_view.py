@@ -137,29 +137,22 @@ def _has_key() -> bool:
 
 
 def start_training(config, folder: Path, identity: str, asked: str = "") -> Any:
-    run = _init(config, folder, identity, asked, job_type="train", ending="")
-    if run is not None:
-        run.define_metric("train/step")
-        run.define_metric("train/*", step_metric="train/step")
-    return run
+    name = f"{config.encoding.name}-{config.seed}"
+    return _start(config, folder, identity, asked, "train", name, "train/step", "train/*")
 
 
 def start_evaluation(config, folder: Path, identity: str, asked: str = "") -> Any:
-    run = _init(config, folder, identity, asked, job_type="eval", ending="-eval")
-    if run is not None:
-        run.define_metric("eval/length")
-        run.define_metric("extrap/*", step_metric="eval/length")
-    return run
+    name = f"{config.encoding.name}-{config.seed}-eval"
+    return _start(config, folder, identity, asked, "eval", name, "eval/length", "extrap/*")
 
 
 def log_report(
     config, asked: str, folder: Path, data: Mapping[str, Any], pictures: Sequence[Path]
 ) -> None:
     """The report as one run of the group: means over seeds by length, the ranking, the pictures."""
-    view = View(
-        lambda: _start_report(config, folder, uuid.uuid4().hex[:12], asked),
-        required=config.wandb.required,
-    )
+    identity = uuid.uuid4().hex[:12]
+    start = (config, folder, identity, asked, "report", "report", "report/length", "report/*")
+    view = View(lambda: _start(*start), required=config.wandb.required)
     groups = {run["id"]: run["group"] for run in data["runs"]}
     found: dict[int, dict[str, list[float]]] = {}
     for curve in data["curves"]:
@@ -173,14 +166,6 @@ def log_report(
     if view.run is not None:
         view.log(_ranking(data, pictures))
         view.finish(0, {"runs": len(data["runs"]), "notes": "; ".join(data["notes"])})
-
-
-def _start_report(config, folder: Path, identity: str, asked: str) -> Any:
-    run = _init(config, folder, identity, asked, job_type="report", ending="", name="report")
-    if run is not None:
-        run.define_metric("report/length")
-        run.define_metric("report/*", step_metric="report/length")
-    return run
 
 
 def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any]:
@@ -197,18 +182,19 @@ def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any
     return {"ranking": wandb.Table(columns=columns, data=rows), **images}
 
 
-def _init(
-    config, folder: Path, identity: str, asked: str, *, job_type: str, ending: str, name: str = ""
+def _start(
+    config, folder: Path, identity: str, asked: str, job: str, name: str, axis: str, shown: str
 ) -> Any:
+    """A run of wandb's that shows what `shown` names against `axis`; None where it is disabled."""
     if (asked or config.wandb.mode) == "disabled":
         return None
     import wandb
 
-    return wandb.init(
+    run = wandb.init(
         project=config.wandb.project,
         group=config.wandb.group or f"{config.data.source}-L{config.train_length}",
-        name=name or f"{config.encoding.name}-{config.seed}{ending}",
-        job_type=job_type,
+        name=name,
+        job_type=job,
         id=identity,
         resume="allow",
         mode=mode(asked or config.wandb.mode),
@@ -216,6 +202,9 @@ def _init(
         config=config.to_dict(),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
+    run.define_metric(axis)
+    run.define_metric(shown, step_metric=axis)
+    return run
 
 
 def _identity(path: Path) -> str:

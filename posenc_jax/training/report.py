@@ -9,7 +9,7 @@ from importlib.metadata import version
 import jax
 import numpy as np
 
-from posenc_jax.terminal import say
+from posenc_jax.terminal import clock, say
 from posenc_jax.training.run import Workdir
 
 # Dense bfloat16 operations per second of one device, by a part of its name; for MFU.
@@ -52,7 +52,7 @@ class Report:
             f"step {at:>{len(str(self.total))}}/{self.total}  loss {values['loss']:.4f}  "
             f"bits/byte {values['bpb']:.4f}  gradient {values['grad_norm']:.3f}  "
             f"rate {rate:.2e}  {speed:,.0f} tokens/s  "
-            f"{f'MFU {use:.1%}  ' if use else ''}{_clock(left)} left"
+            f"{f'MFU {use:.1%}  ' if use else ''}{clock(left)} left"
         )
         return {
             "step": at,
@@ -131,9 +131,3 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
             "",
         ]
     )
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
