@@ -121,3 +121,15 @@ def wandb_records(path):
             record.ParseFromString(whole)
             yield record
             whole = b""
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MiB, where one may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)

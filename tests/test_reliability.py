@@ -194,18 +194,6 @@ def test_a_card_that_was_edited_is_damage(saved, capsys):
     assert "its card is not what was written" in capsys.readouterr().err
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 2 MiB, where one may be mounted."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a file system cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def test_a_full_disk_costs_the_saves_it_cannot_hold(small_disk, capsys):
     """It is said, earlier checkpoints stay whole, later ones are written, none stays too long."""
     manager = Checkpoints(small_disk / "run", keep=2)

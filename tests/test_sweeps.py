@@ -1,7 +1,10 @@
 """Sweeps: grids and names, what is run again and what is not, and whole sweeps of tiny runs."""
 
+import contextlib
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +184,22 @@ def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phas
     assert {p.cell.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
 
 
+@pytest.mark.parametrize(("owner", "method"), [(Pretend, "start"), (runs.Cell, "mark_evaluated")])
+def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, method):
+    """The sweep writes into a cell's folder too, before its commands and after them."""
+    works = getattr(owner, method)
+
+    def full(self, *words):
+        if (words[0] if words else self.name) == "a":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return works(self, *words)
+
+    monkeypatch.setattr(owner, method, full)
+    code, started, said, _ = sweep({})
+    assert code == exits.IO and "a: FAILED" in said and "No space left on device" in said
+    assert ("b", "evaluate") in started and "b: done" in said
+
+
 @pytest.mark.parametrize("code", runs.SAME_AGAIN)
 def test_a_mistake_is_not_tried_again(sweep, code):
     found, started, said, _ = sweep({"a": [code] * 9})
@@ -264,6 +283,13 @@ def program(text, tmp_path):
     return start
 
 
+def wait_until(found, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.05)
+
+
 def table_of(folder):
     return {path.parent.parent.name: path.read_text() for path in folder.glob("*/eval/curves.csv")}
 
@@ -293,25 +319,69 @@ def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
     for _ in range(2):
         process, wait = program(**one)
         before = newest(folder)
-        end = time.monotonic() + 120
-        while newest(folder) <= before and process.poll() is None:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        end = time.monotonic() + 60
-        while json.loads((folder / "status.json").read_text())["state"] == "running":
-            assert time.monotonic() < end, "its run goes on without it"
-            time.sleep(0.1)
-    damaged = max((folder / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
-    for file in damaged.rglob("*"):
-        if file.is_file() and file.stat().st_size > 1000:
-            file.write_bytes(b"\0" * file.stat().st_size)
-    at = newest(folder)
+        wait_until(lambda: newest(folder) > before, process)  # noqa: B023
+        kill(process, folder)
+    at = damage_newest(folder)
     code, said = program(**one | {"steps": at + 20})[1]()
     assert code == exits.DONE, said
     assert (folder / "checkpoints" / "quarantine").is_dir()
     assert "rope-s0: done" in said and table_of(tmp_path / "runs")["rope-s0"]
+
+
+@pytest.mark.slow
+def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, tmp_path):
+    """Two kills, a full disk under one of its cells, damage to the newest checkpoint of another."""
+    fields = {"steps": 1_500, "save_every": 20, "log_every": 50}
+    code, said = program("--workers=2", **fields)[1]()
+    assert code == exits.DONE, said
+    undisturbed = table_of(tmp_path / "runs")
+    shutil.move(tmp_path / "runs", tmp_path / "undisturbed")
+
+    rope, alibi = tmp_path / "runs" / "rope-s0", small_disk / "alibi-s0"
+    ballast = small_disk / "ballast"
+    rope.parent.mkdir()
+    alibi.mkdir()
+    (rope.parent / "alibi-s0").symlink_to(alibi)
+    process, _ = program("--workers=2", **fields)
+    wait_until(lambda: newest(rope) and newest(alibi), process)
+    kill(process, rope, alibi)
+
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
+        while stream.write(bytes(512)):
+            pass
+    code, said = program("--workers=2", **fields)[1]()
+    assert code == exits.IO and "alibi-s0: FAILED" in said and "rope-s0: done" in said, said
+    ballast.unlink()
+    shutil.rmtree(rope / "eval")
+
+    process, _ = program("--workers=2", **fields)
+    at = newest(alibi)
+    wait_until(lambda: newest(alibi) > at, process)
+    kill(process, alibi)
+    damage_newest(alibi)
+    code, said = program("--workers=2", **fields)[1]()
+    assert code == exits.DONE, said
+    assert (alibi / "checkpoints" / "quarantine").is_dir()
+    assert len(undisturbed) == 2 and table_of(tmp_path / "runs") == undisturbed
+
+
+def kill(process, *folders):
+    """A sweep dies and its runs with it."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    end = time.monotonic() + 60
+    for folder in folders:
+        while json.loads((folder / "status.json").read_text())["state"] == "running":
+            assert time.monotonic() < end, "its run goes on without it"
+            time.sleep(0.1)
+
+
+def damage_newest(folder):
+    at = newest(folder)
+    for file in (folder / "checkpoints" / str(at)).rglob("*"):
+        if file.is_file() and file.stat().st_size > 1000:
+            file.write_bytes(b"\0" * file.stat().st_size)
+    return at
 
 
 def newest(folder):
@@ -321,10 +391,7 @@ def newest(folder):
 
 def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
     process, wait = program(recipes=("configs/rope.py",), steps=100_000, save_every=20)
-    end = time.monotonic() + 120
-    while not newest(tmp_path / "runs" / "rope-s0") and process.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: newest(tmp_path / "runs" / "rope-s0"), process)
     process.send_signal(signal.SIGTERM)
     code, said = wait()
     assert code == exits.AGAIN and "the same command goes on" in said

@@ -71,7 +71,7 @@ class Local:
         self.free = list(range(self.workers))[::-1]
 
     def start(self, name: str, command: list[str], log: Path) -> LocalTask:
-        place = self.free.pop()
+        place = self.free[-1]
         environment = dict(os.environ)
         if self.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self.gpus[place]
@@ -94,6 +94,7 @@ class Local:
                 preexec_fn=before,
                 process_group=0,  # ^C in the terminal reaches the sweep, which asks them to save
             )
+        self.free.pop()
         return LocalTask(process, self.free, place)
 
     def launch(self) -> None: ...

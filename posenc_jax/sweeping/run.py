@@ -89,17 +89,26 @@ class Sweep:
             progress.state = STATES[phase]
             progress.began = time.monotonic()
             command = cell.train if phase == "train" else cell.evaluate
-            cell.folder.mkdir(parents=True, exist_ok=True)
-            self.running[cell.name] = progress, self.launcher.start(cell.name, command, cell.log)
+            try:
+                cell.folder.mkdir(parents=True, exist_ok=True)
+                task = self.launcher.start(cell.name, command, cell.log)
+            except OSError as error:  # its disk is full, say; the others' may not be
+                reason = f"{progress.state} could not be started: {error}"
+                self._failed(progress, exits.IO, reason, say)
+            else:
+                self.running[cell.name] = progress, task
 
     def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
         cell = progress.cell
         progress.seconds += time.monotonic() - progress.began
-        progress.code, was = code, progress.state
+        was, written = progress.state, None
         status = cell.status()
         step = status.get("saved", 0) or 0
         if code == exits.DONE and was == "evaluating":
-            cell.mark_evaluated()
+            try:
+                cell.mark_evaluated()
+            except OSError as error:
+                code, written = exits.IO, f"{was} ended well and could not be noted: {error}"
         if code == exits.DONE and cell.next() != PHASES[was]:
             progress.failures = progress.idle = 0
             self._wait(progress, first=True)
@@ -109,14 +118,17 @@ class Sweep:
             progress.idle = 0 if step > progress.step else progress.idle + 1
             self._wait(progress, first=True)
         else:
-            progress.failures += 1
-            progress.reason = reason_of(cell, code, was)
-            if code in SAME_AGAIN or progress.failures > self.retries:
-                self._finish(progress, "failed", f"FAILED, {progress.reason}", say)
-            else:
-                say(f"{cell.name}: {progress.reason}; tried again")
-                self._wait(progress, pause=PAUSE)
+            self._failed(progress, code, written or reason_of(cell, code, was), say)
         progress.step = step
+
+    def _failed(self, progress: Progress, code: int, reason: str, say) -> None:
+        progress.failures += 1
+        progress.code, progress.reason = code, reason
+        if code in SAME_AGAIN or progress.failures > self.retries:
+            self._finish(progress, "failed", f"FAILED, {reason}", say)
+        else:
+            say(f"{progress.cell.name}: {reason}; tried again")
+            self._wait(progress, pause=PAUSE)
 
     def _wait(self, progress: Progress, *, first: bool = False, pause: float = 0.0) -> None:
         progress.state, progress.not_before = "waiting", time.monotonic() + pause
