@@ -102,12 +102,29 @@ def test_seeds_are_one_group_and_ties_are_said(sweep):
     assert rows[0]["behind"] == [0.0, 0.0, 0.0] and not rows[0]["tie"]
     second, last = rows[1], first["nope", "none"]
     assert {rows[0]["group"], second["group"]} == {"rope", "alibi"} and second["tie"]
-    assert not last["tie"] and last["behind"][1] > 0
+    assert not last["tie"] and last["behind"][1] > 0 and last["across"][0] > 0
+    low, high = second["across"]
+    assert low < second["behind"][0] < high
+    plain = data["plain_ranking"]["same_token"][32]
+    assert [row["group"] for row in plain][2] == "nope" and len(plain) == 3
     per_byte = 1 / np.log(2)
     assert last["behind"][0] == pytest.approx(0.5 * per_byte, abs=0.05)
     assert last["bpb"] == pytest.approx(np.mean(last["seeds"]))
     low, high = last["interval"]
     assert low < last["bpb"] < high
+
+
+def test_what_other_seeds_might_turn_round_is_a_tie(tmp_path):
+    """Better in every document, since one seed of three is much better and the others no worse."""
+    for seed, better in enumerate((3.0, 0.05, 0.05)):
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
+        make_run(tmp_path / f"nope-s{seed}", "nope", seed)
+    best, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
+    assert (best["group"], second["group"]) == ("rope", "nope")
+    assert second["behind"][1] > 0 and second["across"][0] < 0 and second["tie"]
+    shutil.rmtree(tmp_path / "nope-s2")
+    _, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
+    assert second["across"] is None and not second["tie"]
 
 
 def test_facts_and_curves_of_a_run(sweep):

@@ -41,11 +41,13 @@ def gather(folders: Iterable[Path]) -> dict[str, Any]:
     if not runs:
         raise DataError(f"no run in {', '.join(map(str, folders))}: a run's folder has config.json")
     ranking, refused = ranked(cells)
+    plain = [(facts, cell) for facts, cell in cells if label(cell.facts) == "none"]
     return {
         "runs": runs,
         "curves": curves,
         "places": places,
         "ranking": ranking,
+        "plain_ranking": ranked(plain)[0],
         "notes": notes + refused,
     }
 
@@ -172,7 +174,8 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
     """protocol -> length -> entries, best first, each against the best over the same documents.
 
     An entry is a group of runs with a method, over its seeds: the mean of their losses, document
-    by document. What was scored on other targets than most is left out, and said.
+    by document. It is a tie with the best where other documents, or other seeds, might have had
+    them the other way round. What was scored on other targets than most is left out, and said.
     """
     tables: dict[str, dict[int, list[dict]]] = {}
     notes: dict[str, None] = {}
@@ -205,13 +208,17 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
 def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
     means = {who: np.mean([c.sums.nats for c in group], axis=0) for who, group in entries.items()}
     best = min(means, key=lambda who: means[who].sum())
-    sums = entries[best][0].sums
+    sums, best_by_seed = entries[best][0].sums, _by_seed(entries[best])
     tokens, per_byte = sums.tokens, sums.tokens.sum() / sums.bytes.sum() / np.log(2)
     rows = []
     for who, nats in sorted(means.items(), key=lambda item: item[1].sum()):
         one = paired(nats, means[best], tokens)
         each = [float(cell.sums.nats.sum() / tokens.sum() * per_byte) for cell in entries[who]]
         over = over_seeds(each)
+        by_seed = _by_seed(entries[who])
+        shared = [seed for seed in by_seed if seed in best_by_seed]
+        across = over_seeds([(by_seed[s] - best_by_seed[s]) * per_byte for s in shared])
+        clear = one.clear and (across is None or across[1] > 0)
         rows.append(
             {
                 "group": who[0],
@@ -220,10 +227,15 @@ def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
                 "bpb": float(nats.sum() / tokens.sum() * per_byte),
                 "interval": None if over is None else [over[1], over[2]],
                 "behind": [float(value * per_byte) for value in (one.mean, one.low, one.high)],
-                "tie": who != best and not one.clear,
+                "across": None if across is None else [across[1], across[2]],  # of seeds
+                "tie": who != best and not clear,
             }
         )
     return rows
+
+
+def _by_seed(group: Sequence[Measured]) -> dict[int, float]:
+    return {cell.facts["seed"]: cell.sums.nats.sum() / cell.sums.tokens.sum() for cell in group}
 
 
 def _targets(cell: Measured) -> tuple:
