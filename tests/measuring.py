@@ -1,0 +1,72 @@
+"""Texts, runs and measurements small enough to be checked by hand. Fixtures by conftest."""
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from sizes import DIMS, VOCAB, L
+
+import posenc_jax
+from configs import eval as defaults
+from posenc_jax.evaluation import sweep, windows
+from posenc_jax.evaluation.store import Store
+from posenc_jax.training.parts import Parts
+
+LENGTHS = [L // 4, L, 2 * L, 4 * L]
+STRIDE, LAST = L // 2, 1
+
+
+def split(lengths=(70, 20, 200, 65, 64), answers=None, widths=None):
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = np.random.default_rng(0).integers(0, VOCAB, starts[-1])
+    return SimpleNamespace(
+        tokens=tokens, starts=starts, bytes_of=widths, lengths=np.array(lengths), answers=answers
+    )
+
+
+def text(longest=64, documents=10, per_document=10, **options):
+    source = split(**options)
+    return windows.choose(source, longest, documents=documents, per_document=per_document)
+
+
+@pytest.fixture
+def subject(make_model):
+    def make(name="rope", **fields):
+        encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
+        config = SimpleNamespace(
+            train_length=L, original_length=None, seed=0, extension=SimpleNamespace(name="none")
+        )
+        facts = dict(name="run", config=config, step=7, plain=encoding)
+        return sweep.Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
+
+    return make
+
+
+@pytest.fixture
+def settings():
+    def make(**fields):
+        config = defaults.get_config()
+        config.update(multiples="0.25,1,2,4", stride=STRIDE, last=LAST, tokens_per_call=128)
+        config.update(fields)
+        return config
+
+    return make
+
+
+@pytest.fixture
+def measure(subject, settings, tmp_path):
+    def run(who=None, read=None, folder="cells", **fields):
+        who, config = who or subject(), settings(**fields)
+        lengths = sweep.lengths_of(config, who)
+        read = read or text(lengths[-1])
+        cells = sweep.plan(config, who, read, lengths)
+        return sweep.measure(config, who, read, cells, Store(tmp_path / folder))
+
+    return run
+
+
+def find(cells, **facts):
+    facts = {"extension": "none", "window": None} | facts
+    (found,) = [c for c in cells if all(c.facts[k] == v for k, v in facts.items())]
+    return found

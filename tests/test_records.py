@@ -1,0 +1,167 @@
+"""Rows, baselines and the statistics over them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from measuring import find, split
+from sizes import L
+
+from posenc_jax.evaluation import picture, records, show, statistics, sweep, windows
+from posenc_jax.training.parts import Parts
+
+
+def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
+    cells = measure(extensions="none,yarn")
+    made = records.write(tmp_path / "eval", cells)
+    assert records.rows(records.read(tmp_path / "eval")) == made
+    assert list(made[0]) == records.COLUMNS
+    assert records.COLUMNS[:19] == (
+        "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,"
+        "nll,nll_se,ppl,bpb,null_nll,gain_bpb,seed,step"
+    ).split(",")
+
+
+def test_a_row_is_of_tokens_and_its_error_over_documents():
+    rng = np.random.default_rng(0)
+    nats = rng.gamma(2.0, size=(6, 10))
+    document = np.array([0, 0, 0, 1, 2, 2])
+    plan = windows.Plan(10, np.arange(6) * 10, document, np.array([0, 0, 5, 0, 0, 0]))
+    widths = rng.integers(1, 5, 100)
+    marked = rng.random(100) < 0.2
+    right = rng.random((6, 10)) < 0.5
+    sums = sweep.sums_of(plan, nats, right, split((100,), marked, widths), places=False)
+    row = records.row(records.Measured({"protocol": "nonoverlap"}, sums))
+    kept = np.ones((6, 10), bool)
+    kept[2, :5] = False
+    targets = np.arange(6)[:, None] * 10 + 1 + np.arange(10)
+    assert row["tokens"] == 55 and row["documents"] == 3
+    np.testing.assert_allclose(row["nll"], nats[kept].mean(), rtol=1e-12)
+    np.testing.assert_allclose(row["ppl"], np.exp(nats[kept].mean()), rtol=1e-12)
+    bits = nats[kept].sum() / widths[targets][kept].sum() / np.log(2)
+    np.testing.assert_allclose(row["bpb"], bits, rtol=1e-12)
+    answered = marked[targets] & kept
+    assert row["answers"] == answered.sum()
+    np.testing.assert_allclose(row["accuracy"], right[answered].mean(), rtol=1e-12)
+    totals = np.array([(nats * kept)[document == d].sum() for d in range(3)])
+    counts = np.array([25, 10, 20])
+    residual = totals - nats[kept].mean() * counts
+    expected = np.sqrt(3 / 2 * np.sum(residual**2)) / 55
+    np.testing.assert_allclose(row["nll_se"], expected, rtol=1e-12)
+
+
+def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
+    subject, measure, tmp_path
+):
+    who = subject()
+    broken = who.plain.replace(gain=jnp.float32(np.nan))
+    both = measure(
+        subject(parts=Parts(who.parts.model, broken), plain=who.plain), extensions="pi,none"
+    )
+    made = records.rows(both)
+    for row in made:
+        if row["extension"] == "none":
+            assert row["flag"] == "not finite"
+            assert all(row[n] is None for n in ("nll", "ppl", "bpb", "nll_se", "null_nll"))
+        else:
+            assert row["flag"] is None and row["nll"] > 0 and row["null_nll"] > 0
+    assert "not finite" in show.table(both)
+    assert picture.draw(both, tmp_path / "plots")
+
+
+def test_the_null_of_two_published_numbers_is_the_famous_curve():
+    """ALiBi, WikiText-103, L = 1024: 18.66 non-overlapping and 17.46 sliding at L; measured at
+    2048 was 18.05, with no use of the second half at all."""
+    nats = records.null_nonoverlap(np.log(18.66), np.log(17.46), 1024, 2048)
+    assert abs(np.exp(nats) - 18.05) < 0.005
+
+
+def test_null_and_gain_are_of_the_curve_itself(measure):
+    cells = measure(extensions="none,yarn", multiples="0.25,1,2,4")
+    made = records.rows(cells)
+    for row in made:
+        curve = {
+            (r["protocol"], r["length"]): r["nll"]
+            for r in made
+            if (r["extension"], r["window"]) == (row["extension"], row["window"])
+        }
+        protocol, length = row["protocol"], row["length"]
+        if protocol == "position":
+            cell = find(
+                cells, extension=row["extension"], window=row["window"], protocol="position"
+            )
+            places = cell.sums.by_place / cell.sums.windows
+            flat = np.full(length - L, places[L - L // 4 : L].mean())
+            expected = np.concatenate([places[:L], flat]).mean()
+        elif length <= L:
+            expected = row["nll"]
+        elif protocol == "nonoverlap":
+            beyond = (length - L) * curve["same_token", L]
+            expected = (L * curve["nonoverlap", L] + beyond) / length
+        else:
+            expected = curve[protocol, L]
+        np.testing.assert_allclose(row["null_nll"], expected, rtol=1e-12)
+        gain = (row["null_nll"] - row["nll"]) / np.log(2)  # a token is a byte here
+        np.testing.assert_allclose(row["gain_bpb"], gain, atol=1e-12)
+
+
+def test_no_null_without_the_length_it_stands_on(measure):
+    made = records.rows(measure(multiples="0.5,2", extensions="none", window=False, last=2))
+    assert all(
+        r["null_nll"] is None for r in made if r["length"] > L and r["protocol"] != "position"
+    )
+
+
+def test_a_difference_is_paired_by_document():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(50, 500, 40).astype(float)
+    level = counts * rng.normal(2.0, 0.5, 40)  # documents differ far more than methods do
+    better = level - counts * rng.normal(0.02, 0.02, 40)
+    found = statistics.paired(better, level, counts)
+    assert found.mean == pytest.approx((better - level).sum() / counts.sum())
+    assert found.low < found.mean < found.high < 0 and found.clear
+    assert statistics.paired(level, level, counts) == (0.0, 0.0, 0.0)
+    error = np.hypot(*(statistics.mean_and_error(x, counts)[1] for x in (better, level)))
+    assert found.high - found.low < error  # unpaired, nothing could be said
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    counts = np.full(30, 100.0)
+    inside = 0
+    for trial in range(200):
+        difference = counts * rng.normal(0.3, 1.0, 30)
+        found = statistics.paired(difference, np.zeros(30), counts, draws=400, seed=trial)
+        inside += found.low <= 0.3 <= found.high
+    assert 180 <= inside <= 198
+
+
+def test_three_seeds_have_an_interval_and_two_have_none():
+    assert statistics.over_seeds([1.0, 2.0]) is None
+    mean, low, high = statistics.over_seeds([1.0, 2.0, 3.0])
+    np.testing.assert_allclose([mean, low, high], [2.0, 2 - 2.484, 2 + 2.484], atol=1e-3)
+
+
+def test_the_best_is_marked_only_where_its_interval_is_clear():
+    counts = np.full(20, 100.0)
+    level = counts * np.random.default_rng(0).normal(2.0, 0.3, 20)
+
+    def cell(extension, nats):
+        facts = {name: None for name in records.FACTS} | {
+            "run": "r",
+            "extension": extension,
+            "protocol": "same_token",
+            "length": L,
+            "step": 1,
+        }
+        facts["train_length"] = L
+        zeros = np.zeros(20)
+        return records.Measured(
+            facts, records.Sums(nats, counts, counts, zeros, zeros, np.zeros(0), np.ones(1))
+        )
+
+    clear = show.table([cell("none", level), cell("yarn", level - 5)])
+    assert clear.count("*") == 2 and "*" in clear.splitlines()[-1]  # one is in the legend
+    twice = [cell("none", level), cell("yarn", level - 5), cell("dynamic_yarn", level - 5)]
+    assert show.table(twice).count("*") == 3  # one cell by two names
+    noise = np.random.default_rng(1).normal(0, 20, 20)
+    assert show.table([cell("none", level), cell("yarn", level + noise)]).count("*") == 1
