@@ -43,7 +43,7 @@ def main() -> int:
 
 def diagnose(options) -> list[Path]:
     from configs import eval as evaluation
-    from posenc_jax.evaluation import sweep
+    from posenc_jax.evaluation import planning, sweep
 
     config = evaluation.get_config()
     config.documents, config.windows = max(2, options.documents), 1
@@ -52,7 +52,7 @@ def diagnose(options) -> list[Path]:
     text = sweep.choose(config, subject, [length])
     rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
     encodings = {}
-    for method in sweep.methods(options.extensions, subject.plain, options.multiple):
+    for method in planning.methods(options.extensions, subject.plain, options.multiple):
         encoding = method.applied(subject.plain, subject.parts.encoding, options.multiple)
         if encoding.reach is None or encoding.reach >= length:
             scale = f":{method.scale:g}" if method.scale else ""

@@ -9,7 +9,7 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.evaluation import sweep, windows
+from posenc_jax.evaluation import planning, sweep, windows
 from posenc_jax.evaluation.store import Store
 from posenc_jax.training.parts import Parts
 
@@ -38,7 +38,7 @@ def subject(make_model):
             train_length=L, original_length=None, seed=0, extension=SimpleNamespace(name="none")
         )
         facts = dict(name="run", config=config, step=7, plain=encoding)
-        return sweep.Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
+        return planning.Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
 
     return make
 
@@ -58,9 +58,9 @@ def settings():
 def measure(subject, settings, tmp_path):
     def run(who=None, read=None, folder="cells", **fields):
         who, config = who or subject(), settings(**fields)
-        lengths = sweep.lengths_of(config, who)
+        lengths = planning.lengths_of(config, who)
         read = read or text(lengths[-1])
-        cells = sweep.plan(config, who, read, lengths)
+        cells = planning.plan(config, who, read, lengths)
         return sweep.measure(config, who, read, cells, Store(tmp_path / folder))
 
     return run

@@ -12,7 +12,7 @@ from sizes import DIMS, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.evaluation import sweep, windows
+from posenc_jax.evaluation import planning, sweep, windows
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.store import Store, tree_key
 from posenc_jax.exits import ConfigError
@@ -128,7 +128,7 @@ def test_cells_alone_are_cells_together(measure):
 
 def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, settings, measure):
     who, config = subject(), settings(extensions="none,dynamic_ntk,ntk:1,pi:2")
-    cells = sweep.plan(config, who, text(), sweep.lengths_of(config, who))
+    cells = planning.plan(config, who, text(), planning.lengths_of(config, who))
 
     def passing(extension, length, window=None):
         return {
@@ -146,7 +146,7 @@ def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, 
     one_bit = np.asarray(who.plain.inv_freq).copy()
     one_bit.view(np.uint32)[3] ^= 1
     assert tree_key(who.plain.replace(inv_freq=jnp.asarray(one_bit))) != tree_key(who.plain)
-    other_text = sweep.plan(config, who, text(documents=2), sweep.lengths_of(config, who))
+    other_text = planning.plan(config, who, text(documents=2), planning.lengths_of(config, who))
     assert not {c.key for c in cells} & {c.key for c in other_text}
 
 
@@ -155,7 +155,7 @@ def test_other_windows_or_spans_are_other_cells(subject, settings):
 
     def keys(source, **fields):
         config = settings(extensions="none", window=False, multiples="0.5,1,4", **fields)
-        return {c.key for c in sweep.plan(config, who, source, sweep.lengths_of(config, who))}
+        return {c.key for c in planning.plan(config, who, source, planning.lengths_of(config, who))}
 
     first = keys(text(), last=2)
     for source, fields in [
@@ -199,8 +199,8 @@ def test_a_cell_that_was_cut_off_is_read_again(measure, tmp_path):
 
 def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings, tmp_path):
     who, config, read = subject(), settings(tokens_per_call=64), text()
-    lengths = sweep.lengths_of(config, who)
-    cells = sweep.plan(config, who, read, lengths)
+    lengths = planning.lengths_of(config, who)
+    cells = planning.plan(config, who, read, lengths)
 
     class After(list):
         """Truthy from the given look on."""
@@ -230,18 +230,18 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
     who = subject("learned")
     config = settings(extensions="none", multiples="2,4", window=False)
     with pytest.raises(ConfigError, match="nothing is left .* that fit: none, interpolate, clamp"):
-        sweep.plan(config, who, text(), sweep.lengths_of(config, who))
+        planning.plan(config, who, text(), planning.lengths_of(config, who))
     tuned = SimpleNamespace(**vars(who.config) | {"extension": SimpleNamespace(name="clamp")})
     longer = posenc_jax.extend("clamp", who.plain, 2.0)
     who = subject("learned", config=tuned, plain=longer, parts=Parts(who.parts.model, longer))
-    cells = sweep.plan(settings(), who, text(), sweep.lengths_of(settings(), who))
+    cells = planning.plan(settings(), who, text(), planning.lengths_of(settings(), who))
     assert {c.facts["length"] for c in cells} == {L // 4, L, 2 * L}
     assert f"length {4 * L} is left out: learned reaches {2 * L}" in capsys.readouterr().out
 
 
 def test_methods_take_the_largest_scale_unless_they_say_one():
     rope = posenc_jax.build("rope", DIMS)
-    chosen = sweep.methods("none, pi,yarn:4,dynamic_ntk,interpolate", rope, largest=8.0)
+    chosen = planning.methods("none, pi,yarn:4,dynamic_ntk,interpolate", rope, largest=8.0)
     assert [(m.name, m.scale) for m in chosen] == [
         ("none", None),
         ("pi", 8.0),
@@ -249,7 +249,7 @@ def test_methods_take_the_largest_scale_unless_they_say_one():
         ("dynamic_ntk", None),
     ]
     with pytest.raises(ValueError, match="did you mean 'yarn'?"):
-        sweep.methods("yran", rope, 8.0)
+        planning.methods("yran", rope, 8.0)
     dynamic = chosen[-1]
     for ratio in (4.0, 0.5, 2.0):
         applied = dynamic.applied(rope, rope, ratio)
@@ -258,14 +258,14 @@ def test_methods_take_the_largest_scale_unless_they_say_one():
 
 
 def test_all_is_every_fitting_extension_that_needs_no_options():
-    names = [m.name for m in sweep.methods("all", posenc_jax.build("rope", DIMS), 8.0)]
+    names = [m.name for m in planning.methods("all", posenc_jax.build("rope", DIMS), 8.0)]
     assert set(names) == set(posenc_jax.extensions.EXTENSIONS) - {
         "abf",
         "longrope",
         "interpolate",
         "clamp",
     }
-    assert [m.name for m in sweep.methods("all,none", posenc_jax.build("alibi", DIMS), 8.0)] == [
+    assert [m.name for m in planning.methods("all,none", posenc_jax.build("alibi", DIMS), 8.0)] == [
         "none",
         "logn",
     ]
@@ -274,7 +274,7 @@ def test_all_is_every_fitting_extension_that_needs_no_options():
 def test_a_fine_tuned_run_is_itself_under_none_and_others_start_without_its_extension():
     plain = posenc_jax.build("rope", DIMS)
     own = posenc_jax.extend("yarn", plain, 4.0)
-    none, pi = sweep.methods("none,pi:2", plain, 8.0)
+    none, pi = planning.methods("none,pi:2", plain, 8.0)
     assert none.applied(plain, own, 4.0) is own
     expected = posenc_jax.extend("pi", plain, 2.0)
     np.testing.assert_array_equal(pi.applied(plain, own, 4.0).inv_freq, expected.inv_freq)
@@ -287,9 +287,9 @@ def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_
     assert (who.trained, who.original) == (4 * L, L)
     config = defaults.get_config()
     config.multiples, config.extensions = "1,2", "pi"
-    lengths = sweep.lengths_of(config, who)
+    lengths = planning.lengths_of(config, who)
     assert lengths == [4 * L, 8 * L]
-    cells = sweep.plan(config, who, text(8 * L, lengths=(300, 200)), lengths)
+    cells = planning.plan(config, who, text(8 * L, lengths=(300, 200)), lengths)
     assert {c.facts["scale"] for c in cells if c.facts["extension"] == "pi"} == {8.0}
     assert {c.facts["window"] for c in cells} == {None, 4 * L}
 
