@@ -226,6 +226,12 @@ addEventListener("load", () => {
   const method = document.getElementById("method");
   method.value = "pi:2"; method.dispatchEvent(new Event("change"));
   seen.push("pi:" + document.querySelectorAll("#curves polyline").length);
+  const beyond = () => [...document.querySelectorAll("#curves circle")]
+    .filter(e => +e.getAttribute("cy") < 0).length;  // above the picture's upper edge
+  const before = beyond();
+  document.getElementById("closer").click();
+  seen.push("closer:" + before + "," + (beyond() > 0));
+  document.getElementById("closer").click();
   document.querySelector("#encodings input").click();
   seen.push("fewer:" + document.querySelectorAll("#curves polyline").length);
   seen.push("rows:" + document.querySelectorAll("#ranking tbody tr").length);
@@ -259,6 +265,7 @@ addEventListener("load", () => {
     seen = dict(word.split(":") for word in found[1].split())
     # Three runs with a curve and a null each; with an extension its own line and the plain one.
     assert [seen[name] for name in ("same_token", "nonoverlap", "sliding")] == ["6", "6", "6"]
+    assert seen["closer"] == "0,true"
     assert (seen["pi"], seen["fewer"], seen["rows"], seen["controls"]) == ("9", "6", "4", "true")
     assert int(seen["wide"]) <= max(width, 500), "the page is wider than its window"
 

@@ -24,49 +24,76 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
+    """All lines on the left; on the right those that stay near the best one, closer."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullLocator
 
     groups = grouped(data, protocol, "none")
     if not groups:
         return False
     runs = {run["id"]: run for run in data["runs"]}
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    seen: dict[str, int] = {}
-    lengths: set[int] = set()
-    for name, curves in groups.items():
-        encoding = runs[curves[0]["run"]]["encoding"]
-        colour, mark = ENCODINGS.get(encoding, OTHER)
-        dash = DASHES[seen.get(encoding, 0) % len(DASHES)]
-        seen[encoding] = seen.get(encoding, 0) + 1
-        x, values = series(curves, "bpb")
-        lengths |= set(x)
-        middle = [float(np.mean(found)) for found in values]
-        axes.plot(x, middle, color=colour, marker=mark, linestyle=dash, markersize=5, label=name)
-        for at, found in zip(x, values, strict=True):
-            axes.plot([at] * len(found), found, ".", color=colour, markersize=3, alpha=0.5)
-        bands = [over_seeds(found) for found in values]
-        if all(band is not None for band in bands):
-            low, high = ([band[i] for band in bands if band] for i in (1, 2))
-            axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
-        at, nulls = series(curves, "null", beyond=runs[curves[0]["run"]]["trained"])
-        if at:
-            style: dict[str, Any] = NULL | {"color": colour, "label": ""}
-            axes.plot(at, [float(np.mean(found)) for found in nulls], **style)
-    axes.plot([], [], **NULL)
-    for trained in {runs[curves[0]["run"]]["trained"] for curves in groups.values()}:
-        axes.axvline(trained, color="0.6", linewidth=1, linestyle=":")
-    axes.set_xscale("log")
-    axes.set_xticks(sorted(lengths), [f"{n:,}" for n in sorted(lengths)])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("length (tokens); dotted: the trained length")
-    axes.set_ylabel("bits per byte")
-    axes.grid(True, color="0.92")
+    kinds = {name: runs[curves[0]["run"]] for name, curves in groups.items()}
+    found = {name: series(curves, "bpb") for name, curves in groups.items()}
+    low, high, highest = _near(found)
+    panels = 2 if highest > high else 1
+    figure = Figure(figsize=(6 * panels + 2, 5), layout="constrained")
+    for axes in figure.subplots(1, panels, squeeze=False)[0]:
+        for name in sorted(found, key=lambda name: _at_the_end(found[name])):
+            same = [other for other in found if kinds[other]["encoding"] == kinds[name]["encoding"]]
+            _line(axes, name, kinds[name], found[name], DASHES[same.index(name) % len(DASHES)])
+            at, nulls = series(groups[name], "null", beyond=kinds[name]["trained"])
+            if at:
+                colour, _ = ENCODINGS.get(kinds[name]["encoding"], OTHER)
+                style: dict[str, Any] = NULL | {"color": colour, "label": ""}
+                axes.plot(at, [float(np.mean(values)) for values in nulls], **style)
+        axes.plot([], [], **NULL)
+        for trained in {kind["trained"] for kind in kinds.values()}:
+            axes.axvline(trained, color="0.6", linewidth=1, linestyle=":")
+        _ticks(axes, sorted({x for lengths, _ in found.values() for x in lengths}))
+    figure.axes[0].set_ylabel("bits per byte")
+    if panels == 2:
+        figure.axes[1].set_ylim(low, high)
+        figure.axes[1].set_title("closer", fontsize=9)
     figure.suptitle(f"{protocol}: {WORD[protocol]}", fontsize=10)
-    figure.legend(fontsize=8, frameon=False, loc="outside right center")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside right center")
     figure.savefig(path, dpi=150)
     return True
+
+
+def _line(axes, name: str, kind: dict, found: tuple, dash) -> None:
+    """The mean over seeds, every seed, and the t-interval where there are three."""
+    colour, mark = ENCODINGS.get(kind["encoding"], OTHER)
+    x, values = found
+    middle = [float(np.mean(each)) for each in values]
+    axes.plot(x, middle, color=colour, marker=mark, linestyle=dash, markersize=5, label=name)
+    for at, each in zip(x, values, strict=True):
+        axes.plot([at] * len(each), each, ".", color=colour, markersize=3, alpha=0.5)
+    bands = [over_seeds(each) for each in values]
+    if all(band is not None for band in bands):
+        low, high = ([band[i] for band in bands if band] for i in (1, 2))
+        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+
+
+def _ticks(axes, lengths: Sequence[int]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    axes.set_xscale("log")
+    axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("length (tokens); dotted: the trained length")
+    axes.grid(True, color="0.92")
+
+
+def _near(found: dict[str, tuple[list[int], list[list[float]]]]) -> tuple[float, float, float]:
+    """From the lowest value to a fifth above it, and the highest of all."""
+    values = [value for _, lists in found.values() for each in lists for value in each]
+    return 0.98 * min(values), 1.2 * min(values), max(values)
+
+
+def _at_the_end(found: tuple[list[int], list[list[float]]]) -> tuple[int, float]:
+    """The order of lines where they end, those that end earlier last."""
+    lengths, values = found
+    return -lengths[-1], float(np.mean(values[-1]))
 
 
 def table(data: dict[str, Any], protocol: str = "same_token") -> str:
