@@ -22,7 +22,10 @@ from posenc_jax import command, configuration, terminal
 def main(argv: list[str]) -> int:
     argv = [word.replace("--every-checkpoint", "--every_checkpoint") for word in argv]
     flags, config = command.read(
-        argv, __doc__ or "", default_config="configs/eval.py", define=_define
+        argv,
+        __doc__ or "",
+        default_config=str(Path(__file__).parent / "configs" / "eval.py"),
+        define=_define,
     )
     problems = configuration.validate_evaluation(config)
     workdir = Path(flags.workdir or "")

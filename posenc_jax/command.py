@@ -20,16 +20,29 @@ def read(
     default_config: str | None = None,
     define: Callable[[flags.FlagValues], object] = lambda values: None,
 ):
-    """The flags and the configuration a command gives; on a mistake, what it is, and exit 2.
-
-    `define` adds a program's own flags. They are kept apart from absl's global ones, so that a
-    program can be called more than once.
-    """
-    values = flags.FlagValues()
+    """The flags and the configuration a command gives; on a mistake, what it is, and exit 2."""
     if any(arg in HELP for arg in argv[1:]):
         codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in exits.MEANING.items())
         print(f"{usage.strip()}\n\nExit codes:\n{codes}")
         raise SystemExit(exits.DONE)
+    try:
+        return parse(argv, default_config=default_config, define=define)
+    except exits.ConfigError as error:
+        refuse([str(error)])
+
+
+def parse(
+    argv: list[str],
+    *,
+    default_config: str | None = None,
+    define: Callable[[flags.FlagValues], object] = lambda values: None,
+):
+    """The flags and the configuration a command gives; a mistake is a ConfigError.
+
+    `define` adds a program's own flags. They are kept apart from absl's global ones, so that this
+    can be called more than once.
+    """
+    values = flags.FlagValues()
     try:
         config_flags.DEFINE_config_file(
             "config", default_config, "a recipe in configs/", values, sys_argv=argv
@@ -40,16 +53,21 @@ def read(
         config = values.config
     except flags.Error as error:
         # Behind a recipe's own mistake stands a traceback; its last line says what it is.
-        refuse([str(error).strip().splitlines()[-1].removeprefix("ValueError: ")])
+        message = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
+        raise exits.ConfigError(message) from error
     except AttributeError as error:  # what ml_collections raises for a field there is not
-        refuse([_unknown_field(str(error), default_config or "configs/base.py")])
+        file = "configs/eval.py" if default_config else "configs/base.py"
+        message = _unknown_field(str(error), file)
+        raise exits.ConfigError(message) from error
     except (KeyError, TypeError, ValueError, OSError, ImportError) as error:
-        refuse([str(error)])
+        raise exits.ConfigError(str(error)) from error
     if stray:
-        refuse([f"stray words: {' '.join(stray)}; fields are set by --config.FIELD=VALUE"])
+        words = " ".join(stray)
+        raise exits.ConfigError(f"stray words: {words}; fields are set by --config.FIELD=VALUE")
     if not isinstance(config, ConfigDict):
         named = next((arg for arg in argv if arg.startswith("--config=")), None)
-        refuse([f"{named}: there is no such file" if named else "--config=configs/... is missing"])
+        missing = f"{named}: there is no such file" if named else "--config=configs/... is missing"
+        raise exits.ConfigError(missing)
     return values, config
 
 

@@ -15,18 +15,22 @@ that grew adds only what is new. A cell that fails is tried again, then reported
 import argparse
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
+
+from ml_collections import ConfigDict
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import exits, terminal  # noqa: E402
-from posenc_jax.sweeping.cells import Cell, cells_of  # noqa: E402
+from posenc_jax.sweeping.cells import Cell, cells_of, check  # noqa: E402
 from posenc_jax.sweeping.launch import Launcher, Local  # noqa: E402
 from posenc_jax.sweeping.run import Sweep  # noqa: E402
 from posenc_jax.sweeping.show import Table  # noqa: E402
 from posenc_jax.sweeping.slurm import Slurm  # noqa: E402
 from posenc_jax.training.guard import hold, stop_requests  # noqa: E402
+from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -43,6 +47,7 @@ def main(argv: list[str]) -> int:
     def body() -> int:
         sweep, workdir = read(options.config), Path(options.workdir)
         cells = cells_of(sweep, workdir, fields_of(rest))
+        check(cells)
         if options.list:
             for cell in cells:
                 terminal.say(f"{cell.name:<40} {cell.next() or 'done'}")
@@ -59,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(cells: list[Cell], workdir: Path, launcher: Launcher) -> int:
-    workdir.mkdir(parents=True, exist_ok=True)
+    Workdir(workdir).create()
     with hold(workdir, "another sweep"), stop_requests() as stopping:
         sweep, table = Sweep(cells, launcher), Table()
         table.say(f"{len(cells)} runs in {workdir}, {sweep.launcher.workers} at a time")
@@ -80,9 +85,17 @@ def read(path: str) -> dict[str, Any]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        return module.get_config()
-    except (AttributeError, ImportError, KeyError, TypeError, ValueError, SyntaxError) as error:
-        raise exits.ConfigError(f"--config={path}: {error}") from error
+        made = module.get_config()
+    except Exception as error:  # whatever a user's file may do
+        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+        where = f", line {own[-1]}" if own and not isinstance(error, SyntaxError) else ""
+        raise exits.ConfigError(f"--config={path}{where}: {error!r}") from error
+    if isinstance(made, ConfigDict):
+        raise exits.ConfigError(
+            f"--config={path} is the recipe of one run, for train.py; sweep files are in "
+            "configs/sweeps/"
+        )
+    return made
 
 
 def fields_of(words: list[str]) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from posenc_jax.sweeping.cells import cells_of, name_of
 from posenc_jax.sweeping.launch import Local, share
 from posenc_jax.sweeping.run import Sweep
 from posenc_jax.sweeping.show import Table, lines
+from scripts.sweep import main
 
 
 def test_grids_are_lists_of_cells():
@@ -92,7 +93,9 @@ class Pretend:
         code = self.codes.get(name, []).pop(0) if self.codes.get(name) else exits.DONE
         folder = log.parent
         saved = sum(one == (name, "train") for one in self.started)
-        if phase == "train":
+        if code == exits.BUSY:
+            pass
+        elif phase == "train":
             status = {"state": "stopped", "code": code, "saved": saved}
             if code == exits.DONE:
                 status = {"state": "done", "code": 0, "step": self.steps, "digest": "d"}
@@ -110,7 +113,7 @@ def sweep(tmp_path, monkeypatch):
 
     def make(codes, names="ab"):
         for name in names:
-            (tmp_path / f"{name}.py").touch()
+            (tmp_path / f"{name}.py").write_text("from configs.rope import get_config")
         made = {
             "grid": [{"recipe": str(tmp_path / f"{name}.py")} for name in names],
             "fields": {"steps": 4},
@@ -138,8 +141,9 @@ def test_each_cell_is_trained_and_then_evaluated_once(sweep):
 def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
     sweep({})
     made = {"grid": [{"recipe": str(tmp_path / "a.py")}], "evaluation": {"multiples": "1,2"}}
-    (cell,) = cells_of(made, tmp_path, [("steps", "4")])
-    assert cell.next() is None
+    for text in ("4", "0_4"):
+        (cell,) = cells_of(made, tmp_path, [("steps", text)])
+        assert cell.next() is None
     (cell,) = cells_of(made, tmp_path, [("steps", "5")])
     assert cell.next() == "train"
 
@@ -156,6 +160,31 @@ def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path
     mark = tmp_path / "a" / "eval" / "sweep.json"
     mark.write_text(mark.read_text().replace("1,2", "1,4"))
     assert sweep({})[1] == [("a", "evaluate")]
+    (tmp_path / "b" / "eval" / "curves.csv").write_text("of an evaluation by hand")
+    assert sweep({})[1] == [("b", "evaluate")]
+
+
+def test_a_folder_that_is_busy_is_waited_for(sweep, monkeypatch):
+    code, started, said, _ = sweep({"a": [exits.BUSY] * 5})
+    assert code == exits.DONE and started.count(("a", "train")) == 6
+    assert said.count("another process holds its folder") == 1
+    monkeypatch.setattr(runs, "BUSY_TRIES", 5)
+    code, started, said, _ = sweep({"c": [exits.BUSY] * 99}, names="cd")
+    assert code == exits.BUSY and "c: FAILED" in said and ("d", "evaluate") in started
+
+
+def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
+    (tmp_path / "rope.py").write_text("from configs.rope import get_config")
+    (cell,) = cells_of({"grid": [{"recipe": str(tmp_path / "rope.py")}]}, tmp_path)
+    cell.folder.mkdir()
+    cell.log.write_text("error: of yesterday\n")
+    progress = runs.Progress(cell, log_from=cell.log.stat().st_size)
+    with cell.log.open("a") as stream:
+        stream.write(
+            "step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
+        )
+    said = runs.reason_of(progress, exits.IO, "training")
+    assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
 
 
 def test_a_run_that_asks_to_be_run_again_is(sweep):
@@ -295,11 +324,11 @@ def table_of(folder):
 
 
 def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program, tmp_path):
-    bad = {"recipe": "configs/rope.py", "learning_rate": -1}
+    bad = {"recipe": "configs/rope.py", "data.path": "/nowhere/*.txt"}
     _, wait = program("--workers=2", recipes=("configs/rope.py", "configs/alibi.py"), more=[bad])
     code, said = wait()
-    assert code == exits.CONFIG, said
-    assert "rope-learning_rate=-1: FAILED" in said and "learning_rate must be" in said
+    assert code == exits.DATA, said
+    assert "rope-path=_nowhere_.txt: FAILED" in said and "/nowhere/*.txt" in said
     first = table_of(tmp_path / "runs")
     assert set(first) == {"rope-s0", "alibi-s0"} and all(first.values())
     times = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*/config.json")}
@@ -405,15 +434,69 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
         (["--config=nothing.py"], "there is no such sweep file"),
         (["--workers=0"], "--workers must be at least 1; got 0"),
         (["steps=3"], "stray word 'steps=3'"),
+        (["--config.seed=7"], "the grid sets seed"),
+        (["--config.model.widht=32"], "unknown field"),
+        (
+            ["--config.batch_size=0"],
+            "alibi-s0, fire-s0, kerple_log-s0 and 33 more: batch_size must",
+        ),
+        (["--config=configs/rope.py"], "is the recipe of one run"),
     ],
 )
-def test_mistakes_are_said_at_once(words, message, tmp_path):
-    command = [sys.executable, "scripts/sweep.py", "--config=configs/sweeps/zoo.py"]
-    done = subprocess.run(
-        [*command, f"--workdir={tmp_path}", *words], cwd=ROOT, capture_output=True, text=True
+def test_mistakes_are_said_at_once(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    command = ["sweep.py", "--config=configs/sweeps/zoo.py", f"--workdir={tmp_path}", *words]
+    assert main(command) == exits.CONFIG
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("axes('seed', range(3))", "line 5: NameError"),
+        ("None", "returns a dict with a grid"),
+        ("{'grid': [1, 2]}", "a list of cells"),
+        ("{'grid': []}", "the grid has no cell"),
+        ("{'grid': axis('recipe', 'configs/rope.py')}", "takes a list of values"),
+        ("{'grid': ROPE, 'feilds': {}}", "did you mean 'fields'"),
+        ("{'grid': ROPE, 'evaluation': {'extensions': 'yarm'}}", "did you mean 'yarn'"),
+        ("{'grid': ROPE, 'evaluation': {'multiple': 2}}", "did you mean 'multiples'"),
+        ("{'grid': axis('recipe', ['configs/rope.py:huge'])}", "unknown size 'huge'"),
+        ("{'grid': axis('recipe', ['configs/rpoe.py'])}", "there is no such file"),
+    ],
+)
+def test_a_sweep_file_is_checked_before_anything_runs(
+    returned, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "file.py").write_text(
+        "from posenc_jax.sweeping.grid import axis\n"
+        "ROPE = axis('recipe', ['configs/rope.py'])\n\n"
+        f"def get_config():\n    return {returned}\n"
     )
-    assert done.returncode == exits.CONFIG and message in done.stderr
-    assert "Traceback" not in done.stderr
+    command = ["sweep.py", f"--config={tmp_path / 'file.py'}", f"--workdir={tmp_path / 'runs'}"]
+    assert main(command) == exits.CONFIG
+    said = capsys.readouterr().err
+    assert message in said and not (tmp_path / "runs").exists()
+
+
+def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "sweep.py").write_text(
+        "def get_config():\n    return {'grid': [{}], 'recipe': 'configs/rope.py'}"
+    )
+    command = ["sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={tmp_path}", "--list"]
+    made = {"grid": [{}], "recipe": "configs/rope.py"}
+    (cell,) = cells_of(made, tmp_path)
+    cell.folder.mkdir()
+    (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict()))
+    assert main(command) == exits.DONE
+    assert main([*command, "--config.steps=700"]) == exits.DONE
+    assert main([*command, "--config.learning_rate=0.5"]) == exits.OTHER_CONFIG
+    said = capsys.readouterr().err
+    assert (
+        "learning_rate: 0.003 in the workdir, 0.5 now" in said and "use another --workdir" in said
+    )
 
 
 def test_the_zoo_has_every_encoding_with_three_seeds(tmp_path):

@@ -4,6 +4,7 @@ What a sweep knows is in the folders of its runs alone, so one that was killed g
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -12,10 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.exits import ConfigError, Stop
+from posenc_jax import command, configuration
+from posenc_jax.exits import ConfigError, OtherConfig, Stop
+from posenc_jax.options import known
 from posenc_jax.training.run import Workdir, read_metrics, write_atomically
 
 ROOT = Path(__file__).parent.parent.parent
+KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; others by name=value
 
 
@@ -39,6 +43,36 @@ class Cell:
         program = str(ROOT / "eval_extrapolation.py")
         return [sys.executable, program, f"--workdir={self.folder}", *_flags(self.evaluation)]
 
+    @functools.cached_property
+    def config(self) -> configuration.Config:
+        """What it is trained by."""
+        return command.parse(self.train[1:])[1]
+
+    @functools.cached_property
+    def begun(self) -> configuration.Config | None:
+        """The configuration of the run that is in its folder."""
+        try:
+            return Workdir(self.folder).config()
+        except Stop:  # its own command will say so
+            return None
+
+    def mistakes(self) -> list[str]:
+        """Of both its commands, before anything runs."""
+        try:
+            wrong = configuration.validate(self.config, self.begun)
+            evaluation = command.parse(
+                self.evaluate[1:], default_config=str(ROOT / "configs" / "eval.py")
+            )
+        except ConfigError as error:
+            return [str(error)]
+        return wrong + configuration.validate_evaluation(evaluation[1])
+
+    def other_fields(self) -> list[str]:
+        """In which the run that is in its folder is another one."""
+        if self.begun is None:
+            return []
+        return configuration.differences(self.begun.to_dict(), self.config.to_dict())
+
     @property
     def log(self) -> Path:
         """What its programs print."""
@@ -53,8 +87,7 @@ class Cell:
     def next(self) -> str | None:
         """train, evaluate, or None where both are done."""
         status = self.status()
-        steps = dict(self.fields).get("steps", status.get("step"))  # text, if from a command line
-        if status.get("state") != "done" or str(status.get("step")) != str(steps):
+        if status.get("state") != "done" or status.get("step") != self.config.steps:
             return "train"
         return None if self._evaluated() == self._evaluation_of(status) else "evaluate"
 
@@ -78,18 +111,31 @@ class Cell:
         return self._mark.read_text() if self._mark.exists() and rows.exists() else None
 
     def _evaluation_of(self, status: dict) -> str:
-        """Of which weights, and how."""
-        return json.dumps({"digest": status.get("digest"), "fields": self.evaluation}) + "\n"
+        """Of which weights, how, and what came of it: others may evaluate the run as well."""
+        curves = self.folder / "eval" / "curves.csv"
+        facts = {
+            "digest": status.get("digest"),
+            "fields": self.evaluation,
+            "curves": hashlib.sha256(curves.read_bytes()).hexdigest() if curves.exists() else None,
+        }
+        return json.dumps(facts) + "\n"
 
 
 def cells_of(
     sweep: Mapping[str, Any], workdir: Path, extra: Sequence[tuple[str, Any]] = ()
 ) -> list[Cell]:
     """One for each of the grid of a sweep file; `extra` fields are set in all of them."""
+    _check_keys(sweep)
     cells: dict[str, Cell] = {}
     evaluation = tuple(sweep.get("evaluation", {}).items())
     for chosen in sweep.get("grid", []):
         fields = dict(chosen)
+        for name, value in extra:
+            if name in fields:
+                raise ConfigError(
+                    f"--config.{name}={value}, and the grid sets {name}: every cell would be the "
+                    "same under its own name; change the grid"
+                )
         recipe = fields.pop("recipe", sweep.get("recipe"))
         if not recipe:
             raise ConfigError("a cell of the grid has no recipe, and the sweep names none")
@@ -102,6 +148,49 @@ def cells_of(
     if not cells:
         raise ConfigError("the grid has no cell")
     return list(cells.values())
+
+
+def check(cells: Sequence[Cell]) -> None:
+    """Refuses mistakes in any cell, and runs that are others than the cells say, all at once."""
+    wrong = {cell.name: lines for cell in cells if (lines := cell.mistakes())}
+    if wrong:
+        raise ConfigError(_told(wrong, "of the cells cannot be run"))
+    others = {cell.name: lines for cell in cells if (lines := cell.other_fields())}
+    if others:
+        raise OtherConfig(
+            _told(others, "of the cells' folders hold runs of another configuration")
+            + "\nuse another --workdir, or move those folders away"
+        )
+
+
+def _told(found: Mapping[str, Sequence[str]], what: str, most: int = 10) -> str:
+    """Cells with the same lines together."""
+    alike: dict[tuple, list[str]] = {}
+    for name, lines in found.items():
+        alike.setdefault(tuple(lines), []).append(name)
+    told = [f"{len(found)} {what}"]
+    for lines, names in list(alike.items())[:most]:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        told.append(f"  {', '.join(names[:3])}{more}: " + "; ".join(lines))
+    if len(alike) > most:
+        told.append(f"  and {len(alike) - most} others")
+    return "\n".join(told)
+
+
+def _check_keys(sweep: Mapping[str, Any]) -> None:
+    if not isinstance(sweep, Mapping):
+        raise ConfigError(
+            "get_config() of a sweep file returns a dict with a grid, such as those of "
+            f"configs/sweeps/; got {type(sweep).__name__}"
+        )
+    for key in sweep:
+        try:
+            known("key of a sweep file", key, KEYS)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+    grid = sweep.get("grid", [])
+    if not isinstance(grid, Sequence) or not all(isinstance(cell, Mapping) for cell in grid):
+        raise ConfigError("the grid of a sweep file is a list of cells, as axis() makes it")
 
 
 def name_of(fields: dict[str, Any]) -> str:

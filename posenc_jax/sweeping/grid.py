@@ -11,6 +11,8 @@ Grid = Sequence[dict[str, Any]]
 
 def axis(field: str, values: Iterable) -> Grid:
     """One cell per value of a field. The field `recipe` is the file that a cell starts from."""
+    if isinstance(values, str):
+        raise ValueError(f"axis({field!r}, ...) takes a list of values; got the text {values!r}")
     return [{field: value} for value in values]
 
 

@@ -16,6 +16,7 @@ PATIENCE = 3  # exits with "run again" in a row that brought no step forward
 STATES = {"train": "training", "evaluate": "evaluating"}
 PHASES = {state: phase for phase, state in STATES.items()}
 PAUSE = 5.0  # seconds before a command that failed is tried again
+BUSY_TRIES = 60  # PAUSE apart: a run whose sweep was killed saves before it ends
 SAME_AGAIN = (exits.CONFIG, exits.DATA, exits.NOT_FINITE, exits.OTHER_CONFIG)  # no use retrying
 
 
@@ -32,6 +33,8 @@ class Progress:
     step: int = 0
     not_before: float = 0.0
     began: float = 0.0
+    log_from: int = 0  # what was in the log before
+    busy: int = 0  # times its folder was held by another process
     seconds: float = 0.0  # in which its commands ran
 
 
@@ -91,6 +94,7 @@ class Sweep:
             command = cell.train if phase == "train" else cell.evaluate
             try:
                 cell.folder.mkdir(parents=True, exist_ok=True)
+                progress.log_from = cell.log.stat().st_size if cell.log.exists() else 0
                 task = self.launcher.start(cell.name, command, cell.log)
             except OSError as error:  # its disk is full, say; the others' may not be
                 reason = f"{progress.state} could not be started: {error}"
@@ -107,7 +111,7 @@ class Sweep:
         if code == exits.DONE and was == "evaluating":
             try:
                 cell.mark_evaluated()
-            except OSError as error:
+            except (OSError, exits.Stop) as error:
                 code, written = exits.IO, f"{was} ended well and could not be noted: {error}"
         if code == exits.DONE and cell.next() != PHASES[was]:
             progress.failures = progress.idle = 0
@@ -117,8 +121,13 @@ class Sweep:
         elif code == exits.AGAIN and (step > progress.step or progress.idle < PATIENCE):
             progress.idle = 0 if step > progress.step else progress.idle + 1
             self._wait(progress, first=True)
+        elif code == exits.BUSY and progress.busy < BUSY_TRIES:
+            progress.busy += 1
+            if progress.busy == 1:
+                say(f"{cell.name}: another process holds its folder; waiting for it")
+            self._wait(progress, pause=PAUSE)
         else:
-            self._failed(progress, code, written or reason_of(cell, code, was), say)
+            self._failed(progress, code, written or reason_of(progress, code, was), say)
         progress.step = step
 
     def _failed(self, progress: Progress, code: int, reason: str, say) -> None:
@@ -143,23 +152,26 @@ class Sweep:
         say(f"[{ended}/{len(self.all)}] {progress.cell.name}: {word}{numbers}{took}")
 
 
-def reason_of(cell: Cell, code: int, phase: str) -> str:
-    """Why a command ended, from what it left; a line."""
+def reason_of(progress: Progress, code: int, phase: str) -> str:
+    """Why a command ended, from what it left."""
+    cell = progress.cell
     if code < 0:
         name = signal.Signals(-code).name
         return f"{phase} was killed by {name}; its output: {cell.log}"
     if code == exits.DONE:
         return f"{phase} ended well and left nothing that says so in {cell.folder}"
     meaning = exits.MEANING.get(code, "an unknown exit code")
-    last = _last_error(cell.log)
+    last = _last_error(cell.log, progress.log_from)
     return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
 
 
-def _last_error(log: Path) -> str:
+def _last_error(log: Path, begin: int) -> str:
+    """From the first error on, or else the last line, of what was said since `begin`."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        text = log.read_bytes()[begin:].decode(errors="replace")
     except OSError:
         return ""
-    said = [line for line in lines if line.strip()][-40:]
-    errors = [line for line in said if "error:" in line.lower()]
-    return (errors or said or [""])[-1].strip()[:300]
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(said) if line.lower().startswith("error:")), None)
+    kept = said[-1:] if first is None else said[first:]
+    return "; ".join(kept)[:600]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.exits import AGAIN, ConfigError
+from posenc_jax.exits import AGAIN, IO, ConfigError
 from posenc_jax.training.run import write_atomically
 
 LOST = -int(signal.SIGKILL)  # of a job that is gone and left nothing
@@ -59,7 +59,12 @@ class Slurm:
         for task in new:
             task.clear()
         logs, outcomes = ([str(getattr(t, name)) for t in new] for name in ("log", "outcome"))
-        jobs = self.executor.map_array(run_in_job, [t.command for t in new], logs, outcomes)
+        try:
+            jobs = self.executor.map_array(run_in_job, [t.command for t in new], logs, outcomes)
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # a limit, say
+            for task in new:
+                task.refused(str(error))
+            return
         for task, job in zip(new, jobs, strict=True):
             task.is_job(job.job_id)
 
@@ -94,7 +99,9 @@ class SlurmTask:
         self.missed = 0
 
     def adopt(self) -> bool:
-        """The job of an earlier sweep that makes just this."""
+        """The job of an earlier sweep that makes just this, and has not come to an end."""
+        if self.outcome.exists():
+            return False
         with suppress(OSError, ValueError, KeyError):
             saved = json.loads(self.number.read_text())
             if saved["command"] == self.command:
@@ -111,6 +118,12 @@ class SlurmTask:
         self.job = job
         self.queue.known.add(job)
         write_atomically(self.number, json.dumps({"job": job, "command": self.command}) + "\n")
+
+    def refused(self, reason: str) -> None:
+        """SLURM did not take it, which is a failure like another."""
+        with suppress(OSError), self.log.open("a") as stream:
+            stream.write(f"error: sbatch refused the job: {reason}\n")
+        write_atomically(self.outcome, f"{IO}\n")
 
     @property
     def stop_file(self) -> Path:

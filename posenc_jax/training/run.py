@@ -36,7 +36,9 @@ class Workdir:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Stop(f"cannot make the workdir {self.path}: {error}") from error
+            raise Stop(
+                f"cannot make the folder {self.path}: {error}; name one that can be written"
+            ) from error
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
