@@ -489,7 +489,9 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     made = {"grid": [{}], "recipe": "configs/rope.py"}
     (cell,) = cells_of(made, tmp_path)
     cell.folder.mkdir()
-    (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict()))
+    trained = cell.config.to_dict()
+    trained["model"]["vocab"] = 256  # as training makes it
+    (cell.folder / "config.json").write_text(json.dumps(trained))
     assert main(command) == exits.DONE
     assert main([*command, "--config.steps=700"]) == exits.DONE
     assert main([*command, "--config.learning_rate=0.5"]) == exits.OTHER_CONFIG

@@ -20,6 +20,7 @@ from posenc_jax.training.run import Workdir, read_metrics, write_atomically
 
 ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file
+MADE = ("model.vocab", "original_length")  # by training, where they are None
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; others by name=value
 
 
@@ -71,7 +72,9 @@ class Cell:
         """In which the run that is in its folder is another one."""
         if self.begun is None:
             return []
-        return configuration.differences(self.begun.to_dict(), self.config.to_dict())
+        now = self.config.to_dict()
+        made = [name for name in MADE if functools.reduce(dict.get, name.split("."), now) is None]
+        return configuration.differences(self.begun.to_dict(), now, (*configuration.FREE, *made))
 
     @property
     def log(self) -> Path:
