@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -356,11 +357,34 @@ def differences(saved: Mapping, now: Mapping, free: tuple[str, ...] = FREE) -> l
     before, after = dict(_flat(saved)), dict(_flat(now))
     lines = []
     for name in sorted(before | after):
-        if not any(name == free or name.startswith(f"{free}.") for free in free):
+        if not _within(name, free):
             old, new = before.get(name), after.get(name)  # a field that came later is None
             if old != new:
                 lines.append(f"{name}: {old!r} in the workdir, {new!r} now")
     return lines
+
+
+def experiment(config) -> dict[str, Any]:
+    """What two runs share that differ by chance alone: all but the seed, how often something is
+    said or saved, and how it is computed. A field that an older run does not have is its default.
+    """
+    from configs import base
+
+    fields = dict(_flat(base.get_config().to_dict())) | dict(_flat(config.to_dict()))
+    fields["original_length"] = fields["original_length"] or fields["train_length"]
+    fields["init_from"] = without_seed(str(fields["init_from"] or ""))
+    how = ("seed", "model.scan", "model.remat", "model.attention")
+    free = (*(name for name in FREE if name != "steps"), *how)
+    return {name: value for name, value in sorted(fields.items()) if not _within(name, free)}
+
+
+def without_seed(name: str) -> str:
+    """`rope-s0-L128` -> `rope-L128`: the names that sweeps give, over all seeds."""
+    return re.sub(r"-s\d+(?=-|/|$)", "", name)
+
+
+def _within(name: str, fields: Iterable[str]) -> bool:
+    return any(name == field or name.startswith(f"{field}.") for field in fields)
 
 
 def _flat(tree: Mapping, prefix: str = ""):

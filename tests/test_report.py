@@ -15,14 +15,16 @@ from posenc_jax.configuration import PROTOCOLS
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured, Sums
 from posenc_jax.exits import DataError
-from posenc_jax.reporting import gather, page
+from posenc_jax.reporting import figure, gather, page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 LENGTHS = (16, 32, 64)
 DOCUMENTS = 12
 
 
-def make_run(folder, encoding, seed, better=0.0, targets="t", evaluated=True, **fields):
+def make_run(
+    folder, encoding, seed, better=0.0, targets="t", evaluated=True, scales=(2.0,), **fields
+):
     """A run's folder with an evaluation whose losses are what this says."""
     folder.mkdir(parents=True)
     config = {
@@ -52,7 +54,7 @@ def make_run(folder, encoding, seed, better=0.0, targets="t", evaluated=True, **
     cells = []
     for protocol in PROTOCOLS:
         for length in LENGTHS if protocol != "position" else LENGTHS[-1:]:
-            for extension, scale in (("none", None), ("pi", 2.0)):
+            for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
                 facts = {name: None for name in records.FACTS} | {
                     "run": folder.name,
@@ -99,10 +101,10 @@ def test_seeds_are_one_group_and_ties_are_said(sweep):
     rows = data["ranking"]["same_token"][32]
     first = {(row["group"], row["method"]): row for row in rows}
     assert len(rows) == 6 and all(len(row["seeds"]) == 3 for row in rows)
-    assert rows[0]["behind"] == [0.0, 0.0, 0.0] and not rows[0]["tie"]
+    assert rows[0]["behind"] == [0.0, 0.0, 0.0] and rows[0]["verdict"] == "best"
     second, last = rows[1], first["nope", "none"]
-    assert {rows[0]["group"], second["group"]} == {"rope", "alibi"} and second["tie"]
-    assert not last["tie"] and last["behind"][1] > 0 and last["across"][0] > 0
+    assert {rows[0]["group"], second["group"]} == {"rope", "alibi"} and second["verdict"] == "tie"
+    assert last["verdict"] == "behind" and last["behind"][1] > 0 and last["across"][0] > 0
     low, high = second["across"]
     assert low < second["behind"][0] < high
     plain = data["plain_ranking"]["same_token"][32]
@@ -121,10 +123,102 @@ def test_what_other_seeds_might_turn_round_is_a_tie(tmp_path):
         make_run(tmp_path / f"nope-s{seed}", "nope", seed)
     best, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
     assert (best["group"], second["group"]) == ("rope", "nope")
-    assert second["behind"][1] > 0 and second["across"][0] < 0 and second["tie"]
+    assert second["behind"][1] > 0 and second["across"][0] < 0 and second["verdict"] == "tie"
     shutil.rmtree(tmp_path / "nope-s2")
     _, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
-    assert second["across"] is None and not second["tie"]
+    assert second["across"] is None and (second["verdict"], second["shared"]) == ("open", 2)
+
+
+def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):
+    """The second seed is easier for all, and only one of two has it."""
+    for seed, better in enumerate((0.5, 2.0)):
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
+    make_run(tmp_path / "nope-s0", "nope", 0, better=0.7)
+    best, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
+    assert (best["group"], second["group"]) == ("rope", "nope") and second["shared"] == 1
+    assert second["behind"][0] == pytest.approx(-0.2 / np.log(2), abs=0.05)
+
+
+def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
+    broken = sweep / "nope-s1" / "eval"
+    cells = records.read(broken)
+    for cell in cells:
+        if cell.facts["length"] == 64 and cell.facts["extension"] == "none":
+            cell.sums.nats[0] = np.nan
+    records.write(broken, cells)
+    data = gather.gather([sweep])
+    named = {(row["group"], row["method"]) for row in data["ranking"]["same_token"][64]}
+    assert ("nope", "none") not in named and ("nope", "pi:2") in named
+    assert any("nope + none: a seed is not finite" in note for note in data["notes"])
+    lengths, _ = figure.series(figure.grouped(data, "same_token", "none")["nope"], "bpb")
+    assert lengths == [16, 32]
+
+
+def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path):
+    other = make_run(sweep / "rope-rate-s1", "rope", 1, learning_rate=0.1)
+    how = make_run(sweep / "nope-s7", "nope", 7, data={"source": "stdlib", "cache": "elsewhere"})
+    copy = shutil.copytree(sweep / "alibi-s0", tmp_path / "alibi-again")
+    cells = records.read(sweep / "nope-s0" / "eval")
+    early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
+    records.write(sweep / "nope-s0" / "eval", early)
+    data = gather.gather([sweep, copy])
+    groups = {run["name"]: run["group"] for run in data["runs"]}
+    assert groups[other.name] == "rope-rate" and groups["rope-s1"] == "rope"
+    assert groups[how.name] == groups["nope-s0"] == "nope"
+    seeds = {row["group"]: len(row["seeds"]) for row in data["plain_ranking"]["same_token"][32]}
+    assert seeds == {"rope": 3, "rope-rate": 1, "alibi": 3, "nope": 3}
+    notes = "; ".join(data["notes"])
+    assert "alibi-again is left out of means: the same experiment and seed as alibi-s0" in notes
+    assert "nope-s0: evaluated at step 5 of 10" in notes
+    assert "nope-s0 is left out of means: others of its kind were evaluated at step 10" in notes
+
+
+def test_names_that_clash_say_what_differs(tmp_path):
+    for rate in (0.1, 0.2):
+        make_run(tmp_path / str(rate) / "rope-s0", "rope", 0, learning_rate=rate)
+    data = gather.gather([tmp_path / "0.1", tmp_path / "0.2"])
+    assert [run["group"] for run in data["runs"]] == [
+        "rope (learning_rate=0.1)",
+        "rope (learning_rate=0.2)",
+    ]
+    for width in range(6):
+        model = {"width": 8 + width}
+        make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
+    data = gather.gather([tmp_path / "widths"])
+    assert {run["group"] for run in data["runs"]} == {f"rope-width={n}" for n in range(6)}
+    look = figure.looks(data["runs"])
+    assert len({(one["color"], one["dash"]) for one in look.values()}) == 6
+
+
+def test_the_window_is_a_baseline_and_no_contender(sweep):
+    for folder in sweep.glob("rope-s*"):
+        cells = records.read(folder / "eval")
+        cut = [
+            Measured(cell.facts | {"window": 32}, cell.sums._replace(nats=cell.sums.nats - 9))
+            for cell in cells
+            if cell.facts["extension"] == "none"
+        ]
+        records.write(folder / "eval", cells + cut)
+    data = gather.gather([sweep])
+    assert all(row["method"] != "window" for row in data["ranking"]["same_token"][64])
+    assert "\n  in a window of L" in figure.table(data)
+
+
+def test_what_is_no_run_is_said_and_the_rest_is_shown(sweep):
+    (sweep / "tokenizer").mkdir()
+    (sweep / "tokenizer" / "config.json").write_text("{}")
+    data = gather.gather([sweep])
+    assert len(data["runs"]) == 10
+    assert any("tokenizer is left out: cannot read" in note for note in data["notes"])
+
+
+def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
+    for name in ("alibi", "t5"):
+        make_run(tmp_path / name, name, 0, scales=())
+    make_run(tmp_path / "rope", "rope", 0, targets="other", scales=(2.0, 4.0, 8.0))
+    data = gather.gather([tmp_path])
+    assert {row["group"] for row in data["ranking"]["same_token"][32]} == {"alibi", "t5"}
+    assert any(note.startswith("rope: other targets than most runs") for note in data["notes"])
 
 
 def test_facts_and_curves_of_a_run(sweep):
@@ -145,7 +239,7 @@ def test_other_targets_are_left_out_of_the_ranking_and_said(sweep):
     make_run(sweep / "fire-s0", "fire", 0, targets="other")
     data = gather.gather([sweep])
     assert all(row["group"] != "fire" for row in data["ranking"]["same_token"][32])
-    assert any("fire-s0: other targets" in note for note in data["notes"])
+    assert any("fire: other targets" in note for note in data["notes"])
 
 
 def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
@@ -162,7 +256,7 @@ def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):
     with pytest.raises(DataError, match="is no folder"):
         gather.gather([tmp_path / "nothing"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="a run's folder has config.json"):
+    with pytest.raises(DataError, match="a run's folder has a config.json"):
         gather.gather([tmp_path / "empty"])
 
 
@@ -194,9 +288,10 @@ def test_the_page_holds_everything_it_shows(sweep, tmp_path):
 
 def test_a_name_cannot_end_the_script(sweep, tmp_path):
     data = gather.gather([sweep])
-    data["runs"][0]["name"] = "</script><script>alert(1)</script>"
+    data["runs"][0]["name"] = "</script><script>alert(1)</script> <!-- <script>"
     text = page.write(data, tmp_path / "out").read_text()
-    assert "</script><script>alert" not in text
+    inside = text.split('type="application/json"')[1].split("</script>")[0]
+    assert "alert(1)" in inside and "<" not in inside.split(">", 1)[1]
 
 
 def test_the_program(sweep, tmp_path):

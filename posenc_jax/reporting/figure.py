@@ -28,22 +28,23 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
     from matplotlib.figure import Figure
 
     groups = grouped(data, protocol, "none")
-    if not groups:
-        return False
     runs = {run["id"]: run for run in data["runs"]}
     kinds = {name: runs[curves[0]["run"]] for name, curves in groups.items()}
     found = {name: series(curves, "bpb") for name, curves in groups.items()}
+    found = {name: line for name, line in found.items() if line[0]}
+    look = looks(data["runs"])
+    if not found:
+        path.unlink(missing_ok=True)  # one of an earlier report
+        return False
     low, high, highest = _near(found)
     panels = 2 if highest > high else 1
     figure = Figure(figsize=(6 * panels + 2, 5), layout="constrained")
     for axes in figure.subplots(1, panels, squeeze=False)[0]:
         for name in sorted(found, key=lambda name: _at_the_end(found[name])):
-            same = [other for other in found if kinds[other]["encoding"] == kinds[name]["encoding"]]
-            _line(axes, name, kinds[name], found[name], DASHES[same.index(name) % len(DASHES)])
+            _line(axes, name, found[name], look[name])
             at, nulls = series(groups[name], "null", beyond=kinds[name]["trained"])
             if at:
-                colour, _ = ENCODINGS.get(kinds[name]["encoding"], OTHER)
-                style: dict[str, Any] = NULL | {"color": colour, "label": ""}
+                style: dict[str, Any] = NULL | {"color": look[name]["color"], "label": ""}
                 axes.plot(at, [float(np.mean(values)) for values in nulls], **style)
         axes.plot([], [], **NULL)
         for trained in {kind["trained"] for kind in kinds.values()}:
@@ -60,9 +61,23 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
     return True
 
 
-def _line(axes, name: str, kind: dict, found: tuple, dash) -> None:
+def looks(runs: Sequence[dict]) -> dict[str, dict[str, Any]]:
+    """Colour, mark and dash of each group: by its encoding, or apart where one has too many."""
+    encodings = {run["group"]: run["encoding"] for run in runs}
+    alike = {name: [g for g in encodings if encodings[g] == encodings[name]] for name in encodings}
+    crowded = any(len(groups) > len(DASHES) for groups in alike.values())
+    every = list(ENCODINGS.values())
+    found = {}
+    for index, (name, encoding) in enumerate(encodings.items()):
+        color, mark = every[index % len(every)] if crowded else ENCODINGS.get(encoding, OTHER)
+        dash = index // len(every) if crowded else alike[name].index(name)
+        found[name] = {"color": color, "mark": mark, "dash": dash % len(DASHES)}
+    return found
+
+
+def _line(axes, name: str, found: tuple, look: dict[str, Any]) -> None:
     """The mean over seeds, every seed, and the t-interval where there are three."""
-    colour, mark = ENCODINGS.get(kind["encoding"], OTHER)
+    colour, mark, dash = look["color"], look["mark"], DASHES[look["dash"]]
     x, values = found
     middle = [float(np.mean(each)) for each in values]
     axes.plot(x, middle, color=colour, marker=mark, linestyle=dash, markersize=5, label=name)
@@ -115,9 +130,16 @@ def table(data: dict[str, Any], protocol: str = "same_token") -> str:
             x, values = series(curves, "bpb")
             found = {n: float(np.mean(v)) for n, v in zip(x, values, strict=True)}
             rows.append((method, found))
-        rows.sort(key=lambda row: (row[0] != "none", row[1].get(lengths[-1], np.inf)))
+        first = ("none", "window")  # the baseline is no extension
+        rows.sort(
+            key=lambda row: (
+                first.index(row[0]) if row[0] in first else len(first),
+                row[1].get(lengths[-1], np.inf),
+            )
+        )
+        words = {"none": name, "window": "  in a window of L"}
         for method, found in rows:
-            label = name if method == "none" else f"  + {method}"
+            label = words.get(method, f"  + {method}")
             numbers = (f"{found[n]:9.3f}" if n in found else f"{'-':>9}" for n in lengths)
             lines.append(f"{label[:24]:<24}" + "".join(numbers))
     return "\n".join(lines)
@@ -135,13 +157,14 @@ def grouped(data: dict[str, Any], protocol: str, method: str) -> dict[str, list[
 def series(
     curves: Sequence[dict], field: str, beyond: int = 0
 ) -> tuple[list[int], list[list[float]]]:
-    """Lengths, and at each the values of every seed that has one."""
+    """Lengths, and at each the values of every seed; not where that of one is not finite."""
     found: dict[int, list[float]] = {}
     for curve in curves:
         for point in curve["points"]:
-            if point[field] is not None and point["length"] >= beyond:
+            if point["length"] >= beyond:
                 found.setdefault(point["length"], []).append(point[field])
-    return sorted(found), [found[length] for length in sorted(found)]
+    whole = sorted(length for length, values in found.items() if None not in values)
+    return whole, [found[length] for length in whole]
 
 
 def _of(data, protocol: str, group: str) -> list[dict]:

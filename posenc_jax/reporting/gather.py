@@ -4,48 +4,53 @@ Works from what is there: a run that is still in training has its facts, and cur
 evaluation.
 """
 
-import hashlib
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from posenc_jax.configuration import experiment, without_seed
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
 from posenc_jax.evaluation.statistics import over_seeds, paired
 from posenc_jax.exits import DataError, Stop
-from posenc_jax.training.run import ESSENTIAL, Workdir, null_for_nan, read_metrics
+from posenc_jax.training.run import Workdir, null_for_nan, read_metrics
 
 RANKED = ("same_token", "nonoverlap", "sliding")
 
 
 def gather(folders: Iterable[Path]) -> dict[str, Any]:
-    runs, curves, places, cells, notes = [], [], [], [], []
+    runs, notes, found = [], [], {}
     for folder in runs_in(folders):
-        facts = run_facts(folder)
+        try:
+            facts = run_facts(folder)
+        except Stop as error:
+            notes.append(f"{folder.name} is left out: {error}")
+            continue
         own, note = evaluated(folder)
-        facts["evaluated"] = bool(own)
+        facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
         runs.append(facts)
+        found[facts["id"]] = own
         if note:
             notes.append(f"{facts['name']}: {note}")
-        if own:
-            curves += curves_of(facts["id"], own)
-            places += places_of(facts["id"], own)
-            cells += [(facts, cell) for cell in own]
-    name_groups(runs)
     if not runs:
-        raise DataError(f"no run in {', '.join(map(str, folders))}: a run's folder has config.json")
+        raise DataError(
+            f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a cell "
+            "of a sweep that has none says why in its sweep.log"
+        )
+    name_groups(runs)
+    notes += comparable(runs, found)
+    cells = [(run, cell) for run in runs for cell in found[run["id"]]]
     ranking, refused = ranked(cells)
-    plain = [(facts, cell) for facts, cell in cells if label(cell.facts) == "none"]
+    plain = [(run, cell) for run, cell in cells if label(cell.facts) == "none"]
     return {
         "runs": runs,
-        "curves": curves,
-        "places": places,
+        "curves": [curve for run in runs for curve in curves_of(run["id"], found[run["id"]])],
+        "places": [place for run in runs for place in places_of(run["id"], found[run["id"]])],
         "ranking": ranking,
         "plain_ranking": ranked(plain)[0],
         "notes": notes + refused,
@@ -89,35 +94,67 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "command": _said(folder, "a fresh run"),
         "data": _said(folder, "data "),
         "config": str(config),
-        "alike": json.dumps(_without_seed(config), sort_keys=True, default=str),
+        "experiment": experiment(config),
     }
 
 
 def name_groups(runs: Sequence[dict]) -> None:
-    """Runs that differ in their seed alone are one group, called by their encoding where it has no
-    other group, else by their names without the seed."""
+    """Runs of one experiment but for the seed are one group, called by their encoding where it has
+    no other group, else by their names without the seed, and by what differs where those clash."""
+    kinds: dict[str, list[dict]] = {}
     for run in runs:
-        same = [other for other in runs if other["encoding"] == run["encoding"]]
-        alike = [other["name"] for other in same if other["alike"] == run["alike"]]
-        name = run["encoding"]
-        if len(alike) < len(same):
-            name = re.sub(r"-s\d+$", "", min(alike))
-        run["group"] = name
-    taken = [(run["group"], run["alike"]) for run in runs]
-    for run in runs:
-        if len({alike for name, alike in taken if name == run["group"]}) > 1:
-            run["group"] = (
-                f"{run['group']} ({hashlib.sha256(run['alike'].encode()).hexdigest()[:4]})"
-            )
+        kinds.setdefault(json.dumps(run["experiment"], sort_keys=True, default=str), []).append(run)
+    names = {}
+    for key, members in kinds.items():
+        encoding = members[0]["encoding"]
+        alone = sum(other[0]["encoding"] == encoding for other in kinds.values()) == 1
+        names[key] = encoding if alone else without_seed(min(run["name"] for run in members))
+    for key, members in kinds.items():
+        clash = [kinds[other][0] for other in kinds if names[other] == names[key]]
+        name = names[key]
+        if len(clash) > 1:
+            own = members[0]["experiment"]
+            fields = {f for run in clash for f in own if run["experiment"].get(f) != own[f]}
+            told = ", ".join(f"{f.rpartition('.')[2]}={own[f]}" for f in sorted(fields)[:3])
+            name = f"{name} ({told})"
+        for run in members:
+            run["group"] = name
 
 
-def _without_seed(config) -> dict:
-    fields = {name: config[name] for name in ESSENTIAL if name != "seed"}
-    fields |= {"init": bool(config.get("init_from")), "original": config.get("original_length")}
-    return {
-        name: value.to_dict() if hasattr(value, "to_dict") else value
-        for name, value in fields.items()
-    }
+def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[str]:
+    """Takes from `found` what a mean over seeds must not hold, and says what and why: another step
+    than the last one of the group, a seed that is there already, other targets."""
+    notes = []
+    groups: dict[str, list[dict]] = {}
+    for run in runs:
+        if found[run["id"]]:
+            groups.setdefault(run["group"], []).append(run)
+            if run["evaluated_at"] != run["steps"]:
+                notes.append(
+                    f"{run['name']}: evaluated at step {run['evaluated_at']} of {run['steps']}"
+                )
+    for members in groups.values():
+        newest = max(run["evaluated_at"] for run in members)
+        targets = [_all_targets(found[run["id"]]) for run in members]
+        usual = {
+            place: _usual(own[place] for own in targets if place in own)
+            for place in {place for own in targets for place in own}
+        }
+        seeds: dict[int, str] = {}
+        for run, own in zip(members, targets, strict=True):
+            reason = ""
+            if run["evaluated_at"] != newest:
+                reason = f"others of its kind were evaluated at step {newest}"
+            elif any(usual[place] != scored for place, scored in own.items()):
+                reason = "other targets than others of its kind"
+            elif run["seed"] in seeds:
+                reason = f"the same experiment and seed as {seeds[run['seed']]}"
+            if reason:
+                notes.append(f"{run['name']} is left out of means: {reason}")
+                found[run["id"]] = []
+            else:
+                seeds[run["seed"]] = run["name"]
+    return notes
 
 
 def evaluated(folder: Path) -> tuple[list[Measured], str]:
@@ -174,51 +211,78 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
     """protocol -> length -> entries, best first, each against the best over the same documents.
 
     An entry is a group of runs with a method, over its seeds: the mean of their losses, document
-    by document. It is a tie with the best where other documents, or other seeds, might have had
-    them the other way round. What was scored on other targets than most is left out, and said.
+    by document. The window limit is a baseline and no entry. What was scored on other targets than
+    most runs is left out and said, as is a mean that would hold a loss that is not finite.
     """
     tables: dict[str, dict[int, list[dict]]] = {}
-    notes: dict[str, None] = {}
-    for protocol in RANKED:
-        lengths = sorted({c.facts["length"] for _, c in cells if c.facts["protocol"] == protocol})
-        for length in lengths:
-            chosen = [
-                (facts, cell)
-                for facts, cell in cells
-                if (cell.facts["protocol"], cell.facts["length"]) == (protocol, length)
-                and np.all(np.isfinite(cell.sums.nats))
-            ]
-            hashes = [_targets(cell) for _, cell in chosen]
-            if not hashes:
-                continue
-            usual = max(dict.fromkeys(hashes), key=hashes.count)
-            entries: dict[tuple[str, str], list[Measured]] = {}
-            for (facts, cell), targets in zip(chosen, hashes, strict=True):
-                if targets != usual:
-                    notes[f"{facts['name']}: other targets than most runs; not in the ranking"] = (
-                        None
-                    )
-                    continue
-                who = facts["group"], label(cell.facts)
-                entries.setdefault(who, []).append(cell)
+    others: dict[str, None] = {}
+    broken: dict[str, list[str]] = {}
+    places = sorted(
+        {
+            (RANKED.index(p), c.facts["length"])
+            for _, c in cells
+            if (p := c.facts["protocol"]) in RANKED
+        }
+    )
+    for index, length in places:
+        protocol = RANKED[index]
+        here = [
+            (run, cell)
+            for run, cell in cells
+            if (cell.facts["protocol"], cell.facts["length"]) == (protocol, length)
+            and not cell.facts["window"]
+        ]
+        usual = _usual({run["id"]: _targets(cell) for run, cell in here}.values())
+        entries: dict[tuple[str, str], list[Measured]] = {}
+        for run, cell in here:
+            if _targets(cell) == usual:
+                entries.setdefault((run["group"], label(cell.facts)), []).append(cell)
+            else:
+                others[
+                    f"{run['group']}: other targets than most runs; its curves stand apart from "
+                    "theirs and are not in the ranking"
+                ] = None
+        for who in list(entries):
+            if not all(np.all(np.isfinite(cell.sums.nats)) for cell in entries[who]):
+                broken.setdefault(" + ".join(who), []).append(f"{protocol} at {length:,}")
+                del entries[who]
+        if entries:
             tables.setdefault(protocol, {})[length] = _table(entries)
-    return tables, list(notes)
+    lost = [
+        f"{who}: a seed is not finite, and there is no mean: {', '.join(places)}"
+        for who, places in broken.items()
+    ]
+    return tables, [*others, *lost]
 
 
 def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
-    means = {who: np.mean([c.sums.nats for c in group], axis=0) for who, group in entries.items()}
+    """A difference is over the seeds that both sides have. Its verdict: `tie`, where other
+    documents or other seeds might have had it the other way round; `behind`; `open`, where it is
+    clear over documents and fewer than three common seeds say nothing of training's chance."""
+    seeds = {
+        who: {cell.facts["seed"]: cell.sums.nats for cell in group}
+        for who, group in entries.items()
+    }
+    means = {who: np.mean(list(own.values()), axis=0) for who, own in seeds.items()}
     best = min(means, key=lambda who: means[who].sum())
-    sums, best_by_seed = entries[best][0].sums, _by_seed(entries[best])
+    sums = entries[best][0].sums
     tokens, per_byte = sums.tokens, sums.tokens.sum() / sums.bytes.sum() / np.log(2)
     rows = []
     for who, nats in sorted(means.items(), key=lambda item: item[1].sum()):
-        one = paired(nats, means[best], tokens)
-        each = [float(cell.sums.nats.sum() / tokens.sum() * per_byte) for cell in entries[who]]
+        own = seeds[who]
+        shared = [seed for seed in own if seed in seeds[best]]
+        mine, its = (
+            np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, seeds[best])
+        )
+        one = paired(mine, its, tokens)
+        across = over_seeds(
+            [(own[s] - seeds[best][s]).sum() / tokens.sum() * per_byte for s in shared]
+        )
+        verdict = "behind" if across is not None else "open"
+        if not one.clear or (across is not None and across[1] <= 0 <= across[2]):
+            verdict = "tie"
+        each = [float(value.sum() / tokens.sum() * per_byte) for value in own.values()]
         over = over_seeds(each)
-        by_seed = _by_seed(entries[who])
-        shared = [seed for seed in by_seed if seed in best_by_seed]
-        across = over_seeds([(by_seed[s] - best_by_seed[s]) * per_byte for s in shared])
-        clear = one.clear and (across is None or across[1] > 0)
         rows.append(
             {
                 "group": who[0],
@@ -228,18 +292,25 @@ def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
                 "interval": None if over is None else [over[1], over[2]],
                 "behind": [float(value * per_byte) for value in (one.mean, one.low, one.high)],
                 "across": None if across is None else [across[1], across[2]],  # of seeds
-                "tie": who != best and not clear,
+                "shared": len(shared),
+                "verdict": "best" if who == best else verdict,
             }
         )
     return rows
 
 
-def _by_seed(group: Sequence[Measured]) -> dict[int, float]:
-    return {cell.facts["seed"]: cell.sums.nats.sum() / cell.sums.tokens.sum() for cell in group}
-
-
 def _targets(cell: Measured) -> tuple:
     return tuple(cell.facts[name] for name in ("token_hash", "stride", "last"))
+
+
+def _all_targets(cells: Sequence[Measured]) -> dict[tuple, tuple]:
+    return {(cell.facts["protocol"], cell.facts["length"]): _targets(cell) for cell in cells}
+
+
+def _usual(values: Iterable[Any]) -> Any:
+    """What most have; the first of them where two are as many."""
+    found = list(values)
+    return max(dict.fromkeys(found), key=found.count) if found else None
 
 
 def _said(folder: Path, begin: str) -> str:

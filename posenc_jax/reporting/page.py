@@ -5,22 +5,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.evaluation.picture import ENCODINGS
 from posenc_jax.evaluation.windows import WORD
+from posenc_jax.reporting import figure
 from posenc_jax.training.run import now, write_atomically
 
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def write(data: dict[str, Any], folder: Path) -> Path:
+    from scipy.stats import t
+
     given = data | {
-        "colors": {name: color for name, (color, _) in ENCODINGS.items()},
+        "looks": figure.looks(data["runs"]),
+        "t95": [0.0, *(float(t.ppf(0.975, free)) for free in range(1, len(data["runs"]) + 1))],
         "protocols": WORD,
         "made": now(),
         "command": " ".join(["python", *sys.argv]),
     }
-    # Within a script element only this could end it.
-    text = json.dumps(given, allow_nan=False).replace("</", "<\\/")
+    # Without one, nothing within a script element can end it.
+    text = json.dumps(given, allow_nan=False).replace("<", "\\u003c")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     write_atomically(path, TEMPLATE.read_text().replace("__DATA__", text))

@@ -171,9 +171,9 @@ def log_report(
 def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any]:
     import wandb
 
-    columns: Any = ["protocol", "length", "run", "extension", "bpb", "behind", "low", "high", "tie"]
+    columns: Any = "protocol,length,run,extension,bpb,behind,low,high,verdict".split(",")
     rows: list[Any] = [
-        [protocol, length, row["group"], row["method"], row["bpb"], *row["behind"], row["tie"]]
+        [protocol, length, row["group"], row["method"], row["bpb"], *row["behind"], row["verdict"]]
         for protocol, tables in data["ranking"].items()
         for length, table in tables.items()
         for row in table
