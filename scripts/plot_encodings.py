@@ -37,22 +37,28 @@ def main(argv: list[str]) -> int:
 def plot(options) -> None:
     backend.configure()
     import jax
+    import numpy as np
 
     import posenc_jax
+    from posenc_jax.evaluation import sweep
     from posenc_jax.reporting import encodings as pictures
-    from posenc_jax.training.load import load_run
 
     dims = posenc_jax.Dims(options.heads, 64, 64 * options.heads, options.length)
     runs = {}
     for run in options.runs:
-        model, encoding, config, _ = load_run(run)
-        if encoding.name in runs:
-            raise exits.ConfigError(f"{run}: a second run with {encoding.name!r}")
-        runs[encoding.name] = run, model, encoding, config
-
-    def of(name):
+        subject = sweep.load(run, None)
+        name = subject.plain.name
         if name in runs:
-            return runs[name][2]
+            raise exits.ConfigError(f"{run}: a second run with {name!r}")
+        if name not in ("rope", *BIASES, *ADDITIVE):
+            terminal.warn(f"{run}: there is no picture of {name!r}")
+        if name == "rope" and np.ndim(subject.plain.inv_freq) > 1:
+            raise exits.ConfigError(f"{run}: its heads have bases of their own; one is drawn")
+        runs[name] = run, subject
+
+    def of(name):  # without an extension: the pictures show what each would do
+        if name in runs:
+            return runs[name][1].plain
         return posenc_jax.build(name, dims, key=jax.random.key(0))
 
     rope, out, far = of("rope"), options.out, int(options.scale * options.length)
@@ -67,8 +73,9 @@ def plot(options) -> None:
     ]
     for name in ADDITIVE:
         if name in runs:
-            run, model, encoding, config = runs[name]
-            found = pictures.terms(model, encoding, held_out(run, config))
+            run, subject = runs[name]
+            parts = subject.parts
+            found = pictures.terms(parts.model, parts.encoding, held_out(subject))
             made.append(pictures.draw_terms(found, str(run), out / f"terms_{name}.png"))
             print(f"{run}, first layer, by head")
             for key, values in found.items():
@@ -76,16 +83,16 @@ def plot(options) -> None:
     print("\n".join(map(str, made)))
 
 
-def held_out(run: Path, config):
+def held_out(subject):
     """Sixteen rows of L tokens, from documents that the run did not train on."""
     from configs import eval as evaluation
     from posenc_jax.evaluation import sweep
 
     settings = evaluation.get_config()
     settings.documents, settings.windows = 16, 1
-    subject = sweep.load(run, None)
-    text = sweep.choose(settings, subject, [config.train_length])
-    return text.split.tokens[text.starts[:, None] + range(config.train_length)].astype("int32")
+    length = subject.config.train_length
+    text = sweep.choose(settings, subject, [length])
+    return text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
 
 
 if __name__ == "__main__":

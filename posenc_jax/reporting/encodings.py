@@ -158,7 +158,9 @@ def draw_biases(encodings: Sequence[Encoding], length: int, path: Path) -> Path:
             label = f"head {head}" if head in (0, len(biases) - 1) else None
             axes.plot(np.arange(length), bias, color=str(shade), label=label)
         axes.axvline(encoding.train_length, color="0.6", linestyle=":")
-        axes.set_ylim(bottom=max(axes.get_ylim()[0], NOTHING))
+        low, high = max(biases.min(), NOTHING), biases.max()
+        room = 0.05 * (high - low) or 1.0
+        axes.set_ylim(low - room, high + room)
         axes.set(title=encoding.name, xlabel="distance (tokens)")
         axes.grid(True, color="0.92")
         axes.legend(fontsize=7, frameon=False)
@@ -185,7 +187,8 @@ def draw_terms(found: dict[str, np.ndarray], name: str, path: Path) -> Path:
         colour = ("#000000", "#D55E00", "#E69F00", "#0072B2")[rank]
         left.bar(heads + 0.2 * (rank - 1.5), found[key], 0.18, label=key, color=colour)
     left.set(xlabel="head of the first layer", ylabel="spread among the keys of a query")
-    left.legend(fontsize=8, frameon=False)
+    left.set_ylim(0, 1.3 * max(found[key].max() for key in products))
+    left.legend(fontsize=8, frameon=False, ncols=2)
     right.bar(heads, found["position in the keys"], color="#0072B2")
     right.set(xlabel="head of the first layer", ylabel="share of the keys that is position")
     right.set_ylim(0, 1)
