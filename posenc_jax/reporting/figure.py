@@ -24,7 +24,8 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
-    """All lines on the left; on the right those that stay near the best one, closer."""
+    """All lines on the left; on the right those that stay near the best one, closer, with every
+    seed as a point and without the bands, which would cover one another there."""
     from matplotlib.figure import Figure
 
     groups = grouped(data, protocol, "none")
@@ -41,7 +42,7 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
     figure = Figure(figsize=(6 * panels + 2, 5), layout="constrained")
     for axes in figure.subplots(1, panels, squeeze=False)[0]:
         for name in sorted(found, key=lambda name: _at_the_end(found[name])):
-            _line(axes, name, found[name], look[name])
+            _line(axes, name, found[name], look[name], bands=axes is figure.axes[0])
             at, nulls = series(groups[name], "null", beyond=kinds[name]["trained"])
             if at:
                 style: dict[str, Any] = NULL | {"color": look[name]["color"], "label": ""}
@@ -75,7 +76,7 @@ def looks(runs: Sequence[dict]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _line(axes, name: str, found: tuple, look: dict[str, Any]) -> None:
+def _line(axes, name: str, found: tuple, look: dict[str, Any], *, bands: bool) -> None:
     """The mean over seeds, every seed, and the t-interval where there are three."""
     colour, mark, dash = look["color"], look["mark"], DASHES[look["dash"]]
     x, values = found
@@ -83,9 +84,9 @@ def _line(axes, name: str, found: tuple, look: dict[str, Any]) -> None:
     axes.plot(x, middle, color=colour, marker=mark, linestyle=dash, markersize=5, label=name)
     for at, each in zip(x, values, strict=True):
         axes.plot([at] * len(each), each, ".", color=colour, markersize=3, alpha=0.5)
-    bands = [over_seeds(each) for each in values]
-    if all(band is not None for band in bands):
-        low, high = ([band[i] for band in bands if band] for i in (1, 2))
+    over = [over_seeds(each) for each in values]
+    if bands and all(band is not None for band in over):
+        low, high = ([band[i] for band in over if band] for i in (1, 2))
         axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
 
 
