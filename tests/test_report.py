@@ -331,7 +331,7 @@ addEventListener("load", () => {
   seen.push("fewer:" + document.querySelectorAll("#curves polyline").length);
   seen.push("rows:" + document.querySelectorAll("#ranking tbody tr").length);
   seen.push("controls:" + [...document.querySelectorAll("select,input,button,summary")]
-    .every(e => e.tabIndex >= 0 && (e.labels?.length || e.textContent || e.closest("label"))));
+    .every(e => e.tabIndex >= 0 && (e.matches("select,input") ? e.labels.length : e.textContent)));
   document.body.dataset.seen = seen.join(" ") + " wide:" + wide;
 });
 </script>
@@ -394,3 +394,5 @@ def test_wandb_has_the_report_as_one_run_of_the_group(tmp_path):
     names = {name.split("/_")[0] for line in lines for name in line}
     assert any(name.startswith("ranking") for name in names), names
     assert any(name.startswith("plots/same_token") for name in names), names
+    subprocess.run([*command, "--wandb=offline"], cwd=ROOT, capture_output=True, check=True)
+    assert [file] == list(out.glob("wandb/offline-run-*/*.wandb"))

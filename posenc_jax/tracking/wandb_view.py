@@ -14,6 +14,7 @@ from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
 from posenc_jax.exits import Stop
+from posenc_jax.reporting.figure import series
 from posenc_jax.terminal import warn
 from posenc_jax.training.run import write_atomically
 
@@ -78,7 +79,7 @@ def log_evaluation(
     are not logged again.
     """
     rows = records.rows(cells)
-    identity = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:12]
+    identity = _digest(rows)
     path = workdir / "eval" / "wandb_id"
     if path.exists() and path.read_text() == identity:
         return
@@ -149,23 +150,32 @@ def start_evaluation(config, folder: Path, identity: str, asked: str = "") -> An
 def log_report(
     config, asked: str, folder: Path, data: Mapping[str, Any], pictures: Sequence[Path]
 ) -> None:
-    """The report as one run of the group: means over seeds by length, the ranking, the pictures."""
-    identity = uuid.uuid4().hex[:12]
+    """The report as one run of the group: means over seeds by length, the ranking, the pictures.
+
+    As with the curves of a run, other numbers are another one, and the same are not logged again.
+    """
+    identity = _digest(data["curves"])
+    path = folder / "wandb_id"
+    if path.exists() and path.read_text() == identity:
+        return
     start = (config, folder, identity, asked, "report", "report", "report/length", "report/*")
     view = View(lambda: _start(*start), required=config.wandb.required)
     groups = {run["id"]: run["group"] for run in data["runs"]}
-    found: dict[int, dict[str, list[float]]] = {}
+    lines: dict[str, list[dict]] = {}
     for curve in data["curves"]:
         name = f"report/{curve['protocol']}/{groups[curve['run']]} {curve['method']}"
-        for point in curve["points"]:
-            if point["bpb"] is not None:
-                found.setdefault(point["length"], {}).setdefault(name, []).append(point["bpb"])
-    for length, values in sorted(found.items()):
-        means = {name: sum(each) / len(each) for name, each in values.items()}
+        lines.setdefault(name, []).append(curve)
+    found: dict[int, dict[str, float]] = {}
+    for name, curves in lines.items():
+        for length, values in zip(*series(curves, "bpb"), strict=True):
+            found.setdefault(length, {})[name] = sum(values) / len(values)
+    for length, means in sorted(found.items()):
         view.log({"report/length": length} | means)
     if view.run is not None:
         view.log(_ranking(data, pictures))
+    if view.run is not None:
         view.finish(0, {"runs": len(data["runs"]), "notes": "; ".join(data["notes"])})
+        write_atomically(path, identity)
 
 
 def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any]:
@@ -205,6 +215,10 @@ def _start(
     run.define_metric(axis)
     run.define_metric(shown, step_metric=axis)
     return run
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _identity(path: Path) -> str:
