@@ -366,16 +366,28 @@ def differences(saved: Mapping, now: Mapping, free: tuple[str, ...] = FREE) -> l
 
 def experiment(config) -> dict[str, Any]:
     """What two runs share that differ by chance alone: all but the seed, how often something is
-    said or saved, and how it is computed. A field that an older run does not have is its default.
-    """
-    from configs import base
-
-    fields = dict(_flat(base.get_config().to_dict())) | dict(_flat(config.to_dict()))
+    said or saved, and how it is computed."""
+    fields = dict(_flat(with_defaults(config.to_dict())))
     fields["original_length"] = fields["original_length"] or fields["train_length"]
     fields["init_from"] = without_seed(str(fields["init_from"] or ""))
     how = ("seed", "model.scan", "model.remat", "model.attention")
     free = (*(name for name in FREE if name != "steps"), *how)
     return {name: value for name, value in sorted(fields.items()) if not _within(name, free)}
+
+
+def with_defaults(fields: Mapping) -> dict[str, Any]:
+    """A field that an older run does not have is its default."""
+    from configs import base
+
+    def filled(given: Mapping, default: Mapping) -> dict[str, Any]:
+        inner = {
+            name: filled(given[name], value)
+            for name, value in default.items()
+            if isinstance(value, Mapping) and isinstance(given.get(name), Mapping)
+        }
+        return {**default, **given, **inner}
+
+    return filled(fields, base.get_config().to_dict())
 
 
 def without_seed(name: str) -> str:

@@ -137,6 +137,7 @@ def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):
     best, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
     assert (best["group"], second["group"]) == ("rope", "nope") and second["shared"] == 1
     assert second["behind"][0] == pytest.approx(-0.2 / np.log(2), abs=0.05)
+    assert second["verdict"] == "tie"  # it is ahead over the seed that both have
 
 
 def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
@@ -173,6 +174,17 @@ def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path
     assert "nope-s0 is left out of means: others of its kind were evaluated at step 10" in notes
 
 
+def test_of_a_group_someone_stays(tmp_path):
+    """The older step is left out first, and has no vote on the targets."""
+    older = make_run(tmp_path / "rope-s0", "rope", 0, targets="older")
+    make_run(tmp_path / "rope-s1", "rope", 1)
+    cells = records.read(older / "eval")
+    early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
+    records.write(older / "eval", early)
+    (row,) = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
+    assert len(row["seeds"]) == 1
+
+
 def test_names_that_clash_say_what_differs(tmp_path):
     for rate in (0.1, 0.2):
         make_run(tmp_path / str(rate) / "rope-s0", "rope", 0, learning_rate=rate)
@@ -181,6 +193,12 @@ def test_names_that_clash_say_what_differs(tmp_path):
         "rope (learning_rate=0.1)",
         "rope (learning_rate=0.2)",
     ]
+    for rate in (0.1, 0.2, 0.3):
+        for steps in (10, 20):
+            folder = tmp_path / f"{rate} {steps}"
+            make_run(folder / "rope-s0", "rope", 0, learning_rate=rate, steps=steps)
+    data = gather.gather(sorted(tmp_path.glob("0.? ?0")))
+    assert len({run["group"] for run in data["runs"]}) == 6
     for width in range(6):
         model = {"width": 8 + width}
         make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)

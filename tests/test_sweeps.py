@@ -213,7 +213,9 @@ def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phas
     assert {p.cell.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
 
 
-@pytest.mark.parametrize(("owner", "method"), [(Pretend, "start"), (runs.Cell, "mark_evaluated")])
+@pytest.mark.parametrize(
+    ("owner", "method"), [(Pretend, "start"), (runs.Cell, "mark_evaluated"), (runs.Cell, "next")]
+)
 def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, method):
     """The sweep writes into a cell's folder too, before its commands and after them."""
     works = getattr(owner, method)
@@ -459,6 +461,7 @@ def test_mistakes_are_said_at_once(words, message, tmp_path, capsys, monkeypatch
         ("{'grid': []}", "the grid has no cell"),
         ("{'grid': axis('recipe', 'configs/rope.py')}", "takes a list of values"),
         ("{'grid': ROPE, 'feilds': {}}", "did you mean 'fields'"),
+        ("{'grid': ROPE, 'fields': None}", "fields of a sweep file is a dict"),
         ("{'grid': ROPE, 'evaluation': {'extensions': 'yarm'}}", "did you mean 'yarn'"),
         ("{'grid': ROPE, 'evaluation': {'multiple': 2}}", "did you mean 'multiples'"),
         ("{'grid': axis('recipe', ['configs/rope.py:huge'])}", "unknown size 'huge'"),
@@ -491,6 +494,8 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     cell.folder.mkdir()
     trained = cell.config.to_dict()
     trained["model"]["vocab"] = 256  # as training makes it
+    trained["init_from"] = "runs/x"  # of a first command; it has been said once
+    del trained["sharding"], trained["model"]["attention"]  # of a run from before there were any
     (cell.folder / "config.json").write_text(json.dumps(trained))
     assert main(command) == exits.DONE
     assert main([*command, "--config.steps=700"]) == exits.DONE

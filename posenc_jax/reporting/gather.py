@@ -40,7 +40,7 @@ def gather(folders: Iterable[Path]) -> dict[str, Any]:
     if not runs:
         raise DataError(
             f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a cell "
-            "of a sweep that has none says why in its sweep.log"
+            "of a sweep that has none says why in its sweep.log" + "".join(f"; {n}" for n in notes)
         )
     name_groups(runs)
     notes += comparable(runs, found)
@@ -110,15 +110,27 @@ def name_groups(runs: Sequence[dict]) -> None:
         alone = sum(other[0]["encoding"] == encoding for other in kinds.values()) == 1
         names[key] = encoding if alone else without_seed(min(run["name"] for run in members))
     for key, members in kinds.items():
-        clash = [kinds[other][0] for other in kinds if names[other] == names[key]]
-        name = names[key]
-        if len(clash) > 1:
-            own = members[0]["experiment"]
-            fields = {f for run in clash for f in own if run["experiment"].get(f) != own[f]}
-            told = ", ".join(f"{f.rpartition('.')[2]}={own[f]}" for f in sorted(fields)[:3])
-            name = f"{name} ({told})"
+        clash = [other for other in kinds if names[other] == names[key]]
+        told = _told_apart([kinds[other][0]["experiment"] for other in clash])
         for run in members:
-            run["group"] = name
+            run["group"] = names[key] + told[clash.index(key)]
+
+
+def _told_apart(experiments: Sequence[dict]) -> list[str]:
+    """Of each as many of the fields in which they differ as it takes."""
+    if len(experiments) == 1:
+        return [""]
+    every = sorted({field for one in experiments for field in one})
+    differing = [f for f in every if any(e.get(f) != experiments[0].get(f) for e in experiments)]
+    told: list[str] = []
+    for count in range(1, len(differing) + 1):
+        told = [
+            ", ".join(f"{f.rpartition('.')[2]}={one.get(f)}" for f in differing[:count])
+            for one in experiments
+        ]
+        if len(set(told)) == len(told):
+            break
+    return [f" ({words})" for words in told]
 
 
 def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[str]:
@@ -135,25 +147,30 @@ def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[s
                 )
     for members in groups.values():
         newest = max(run["evaluated_at"] for run in members)
-        targets = [_all_targets(found[run["id"]]) for run in members]
-        usual = {
-            place: _usual(own[place] for own in targets if place in own)
-            for place in {place for own in targets for place in own}
-        }
         seeds: dict[int, str] = {}
-        for run, own in zip(members, targets, strict=True):
-            reason = ""
+        left: dict[str, str] = {}
+        for run in members:
             if run["evaluated_at"] != newest:
-                reason = f"others of its kind were evaluated at step {newest}"
-            elif any(usual[place] != scored for place, scored in own.items()):
-                reason = "other targets than others of its kind"
+                left[run["id"]] = f"others of its kind were evaluated at step {newest}"
             elif run["seed"] in seeds:
-                reason = f"the same experiment and seed as {seeds[run['seed']]}"
-            if reason:
-                notes.append(f"{run['name']} is left out of means: {reason}")
-                found[run["id"]] = []
+                left[run["id"]] = f"the same experiment and seed as {seeds[run['seed']]}"
             else:
                 seeds[run["seed"]] = run["name"]
+        targets = {
+            run["id"]: _all_targets(found[run["id"]]) for run in members if run["id"] not in left
+        }
+        usual = {
+            place: _usual(own[place] for own in targets.values() if place in own)
+            for place in {place for own in targets.values() for place in own}
+        }
+        for name, own in targets.items():
+            if any(usual[place] != scored for place, scored in own.items()):
+                left[name] = "other targets than others of its kind"
+        for run in members:
+            run["left_out"] = run["id"] in left
+            if run["left_out"]:
+                notes.append(f"{run['name']} is left out of means: {left[run['id']]}")
+                found[run["id"]] = []
     return notes
 
 
@@ -279,8 +296,8 @@ def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
             [(own[s] - seeds[best][s]).sum() / tokens.sum() * per_byte for s in shared]
         )
         verdict = "behind" if across is not None else "open"
-        if not one.clear or (across is not None and across[1] <= 0 <= across[2]):
-            verdict = "tie"
+        if one.low <= 0 or (across is not None and across[1] <= 0):
+            verdict = "tie"  # or ahead over the seeds that both have
         each = [float(value.sum() / tokens.sum() * per_byte) for value in own.values()]
         over = over_seeds(each)
         rows.append(

@@ -15,7 +15,9 @@ TEMPLATE = Path(__file__).with_name("page.html")
 def write(data: dict[str, Any], folder: Path) -> Path:
     from scipy.stats import t
 
+    runs = [{k: v for k, v in run.items() if k != "experiment"} for run in data["runs"]]
     given = data | {
+        "runs": runs,
         "looks": figure.looks(data["runs"]),
         "t95": [0.0, *(float(t.ppf(0.975, free)) for free in range(1, len(data["runs"]) + 1))],
         "protocols": WORD,

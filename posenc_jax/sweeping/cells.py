@@ -20,7 +20,7 @@ from posenc_jax.training.run import Workdir, read_metrics, write_atomically
 
 ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file
-MADE = ("model.vocab", "original_length")  # by training, where they are None
+MADE = ("model.vocab", "original_length", "init_from")  # by training, where they say nothing
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; others by name=value
 
 
@@ -66,6 +66,8 @@ class Cell:
             )
         except ConfigError as error:
             return [str(error)]
+        except Exception as error:  # whatever a recipe may do
+            return [f"{self.recipe}: {error!r}"]
         return wrong + configuration.validate_evaluation(evaluation[1])
 
     def other_fields(self) -> list[str]:
@@ -73,8 +75,9 @@ class Cell:
         if self.begun is None:
             return []
         now = self.config.to_dict()
-        made = [name for name in MADE if functools.reduce(dict.get, name.split("."), now) is None]
-        return configuration.differences(self.begun.to_dict(), now, (*configuration.FREE, *made))
+        made = [name for name in MADE if not functools.reduce(dict.get, name.split("."), now)]
+        before = configuration.with_defaults(self.begun.to_dict())
+        return configuration.differences(before, now, (*configuration.FREE, *made))
 
     @property
     def log(self) -> Path:
@@ -121,7 +124,7 @@ class Cell:
             "fields": self.evaluation,
             "curves": hashlib.sha256(curves.read_bytes()).hexdigest() if curves.exists() else None,
         }
-        return json.dumps(facts) + "\n"
+        return json.dumps(facts, default=str) + "\n"
 
 
 def cells_of(
@@ -191,6 +194,9 @@ def _check_keys(sweep: Mapping[str, Any]) -> None:
             known("key of a sweep file", key, KEYS)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+    for key in ("fields", "evaluation", "slurm"):
+        if not isinstance(sweep.get(key, {}), Mapping):
+            raise ConfigError(f"{key} of a sweep file is a dict; got {sweep[key]!r}")
     grid = sweep.get("grid", [])
     if not isinstance(grid, Sequence) or not all(isinstance(cell, Mapping) for cell in grid):
         raise ConfigError("the grid of a sweep file is a list of cells, as axis() makes it")

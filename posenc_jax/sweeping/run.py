@@ -84,7 +84,12 @@ class Sweep:
             if progress.not_before > time.monotonic():
                 self.waiting.append(progress)
                 continue
-            cell, phase = progress.cell, progress.cell.next()
+            cell = progress.cell
+            try:
+                phase = cell.next()
+            except OSError as error:
+                self._failed(progress, exits.IO, f"its folder cannot be read: {error}", say)
+                continue
             if phase is None:
                 again = progress.seconds == 0
                 self._finish(progress, "done", "there already" if again else "done", say)
@@ -105,16 +110,18 @@ class Sweep:
     def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
         cell = progress.cell
         progress.seconds += time.monotonic() - progress.began
-        was, written = progress.state, None
+        was, after, written = progress.state, PHASES[progress.state], None
         status = cell.status()
         step = status.get("saved", 0) or 0
-        if code == exits.DONE and was == "evaluating":
+        if code == exits.DONE:
             try:
-                cell.mark_evaluated()
+                if was == "evaluating":
+                    cell.mark_evaluated()
+                after = cell.next()
             except (OSError, exits.Stop) as error:
                 code, written = exits.IO, f"{was} ended well and could not be noted: {error}"
-        if code == exits.DONE and cell.next() != PHASES[was]:
-            progress.failures = progress.idle = 0
+        if code == exits.DONE and after != PHASES[was]:
+            progress.failures = progress.idle = progress.busy = 0
             self._wait(progress, first=True)
         elif stopping:
             progress.state = "stopped"

@@ -4,10 +4,8 @@ import shutil
 import sys
 import time
 
-from posenc_jax.exits import Stop
 from posenc_jax.sweeping.run import Progress, Sweep
 from posenc_jax.terminal import clock, say
-from posenc_jax.training.run import Workdir
 
 EVERY = 1.0  # seconds
 HEAD = f"{'run':<28} {'state':<11} {'step':>13} {'loss':>8} {'tokens/s':>9} {'left':>8}"
@@ -56,24 +54,16 @@ def line(progress: Progress) -> str:
     step = speed = loss = left = ""
     if progress.state in ("training", "evaluating", "done"):
         metrics = cell.last_metrics()
-    steps = _steps(progress)
     if metrics:
-        step = f"{metrics['step']}/{steps}" if steps else str(metrics["step"])
+        steps = cell.config.steps
+        step = f"{metrics['step']}/{steps}"
         loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
         speed = f"{metrics['tokens_per_second']:,.0f}"
-        if progress.state == "training" and steps:
+        if progress.state == "training":
             left = clock(_seconds_left(metrics, steps))
     return (
         f"{cell.name[:28]:<28} {progress.state:<11} {step:>13} {loss:>8} {speed:>9} {left:>8}"
     ).rstrip()
-
-
-def _steps(progress: Progress) -> int | None:
-    try:
-        config = Workdir(progress.cell.folder).config()
-    except Stop:
-        return None
-    return config.steps if config is not None else None
 
 
 def _seconds_left(metrics: dict, steps: int) -> float:

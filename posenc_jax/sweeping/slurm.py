@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.exits import AGAIN, IO, ConfigError
+from posenc_jax.exits import AGAIN, IO, ConfigError, Stop
 from posenc_jax.training.run import write_atomically
 
 LOST = -int(signal.SIGKILL)  # of a job that is gone and left nothing
@@ -56,8 +56,9 @@ class Slurm:
         new, self.new = self.new, []
         if not new:
             return
-        for task in new:
-            task.clear()
+        new = [task for task in new if task.clear()]
+        if not new:
+            return
         logs, outcomes = ([str(getattr(t, name)) for t in new] for name in ("log", "outcome"))
         try:
             jobs = self.executor.map_array(run_in_job, [t.command for t in new], logs, outcomes)
@@ -97,6 +98,7 @@ class SlurmTask:
         self.number = log.parent / "slurm.json"
         self.job: str | None = None
         self.missed = 0
+        self.code: int | None = None  # of one that SLURM did not take
 
     def adopt(self) -> bool:
         """The job of an earlier sweep that makes just this, and has not come to an end."""
@@ -110,26 +112,34 @@ class SlurmTask:
                     self.job = saved["job"]
         return self.job is not None
 
-    def clear(self) -> None:
-        for path in (self.outcome, self.stop_file):
-            path.unlink(missing_ok=True)
+    def clear(self) -> bool:
+        """Whether there is a place for what will come of it."""
+        try:
+            for path in (self.outcome, self.stop_file):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            self.refused(str(error))
+        return self.code is None
 
     def is_job(self, job: str) -> None:
         self.job = job
         self.queue.known.add(job)
-        write_atomically(self.number, json.dumps({"job": job, "command": self.command}) + "\n")
+        with suppress(Stop):  # a full disk: another sweep would not find this job
+            write_atomically(self.number, json.dumps({"job": job, "command": self.command}) + "\n")
 
     def refused(self, reason: str) -> None:
         """SLURM did not take it, which is a failure like another."""
         with suppress(OSError), self.log.open("a") as stream:
-            stream.write(f"error: sbatch refused the job: {reason}\n")
-        write_atomically(self.outcome, f"{IO}\n")
+            stream.write(f"error: the job was not submitted: {reason}\n")
+        self.code = IO
 
     @property
     def stop_file(self) -> Path:
         return Path(f"{self.outcome}.stop")
 
     def poll(self) -> int | None:
+        if self.code is not None:
+            return self.code
         if self.outcome.exists():
             return int(self.outcome.read_text())
         if self.job is None or self.queue.holds(self.job):

@@ -31,10 +31,16 @@ class View:
         if self.run is not None:
             self._try(lambda: self.run.log(dict(values)))
 
-    def finish(self, code: int, summary: Mapping) -> None:
-        if self.run is not None:
-            run, self.run = self.run, None
-            self._try(lambda: (run.summary.update(dict(summary)), run.finish(exit_code=code)))
+    def finish(self, code: int, summary: Mapping) -> bool:
+        """Whether it got through."""
+        run, self.run = self.run, None
+
+        def end() -> bool:
+            run.summary.update(dict(summary))
+            run.finish(exit_code=code)
+            return True
+
+        return run is not None and self._try(end) is True
 
     def _try(self, call: Callable):
         try:
@@ -154,13 +160,16 @@ def log_report(
 
     As with the curves of a run, other numbers are another one, and the same are not logged again.
     """
-    identity = _digest(data["curves"])
-    path = folder / "wandb_id"
-    if path.exists() and path.read_text() == identity:
-        return
-    start = (config, folder, identity, asked, "report", "report", "report/length", "report/*")
-    view = View(lambda: _start(*start), required=config.wandb.required)
     groups = {run["id"]: run["group"] for run in data["runs"]}
+    content = _digest([asked, groups, data["curves"], data["ranking"], data["notes"]])
+    path = folder / "wandb_id"
+    if path.exists() and path.read_text() == content:
+        return
+    here = (config, folder, uuid.uuid4().hex[:12], asked)
+    view = View(
+        lambda: _start(*here, "report", "report", "report/length", "report/*"),
+        required=config.wandb.required,
+    )
     lines: dict[str, list[dict]] = {}
     for curve in data["curves"]:
         name = f"report/{curve['protocol']}/{groups[curve['run']]} {curve['method']}"
@@ -173,9 +182,8 @@ def log_report(
         view.log({"report/length": length} | means)
     if view.run is not None:
         view.log(_ranking(data, pictures))
-    if view.run is not None:
-        view.finish(0, {"runs": len(data["runs"]), "notes": "; ".join(data["notes"])})
-        write_atomically(path, identity)
+    if view.finish(0, {"runs": len(data["runs"]), "notes": "; ".join(data["notes"])}):
+        write_atomically(path, content)
 
 
 def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any]:
