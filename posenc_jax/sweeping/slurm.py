@@ -82,13 +82,14 @@ class Queue:
             self.refresh()
         return job in self.known
 
-    def refresh(self) -> None:
-        """Array jobs by number_index, as submitit names them. Silence of SLURM is no answer."""
+    def refresh(self) -> bool:
+        """Whether SLURM answered; its silence changes nothing. Array jobs by number_index."""
         command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
         done = subprocess.run(command, capture_output=True, text=True)
         self.asked = time.monotonic()
         if done.returncode == 0:
             self.known = set(done.stdout.split())
+        return done.returncode == 0
 
 
 class SlurmTask:
@@ -104,12 +105,14 @@ class SlurmTask:
         """The job of an earlier sweep that makes just this, and has not come to an end."""
         if self.outcome.exists():
             return False
-        with suppress(OSError, ValueError, KeyError):
+        saved: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
             saved = json.loads(self.number.read_text())
-            if saved["command"] == self.command:
-                self.queue.refresh()
-                if self.queue.holds(saved["job"]):
-                    self.job = saved["job"]
+        if saved.get("command") == self.command:
+            if not self.queue.refresh():  # made again it would run twice
+                raise OSError("squeue does not answer, and an earlier job may be in the queue")
+            if saved.get("job") in self.queue.known:
+                self.job = saved["job"]
         return self.job is not None
 
     def clear(self) -> bool:

@@ -41,9 +41,9 @@ def cluster(tmp_path_factory):
 def sweep(cluster, text, tmp_path):
     """Starts the sweep; its runs take some seconds each."""
 
-    def start():
+    def start(steps=3_000):
         fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"}
-        fields |= {"steps": 3_000, "save_every": 100, "log_every": 100, "valid_every": 1_000}
+        fields |= {"steps": steps, "save_every": 100, "log_every": 100, "valid_every": 1_000}
         file = tmp_path / "sweep.py"
         file.write_text(SWEEP.format(fields=fields))
         words = [f"--config={file}", f"--workdir={tmp_path / 'runs'}", "--launcher=slurm"]
@@ -106,12 +106,12 @@ def test_a_job_that_is_killed_is_queued_again_and_the_sweep_ends(sweep, cluster,
 
 
 def test_a_killed_sweep_finds_its_jobs_again(sweep, cluster, tmp_path):
-    process, runs = sweep(), tmp_path / "runs"
+    process, runs = sweep(12_000), tmp_path / "runs"
     until(lambda: saved(runs / "rope"), "a checkpoint of a job")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     job = job_of(runs / "rope")
-    process = sweep()
+    process = sweep(12_000)
     time.sleep(8)
     assert job_of(runs / "rope") == job
     assert process.wait(timeout=300) == exits.DONE, (tmp_path / "said.txt").read_text()
