@@ -12,7 +12,7 @@ import pytest
 from running import ROOT, wandb_records
 
 from posenc_jax.configuration import PROTOCOLS
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import records, statistics
 from posenc_jax.evaluation.records import Measured, Sums
 from posenc_jax.exits import DataError
 from posenc_jax.reporting import figure, gather, page
@@ -151,7 +151,7 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
     named = {(row["group"], row["method"]) for row in data["ranking"]["same_token"][64]}
     assert ("nope", "none") not in named and ("nope", "pi:2") in named
     assert any("nope + none: a seed is not finite" in note for note in data["notes"])
-    lengths, _ = figure.series(figure.grouped(data, "same_token", "none")["nope"], "bpb")
+    lengths, _ = statistics.series(figure.grouped(data, "same_token", "none")["nope"], "bpb")
     assert lengths == [16, 32]
 
 

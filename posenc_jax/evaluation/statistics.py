@@ -1,5 +1,6 @@
 """Means over tokens, their errors over documents, and differences of what was scored alike."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,3 +52,16 @@ def over_seeds(values) -> tuple[float, float, float] | None:
 
     half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
+
+
+def series(
+    curves: Sequence[dict], field: str, beyond: int = 0
+) -> tuple[list[int], list[list[float]]]:
+    """Lengths, and at each the values of every seed; not where that of one is not finite."""
+    found: dict[int, list[float]] = {}
+    for curve in curves:
+        for point in curve["points"]:
+            if point["length"] >= beyond:
+                found.setdefault(point["length"], []).append(point[field])
+    whole = sorted(length for length, values in found.items() if None not in values)
+    return whole, [found[length] for length in whole]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, OTHER
-from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.evaluation.statistics import over_seeds, series
 from posenc_jax.evaluation.windows import WORD
 from posenc_jax.reporting.gather import RANKED
 
@@ -153,19 +153,6 @@ def grouped(data: dict[str, Any], protocol: str, method: str) -> dict[str, list[
         if (curve["protocol"], curve["method"]) == (protocol, method):
             groups.setdefault(kinds[curve["run"]], []).append(curve)
     return groups
-
-
-def series(
-    curves: Sequence[dict], field: str, beyond: int = 0
-) -> tuple[list[int], list[list[float]]]:
-    """Lengths, and at each the values of every seed; not where that of one is not finite."""
-    found: dict[int, list[float]] = {}
-    for curve in curves:
-        for point in curve["points"]:
-            if point["length"] >= beyond:
-                found.setdefault(point["length"], []).append(point[field])
-    whole = sorted(length for length, values in found.items() if None not in values)
-    return whole, [found[length] for length in whole]
 
 
 def _of(data, protocol: str, group: str) -> list[dict]:

@@ -13,8 +13,8 @@ from typing import Any
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
+from posenc_jax.evaluation.statistics import series
 from posenc_jax.exits import Stop
-from posenc_jax.reporting.figure import series
 from posenc_jax.terminal import warn
 from posenc_jax.training.run import write_atomically
 
