@@ -59,6 +59,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.extension.base = placeholder(float)  # abf
 
     config.learning_rate = 3e-3
+    config.encoding_rate = 1.0  # times the learning rate: that of the encoding's trained arrays
     config.schedule = "cosine"  # cosine; linear: constant, then down over the last fifth
     config.warmup_steps = min(100, sizes["steps"] // 10)
     config.final_rate = 0.1  # of the learning rate, at the last step
@@ -79,6 +80,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.data.documents = 2_000  # of synthetic
     config.data.document_length = 2_048  # of synthetic, in tokens
     config.data.valid_fraction = 0.1  # of the documents, chosen by a hash of their text
+    config.data.choose_fraction = 0.0  # a third split, off the training side; to choose rates on
     config.data.mask_documents = False  # attention stays within a document
     config.data.cache = ""  # folder for tokens; empty: XDG_CACHE_HOME or ~/.cache, posenc-jax
 

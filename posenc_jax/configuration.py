@@ -66,9 +66,10 @@ class _Asker:
             return False
         return True
 
-    def that(self, holds: bool, message: str) -> None:
+    def that(self, holds: bool, message: str) -> bool:
         if not holds:
             self.problems.append(message)
+        return holds
 
 
 def _structure(given: Mapping, expected: Mapping, prefix: str = "") -> list[str]:
@@ -101,7 +102,7 @@ def _numbers(config, ask):
     for name in ("seed", "stop_at"):
         if ask(whole_number, name, config[name], at_least=0):
             ask.that(config[name] < 2**63, f"{name} must be below 2^63; got {config[name]}")
-    for name in ("learning_rate", "clip"):
+    for name in ("learning_rate", "encoding_rate", "clip"):
         ask(positive, name, config[name])
     _between(ask, "weight_decay", config.weight_decay, 0, math.inf)
     _between(ask, "final_rate", config.final_rate, 0, 1)
@@ -125,9 +126,9 @@ def _numbers(config, ask):
     )
 
 
-def _between(ask, name, value, low, high):
+def _between(ask, name, value, low, high) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    ask.that(
+    return ask.that(
         is_number and low <= value <= high and math.isfinite(value),
         f"{name} must be a number from {low} to {high}; got {value!r}",
     )
@@ -225,7 +226,13 @@ def _data(config, ask):
         ask(whole_number, "data.documents", data.documents, at_least=1)
         ask(whole_number, "data.document_length", data.document_length, at_least=2)
         ask.that(data.tokenizer == "bytes", "data.tokenizer must be 'bytes' for synthetic data")
-    _between(ask, "data.valid_fraction", data.valid_fraction, 0, 1)
+    fractions = ("valid_fraction", "choose_fraction")
+    if all([_between(ask, f"data.{name}", data[name], 0, 1) for name in fractions]):
+        ask.that(
+            sum(data[name] for name in fractions) < 1,
+            "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
+            f"below 1; got {data.valid_fraction} + {data.choose_fraction}",
+        )
     if data.tokenizer != "bytes":
         ask.that(
             Path(data.tokenizer).expanduser().exists(),
