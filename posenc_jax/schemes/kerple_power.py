@@ -8,7 +8,7 @@ from posenc_jax.encoding import Dims, DistanceBias, trained
 
 
 class KerplePower(DistanceBias):
-    """Chi et al. 2022, arXiv:2205.09921: -r1 d^p, r1 and p from U(0, 2).
+    """Chi et al. 2022, arXiv:2205.09921: -r1 d^p, r1 from U(0, 1) and p from U(0, 2).
 
     r1 is kept positive as an exponential, p between 0 and 2 as 2 sigmoid; draws keep 1e-3 off the
     ends.
@@ -24,4 +24,4 @@ class KerplePower(DistanceBias):
 
 def build(dims: Dims, key: jax.Array) -> KerplePower:
     r1, p = jax.random.uniform(key, (2, dims.heads), minval=1e-3, maxval=1 - 1e-3)
-    return KerplePower(dims=dims, log_r1=jnp.log(2 * r1), logit_p=logit(p))
+    return KerplePower(dims=dims, log_r1=jnp.log(r1), logit_p=logit(p))

@@ -1,5 +1,6 @@
 """A learned bias for each head and bucket of the distance."""
 
+import math
 from bisect import bisect_left
 
 import jax
@@ -7,18 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax.encoding import Dims, DistanceBias, static, trained
-from posenc_jax.options import whole_number
+from posenc_jax.options import positive, whole_number
 
 
 class T5(DistanceBias):
-    """Raffel et al. 2019, arXiv:1910.10683. Entries start normal with standard deviation 0.02."""
+    """Raffel et al. 2019, arXiv:1910.10683. The bias is `scale` times the table.
 
-    table: jax.Array = trained()  # [buckets, H]
+    T5 itself divides no logit by sqrt(K). Here, as in others that divide, the table is multiplied
+    by sqrt(K) instead: otherwise it could not move far enough in a short training.
+    """
+
+    table: jax.Array = trained()  # [buckets, H]; starts normal with standard deviation 0.2
     max_distance: int = static(default=128)
+    scale: float = static(default=1.0)
 
     def curve(self, distance):
         buckets = bucket(distance, self.table.shape[0], self.max_distance)
-        return self.table[buckets].T
+        return self.scale * self.table[buckets].T
 
 
 def bucket(distance, num_buckets: int = 32, max_distance: int = 128) -> jax.Array:
@@ -50,7 +56,16 @@ def _edges(num_buckets: int, max_distance: int) -> np.ndarray:  # [num_buckets -
     return np.array([*range(1, half + 1), *steps], np.int32)
 
 
-def build(dims: Dims, key: jax.Array, *, num_buckets: int = 32, max_distance: int = 128) -> T5:
+def build(
+    dims: Dims,
+    key: jax.Array,
+    *,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    scale: float | None = None,
+) -> T5:
+    """`scale` None: sqrt(K)."""
     _edges(num_buckets, max_distance)  # refuses what cannot be
-    table = 0.02 * jax.random.normal(key, (num_buckets, dims.heads))
-    return T5(dims=dims, table=table, max_distance=int(max_distance))
+    scale = math.sqrt(dims.head_dim) if scale is None else positive("scale", scale)
+    table = 0.2 * jax.random.normal(key, (num_buckets, dims.heads))
+    return T5(dims=dims, table=table, max_distance=int(max_distance), scale=scale)

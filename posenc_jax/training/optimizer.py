@@ -38,7 +38,13 @@ def make(config) -> optax.GradientTransformation:
             weight_decay=config.weight_decay,
             mask=decays,
         ),
+        optax.stateless(lambda updates, params: _scaled(updates, config.encoding_rate)),
     )
+
+
+def _scaled(updates, rate: float):
+    """The encoding's own rate is a multiple of the others', after Adam has set their size."""
+    return updates | {"encoding": jax.tree.map(lambda u: rate * u, updates["encoding"])}
 
 
 def decays(params):
