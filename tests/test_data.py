@@ -23,7 +23,7 @@ def settings(tmp_path):
     def make(**fields):
         data = base.get_config().data
         data.cache = str(tmp_path / "cache")
-        data.update(fields)
+        data.update({"field": "text", "split": "train"} | fields)
         return data
 
     return make

@@ -6,19 +6,34 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.data import sources, tokenizer
 from posenc_jax.exits import DataError, Interrupted
+from posenc_jax.terminal import warn
 
-FORMAT = 2  # of the files below; another number is another cache
-SPLITS = ("train", "valid")
+FORMAT = 3  # of the files below; another number is another cache
+SPLITS = ("train", "valid", "choose")
+# What others read in corpus.json; one that lacks it is none, and is made again.
+CARD: dict[str, Any] = {
+    "fingerprint": str,
+    "vocab": int,
+    "dtype": str,
+    "tokenizer": str,
+    "counts": dict,
+    "lossy": {"documents": int, "changed": int, "characters": int, "examples": list},
+    "splits": {
+        name: {"documents": int, "tokens": int, "bytes_per_token": object} for name in SPLITS
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -29,10 +44,16 @@ class Split:
     starts: np.ndarray  # [documents + 1], where each document begins, and the end
     bytes_of: np.ndarray | None  # [N], bytes of text each token stands for; None: one each
     answers: np.ndarray | None  # [N], which tokens are answers; None: there are none
+    digests: np.ndarray  # [documents], uint64, `sources.digest` of each document's text
+    lossless: bool  # whether tokens hold all of the text; if not, bits per byte mean nothing
 
     @property
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
+
+    def without(self, digests: np.ndarray) -> np.ndarray:  # [documents], bool
+        """Which documents have none of these digests."""
+        return ~np.isin(self.digests, digests)
 
 
 @dataclass(frozen=True)
@@ -41,14 +62,27 @@ class Corpus:
     card: dict  # the sidecar: sources, counts, hashes
     train: Split
     valid: Split
+    choose: Split  # neither trained on nor held out; empty without data.choose_fraction
 
     @property
     def fingerprint(self) -> str:
         return self.card["fingerprint"]
 
+    @cached_property
+    def fingerprint_1(self) -> str:
+        """What runs of the first wave were sealed with: of two splits, and not of the card."""
+        kinds = ("answers", "bytes", "starts.npy", "tokens")
+        paths = [self.folder / f"{name}.{kind}" for name in ("train", "valid") for kind in kinds]
+        return _files_hash(path for path in paths if path.exists()).hexdigest()
+
     @property
     def vocab(self) -> int:
         return self.card["vocab"]
+
+    @property
+    def lossless(self) -> bool:
+        """Whether documents came back from their tokens as they were, those that were tried."""
+        return _lossless(self.card)
 
 
 def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()) -> Corpus:
@@ -65,6 +99,8 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
         "tokenizer": encoder.hash,
         "valid_fraction": data.valid_fraction,
     }
+    if data.choose_fraction:
+        identity["choose_fraction"] = data.choose_fraction
     if data.source == "jsonl":
         identity["field"] = data.field
     if data.source == "hub":
@@ -81,23 +117,51 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
         with _locked(root / f"{folder.name}.lock"):
             if _card(folder) is None:
                 _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
-    return load(folder)
+    corpus = load(folder)
+    if not (corpus.lossless or quiet):
+        warn(_losses(corpus.card))
+    return corpus
 
 
 def load(folder: Path) -> Corpus:
     card = _card(folder)
-    if card is None or _fingerprint(folder) != card["fingerprint"]:
+    if card is None or _fingerprint(folder, card) != card["fingerprint"]:
         raise DataError(f"{folder} is not what was written there; delete it, to be made again")
-    dtype = np.dtype(card["dtype"])
-    return Corpus(folder, card, *(_load_split(folder, name, dtype) for name in SPLITS))
+    return Corpus(folder, card, *(_load_split(folder, name, card) for name in SPLITS))
 
 
 def _card(folder: Path) -> dict | None:
     """What is written last, so that a corpus without it is none."""
     try:
-        return json.loads((folder / "corpus.json").read_text())
+        card = json.loads((folder / "corpus.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
+    return card if _shaped(card, CARD) else None
+
+
+def _shaped(value, shape) -> bool:
+    if not isinstance(shape, dict):
+        return isinstance(value, shape)
+    return isinstance(value, dict) and all(
+        name in value and _shaped(value[name], part) for name, part in shape.items()
+    )
+
+
+def _lossless(card: dict) -> bool:
+    return card["lossy"]["changed"] == 0
+
+
+def _losses(card: dict) -> str:
+    lossy = card["lossy"]
+    missing = ""
+    if lossy["characters"]:
+        examples = " and ".join(map(repr, lossy["examples"]))
+        missing = f", without {lossy['characters']:,} of their characters, such as {examples}"
+    return (
+        f"the tokenizer {card['tokenizer']} does not give the text back: of its first "
+        f"{lossy['documents']} documents {lossy['changed']} come back changed{missing}. Bits per "
+        "byte would mean nothing and are not stated; losses per token hold"
+    )
 
 
 def cache_folder(named: str) -> Path:
@@ -114,7 +178,7 @@ def _describe(path: Path) -> dict:
     return {"path": str(path), "size": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
-def _load_split(folder, name, dtype) -> Split:
+def _load_split(folder: Path, name: str, card: dict) -> Split:
     def column(kind, kind_dtype):
         path = folder / f"{name}.{kind}"
         if not path.exists():
@@ -123,23 +187,26 @@ def _load_split(folder, name, dtype) -> Split:
             return np.zeros(0, kind_dtype)
         return np.memmap(path, kind_dtype, mode="r")
 
-    tokens = column("tokens", dtype)
+    tokens = column("tokens", np.dtype(card["dtype"]))
     assert tokens is not None
-    starts = np.load(folder / f"{name}.starts.npy", allow_pickle=False)
-    return Split(tokens, starts, column("bytes", np.uint16), column("answers", np.bool_))
+    starts, digests = (
+        np.load(folder / f"{name}.{kind}.npy", allow_pickle=False) for kind in ("starts", "digests")
+    )
+    return Split(
+        tokens,
+        starts,
+        column("bytes", np.uint16),
+        column("answers", np.bool_),
+        digests,
+        _lossless(card),
+    )
 
 
 def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> None:
-    dtype = np.dtype(
-        np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
-    )
     scratch = folder.parent / f".{folder.name}.building"
     shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed; the lock is ours
     scratch.mkdir()
-    writers = {name: _Writer(scratch, name, dtype) for name in SPLITS}
     try:
-        seen: set[bytes] = set()
-        counts = {"documents": 0, "duplicates": 0, "empty": 0}
         total = sum(entry["size"] for entry in listed) or None
         bar = tqdm(
             total=None if data.source != "stdlib" and data.source != "text" else total,
@@ -149,35 +216,10 @@ def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> No
             disable=quiet,
         )
         with bar:
-            for document in sources.documents(data, seed):
-                if stopping:
-                    raise Interrupted(
-                        f"stopped by {stopping[0]} while the text was made into tokens; the same "
-                        "command begins with that again"
-                    )
-                bar.update(len(document.text))
-                digest = hashlib.sha256(document.text).digest()
-                if not document.text:
-                    counts["empty"] += 1
-                elif digest in seen:
-                    counts["duplicates"] += 1
-                else:
-                    seen.add(digest)
-                    counts["documents"] += 1
-                    held_out = int.from_bytes(digest[:8], "big") < data.valid_fraction * 2.0**64
-                    writers["valid" if held_out else "train"].add(document, encoder)
-        splits = {name: writer.close() for name, writer in writers.items()}
-        if not splits["train"]["tokens"]:
-            raise DataError(f"no text to train on: {counts} (data.source={data.source})")
-        card = {
-            "fingerprint": _fingerprint(scratch),
-            "vocab": encoder.vocab,
-            "tokenizer": encoder.name,
+            card = _write(scratch, data, seed, encoder, bar, stopping)
+        card |= {
             "tokenizer_hash": encoder.hash,
-            "dtype": dtype.str,
             "identity": identity,
-            "counts": counts,
-            "splits": splits,
             "sources": listed,
             "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
@@ -188,10 +230,62 @@ def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> No
         shutil.rmtree(folder, ignore_errors=True)  # an unfinished one: it has no corpus.json
         scratch.rename(folder)
     except BaseException:
-        for writer in writers.values():
-            writer.abandon()
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _write(folder: Path, data, seed: int, encoder, bar, stopping: Sequence[str]) -> dict:
+    """The files of all splits; what the card says of them."""
+    dtype = np.dtype(
+        np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
+    )
+    writers = {name: _Writer(folder, name, dtype) for name in SPLITS}
+    round_trip = tokenizer.RoundTrip(encoder)
+    seen: set[bytes] = set()
+    counts = {"documents": 0, "duplicates": 0, "empty": 0}
+    try:
+        for document in sources.documents(data, seed):
+            if stopping:
+                raise Interrupted(
+                    f"stopped by {stopping[0]} while the text was made into tokens; the same "
+                    "command begins with that again"
+                )
+            bar.update(len(document.text))
+            text_hash = hashlib.sha256(document.text).digest()
+            if not document.text:
+                counts["empty"] += 1
+            elif text_hash in seen:
+                counts["duplicates"] += 1
+            else:
+                seen.add(text_hash)
+                counts["documents"] += 1
+                round_trip.see(document.text, document.name)
+                writers[_split_of(text_hash, data)].add(document, encoder)
+        splits = {name: writer.close() for name, writer in writers.items()}
+    except BaseException:
+        for writer in writers.values():
+            writer.abandon()
+        raise
+    if not splits["train"]["tokens"]:
+        raise DataError(f"no text to train on: {counts} (data.source={data.source})")
+    card = {
+        "vocab": encoder.vocab,
+        "dtype": dtype.str,
+        "tokenizer": encoder.name,
+        "counts": counts,
+        "splits": splits,
+        "lossy": round_trip.card(),
+    }
+    return {"fingerprint": _fingerprint(folder, card)} | card
+
+
+def _split_of(text_hash: bytes, data) -> str:
+    """What is held out lies at one end and what is chosen on at the other, so that each stays what
+    it is whatever the other one takes."""
+    place = int.from_bytes(text_hash[:8], "big")
+    if place < data.valid_fraction * 2.0**64:
+        return "valid"
+    return "train" if place < (1 - data.choose_fraction) * 2.0**64 else "choose"
 
 
 class _Writer:
@@ -199,6 +293,7 @@ class _Writer:
         self.folder, self.name, self.dtype = folder, name, dtype
         self.streams: dict = {}
         self.starts = [0]
+        self.digests: list[int] = []
         self.bytes = 0
         self._write("tokens", np.zeros(0, dtype))
 
@@ -216,6 +311,7 @@ class _Writer:
                 raise DataError("synthetic tasks mark bytes; use data.tokenizer=bytes")
             self._write("answers", document.answers.astype(np.bool_))
         self.starts.append(self.starts[-1] + len(tokens))
+        self.digests.append(sources.digest(document.text))
         self.bytes += len(document.text)
 
     def _write(self, kind: str, values: np.ndarray) -> None:
@@ -232,10 +328,8 @@ class _Writer:
             stream.flush()
             os.fsync(stream.fileno())
             stream.close()
-        with (self.folder / f"{self.name}.starts.npy").open("wb") as stream:
-            np.save(stream, np.array(self.starts, np.int64))
-            stream.flush()
-            os.fsync(stream.fileno())
+        self._save("starts", np.array(self.starts, np.int64))
+        self._save("digests", np.array(self.digests, np.uint64))
         tokens = self.starts[-1]
         return {
             "documents": len(self.starts) - 1,
@@ -245,13 +339,27 @@ class _Writer:
             "longest": int(np.max(np.diff(self.starts), initial=0)),
         }
 
+    def _save(self, kind: str, values: np.ndarray) -> None:
+        with (self.folder / f"{self.name}.{kind}.npy").open("wb") as stream:
+            np.save(stream, values)
+            stream.flush()
+            os.fsync(stream.fileno())
 
-def _fingerprint(folder: Path) -> str:
-    """Of the tokens, their bytes and where documents begin, whatever they were made from."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.name != "corpus.json"):
-        digest.update(f"{path.name} {_describe(path)['sha256']}\n".encode())
+
+def _fingerprint(folder: Path, card: dict) -> str:
+    """Of the tokens, their bytes, their documents and how all of it is read, whatever it was made
+    from."""
+    digest = _files_hash(path for path in folder.iterdir() if path.name != "corpus.json")
+    read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": _lossless(card)}
+    digest.update(json.dumps(read_as, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _files_hash(paths: Iterable[Path]):
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.name} {_describe(path)['sha256']}\n".encode())
+    return digest
 
 
 @contextmanager

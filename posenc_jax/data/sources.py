@@ -3,6 +3,7 @@ yields documents as bytes."""
 
 import glob
 import gzip
+import hashlib
 import json
 import sys
 import sysconfig
@@ -22,6 +23,13 @@ class Document(NamedTuple):
     name: str
     text: bytes
     answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
+
+
+def digest(text: bytes) -> int:
+    """64 bits of a document's text, the same from a file as from a JSON line, whatever its line
+    ends and the white space around it."""
+    plain = text.replace(b"\r\n", b"\n").strip()
+    return int.from_bytes(hashlib.sha256(plain).digest()[:8], "big")
 
 
 def files(data) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,10 @@ class Learned:
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Tokens, and how many bytes of the text each one adds; these sum to its length."""
         string = decode_utf8(text, name)
-        encoding = self.tokenizer.encode(string, add_special_tokens=False)
+        try:
+            encoding = self.tokenizer.encode(string, add_special_tokens=False)
+        except Exception as error:  # plain ones: of a word that has no token, say
+            raise DataError(f"{name}: {self.name} has no tokens for it: {error}") from error
         ends = np.array([end for _, end in encoding.offsets], np.int64)
         byte_at = _byte_offsets(string)
         ends = np.maximum.accumulate(byte_at[ends]) if len(ends) else ends
@@ -48,7 +52,40 @@ class Learned:
         return np.array(encoding.ids, np.int64), np.diff(ends, prepend=0)
 
     def decode(self, tokens) -> str:
-        return self.tokenizer.decode(np.asarray(tokens).tolist())
+        """A text may spell special tokens, so they are written out like others."""
+        return self.tokenizer.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
+
+
+class RoundTrip:
+    """What the first documents of a text lose on their way to tokens and back: a tokenizer that
+    lower-cases, drops accents or has no token for a character predicts less than the text."""
+
+    DOCUMENTS, CHARACTERS = 64, 1_000_000
+
+    def __init__(self, encoder: Bytes | Learned):
+        self.encoder = encoder
+        self.documents = self.changed = self.characters = 0
+        self.lost: Counter[str] = Counter()
+
+    def see(self, text: bytes, name: str) -> None:
+        room = self.CHARACTERS - self.characters
+        if isinstance(self.encoder, Bytes) or self.documents == self.DOCUMENTS or not room:
+            return
+        before = decode_utf8(text, name)[:room]
+        tokens, _ = self.encoder.encode(before.encode(), name)
+        after = self.encoder.decode(tokens)
+        self.documents += 1
+        self.characters += len(before)
+        self.changed += after != before
+        self.lost += Counter(before) - Counter(after)
+
+    def card(self) -> dict:
+        return {
+            "documents": self.documents,
+            "changed": self.changed,
+            "characters": self.lost.total(),
+            "examples": [character for character, _ in self.lost.most_common(3)],
+        }
 
 
 def load(name: str) -> Bytes | Learned:
