@@ -70,7 +70,7 @@ class Recorder:
             if self.metrics:
                 self.metrics.write(self.line)
             if self.view:
-                self.view.log(self.line)
+                self.view.log({n: value for n, value in self.line.items() if value is not None})
             self.line = {}
 
     def _read(self) -> None:
@@ -78,6 +78,8 @@ class Recorder:
             return
         (at, measured, rate, rows), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
+        if not rows.split.lossless:
+            del values["bpb"]
         good = all(map(math.isfinite, values.values()))
         # The schedule waits while steps are skipped.
         applied = at - int(values.get("skipped", 0)) - good

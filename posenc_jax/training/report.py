@@ -50,13 +50,14 @@ class Report:
         left = (self.total - at) * (time_now - self.began) / max(at - self.first, 1)
         self.line(
             f"step {at:>{len(str(self.total))}}/{self.total}  loss {values['loss']:.4f}  "
-            f"bits/byte {values['bpb']:.4f}  gradient {values['grad_norm']:.3f}  "
+            f"{_bits(values.get('bpb'))}gradient {values['grad_norm']:.3f}  "
             f"rate {rate:.2e}  {speed:,.0f} tokens/s  "
             f"{f'MFU {use:.1%}  ' if use else ''}{clock(left)} left"
         )
         return {
             "step": at,
             "tokens": at * self.tokens,
+            "bpb": None,  # unless it was measured
             **values,
             "learning_rate": rate,
             "tokens_per_second": speed,
@@ -66,10 +67,19 @@ class Report:
         }
 
     def validation(self, at: int, values: dict) -> dict:
-        loss, bpb = values["valid_loss"], values["valid_bpb"]
-        self.line(f"step {at}  held out: loss {loss:.4f}  bits/byte {bpb:.4f}")
+        said = (
+            f"{word}: loss {values[f'{name}_loss']:.4f}  {_bits(values[f'{name}_bpb'])}"
+            for name, word in (("valid", "held out"), ("choose", "to choose on"))
+            if f"{name}_loss" in values
+        )
+        self.line(f"step {at}  {''.join(said).rstrip()}")
         self.previous = (at, time.perf_counter())
         return {"step": at, **values}
+
+
+def _bits(per_byte: float | None) -> str:
+    """Of a text that its tokens do not hold, None: nothing is said."""
+    return "" if per_byte is None else f"bits/byte {per_byte:.4f}  "
 
 
 def peak_memory() -> float:
@@ -104,11 +114,15 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
     planned = config.steps * config.batch_size * config.train_length
     versions = ", ".join(f"{n} {version(n)}" for n in ("jax", "flax", "optax", "orbax-checkpoint"))
     devices = ", ".join(sorted({d.device_kind for d in mesh.devices.flat}))
-    train = corpus.card["splits"]["train"]
-    held_out = corpus.card["splits"]["valid"]["documents"]
+    splits = corpus.card["splits"]
+    train, held_out = splits["train"], splits["valid"]["documents"]
     kept = f"{held_out:,} documents held out"
     if not held_out:
         kept = "NO document held out, no validation: more files, or a larger data.valid_fraction"
+    if config.data.choose_fraction:
+        kept += f"; {splits['choose']['documents']:,} to choose on"
+    if not corpus.lossless:
+        kept += "; no bits per byte, the tokenizer does not give the text back"
     begin = f"resuming at step {at:,}" if at else "a fresh run"
     if config.init_from and not at:
         begin += f", weights from {config.init_from}"

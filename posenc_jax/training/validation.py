@@ -1,4 +1,4 @@
-"""The loss on held-out text while a run trains."""
+"""The loss on text that is not trained on while a run trains."""
 
 import jax
 import numpy as np
@@ -8,33 +8,43 @@ from posenc_jax.training import step as steps
 
 
 class Validation:
-    """At the trained length, on the same rows every time."""
+    """At the trained length, on the same rows every time: of what is held out, and of what is there
+    to choose on."""
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
         self.mesh, self.own = mesh, steps.own_rows(mesh, config.batch_size)
         self.sums = steps.loss_sums(parts, config.data.mask_documents, mesh)
-        self.rows: Batch | None = None
-        if len(corpus.valid.tokens) >= 2 * config.train_length:
-            self.rows = held_out(
-                corpus.valid,
+        self.lossless = corpus.lossless
+        self.rows = {
+            name: held_out(
+                split,
                 length=config.train_length,
                 rows=config.valid_batches * config.batch_size,
                 within_documents=config.data.mask_documents,
             )
+            for name, split in (("valid", corpus.valid), ("choose", corpus.choose))
+            if len(split.tokens) >= 2 * config.train_length
+        }
 
     def due(self, at: int) -> bool:
-        return self.rows is not None and (at % self.every == 0 or at == self.last)
+        return bool(self.rows) and (at % self.every == 0 or at == self.last)
 
-    def __call__(self, params) -> dict[str, float]:
-        assert self.rows is not None
+    def __call__(self, params) -> dict[str, float | None]:
+        values = {}
+        for name, rows in self.rows.items():
+            nats, targets, size = self._sums(params, rows)
+            values[f"{name}_loss"] = nats / targets
+            values[f"{name}_bpb"] = nats / size / np.log(2) if self.lossless else None
+        return values
+
+    def _sums(self, params, held: Batch) -> np.ndarray:  # [3]: nats, targets, bytes
         total = np.zeros(3)
-        count = len(self.rows.inputs)
+        count = len(held.inputs)
         for first in range(0, count, self.size):
             index = np.arange(first, first + self.size)[self.own]
-            rows = jax.tree.map(lambda x, i=index: x[i % count], self.rows)
+            rows = jax.tree.map(lambda x, i=index: x[i % count], held)
             repeats = (index < count)[:, None]  # a short last batch is filled with rows of weight 0
             rows = rows._replace(weights=rows.weights * repeats)
             total += np.array(jax.device_get(self.sums(params, steps.spread(rows, self.mesh))))
-        nats, targets, size = total
-        return {"valid_loss": nats / targets, "valid_bpb": nats / size / np.log(2)}
+        return total

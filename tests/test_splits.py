@@ -1,0 +1,224 @@
+"""Which documents are trained on, held out and there to choose on, and how they are told again."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from running import ROOT
+
+from configs import base
+from posenc_jax.data import corpus, sources
+from posenc_jax.exits import DataError
+from posenc_jax.training.run import read_metrics
+
+OLD_TEXT = Path(__file__).parent / "format1" / "text"
+
+
+def words(seed, count=400):
+    return "".join(np.random.default_rng(seed).choice(list("abcdefgh "), count))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for i in range(30):
+        (folder / f"{i:02d}.txt").write_text(words(i))
+    return folder
+
+
+@pytest.fixture
+def prepare(tmp_path):
+    def make(path, source="text", **fields):
+        data = base.get_config().data
+        data.update(source=source, path=str(path), cache=str(tmp_path / "cache"), **fields)
+        return corpus.prepare(data, 0, quiet=True)
+
+    return make
+
+
+def texts_of(split):
+    pairs = zip(split.starts, split.starts[1:], strict=False)
+    return [bytes(split.tokens[start:end]).decode() for start, end in pairs]
+
+
+class TestDigests:
+    def test_one_text_has_one_digest_wherever_it_is_found(self, prepare, tmp_path):
+        lines = [f"  {words(i)}\r\nend {i}\n" for i in range(4)]
+        (tmp_path / "a").mkdir()
+        for i, line in enumerate(lines):  # as a file, under another path, without what surrounds it
+            (tmp_path / "a" / f"{i}.txt").write_bytes(line.strip().replace("\r\n", "\n").encode())
+        with gzip.open(tmp_path / "rows.jsonl.gz", "wt", newline="") as stream:
+            for line in lines:
+                stream.write(json.dumps({"text": line}) + "\n")
+        files = prepare(tmp_path / "a" / "*.txt", valid_fraction=0.0).train
+        rows = prepare(tmp_path / "rows.jsonl.gz", "jsonl", field="text", valid_fraction=0.0).train
+        assert files.digests.dtype == np.uint64 and len(set(files.digests.tolist())) == 4
+        np.testing.assert_array_equal(files.digests, rows.digests)
+        assert files.digests.tolist() == [sources.digest(line.encode()) for line in lines]
+
+    def test_the_number_itself_is_kept(self):
+        """Of sha256, which others can compute."""
+        assert sources.digest(b"abc") == 0xBA7816BF8F01CFEA == sources.digest(b"\r\nabc \n")
+        assert sources.digest(b"a b") != sources.digest(b"ab")
+
+    def test_documents_of_a_split_are_named_in_order(self, prepare, folder):
+        made = prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
+        for split in (made.train, made.valid, made.choose):
+            expected = [sources.digest(text.encode()) for text in texts_of(split)]
+            assert split.digests.tolist() == expected and expected
+
+    def test_documents_of_another_text_are_left_out(self, prepare, folder, tmp_path):
+        trained = prepare(folder / "*.txt", valid_fraction=0.3).train
+        (tmp_path / "rows.jsonl").write_text(
+            "".join(json.dumps({"text": words(i) + "\n"}) + "\n" for i in range(25, 40))
+        )
+        other = prepare(tmp_path / "rows.jsonl", "jsonl", field="text", valid_fraction=0.0).train
+        keep = other.without(trained.digests)
+        seen = {text.strip() for text in texts_of(trained)}
+        assert keep.tolist() == [text.strip() not in seen for text in texts_of(other)]
+        assert keep.any() and not keep.all()
+        assert other.without(np.zeros(0, np.uint64)).all()
+
+    def test_equal_texts_are_dropped_by_every_byte(self, prepare, tmp_path):
+        (tmp_path / "a.txt").write_text(words(0))
+        (tmp_path / "b.txt").write_text(words(0) + "\n")
+        (tmp_path / "c.txt").write_text(words(0))
+        made = prepare(tmp_path / "*.txt", valid_fraction=0.0)
+        assert made.card["counts"] == {"documents": 2, "duplicates": 1, "empty": 0}
+
+
+class TestFingerprint:
+    @pytest.fixture
+    def letters(self, tmp_path):
+        """One token per letter."""
+        vocab = {"?": 0, " ": 1} | {letter: 2 + i for i, letter in enumerate("abcdefgh")}
+        learned = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="?"))
+        learned.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+        learned.decoder = tokenizers.decoders.Fuse()
+        learned.save(str(tmp_path / "letters.json"))
+        return str(tmp_path / "letters.json")
+
+    def test_runs_of_the_first_wave_find_their_text_again(self, prepare, letters):
+        """Both by the code that trained them; the first is in the card of tests/format1/run."""
+        path = OLD_TEXT / "*.txt"
+        made = prepare(path, valid_fraction=0.6)
+        old = "30286749f26bae04edb0ef23b29a3560dc73b533e88f4fa37cd6f5854f46a2cc"
+        assert made.fingerprint_1 == old != made.fingerprint
+        made = prepare(path, valid_fraction=0.6, tokenizer=letters)
+        old = "82ed4ba40e08c39829462b43f3eab8169e08ef2c95c946bc7b10f8d17f11f840"
+        assert made.fingerprint_1 == old != made.fingerprint
+
+    def test_it_is_of_the_text_and_not_of_where_it_is(self, prepare, folder, tmp_path):
+        first = prepare(folder / "*.txt")
+        moved = prepare(folder.rename(tmp_path / "elsewhere") / "*.txt")
+        assert moved.fingerprint == first.fingerprint
+        assert moved.fingerprint != prepare(tmp_path / "elsewhere" / "0*.txt").fingerprint
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"vocab": 300},
+            {"dtype": "|i1"},
+            {"dtype": "nonsense"},
+            {"lossy": {"documents": 9, "changed": 9, "characters": 9, "examples": ["T"]}},
+        ],
+        ids=str,
+    )
+    def test_an_edited_card_is_not_believed(self, change, prepare, folder):
+        made = prepare(folder / "*.txt")
+        path = made.folder / "corpus.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        with pytest.raises(DataError, match="is not what was written there; delete it"):
+            prepare(folder / "*.txt")
+
+    @pytest.mark.parametrize("name", ["valid.digests.npy", "choose.tokens"])
+    def test_every_file_counts(self, name, prepare, folder):
+        made = prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
+        whole = (made.folder / name).read_bytes()
+        (made.folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DataError, match="is not what was written there; delete it"):
+            prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
+
+    @pytest.mark.parametrize(
+        "card",
+        ["[]", "3", "null", "{}", '{"fingerprint": "a"}', "[[", "splits", "lossy", "vocab"],
+    )
+    def test_a_card_of_another_shape_is_none_and_made_again(self, card, prepare, folder):
+        made = prepare(folder / "*.txt")
+        path = made.folder / "corpus.json"
+        if card in made.card:
+            card = json.dumps(made.card | {card: [1]})
+        path.write_text(card)
+        again = prepare(folder / "*.txt")
+        assert again.fingerprint == made.fingerprint
+        assert json.loads(path.read_text())["splits"] == made.card["splits"]
+
+
+class TestChoosing:
+    def test_what_is_held_out_stays_so_with_a_third_split(self, prepare, folder):
+        two = prepare(folder / "*.txt", valid_fraction=0.3)
+        assert len(two.choose.tokens) == 0 == len(two.choose.digests)
+        for fraction in (0.2, 0.5):
+            three = prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=fraction)
+            assert texts_of(three.valid) == texts_of(two.valid) and texts_of(three.valid)
+            splits = [texts_of(split) for split in (three.train, three.valid, three.choose)]
+            assert sorted(sum(splits, [])) == sorted(words(i) for i in range(30))
+            assert splits[2] == [t for t in texts_of(two.train) if t not in set(splits[0])]
+            assert splits[0] and splits[2]
+
+    def test_without_it_a_cache_is_what_it_was(self, prepare, folder):
+        made = prepare(folder / "*.txt")
+        assert "choose_fraction" not in made.card["identity"]
+        other = prepare(folder / "*.txt", choose_fraction=0.3)
+        assert other.card["identity"]["choose_fraction"] == 0.3
+        assert other.folder != made.folder
+
+    def test_training_measures_both(self, call, folder, tmp_path):
+        fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache"}
+        fields |= {"data.valid_fraction": 0.3, "data.choose_fraction": 0.3}
+        out = call("train.py", tmp_path / "run", **fields)
+        count = int(out.split(" documents held out; ")[1].split(" to choose on")[0])
+        assert count > 0
+        lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+        measured = [line for line in lines if "choose_loss" in line]
+        assert [line["step"] for line in measured] == [5, 10, 12]
+        for line in measured:
+            for name in ("valid", "choose"):
+                np.testing.assert_allclose(
+                    line[f"{name}_loss"] / np.log(2), line[f"{name}_bpb"], rtol=1e-6
+                )
+            assert line["choose_loss"] != line["valid_loss"]
+            said = (
+                f"step {line['step']}  held out: loss {line['valid_loss']:.4f}  "
+                f"bits/byte {line['valid_bpb']:.4f}  to choose on: loss "
+                f"{line['choose_loss']:.4f}  bits/byte {line['choose_bpb']:.4f}\n"
+            )
+            assert said in out
+
+    def test_training_without_it_says_nothing_of_it(self, whole):
+        assert "choose on" not in whole[1]
+        assert "choose" not in (whole[0] / "metrics.jsonl").read_text()
+
+    def test_a_third_split_alone_is_measured(self, call, folder, tmp_path):
+        fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache", "steps": 5}
+        fields |= {"data.valid_fraction": 0.0, "data.choose_fraction": 0.3}
+        out = call("train.py", tmp_path / "run", **fields)
+        line = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
+        assert "choose_loss" in line and "valid_loss" not in line
+        assert f"step 5  to choose on: loss {line['choose_loss']:.4f}" in out
+
+    def test_it_is_printed_where_text_is_prepared(self, folder, tmp_path):
+        fields = {"data.source": "text", "data.path": f"{folder}/*.txt"}
+        fields |= {"data.cache": tmp_path / "cache", "data.choose_fraction": 0.3}
+        program = ["scripts/prepare_data.py", "--config=configs/rope.py"]
+        program += [f"--config.{name}={value}" for name, value in fields.items()]
+        done = subprocess.run([sys.executable, *program], capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        assert "choose: {'documents': " in done.stdout
+        assert "choose: {'documents': 0" not in done.stdout
