@@ -12,8 +12,51 @@ import numpy as np
 from posenc_jax.terminal import clock, say
 from posenc_jax.training.run import Workdir
 
-# Dense bfloat16 operations per second of one device, by a part of its name; for MFU.
-PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "TPU v4": 275e12, "TPU v5": 197e12}
+# Dense bfloat16 operations per second of one device, summed in float32, by its whole name in jax;
+# for MFU. From NVIDIA's data sheets and the white papers of its GeForce and RTX cards, halved where
+# they count with sparsity, and from Google's pages and papers of each TPU. Of TPU v2, v3 and v7 a
+# device is one of a chip's two cores. Any other name, a MIG slice's too, has no MFU.
+PEAK_FLOPS = {
+    "NVIDIA A10": 125e12,
+    "NVIDIA A10G": 70e12,
+    "NVIDIA A30": 165e12,
+    "NVIDIA A40": 149.7e12,
+    "NVIDIA A100-PCIE-40GB": 312e12,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA A100 80GB PCIe": 312e12,
+    "NVIDIA L4": 121e12,
+    "NVIDIA L40": 181e12,
+    "NVIDIA L40S": 362e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835.5e12,
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA H200 NVL": 835.5e12,
+    "NVIDIA GH200 120GB": 989e12,
+    "NVIDIA GH200 144G HBM3e": 989e12,
+    "NVIDIA GH200 480GB": 989e12,
+    "NVIDIA B200": 2_250e12,
+    "NVIDIA B300 SXM6 AC": 2_250e12,
+    "NVIDIA GB200": 2_500e12,
+    "NVIDIA GB300": 2_500e12,
+    "NVIDIA GeForce RTX 3090": 71e12,
+    "NVIDIA GeForce RTX 4090": 165.2e12,
+    "NVIDIA GeForce RTX 5090": 209.5e12,
+    "NVIDIA RTX A6000": 154.8e12,
+    "NVIDIA RTX 6000 Ada Generation": 364.2e12,
+    "TPU v2": 22.5e12,
+    "TPU v3": 61.5e12,
+    "TPU v4 lite": 138e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5e": 197e12,
+    "TPU v5": 459e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU v6e": 918e12,
+    "TPU7x": 1_153.5e12,
+}
 
 
 class Report:
@@ -29,8 +72,7 @@ class Report:
             self.run.log(text)
 
     def start(self, at: int, config, parts) -> None:
-        device = jax.devices()[0].device_kind
-        peak = next((flops for name, flops in PEAK_FLOPS.items() if name in device), None)
+        peak = PEAK_FLOPS.get(jax.devices()[0].device_kind)
         self.peak = peak and peak * len(jax.devices())
         self.flops = flops_per_token(config, parts)
         self.first, self.began = at, time.perf_counter()

@@ -1,0 +1,61 @@
+"""The share of a device's peak that training reaches (MFU)."""
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from configs import rope
+from posenc_jax.training import parts as making
+from posenc_jax.training.report import Report, flops_per_token
+
+MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
+
+
+@pytest.fixture
+def logged(monkeypatch):
+    """The line of a step on some devices, and the operations of a token."""
+    config = rope.get_config()
+    config.model.update(width=16, heads=2, layers=1, vocab=31)
+    parts = making.make(config)
+
+    def make(kind, devices=1):
+        named = [SimpleNamespace(device_kind=kind, memory_stats=lambda: None)] * devices
+        monkeypatch.setattr(jax, "devices", lambda: named)
+        report = Report(None, "")
+        report.start(0, config, parts)
+        return report.step(1, MEASURED, 0.1), flops_per_token(config, parts)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("kind", "peak"),
+    [
+        ("TPU v5 lite", 197e12),  # v5e, by either name
+        ("TPU v5e", 197e12),
+        ("TPU v5", 459e12),  # v5p, by either name
+        ("TPU v5p", 459e12),
+        ("TPU v4", 275e12),
+        ("TPU v4 lite", 138e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A10", 125e12),
+        ("NVIDIA A10G", 70e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA GB200", 2_500e12),
+    ],
+)
+@pytest.mark.parametrize("devices", [1, 4])
+def test_mfu_is_of_the_very_device(kind, peak, devices, logged):
+    line, flops = logged(kind, devices)
+    reached = line["tokens_per_second"] * flops
+    np.testing.assert_allclose(line["mfu"], reached / (peak * devices), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind", ["cpu", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H1000", "TPU"]
+)
+def test_a_device_of_another_name_has_no_mfu(kind, logged):
+    assert logged(kind)[0]["mfu"] is None
