@@ -1,8 +1,9 @@
 """python scripts/compare.py A B [--protocol=same_token,nonoverlap]
 
 Differences between two evaluated curves over the very same targets, paired by document, with 95%
-bootstrap intervals. A and B are RUN[@METHOD][@LENGTH]: a run's folder, then none (the default), an
-extension, an extension:scale or window, then one length where not all of them are meant:
+t-intervals over documents. A and B are RUN[@METHOD][@LENGTH]: a run's folder, then none (the
+default), an extension, an extension:scale or window, then one length where not all of them are
+meant:
 
   python scripts/compare.py runs/rope runs/alibi
   python scripts/compare.py runs/rope@yarn runs/rope@none
@@ -24,7 +25,7 @@ from posenc_jax.configuration import PROTOCOLS  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import label  # noqa: E402
-from posenc_jax.evaluation.statistics import paired  # noqa: E402
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
 
 
 def main() -> int:
@@ -42,7 +43,10 @@ def main() -> int:
 
 def compare(a: str, b: str, protocols: list[str]) -> str:
     first, second = select(a), select(b)
-    lines = [f"nats per token of {a} less those of {b}; * the interval leaves zero out"]
+    lines = [
+        f"nats per token of {a} less those of {b}, with 95% intervals over documents; * clear: the "
+        f"interval leaves zero out, over {FEWEST_DOCUMENTS} documents or more"
+    ]
     refused = set()
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
@@ -108,7 +112,7 @@ def _line(one: Measured, other: Measured) -> str:
     per_byte = one.sums.tokens.sum() / one.sums.bytes.sum() / np.log(2)
     return (
         f"{name:<28}{found.mean:+9.4f} {mark} [{found.low:+.4f}, {found.high:+.4f}]"
-        f"  {found.mean * per_byte:+.4f} bits per byte, {len(one.sums.tokens)} documents"
+        f"  {found.mean * per_byte:+.4f} bits per byte, {found.documents} documents"
     )
 
 

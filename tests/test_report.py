@@ -23,7 +23,15 @@ DOCUMENTS = 12
 
 
 def make_run(
-    folder, encoding, seed, better=0.0, targets="t", evaluated=True, scales=(2.0,), **fields
+    folder,
+    encoding,
+    seed,
+    better=0.0,
+    targets="t",
+    evaluated=True,
+    scales=(2.0,),
+    documents=DOCUMENTS,
+    **fields,
 ):
     """A run's folder with an evaluation whose losses are what this says."""
     folder.mkdir(parents=True)
@@ -48,9 +56,9 @@ def make_run(
     if not evaluated:
         return folder
     rng = np.random.default_rng(0)  # the documents are hard or easy to all alike
-    tokens = np.full(DOCUMENTS, 50.0)
-    hard = tokens * (2 + rng.random(DOCUMENTS))
-    own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, DOCUMENTS)
+    tokens = np.full(documents, 50.0)
+    hard = tokens * (2 + rng.random(documents))
+    own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, documents)
     cells = []
     for protocol in PROTOCOLS:
         for length in LENGTHS if protocol != "position" else LENGTHS[-1:]:
@@ -69,7 +77,7 @@ def make_run(
                     "step": 10,
                 }
                 places = np.full(length, 2.5) if protocol == "position" else np.zeros(0)
-                none = np.zeros(DOCUMENTS)
+                none = np.zeros(documents)
                 sums = Sums(
                     hard + own + worse * tokens, tokens, tokens, none, none, places, np.ones(1)
                 )
@@ -127,6 +135,27 @@ def test_what_other_seeds_might_turn_round_is_a_tie(tmp_path):
     shutil.rmtree(tmp_path / "nope-s2")
     _, second = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
     assert second["across"] is None and (second["verdict"], second["shared"]) == ("open", 2)
+
+
+def test_few_documents_leave_a_difference_open(tmp_path):
+    for documents, verdict in ((9, "open"), (10, "behind")):
+        for seed in range(3):
+            folder = tmp_path / str(documents)
+            make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, documents=documents)
+            make_run(folder / f"nope-s{seed}", "nope", seed, documents=documents)
+        _, second = gather.gather([folder])["plain_ranking"]["same_token"][32]
+        assert second["behind"][1] > 0 and second["across"][0] > 0
+        assert (second["verdict"], second["documents"]) == (verdict, documents)
+
+
+def test_a_single_document_has_no_interval_on_the_page(tmp_path):
+    for name, better in (("rope", 0.5), ("nope", 0.0)):
+        make_run(tmp_path / f"{name}-s0", name, 0, better=better, documents=1)
+    data = gather.gather([tmp_path])
+    _, second = data["plain_ranking"]["same_token"][32]
+    assert second["behind"][0] > 0 and second["behind"][1:] == [None, None]
+    assert second["verdict"] == "tie"
+    assert page.write(data, tmp_path / "report").exists()
 
 
 def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):

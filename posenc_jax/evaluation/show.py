@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import paired
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
 from posenc_jax.evaluation.windows import WORD
 
 WIDTH, NAME = 11, 20
@@ -58,7 +58,7 @@ def _block(protocol: str, chosen) -> str:
         f"{first['run']}, step {first['step']}: {protocol}, {WORD[protocol]}; "
         f"{first['tokens']:,} targets of {first['documents']} documents",
         "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
-        "the next one",
+        f"the next one (95%, {FEWEST_DOCUMENTS} documents or more)",
         " " * NAME + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),
     ]
     for name in dict.fromkeys(label(row) for row, _ in chosen):
@@ -87,7 +87,7 @@ def _gain(row: dict | None) -> str:
 
 
 def _best(chosen) -> list[str]:
-    """The lowest loss at a length, if its interval leaves out that of the next one."""
+    """The lowest loss at a length, if its difference to the next one is clear."""
     finite = sorted(
         ((row, cell) for row, cell in chosen if row["nll"] is not None and not row["window"]),
         key=lambda pair: pair[0]["nll"],

@@ -16,31 +16,70 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float |
     return mean, float(np.sqrt(spread) / counts.sum())
 
 
+# Fewer documents call no difference clear: the interval holds its level down to two, but only where
+# differences are spread about evenly to both sides.
+FEWEST_DOCUMENTS = 10
+
+
 class Difference(NamedTuple):
     mean: float
-    low: float
+    low: float  # -inf, and high inf, where a single document says nothing of others
     high: float
+    documents: int
+
+    @property
+    def leaves_zero_out(self) -> bool:
+        return self.low > 0 or self.high < 0
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves zero out."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval leaves zero out, over enough documents to rely on it."""
+        return self.leaves_zero_out and self.documents >= FEWEST_DOCUMENTS
+
+
+def combined(
+    terms: Sequence[tuple[float, np.ndarray, np.ndarray]],  # (coefficient, sums [D], counts [D])
+) -> Difference:
+    """Sum of coefficient * sums.sum() / counts.sum(), with a 95% t-interval over documents.
+
+    Linearised in the documents, with residuals corrected for leverage (HC2; MacKinnon and White,
+    1985) and Satterthwaite's degrees of freedom for them (Bell and McCaffrey, 2002), which are
+    D - 1 where the documents are equally long.
+    """
+    # How often it calls equal systems different, in % at 4 | 10 | 40 documents with noise of tokens
+    # and of documents (20,000 simulated comparisons; 4,000 for the percentile bootstrap):
+    #                             bootstrap       t, D - 1      this
+    # equally long                20 | 10 | 5     5 |  5 |  5   5 | 5 | 5
+    # one or two windows each     19 | 10 | 6     6 |  6 |  5   5 | 5 | 5
+    # lognormal lengths, sigma 1  22 | 11 | 7    13 | 12 |  8   5 | 6 | 6
+    # half of the tokens in one   19 | 11 | 8     8 | 17 | 32   5 | 5 | 4
+    # Heavy tails give 3 to 5. One-sided differences (exponential) are too much for all: 9 | 8 | 6.
+    coefficients = np.array([coefficient for coefficient, _, _ in terms], np.float64)
+    sums = np.array([term_sums for _, term_sums, _ in terms], np.float64)  # [terms, D]
+    counts = np.array([term_counts for _, _, term_counts in terms], np.float64)
+    present = counts.any(axis=0)
+    sums, counts = sums[:, present], counts[:, present]
+    totals = counts.sum(axis=1, keepdims=True)
+    ratios = sums.sum(axis=1, keepdims=True) / totals
+    mean, documents = float(coefficients @ ratios[:, 0]), int(present.sum())
+    leverage = counts / totals
+    if np.any(leverage == 1):
+        return Difference(mean, -np.inf, np.inf, documents)
+    influence = coefficients @ ((sums - ratios * counts) / (totals * np.sqrt(1 - leverage)))
+    shares = np.abs(coefficients) @ leverage / np.abs(coefficients).sum()
+    crossed = shares**2 / (1 - shares)
+    freedom = 1 / (np.sum(shares**2) + crossed.sum() ** 2 - np.sum(crossed**2))
+    half = _t(freedom) * float(np.sqrt(np.sum(influence**2)))
+    return Difference(mean, mean - half, mean + half, documents)
 
 
 def paired(
     sums: np.ndarray,  # [D], of one row
     others: np.ndarray,  # [D], of the other, over the same targets
     counts: np.ndarray,  # [D]
-    *,
-    draws: int = 4_000,
-    seed: int = 0,
 ) -> Difference:
-    """One mean less the other, with a bootstrap 95% interval over documents."""
-    difference = np.asarray(sums, np.float64) - others
-    rng = np.random.default_rng(seed)
-    chosen = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=draws)
-    low, high = np.percentile((chosen @ difference) / (chosen @ counts), [2.5, 97.5])
-    return Difference(float(difference.sum() / counts.sum()), float(low), float(high))
+    """One mean less the other, with a 95% t-interval over documents."""
+    return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
 
 
 def over_seeds(values) -> tuple[float, float, float] | None:
@@ -48,10 +87,15 @@ def over_seeds(values) -> tuple[float, float, float] | None:
     values = np.asarray(values, np.float64)
     if len(values) < 3:
         return None
-    from scipy.stats import t
-
-    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    half = _t(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
+
+
+def _t(freedom: float) -> float:
+    """The half-width of a 95% interval in standard errors."""
+    from scipy.special import stdtrit  # slow to import, and training imports this module
+
+    return float(stdtrit(freedom, 0.975))
 
 
 def series(

@@ -274,8 +274,9 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
 
 def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
     """A difference is over the seeds that both sides have. Its verdict: `tie`, where other
-    documents or other seeds might have had it the other way round; `behind`; `open`, where it is
-    clear over documents and fewer than three common seeds say nothing of training's chance."""
+    documents or other seeds might have had it the other way round; `behind`; `open`, where its
+    interval over documents leaves zero out and yet there are too few documents to rely on it, or
+    fewer than three common seeds, which say nothing of training's chance."""
     seeds = {
         who: {cell.facts["seed"]: cell.sums.nats for cell in group}
         for who, group in entries.items()
@@ -295,7 +296,7 @@ def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
         across = over_seeds(
             [(own[s] - seeds[best][s]).sum() / tokens.sum() * per_byte for s in shared]
         )
-        verdict = "behind" if across is not None else "open"
+        verdict = "behind" if one.clear and across is not None else "open"
         if one.low <= 0 or (across is not None and across[1] <= 0):
             verdict = "tie"  # or ahead over the seeds that both have
         each = [float(value.sum() / tokens.sum() * per_byte) for value in own.values()]
@@ -307,7 +308,11 @@ def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
                 "seeds": each,
                 "bpb": float(nats.sum() / tokens.sum() * per_byte),
                 "interval": None if over is None else [over[1], over[2]],
-                "behind": [float(value * per_byte) for value in (one.mean, one.low, one.high)],
+                "behind": [
+                    float(value * per_byte) if np.isfinite(value) else None
+                    for value in (one.mean, one.low, one.high)
+                ],
+                "documents": one.documents,
                 "across": None if across is None else [across[1], across[2]],  # of seeds
                 "shared": len(shared),
                 "verdict": "best" if who == best else verdict,
