@@ -27,6 +27,7 @@ def run(workdir: str | None, config: configuration.Config) -> int:
         problems.append("--workdir is missing: the folder that the run is kept in")
     if problems or not workdir:
         command.refuse(problems)
+    config = configuration.resolved(config, begun)
 
     from posenc_jax import backend
 

@@ -74,11 +74,12 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.data.source = "stdlib"  # stdlib, text, jsonl, hub, synthetic
     config.data.path = ""  # files or globs with commas between; a data set's name for hub
     config.data.tokenizer = "bytes"  # bytes, a tokenizer.json, a folder with vocab and merges
-    config.data.field = "text"  # of a JSON line or a row that holds the text
-    config.data.split = "train"  # of a hub data set
-    config.data.task = "copy"  # of synthetic: copy, induction, passkey, delayed_repeat
-    config.data.documents = 2_000  # of synthetic
-    config.data.document_length = 2_048  # of synthetic, in tokens
+    config.data.field = placeholder(str)  # of jsonl and hub, what holds the text; None: text
+    config.data.split = placeholder(str)  # of hub; None: train
+    # Of synthetic: copy, induction, passkey, delayed_repeat; None: copy.
+    config.data.task = placeholder(str)
+    config.data.documents = placeholder(int)  # of synthetic; None: 2,000
+    config.data.document_length = placeholder(int)  # of synthetic, in tokens; None: 2,048
     config.data.valid_fraction = 0.1  # of the documents, chosen by a hash of their text
     config.data.choose_fraction = 0.0  # a third split, off the training side; to choose rates on
     config.data.mask_documents = False  # attention stays within a document
@@ -102,3 +103,8 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.wandb.group = ""  # empty: that of the data and the size
     config.wandb.required = False  # True: fail where wandb fails
     return config
+
+
+def left_open(fields: ConfigDict) -> ConfigDict:
+    """The same fields without values: those of the run that `init_from` names are taken."""
+    return ConfigDict({name: placeholder(fields.get_type(name)) for name in fields})

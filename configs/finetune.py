@@ -2,20 +2,24 @@
 
 python train.py --config=configs/finetune.py --workdir=runs/yarn4 --config.init_from=runs/rope
 
-The model and the encoding are those of the run it starts from; its L stays that of the formulas. A
-few hundred steps at a fifth of the rate are enough.
+Model, encoding, text and tokenizer are those of the run it starts from, and its L stays that of the
+formulas. A few hundred steps at a fifth of the rate are enough. Fields that are set here or on the
+command line win: --config.data.source=text --config.data.path='books/*.txt', say.
 """
 
-from configs import rope
+from ml_collections.config_dict import placeholder
+
+from configs import base
 
 
-def get_config(size="tiny"):
-    config = rope.get_config(size)
-    scale = 4
-    config.extension.name, config.extension.scale = "yarn", float(scale)
-    config.train_length *= scale
-    config.batch_size //= scale
-    config.learning_rate /= 5
+def get_config():
+    config = base.get_config()
+    for name in ("model", "encoding", "data"):
+        config[name] = base.left_open(config[name])
+    config.extension.name, config.extension.scale = "yarn", 4.0
+    config.train_length = placeholder(int)  # None: scale x L
+    config.batch_size = placeholder(int)  # None: as many tokens in a step as before
+    config.learning_rate = placeholder(float)  # None: a fifth of what it was
     config.warmup_steps = 20
     config.steps = 200
     return config

@@ -1,9 +1,12 @@
 """A learned bias per bucket of the distance."""
 
+from ml_collections.config_dict import placeholder
+
 from configs import base
 
 
 def get_config(size="tiny"):
     config = base.get_config(size)
     config.encoding = dict(name="t5", num_buckets=32, max_distance=128)
+    config.encoding.scale = placeholder(float)  # of the table, to logits; None: sqrt(head size)
     return config

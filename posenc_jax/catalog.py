@@ -11,12 +11,22 @@ def encodings() -> list[str]:
     return sorted(path.stem for path in (_HERE / "schemes").glob("[!_]*.py"))
 
 
-@cache
 def encoding_options(name: str) -> tuple[str, ...] | None:
     """The options of a scheme's `build`; None where it passes others on."""
+    arguments = _build_of(name)
+    return None if arguments.kwarg else tuple(arg.arg for arg in arguments.kwonlyargs)
+
+
+def trains(name: str) -> bool:
+    """Whether an encoding has trained fields, which are drawn from a key."""
+    return "key" in [arg.arg for arg in _build_of(name).args]
+
+
+@cache
+def _build_of(name: str) -> ast.arguments:
     for node in ast.parse((_HERE / "schemes" / f"{name}.py").read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == "build":
-            return None if node.args.kwarg else tuple(arg.arg for arg in node.args.kwonlyargs)
+            return node.args
     raise ValueError(f"posenc_jax/schemes/{name}.py holds no function `build`")
 
 

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from posenc_jax import catalog
+from ml_collections import ConfigDict
+
+from posenc_jax import catalog, formats
+from posenc_jax.exits import ConfigError
 from posenc_jax.options import choice, known, positive, rotary_dims, whole_number
 
 Config = Any  # a ConfigDict; its fields have no types a checker could know
@@ -15,6 +18,27 @@ Config = Any  # a ConfigDict; its fields have no types a checker could know
 SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")
 WANDB_MODES = ("auto", "online", "offline", "disabled")
 TASKS = ("copy", "induction", "passkey", "delayed_repeat")
+# Fields of `data` that some sources read: which, and what None stands for.
+READ_BY: dict[str, tuple[tuple[str, ...], Any]] = {
+    "path": (("text", "jsonl", "hub"), ""),
+    "field": (("jsonl", "hub"), "text"),
+    "split": (("hub",), "train"),
+    "task": (("synthetic",), "copy"),
+    "documents": (("synthetic",), 2_000),
+    "document_length": (("synthetic",), 2_048),
+}
+SCALELESS = ("none", "logn")  # extensions that no scale changes
+# Without these a file is no configuration of a run.
+ESSENTIAL = (
+    "seed",
+    "train_length",
+    "batch_size",
+    "steps",
+    "model",
+    "encoding",
+    "extension",
+    "data",
+)
 # What may differ when a run goes on: how long, how often, how it is shown, where tokens are kept.
 FREE = (
     "steps",
@@ -38,9 +62,17 @@ def validate(config, begun: Mapping | None = None) -> list[str]:
     """
     from configs import base
 
-    wrong = _structure(config.to_dict(), base.get_config().to_dict())
+    expected = base.get_config().to_dict()
+    wrong = _structure(config.to_dict(), expected, may_be_open=True)
     if wrong:
         return wrong  # the values cannot be asked for
+    try:
+        config = resolved(config, begun)
+    except ConfigError as error:
+        return [str(error)]
+    wrong = _structure(config.to_dict(), expected)
+    if wrong:
+        return wrong
     problems: list[str] = []
     ask = _Asker(problems)
     for check in (_numbers, _model, _encoding, _extension, _data, _choices):
@@ -72,7 +104,9 @@ class _Asker:
         return holds
 
 
-def _structure(given: Mapping, expected: Mapping, prefix: str = "") -> list[str]:
+def _structure(
+    given: Mapping, expected: Mapping, prefix: str = "", *, may_be_open: bool = False
+) -> list[str]:
     problems = []
     for name, default in expected.items():
         field = f"{prefix}{name}"
@@ -82,7 +116,10 @@ def _structure(given: Mapping, expected: Mapping, prefix: str = "") -> list[str]
             if not isinstance(given[name], Mapping):
                 problems.append(f"{field} holds fields and got {given[name]!r}")
             else:
-                problems += _structure(given[name], default, f"{field}.")
+                inner = _structure(given[name], default, f"{field}.", may_be_open=may_be_open)
+                problems += inner
+        elif may_be_open and given[name] is None:
+            continue
         elif isinstance(default, bool) != isinstance(given[name], bool) and default is not None:
             problems.append(f"{field} must be {type(default).__name__}; got {given[name]!r}")
     for name in set(given) - set(expected):
@@ -168,6 +205,11 @@ def _encoding(config, ask):
     inner = config.encoding.get("inner", name)
     if name == "randomized" and not ask(known, "encoding", inner, catalog.encodings()):
         return
+    ask.that(
+        config.encoding_rate == 1 or catalog.trains(inner),
+        f"encoding_rate = {config.encoding_rate} has no effect: encoding {inner!r} has no trained "
+        "arrays",
+    )
     model, options = config.model, config.encoding
     whole = isinstance(model.width, int) and isinstance(model.heads, int) and model.heads > 0
     if "fraction" in options and whole:
@@ -197,6 +239,12 @@ def _extension(config, ask):
     ask(positive, "extension.scale", scale)
     if not ask(known, "extension", name, catalog.extensions()):
         return
+    if name in SCALELESS:
+        ask.that(
+            scale == 1,
+            f"extension.scale = {scale} has no effect with extension.name={name}; name one that "
+            "takes a scale, such as yarn",
+        )
     if isinstance(scale, int | float):
         ask.that(not scale < 1, f"extension.scale must be at least 1; got {scale}")
     if name.startswith("dynamic_"):
@@ -219,7 +267,9 @@ def _data(config, ask):
     data = config.data
     if not ask(choice, "data.source", data.source, SOURCES):
         return
-    if data.source in ("text", "jsonl", "hub"):
+    _unread(data, data.source, ask)
+    data = with_unset(data)
+    if data.source in READ_BY["path"][0]:
         ask.that(bool(data.path), f"data.path must say what to read for data.source={data.source}")
     if data.source == "synthetic":
         ask(choice, "data.task", data.task, TASKS)
@@ -241,6 +291,27 @@ def _data(config, ask):
         )
 
 
+def _unread(data, source: str, ask) -> None:
+    """A field that the source does not read would have no effect."""
+    for name, (sources, _) in READ_BY.items():
+        if name in data and data[name] not in (None, ""):
+            ask.that(
+                source in sources,
+                f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
+                f"data.source={' or '.join(sources)}",
+            )
+
+
+def with_unset(data) -> Config:
+    """`data` with a value in every field that its source reads."""
+    data = data.copy_and_resolve_references()
+    with data.ignore_type():
+        for name, (sources, default) in READ_BY.items():
+            if data.source in sources and data[name] is None:
+                data[name] = default
+    return data
+
+
 def _choices(config, ask):
     ask(choice, "schedule", config.schedule, ("cosine", "linear"))
     ask(choice, "sharding", config.sharding, ("replicated", "fsdp"))
@@ -250,13 +321,23 @@ def _choices(config, ask):
 
 
 def _length(config, source: Mapping | None, ask):
+    name, scale = config.extension.name, config.extension.scale
+    if not all(isinstance(n, int | float) for n in (config.train_length, scale)):
+        return  # which has been said
     original = original_length(config, source)
-    scale = config.extension.scale if config.extension.name in ("interpolate", "clamp") else 1
-    if config.encoding.name == "learned" and isinstance(scale, int | float):
+    if config.encoding.name == "learned":
+        rows = original * (scale if name in ("interpolate", "clamp") else 1)
+        ask.that(
+            not config.train_length > rows,
+            f"train_length = {config.train_length} is beyond the {rows:g} rows of the "
+            "learned table; set extension.name=interpolate (or clamp) and extension.scale",
+        )
+    elif name not in (*SCALELESS, "abf"):
         ask.that(
             not config.train_length > scale * original,
-            f"train_length = {config.train_length} is beyond the {scale * original:g} rows of the "
-            "learned table; set extension.name=interpolate (or clamp) and extension.scale",
+            f"train_length = {config.train_length} is beyond scale x L = {scale:g} x {original} = "
+            f"{scale * original:g}, which extension {name!r} reaches; raise extension.scale or "
+            "lower train_length",
         )
 
 
@@ -270,19 +351,87 @@ def original_length(config, source: Mapping | None = None) -> int:
 def _source(config, ask) -> Mapping | None:
     """The configuration of the run that `init_from` names, if it is one to start from."""
     try:
-        source = json.loads((Path(config.init_from) / "config.json").read_text())
+        source = read(Path(config.init_from))
         unlike = _unlike(config, source)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = type(error).__name__
-        ask.that(
-            False,
-            f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json "
-            f"that can be read ({reason})",
-        )
+        ask.that(False, _no_source(config, error))
         return None
     for line in unlike:
         ask.that(False, f"init_from: {line}; give the model and the encoding of that run")
     return source
+
+
+def _no_source(config, error: Exception) -> str:
+    return (
+        f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json that "
+        f"can be read ({type(error).__name__})"
+    )
+
+
+def read(workdir: Path) -> dict[str, Any]:
+    """The configuration of a run, in today's words whatever wrote it."""
+    fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
+    missing = set(ESSENTIAL) - set(fields)
+    if missing:
+        raise ValueError(f"no {', '.join(sorted(missing))}")
+    return formats.upgraded(fields, fields.pop("format", None))
+
+
+def resolved(config, begun: Mapping | None = None) -> Config:
+    """With every value that training reads: what a recipe leaves open comes from the run that it
+    goes on from, or starts from (`init_from`)."""
+    config = _from_source(config, begun)
+    config.data = with_unset(config.data)
+    return config
+
+
+def _from_source(config, begun: Mapping | None) -> Config:
+    from configs import base
+
+    groups = [name for name in ("model", "encoding", "data") if _is_open(name, config, base)]
+    single = [n for n in ("train_length", "batch_size", "learning_rate") if config[n] is None]
+    if not groups and not single:
+        return config.copy_and_resolve_references()
+    source, again = begun, begun is not None
+    if source is None:
+        if not config.init_from:
+            raise ConfigError(
+                "init_from is missing: this recipe takes what it leaves open, such as "
+                f"{', '.join([*groups, *single])}, from a run: --config.init_from=RUN"
+            )
+        try:
+            source = read(Path(config.init_from))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(_no_source(config, error)) from error
+    config = config.copy_and_resolve_references()
+    for name in groups:
+        said = {field: value for field, value in config[name].items() if value is not None}
+        taken = dict(source[name])
+        if name == "data" and said.get("source") not in (None, taken.get("source")):
+            taken |= {field: None for field in READ_BY if field != "path"} | {"path": ""}
+        config[name] = ConfigDict(taken | said)
+    made = source if again else _lengthened(config, source)
+    for name in single:
+        config[name] = made[name]
+    return config
+
+
+def _is_open(name: str, config, base) -> bool:
+    """Whether a group lacks a value that it cannot do without."""
+    needed = [field for field, value in base.get_config()[name].items() if value is not None]
+    return any(config[name].get(field) is None for field in needed)
+
+
+def _lengthened(config, source: Mapping) -> dict[str, Any]:
+    """Training at the length that the extension reaches, with as many tokens in a step."""
+    original = source.get("original_length") or source["train_length"]
+    length = config.train_length or round(config.extension.scale * original)
+    tokens = source["batch_size"] * source["train_length"]
+    return {
+        "train_length": length,
+        "batch_size": max(1, tokens // length),
+        "learning_rate": source["learning_rate"] / 5,
+    }
 
 
 def _unlike(config, source: Mapping) -> list[str]:
@@ -327,7 +476,7 @@ def validate_evaluation(config) -> list[str]:
             ask(positive, f"the scale of {name}", _number(scale))
             if isinstance(_number(scale), float):
                 ask.that(not float(scale) < 1, f"the scale of {name} must be at least 1: {word}")
-            own = name in ("none", "logn") or name.startswith("dynamic_")
+            own = name in SCALELESS or name.startswith("dynamic_")
             ask.that(not own, f"{name} has a scale of its own or none; got {word!r}")
         ask.that(
             name not in ("abf", "longrope"),
@@ -339,12 +488,19 @@ def validate_evaluation(config) -> list[str]:
         ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
     if config.data.source:
         ask(choice, "data.source", config.data.source, ("stdlib", "text", "jsonl", "hub"))
-    needs_path = config.data.source in ("text", "jsonl", "hub")
+    needs_path = config.data.source in READ_BY["path"][0]
     ask.that(
         bool(config.data.path) == needs_path,
         "data.path goes with data.source=text, jsonl or hub; got "
         f"source={config.data.source!r}, path={config.data.path!r}",
     )
+    others = {name: value for name, value in config.data.items() if name != "path"}
+    _unread(others, config.data.source or "'' (the run's own text)", ask)
+    for name, protocol in (("stride", "sliding"), ("last", "same_token")):
+        ask.that(
+            not config[name] or protocol in words(config.protocols),
+            f"{name} = {config[name]} has no effect without {protocol} in protocols",
+        )
     return problems
 
 
@@ -359,7 +515,12 @@ def _number(text: str) -> float | str:
         return text
 
 
-def differences(saved: Mapping, now: Mapping, free: tuple[str, ...] = FREE) -> list[str]:
+def differences(
+    saved: Mapping,
+    now: Mapping,
+    free: tuple[str, ...] = FREE,
+    words: tuple[str, str] = ("in the workdir", "now"),
+) -> list[str]:
     """Fields in which a run's saved configuration differs from one given now, but for free ones."""
     before, after = dict(_flat(saved)), dict(_flat(now))
     lines = []
@@ -367,7 +528,7 @@ def differences(saved: Mapping, now: Mapping, free: tuple[str, ...] = FREE) -> l
         if not _within(name, free):
             old, new = before.get(name), after.get(name)  # a field that came later is None
             if old != new:
-                lines.append(f"{name}: {old!r} in the workdir, {new!r} now")
+                lines.append(f"{name}: {old!r} {words[0]}, {new!r} {words[1]}")
     return lines
 
 

@@ -1,7 +1,8 @@
 """python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
 
 Prints the resolved configuration, how many parameters it has and what they take in memory while
-training, and for a rotary encoding how often each pair turns within the trained length.
+training, for a rotary encoding how often each pair turns within the trained length, and for a
+trained bias how far the run can move it, in logits.
 """
 
 import sys
@@ -11,12 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import command, configuration  # noqa: E402
 
+LEAST_REACH = 3  # logits
+
 
 def main(argv: list[str]) -> int:
     _, config = command.read(argv, __doc__ or "")
     problems = configuration.validate(config)
     if problems:
         command.refuse(problems)
+    config = configuration.resolved(config)
 
     from posenc_jax import backend
 
@@ -42,7 +46,28 @@ def main(argv: list[str]) -> int:
     if isinstance(encoding, RoPE):
         print(f"turns of each rotary pair within L = {encoding.train_length}")
         print("  " + " ".join(f"{turns:.3g}" for turns in extensions.turns(encoding).reshape(-1)))
+    if parts["encoding"]:
+        reach_of_the_encoding(config, encoding)
     return 0
+
+
+def reach_of_the_encoding(config, encoding) -> None:
+    from posenc_jax import terminal
+    from posenc_jax.training import optimizer
+
+    moves = optimizer.travel(config)
+    print(f"reach: {moves:.3g} in every trained array of the encoding (sum of rates, times")
+    print(f"  encoding_rate = {config.encoding_rate:g})", end="")
+    logits = optimizer.reach(config, encoding)
+    if logits is None:
+        print()
+        return
+    print(f", {logits:.3g} logits of its bias")
+    if logits < LEAST_REACH:
+        terminal.warn(
+            f"the bias can move by {logits:.2g} logits in this run, and below {LEAST_REACH} it "
+            "hardly says where a token is: raise encoding_rate, learning_rate or steps"
+        )
 
 
 def _logits(config) -> int:

@@ -24,6 +24,7 @@ def main(argv: list[str]) -> int:
         )
     if problems:
         command.refuse(problems)
+    config = configuration.resolved(config)
 
     return terminal.code_of(lambda: _prepare(config, flags.vocab, flags.out))
 

@@ -167,7 +167,8 @@ def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
     (tmp_path / "config.json").write_text(configuration.as_json(source))
     config = import_module("configs.finetune").get_config()
     config.init_from = str(tmp_path)
-    (problem,) = configuration.validate(config)
-    assert "encoding.base is 500000.0 in" in problem and "10000.0 here" in problem
-    config.encoding.base = 500_000.0
     assert configuration.validate(config) == []
+    assert configuration.resolved(config).encoding.base == 500_000.0
+    config.model.activation = "swiglu"
+    (problem,) = configuration.validate(config)
+    assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem

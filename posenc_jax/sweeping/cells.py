@@ -47,7 +47,7 @@ class Cell:
     @functools.cached_property
     def config(self) -> configuration.Config:
         """What it is trained by."""
-        return command.parse(self.train[1:])[1]
+        return configuration.resolved(command.parse(self.train[1:])[1], self.begun)
 
     @functools.cached_property
     def begun(self) -> configuration.Config | None:

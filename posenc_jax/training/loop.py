@@ -6,12 +6,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import jax
-from ml_collections import ConfigDict
 
 from posenc_jax import backend, exits
-from posenc_jax.configuration import Config, original_length
+from posenc_jax.configuration import Config, original_length, resolved
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batches
+from posenc_jax.formats import FORMAT
 from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
@@ -20,7 +20,7 @@ from posenc_jax.training import processes
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import total_digest
 from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import load_parts
+from posenc_jax.training.load import load_parts, sealed
 from posenc_jax.training.processes import everywhere, is_lead
 from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
@@ -61,7 +61,7 @@ def _held(run: Workdir) -> Iterator[None]:
 
 def take_over(config: Config, begun: Config | None) -> Config:
     """With `init_from`, the length that its encoding was built for goes on."""
-    config = config.copy_and_resolve_references()
+    config = resolved(config, begun)
     if begun is not None and not config.init_from:  # it has been said once
         config.init_from = begun.get("init_from", "")
     if config.init_from and not config.original_length:
@@ -84,7 +84,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     mesh = steps.make_mesh()
 
     def accept(step: int, card: dict) -> None:
-        refuse_another(ConfigDict(card["config"]), config, f"checkpoint {step} of {run.path}")
+        refuse_another(sealed(card), config, f"checkpoint {step} of {run.path}")
         _same_data(card, corpus)
 
     begun = bool(saving.steps())
@@ -95,7 +95,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     everywhere(lambda: run.goes_on_from(at))
     everywhere(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
-    belongs = {"data": corpus.fingerprint, "config": config.to_dict()}
+    belongs = {"data": corpus.fingerprint, "config": config.to_dict(), "format": FORMAT}
     stopping = processes.Stopping(signals, mesh)
     screen = first_screen(config, parts, corpus, mesh, at)
     report = Report(run if is_lead() else None, screen)

@@ -1,7 +1,11 @@
 """AdamW with a schedule, and the rule of what decays."""
 
 import jax
+import jax.numpy as jnp
 import optax
+
+from posenc_jax.encoding import Encoding
+from posenc_jax.training.parts import trained_arrays, with_leaves
 
 
 def schedule(config) -> optax.Schedule:
@@ -57,3 +61,26 @@ def decays(params):
         ),
         params,
     )
+
+
+def travel(config) -> float:
+    """How far Adam can carry an array of the encoding in the whole run: about its rate a step."""
+    rates = jax.vmap(schedule(config))(jnp.arange(config.steps))
+    return config.encoding_rate * float(jnp.sum(rates))
+
+
+def reach(config, encoding: Encoding) -> float | None:
+    """How many logits the run can move an encoding's bias by, to first order from its start: the
+    most over heads and distances up to L. None where no bias is trained."""
+    trained = trained_arrays(encoding)
+    last = encoding.train_length - 1
+    back = jnp.unique(jnp.geomspace(1, last + 1, 32).astype(jnp.int32) - 1)  # 0, 1, ..., L - 1
+
+    def bias(arrays):
+        return with_leaves(encoding, arrays).bias(jnp.array([last]), last - back)
+
+    if not trained or bias(trained) is None:
+        return None
+    slopes = jax.jacrev(bias)(trained)  # of every array: [H, 1, S, *shape]
+    moved = sum(jnp.sum(jnp.abs(s).reshape(*s.shape[:3], -1), axis=-1) for s in slopes.values())
+    return travel(config) * float(jnp.max(moved))

@@ -23,16 +23,7 @@ class Parts:
     encoding: Encoding
 
     def params(self) -> Params:
-        mask = jax.tree.leaves(trained_mask(self.encoding))
-        fields = by_path(self.encoding)
-        return {
-            "model": by_path(self.model),
-            "encoding": {
-                path: leaf
-                for (path, leaf), is_trained in zip(fields.items(), mask, strict=True)
-                if is_trained
-            },
-        }
+        return {"model": by_path(self.model), "encoding": trained_arrays(self.encoding)}
 
     def replace(self, params: Params) -> "Parts":
         return Parts(
@@ -45,13 +36,22 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
 
     A table is taken over before it is resampled, so the extension comes last.
     """
-    model_key, encoding_key = jax.random.split(jax.random.key(config.seed))
+    model_key, encoding_key = jax.random.split(key_of(config.seed))
     settings = models.Config.of(dict(config.model))
     model = jax.jit(lambda key: models.Transformer(settings, key))(model_key)
     parts = Parts(model, _plain(config, settings, encoding_key))
     if start is not None:
         parts = parts.replace(start)
     return Parts(parts.model, _extended(config, parts.encoding)) if extended else parts
+
+
+def key_of(seed: int) -> jax.Array:
+    """A key of its own for every seed below 2^63; jax.random.key keeps the low 32 bits alone."""
+    key, high = jax.random.key(seed % 2**32), seed >> 32
+    if not high:
+        return key
+    # Steps are folded into a run's key too, and all of them are below 2^31.
+    return jax.random.fold_in(key, 2**31 + high)
 
 
 def check(config) -> None:
@@ -78,6 +78,12 @@ def _extended(config, encoding: Encoding) -> Encoding:
     options = {name: value for name, value in config.extension.items() if value is not None}
     name, scale = options.pop("name"), float(options.pop("scale"))
     return posenc_jax.extend(name, encoding, scale, **options)
+
+
+def trained_arrays(encoding: Encoding) -> dict[str, jax.Array]:
+    mask = jax.tree.leaves(trained_mask(encoding))
+    pairs = zip(by_path(encoding).items(), mask, strict=True)
+    return {path: leaf for (path, leaf), is_trained in pairs if is_trained}
 
 
 def by_path(tree: Any) -> dict[str, jax.Array]:

@@ -11,20 +11,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from posenc_jax import configuration
 from posenc_jax.configuration import Config, differences
 from posenc_jax.exits import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
+from posenc_jax.formats import FORMAT
 from posenc_jax.terminal import warn
-
-ESSENTIAL = (
-    "seed",
-    "train_length",
-    "batch_size",
-    "steps",
-    "model",
-    "encoding",
-    "extension",
-    "data",
-)
 
 
 class Workdir:
@@ -48,11 +39,7 @@ class Workdir:
         if not (self / "config.json").exists():
             return None
         try:
-            fields = json.loads((self / "config.json").read_text())
-            missing = set(ESSENTIAL) - set(fields)
-            if missing:
-                raise ValueError(f"no {', '.join(sorted(missing))}")
-            return ConfigDict(fields)
+            return ConfigDict(configuration.read(self.path))
         except (OSError, ValueError, TypeError) as error:
             raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
 
@@ -61,7 +48,8 @@ class Workdir:
         saved = self.config()
         if saved is not None:
             refuse_another(saved, config, str(self.path))
-        write_atomically(self / "config.json", _json(config.to_dict()))
+        fields = config.to_dict() | {"format": FORMAT}
+        write_atomically(self / "config.json", _json(fields))
 
     def status(self, state: str, code: int, **facts: Any) -> None:
         record = {"state": state, "code": code, "meaning": MEANING[code], "time": now(), **facts}
