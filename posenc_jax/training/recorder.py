@@ -70,7 +70,7 @@ class Recorder:
             if self.metrics:
                 self.metrics.write(self.line)
             if self.view:
-                self.view.log({n: value for n, value in self.line.items() if value is not None})
+                self.view.log(_without_bits(self.line))
             self.line = {}
 
     def _read(self) -> None:
@@ -106,6 +106,11 @@ class Recorder:
             "warmup_steps or a lower clip may help, or skip_not_finite=True, which leaves such "
             "steps out: in another --workdir, with init_from for the weights of this one"
         )
+
+
+def _without_bits(line: dict) -> dict:
+    """Where no bits per byte are stated, wandb has no panel of them."""
+    return {n: value for n, value in line.items() if value is not None or not n.endswith("bpb")}
 
 
 def _worded(values: dict) -> str:
