@@ -128,6 +128,7 @@ class Transformer(nnx.Module):
 
         Logits are made for a piece of the tokens at a time where all of them would be large.
         """
+        self._check_vocabulary("targets", targets)
         x = self.hidden(tokens, encoding, **options)
         kernel, dtype = self._kernel(), self.config.dtype
         pieces = min(-(-targets.size * self.config.vocab // LOGITS), targets.shape[1])
@@ -188,6 +189,7 @@ class Transformer(nnx.Module):
         config = self.config
         if tokens.ndim != 2 or not tokens.size:
             raise ValueError(f"tokens must be [B, T], at least one of each; got {tokens.shape}")
+        self._check_vocabulary("tokens", tokens)
         if not isinstance(encoding, Encoding):
             raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
         if encoding.layers not in (None, config.layers):
@@ -203,6 +205,18 @@ class Transformer(nnx.Module):
             )
         if window is not None:
             whole_number("window", window, at_least=1)
+
+    def _check_vocabulary(self, name, tokens):
+        """Refuses tokens that the vocabulary has not, where values are known: not under jit."""
+        known = packing.in_sight(tokens)
+        if known is None:
+            return
+        for value in (known.min(), known.max()):
+            if not 0 <= value < self.config.vocab:
+                raise ValueError(
+                    f"{name} must be at least 0 and below {self.config.vocab}, the vocabulary; "
+                    f"got {value}"
+                )
 
     def run_blocks(self, x, encoding, *, positions, **places):  # [B, T, D]
         """The input is embedded once, by the first layer's numbers where layers have their own."""

@@ -11,6 +11,8 @@ from flax import struct
 
 from posenc_jax.options import whole_number
 
+FARTHEST = 1 << 24  # float32, in which angles are made, tells positions apart up to here
+
 
 @dataclasses.dataclass(frozen=True)
 class Dims:

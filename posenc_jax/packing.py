@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
-from posenc_jax.encoding import Encoding, check_reach
+from posenc_jax.encoding import FARTHEST, Encoding, check_reach
 
 
 def place(
@@ -34,19 +35,97 @@ def number(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
     return jnp.cumsum(_starts(segments), axis=1)
 
 
+def number_both(
+    q_segments: jax.Array,  # [B or 1, Q]
+    k_segments: jax.Array,  # [B or 1, S]
+) -> tuple[jax.Array, jax.Array]:  # [B, Q] and [B, S]
+    """`number` of the keys, and of each query that of its document among them.
+
+    Queries are the last Q of the keys. One whose segment is not that of its key belongs to the last
+    document of the row with its segment, or to none, 0.
+    """
+    batch = max(len(q_segments), len(k_segments))
+    q_segments, k_segments = (
+        jnp.broadcast_to(s, (batch, s.shape[1])) for s in (q_segments, k_segments)
+    )
+    queries, keys = q_segments.shape[1], k_segments.shape[1]
+    numbers = number(k_segments)
+    # A sort, not a comparison of all with all: memory must stay linear in the length.
+    order = jnp.argsort(k_segments, axis=1, stable=True)
+    ascending = jnp.take_along_axis(k_segments, order, axis=1)
+    after = jax.vmap(lambda line, at: jnp.searchsorted(line, at, side="right"))
+    place = jnp.maximum(after(ascending, q_segments) - 1, 0)
+    there = jnp.take_along_axis(ascending, place, axis=1) == q_segments
+    last = jnp.take_along_axis(numbers, jnp.take_along_axis(order, place, axis=1), axis=1)
+    q_numbers = jnp.where(there, last, 0)
+    if queries <= keys:
+        own = q_segments == k_segments[:, keys - queries :]
+        q_numbers = jnp.where(own, numbers[:, keys - queries :], q_numbers)
+    return q_numbers, numbers
+
+
+def check_told_apart(q_segments: jax.Array, k_segments: jax.Array):
+    """Refuses a query that may be of several documents, where values are known."""
+    q_known, k_known = in_sight(q_segments), in_sight(k_segments)
+    if q_known is None or k_known is None:
+        return
+    queries, keys = q_known.shape[1], k_known.shape[1]
+    for row in range(max(len(q_known), len(k_known))):
+        of_q, of_k = q_known[row % len(q_known)], k_known[row % len(k_known)]
+        starts = np.append(True, of_k[1:] != of_k[:-1])
+        values, documents = np.unique(of_k[starts], return_counts=True)
+        unclear = np.isin(of_q, values[documents > 1])
+        if queries <= keys:
+            unclear &= of_q != of_k[keys - queries :]
+        if unclear.any():
+            raise ValueError(
+                f"row {row} of the key segments has several documents {of_q[unclear][0]}, and a "
+                "query of that segment is not among the last Q keys, where it would stand; number "
+                "the documents of a row differently"
+            )
+
+
 def _starts(segments):
     changes = segments[:, 1:] != segments[:, :-1]
     return jnp.pad(changes, ((0, 0), (1, 0)), constant_values=True)
 
 
 def check_places(name: str, places, length: int, batch: int) -> jax.Array:
-    """Positions are [T] or [B, T] for exactly the tokens there are."""
-    places = jnp.asarray(places)
-    if jnp.issubdtype(places.dtype, jnp.integer):
-        places = places.astype(jnp.int32)  # differences of others would wrap
-    if places.shape not in ((length,), (batch, length), (1, length)):
+    """Positions are [T] or [B, T], and float32 tells them apart, where values are known."""
+    known = in_sight(places)
+    if known is not None and known.size:
+        for value in (known.min(), known.max()):
+            if not -FARTHEST <= value <= FARTHEST:  # nor is it where it is not a number
+                raise ValueError(
+                    f"{name} must be finite and at most 2^24 = {FARTHEST:,} from 0: angles in "
+                    f"float32 tell no others apart; got {value}"
+                )
+    return check_rows(name, places, length, batch)
+
+
+def check_rows(name: str, rows, length: int, batch: int) -> jax.Array:
+    """One number for each of exactly the tokens there are, [T] or [B, T], in 32 bits."""
+    known = in_sight(rows)
+    if known is not None and known.size and known.dtype in (np.int64, np.uint64):
+        for value in (known.min(), known.max()):
+            if not -(2**31) <= value < 2**31:
+                raise ValueError(f"{name} must fit into 32 bits; got {value}")
+    rows = jnp.asarray(rows)
+    if jnp.issubdtype(rows.dtype, jnp.integer):
+        rows = rows.astype(jnp.int32)  # differences of others would wrap
+    if rows.shape not in ((length,), (batch, length), (1, length)):
         raise ValueError(
             f"{name} must be [{length}] or [{batch}, {length}], one for each token; got shape "
-            f"{places.shape}"
+            f"{rows.shape}"
         )
-    return places
+    return rows
+
+
+def in_sight(values) -> np.ndarray | None:
+    """Values on the host; None where they are not known: in a trace, or on other processes."""
+    for leaf in jax.tree.leaves(values):
+        if isinstance(leaf, Tracer):
+            return None
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            return None
+    return np.asarray(jax.device_get(values))

@@ -105,6 +105,19 @@ def test_a_query_before_every_key_sees_nothing():
     assert jnp.all(out[:, 1] != 0)
 
 
+def test_the_farthest_positions_are_taken_and_under_jit_none_is_refused():
+    q, k, v = qkv(L, L)
+    far, beyond = 2**24 - L + 1 + np.arange(L), 2**24 + 2 * np.arange(L)
+    expected = attend(q, k, v, build("alibi"))
+    for positions in (far, far - 2**24 - 2, np.arange(-L, 0)):
+        places = {"q_positions": positions, "k_positions": positions}
+        out = posenc_jax.attention.attend(q, k, v, build("alibi"), **places)
+        np.testing.assert_allclose(out, expected, atol=1e-5)
+    with jax.transfer_guard_device_to_host("disallow_explicit"):
+        out = attend(q, k, v, build("rope"), q_positions=beyond, k_positions=beyond)
+    assert jnp.all(jnp.isfinite(out))
+
+
 @pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
 def test_packed_rows_carry_positions_of_their_own(name):
     encoding = build(name)
@@ -144,6 +157,75 @@ def test_packed_positions_may_be_one_row_and_are_read_by_value(name):
     np.testing.assert_array_equal(
         attend(q, k, v, encoding, segments=again), attend(q, k, v, encoding, segments=once)
     )
+
+
+AGAIN = np.array([[3] * 4 + [5] * 4 + [3] * (L - 8), [1] * 6 + [2] * 3 + [1] * 2 + [2] * (L - 11)])
+
+
+@pytest.mark.parametrize(
+    ("name", "implementation", "compiled"),
+    [
+        ("rope", "plain", False),
+        ("rope", "blockwise", True),
+        ("alibi", "blockwise", True),
+        ("fire", "plain", True),
+    ],
+)
+def test_a_pair_of_segments_is_the_segments_where_a_number_comes_again(
+    name, implementation, compiled
+):
+    encoding = build(name)
+    q, k, v = qkv(L, L)
+
+    def run(q, segments):
+        return posenc_jax.attention.attend(
+            q, k, v, encoding, segments=segments, implementation=implementation
+        )
+
+    run = jax.jit(run) if compiled else run
+    whole = run(q, AGAIN)
+    np.testing.assert_array_equal(run(q, (AGAIN, AGAIN)), whole)
+    for queries in (1, 7):
+        last = run(q[:, -queries:], (AGAIN[:, -queries:], AGAIN))
+        np.testing.assert_allclose(last, whole[:, -queries:], atol=2e-6)
+    row = run(q, (AGAIN[0], AGAIN[0]))  # one for all rows
+    np.testing.assert_array_equal(row, run(q, np.tile(AGAIN[0], (B, 1))))
+
+
+def test_a_query_elsewhere_is_of_the_last_document_with_its_segment_or_of_none():
+    """Three queries for keys of segments 3, 5 and 3 again, of which the last ones are their own."""
+    encoding = build("rope")
+    q, k, v = qkv(3, L)
+    in_document = np.r_[0:4, 0:4, 0 : L - 8]
+    places = {"q_positions": np.array([6, 2, 9]), "k_positions": in_document}
+    keys = np.tile(AGAIN[0], (B, 1))
+    numbers = np.tile([1] * 4 + [2] * 4 + [3] * (L - 8), (B, 1))
+    for queries, expected in (([3, 5, 7], [3, 2, 0]), ([3, 3, 3], [3, 3, 3])):
+        pair = (np.tile(queries, (B, 1)), keys)
+        out = posenc_jax.attention.attend(q, k, v, encoding, segments=pair, **places)
+        pair = (np.tile(expected, (B, 1)), numbers)
+        right = by_hand(q, k, v, encoding, *places.values(), segments=pair)
+        np.testing.assert_allclose(out, right, atol=2e-6)
+        assert jnp.all(out[:, 2] == 0) == (expected[2] == 0)
+    # Rows of which the keys know the segment twice, and the query stands in neither as it comes.
+    keys = np.tile([3] * 4 + [5] * 4 + [3] * 4 + [7] * (L - 12), (B, 1))
+    q_, one = q[:, :1], {"q_positions": np.array([3]), "k_positions": np.r_[0:4, 0:4, 0:4, 0:4]}
+    compiled = attend(q_, k, v, encoding, segments=(np.full((B, 1), 3), keys), **one)
+    numbers = np.tile(np.repeat([1, 2, 3, 4], 4), (B, 1))
+    pair = (np.full((B, 1), 3), numbers)
+    right = by_hand(q_, k, v, encoding, *one.values(), segments=pair)
+    np.testing.assert_allclose(compiled, right, atol=2e-6)
+    with pytest.raises(ValueError, match="row 0 of the key segments has several documents 3"):
+        posenc_jax.attention.attend(q_, k, v, encoding, segments=(np.full((B, 1), 3), keys), **one)
+
+
+def test_more_queries_than_keys_find_their_documents():
+    encoding, pair = build("nope"), (np.array([9, 9, 4, 4, 8]), np.array([9, 4]))
+    q, k, v = qkv(5, 2)
+    places = {"q_positions": np.arange(5), "k_positions": np.array([0, 0])}
+    out = attend(q, k, v, encoding, segments=pair, **places)
+    seen = jnp.repeat(v[:, [0, 0, 1, 1]], 1, axis=1)
+    np.testing.assert_allclose(out, jnp.pad(seen, ((0, 0), (0, 1), (0, 0), (0, 0))), atol=1e-6)
 
 
 def test_no_gradient_reaches_what_is_not_trained():
@@ -222,6 +304,14 @@ def test_the_core_is_heads_major():
         ({"q_positions": jnp.arange(L - 1)}, r"q_positions must be \[16\] or \[2, 16\]"),
         ({"k_positions": jnp.array([5])}, r"k_positions must be \[16\] or \[2, 16\]"),
         ({"k_positions": jnp.arange(L) % 5}, "restart within a row need segments"),
+        ({"k_positions": 2**24 + jnp.arange(L)}, "k_positions must be .* 16,777,216 from 0"),
+        ({"q_positions": 2**24 + 1.0 * jnp.arange(L)}, "got 16777232.0"),
+        ({"q_positions": 2**32 + np.arange(L)}, "q_positions must be finite .* got 4294967296"),
+        ({"q_positions": np.uint32(2**31) + np.arange(L, dtype="uint32")}, "got 2147483648"),
+        ({"k_positions": -(2**40) + np.arange(L)}, "got -1099511627776"),
+        ({"q_positions": jnp.full(L, jnp.nan)}, "q_positions must be finite .* got nan"),
+        ({"k_positions": jnp.full(L, jnp.inf)}, "k_positions must be finite .* got inf"),
+        ({"segments": 2**32 * np.arange(L)}, "segments must fit into 32 bits; got 64424509440"),
         ({"segments": ROW[:, :3]}, "segments must be"),
         ({"q": jnp.zeros((B, L, H, K), jnp.float16)}, "float16 would overflow"),
         ({"q": jnp.zeros((L, H, K))}, r"q is \[B, Q, H, K\]"),

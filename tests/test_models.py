@@ -113,6 +113,37 @@ def test_positions_may_be_given(make_model, make_tokens, forward):
     np.testing.assert_allclose(rows, plain, atol=1e-6)
 
 
+def test_positions_beyond_what_float32_tells_apart_are_refused_where_they_are_seen(
+    make_model, make_tokens, forward
+):
+    model, tokens, rope = make_model(), make_tokens(L), build()
+    beyond = 2**31 + np.arange(L)
+    for positions in (beyond, beyond / 2, np.full(L, np.nan), -beyond[None]):
+        with pytest.raises(ValueError, match="positions must be finite and at most 2"):
+            model(tokens, rope, positions=positions)
+    with jax.transfer_guard_device_to_host("disallow_explicit"):
+        logits = forward(model, tokens, rope, positions=beyond // 64)
+    assert jnp.all(jnp.isfinite(logits))
+
+
+@pytest.mark.parametrize("wrong", [-1, VOCAB, 2**32, -(2**32)])
+def test_tokens_outside_the_vocabulary_are_refused_where_they_are_seen(
+    wrong, make_model, make_tokens, forward
+):
+    model, tokens, rope = make_model(), np.array(make_tokens(L), np.int64), build()
+    bad = tokens.copy()
+    bad[0, 3] = wrong  # in 64 bits, of which jax keeps 32
+    message = f"must be at least 0 and below {VOCAB}, the vocabulary; got {wrong}"
+    with pytest.raises(ValueError, match=f"tokens {message}"):
+        model(bad, rope)
+    with pytest.raises(ValueError, match=f"tokens {message}"):
+        model.losses(bad, tokens, rope)
+    with pytest.raises(ValueError, match=f"targets {message}"):
+        model.losses(tokens, bad, rope)
+    with jax.transfer_guard_device_to_host("disallow_explicit"):
+        forward(model, jnp.asarray(bad), rope)
+
+
 def test_layers_may_go_without_positions(make_model, make_tokens, forward):
     """Zero frequencies everywhere are no positions; in one layer they are neither."""
     model, tokens, rope = make_model(), make_tokens(L), build()

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from posenc_jax import packing
 from posenc_jax.attention.blockwise import blockwise
@@ -49,6 +48,10 @@ def attend(
     where there are segments, and the queries are the last Q of the keys. Positions that are given
     ascend within a document and say what is seen: a key from its own position on, and under a
     window only `window - 1` positions back.
+
+    Equal neighbours in segments are one document; a number that comes again is another one. In a
+    pair that is said of the keys, and a query is of the document of its key among the last Q where
+    their segments are equal, else of the last document with its segment.
     """
     _check(q, k, v, encoding, window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
@@ -104,24 +107,23 @@ def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
 
 
 def _pair(segments, batch, queries, keys):
-    if isinstance(segments, tuple | list):
-        q_segments, k_segments = segments
-    elif queries == keys:
-        q_segments = k_segments = packing.number(jnp.atleast_2d(jnp.asarray(segments)))
-    else:
-        raise ValueError("one segments array serves Q = S; give (query segments, key segments)")
-    checked = (
-        jnp.atleast_2d(packing.check_places("query segments", q_segments, queries, batch)),
-        jnp.atleast_2d(packing.check_places("key segments", k_segments, keys, batch)),
-    )
-    return checked
+    if not isinstance(segments, tuple | list):
+        if queries != keys:
+            raise ValueError("one segments array serves Q = S; give (query segments, key segments)")
+        numbers = packing.number(
+            jnp.atleast_2d(packing.check_rows("segments", segments, keys, batch))
+        )
+        return numbers, numbers
+    q_segments, k_segments = segments
+    q_segments = jnp.atleast_2d(packing.check_rows("query segments", q_segments, queries, batch))
+    k_segments = jnp.atleast_2d(packing.check_rows("key segments", k_segments, keys, batch))
+    packing.check_told_apart(q_segments, k_segments)
+    return packing.number_both(q_segments, k_segments)
 
 
 def _check_ascending(positions):
-    if isinstance(positions, Tracer):
-        return
-    known = np.asarray(positions)
-    if np.any(known[..., 1:] <= known[..., :-1]):
+    known = packing.in_sight(positions)
+    if known is not None and np.any(known[..., 1:] <= known[..., :-1]):
         raise ValueError("positions that restart within a row need segments, one per document")
 
 
