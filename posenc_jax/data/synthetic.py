@@ -18,7 +18,8 @@ def documents(task: str, count: int, length: int, seed: int) -> Iterator[tuple[b
         "delayed_repeat": _delayed_repeat,
     }[task]
     for i in range(count):
-        rng = np.random.default_rng([seed, i])
+        # NumPy cuts numbers into words of 32 bits: a high word before i would be taken for it.
+        rng = np.random.default_rng([seed % 2**32, i, seed >> 32])
         text, answers = [], []
         size = 0
         while size < length:

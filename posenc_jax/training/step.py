@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from posenc_jax.data.batches import Batch
-from posenc_jax.training.parts import Parts
+from posenc_jax.training.parts import Parts, key_of
 
 State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and optax's tuples of arrays
 
@@ -91,7 +91,7 @@ def train_step(
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
 
     def step(state, batch):
-        key = jax.random.fold_in(jax.random.key(config.seed), state["step"])
+        key = jax.random.fold_in(key_of(config.seed), state["step"])
         total, gradients = gradient(state["params"], batch, key)
         weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may weigh nothing
         gradients = jax.tree.map(lambda g: g / weight, gradients)

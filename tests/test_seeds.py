@@ -1,0 +1,78 @@
+"""Every seed below 2^63 is a run of its own; those below 2^32 are what they always were."""
+
+import hashlib
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import randomized
+from posenc_jax.data import synthetic
+from posenc_jax.data.batches import Batch, Batches
+from posenc_jax.training import optimizer as optimizers
+from posenc_jax.training import parts as making
+from posenc_jax.training import step as steps
+
+FAR = 2**32  # the number of values that jax.random.key tells apart
+
+
+def config(seed):
+    made = randomized.get_config()
+    made.model.update(width=16, heads=2, layers=1, vocab=31)
+    made.update(train_length=8, batch_size=4, steps=50, warmup_steps=5, seed=seed)
+    made.encoding.max_position = 64
+    return made
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])
+def test_a_small_seed_is_the_key_it_was(seed):
+    found = jax.random.key_data(making.key_of(seed))
+    np.testing.assert_array_equal(found, jax.random.key_data(jax.random.key(seed)))
+
+
+@pytest.mark.parametrize("other", [5 + FAR, 5 + 2 * FAR, 5 + 2**62])
+def test_a_large_seed_has_weights_of_its_own(other):
+    one, two = (making.make(config(seed)).params()["model"] for seed in (5, other))
+    for name in one:
+        if "norm" not in name:
+            assert np.mean(one[name] == two[name]) < 0.01, name
+
+
+def test_a_large_seed_has_draws_of_its_own_in_training():
+    """The loss of the same weights over the same rows, at positions that are drawn."""
+    tokens = np.random.default_rng(0).integers(0, 31, (4, 9)).astype(np.int32)
+    ones, zeros = np.ones((4, 8), np.float32), np.zeros((4, 8), np.int32)
+    batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, zeros, ones.astype(int))
+    parts, optimizer = making.make(config(5)), optimizers.make(config(5))
+
+    def losses(seed):
+        step = steps.train_step(parts, optimizer, config(seed), steps.make_mesh(jax.devices()[:1]))
+        fresh = steps.fresh_state(parts, optimizer)
+        copies = [jax.tree.map(jnp.copy, fresh) | {"step": jnp.int32(i)} for i in range(3)]
+        return [float(step(state, batch)[1]["loss"]) for state in copies]
+
+    found = [losses(seed) for seed in (5, 5 + FAR, 5 + 2 * FAR)]
+    assert losses(5) == found[0]
+    assert len({loss for each in found for loss in each}) == 9
+
+
+def test_a_large_seed_has_an_order_of_its_own():
+    split = SimpleNamespace(tokens=np.arange(1_000), starts=np.array([0, 1_000]), bytes_of=None)
+
+    def inputs(seed):
+        rows = Batches(split, length=16, batch_size=8, seed=seed, within_documents=False)
+        return rows.batch(0).inputs.tobytes()
+
+    assert len({inputs(seed) for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1)}) == 4
+
+
+def test_a_large_seed_has_synthetic_documents_of_its_own():
+    def texts(seed):
+        return [text for text, _ in synthetic.documents("copy", 4, 100, seed)]
+
+    found = [text for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1) for text in texts(seed)]
+    assert len(set(found)) == 16
+    digest = hashlib.sha256(b"".join(texts(5))).hexdigest()
+    assert digest.startswith("46179018fc2118ad")  # as it was before there were larger seeds
