@@ -26,7 +26,9 @@ from posenc_jax.schemes.rope import RoPE
 def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
     """The encoding with its context extended `scale` times.
 
-    For `dynamic_x` the scale is that of the window being read, its length over L; below 1 it is 1.
+    L of the formulas is `encoding.train_length`: what it was built for, and max_position around
+    which randomized positions were drawn. For `dynamic_x` the scale is that of the window being
+    read, its length over this L; below 1 it is 1.
     """
     known("extension", name, EXTENSIONS)
     if not isinstance(encoding, Encoding):
@@ -240,7 +242,7 @@ EXTENSIONS = {
 
 
 def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
-    """How often each pair turns within the trained length."""
+    """How often each pair turns within L."""
     return rope.train_length * _theta(rope) / (2 * np.pi)
 
 

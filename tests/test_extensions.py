@@ -180,8 +180,9 @@ def test_abf_is_another_base():
 @pytest.mark.parametrize("name", schemes.names())
 def test_logn_scales_queries_of_any_encoding(name):
     encoding = extend("logn", build(name), 1.0)
-    scale = encoding.query_scale(jnp.arange(100))
-    close(scale, np.maximum(1, np.log(np.arange(100) + 1) / math.log(L)))
+    scale = encoding.query_scale(jnp.arange(1_000))
+    length = 8 * L if name == "randomized" else L  # its max_position
+    close(scale, np.maximum(1, np.log(np.arange(1_000) + 1) / math.log(length)))
     assert build(name).query_scale(jnp.arange(100)) is None
 
 
@@ -292,6 +293,24 @@ def test_what_fits_follows_the_encoding_inside_randomized():
         extend("logn", extended, 2.0)
     assert "yarn" not in extensions.fitting(build("randomized", inner="t5"))
     assert extensions.fitting(build("randomized", inner="learned")) == ["none", "logn"]
+
+
+def test_randomized_has_one_length_in_all_formulas():
+    """That of the positions it was trained at: as the inner encoding alone, trained so far."""
+    wrapped = build("randomized", inner="rope", max_position=4 * L)
+    alone = build("rope", dims=Dims(DIMS.heads, DIMS.head_dim, DIMS.width, 4 * L))
+    assert wrapped.train_length == 4 * L and wrapped.dims.train_length == L
+    for name in ROTARY:
+        extended = extend(name, wrapped, 4.0).inner
+        expected = extend(name, alone, 4.0)
+        np.testing.assert_array_equal(extended.inv_freq, expected.inv_freq)
+        np.testing.assert_array_equal(extended.gain, expected.gain)
+    grown = extend("logn", wrapped, 1.0).query_scale(jnp.arange(16 * L))
+    np.testing.assert_array_equal(grown, extend("logn", alone, 1.0).query_scale(jnp.arange(16 * L)))
+    np.testing.assert_array_equal(grown[: 4 * L], 1)
+    close(grown[16 * L - 1], math.log(16 * L) / math.log(4 * L))
+    with pytest.raises(ValueError, match="max_position must be at most 2"):
+        build("randomized", max_position=2**24 + 1)
 
 
 def test_extend_takes_an_encoding_with_numbers():

@@ -49,13 +49,13 @@ class Subject:
 
     @property
     def original(self) -> int:
-        """L of the formulas."""
-        return original_length(self.config)
+        """L of the formulas, which the encoding says; randomized's is beyond the trained length."""
+        return self.plain.train_length
 
     @property
     def trained(self) -> int:
         """The longest length it was trained at."""
-        return max(self.config.train_length, self.original)
+        return max(self.config.train_length, original_length(self.config))
 
     @property
     def extensible(self) -> bool:

@@ -8,18 +8,26 @@ import numpy as np
 
 from posenc_jax import schemes
 from posenc_jax.catalog import encoding_options
-from posenc_jax.encoding import Dims, Encoding, check_reach, static
+from posenc_jax.encoding import FARTHEST, Dims, Encoding, check_reach, static
 from posenc_jax.options import flag, known, whole_number
 
 OWN = ("inner", "max_position", "evenly")
 
 
 class Randomized(Encoding):
-    """Ruoss et al. 2023, arXiv:2305.16843: ordered positions, none twice, one draw per pass."""
+    """Ruoss et al. 2023, arXiv:2305.16843: ordered positions, none twice, one draw per pass.
+
+    L of every formula, those of extensions and `logn` included, is max_position: training went up
+    to there, however short its rows.
+    """
 
     inner: Encoding
     max_position: int = static()
     evenly: bool = static(default=False)
+
+    @property
+    def train_length(self):
+        return self.max_position
 
     @property
     def reach(self):
@@ -72,6 +80,11 @@ def build(
     if max_position is None:
         max_position = 8 * dims.train_length
     whole_number("max_position", max_position, at_least=dims.train_length)
+    if max_position > FARTHEST:
+        raise ValueError(
+            f"max_position must be at most 2^24 = {FARTHEST:,}: angles in float32 tell no others "
+            f"apart; got {max_position}"
+        )
     inner_dims = dataclasses.replace(dims, train_length=max_position)
     encoding = schemes.build(inner, inner_dims, key, **inner_options)
     check_reach(encoding, max_position)
