@@ -2,7 +2,8 @@
 
 Reads the run in DIR, finished or still in training, and writes its perplexity against length:
 eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. What is there
-already is not computed again. Fields are those of configs/eval.py, for example:
+already is not computed again, and evaluations of other texts stay in the same files under their own
+names. Fields are those of configs/eval.py, for example:
 
   --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
   --config.protocols=same_token,nonoverlap --config.documents=100
@@ -49,11 +50,13 @@ def evaluate(config: configuration.Config, workdir: Path, step: int | None, ever
     from posenc_jax.training.load import run_config, saved_steps
 
     steps = saved_steps(workdir) if every else [step]
-    cells = sweep.evaluate(config, workdir, steps)
+    name, cells, every, names = sweep.evaluate(config, workdir, steps)
     print(show.table(cells))
     print(show.without_null(records.rows(cells)) or "")
-    pictures = picture.draw(cells, workdir / "plots")
+    pictures = picture.draw(every, workdir / "plots", name)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+    if len(names) > 1:
+        print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
     wandb_view.log_evaluation(run_config(workdir), config.wandb.mode, workdir, cells, pictures)
 
 

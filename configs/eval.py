@@ -8,19 +8,25 @@ from ml_collections import ConfigDict
 
 def get_config():
     config = ConfigDict()
+    config.name = ""  # of this evaluation in eval/curves.csv; empty: from its text
     config.data = ConfigDict()
     config.data.source = ""  # empty: the held-out documents of the run's own text
     config.data.path = ""  # files or globs of another text to evaluate on
+    config.data.part = "held_out"  # of the run's own text: held_out, choose (data.choose_fraction)
     config.data.field = ""  # of a JSON line or a row that holds the text; empty: that of the run
     config.data.split = ""  # of a hub data set; empty: that of the run
     config.multiples = "0.25,0.5,1,2,4,8"  # lengths, in multiples of the longest trained one
     # Of these, those that fit the run's encoding; name:scale sets a scale, else it is the largest
     # multiple; all: every one that needs no options.
     config.extensions = "none,pi,ntk,yarn,dynamic_ntk,interpolate"
-    config.protocols = "same_token,nonoverlap,sliding,position"
+    config.protocols = "same_token,nonoverlap,position"  # and sliding, which reads the most
     config.window = True  # the baseline: the same weights, a query sees the last L tokens alone
-    config.documents = 50  # at most, of those as long as the longest window
-    config.windows = 2  # at most, of the longest length, from one document
+    # At most, of those as long as the longest window; 0: 50, or more where it takes them.
+    config.documents = 0
+    # At most, of the longest length, from one document; 0: so many that `same_token` scores about
+    # 2,000 targets.
+    config.windows = 0
+    config.spread = True  # windows over the whole of a document; False: from its beginning on
     config.stride = 0  # how far `sliding` advances; 0: L. Lengths below it are not slid over
     config.last = 0  # K, the targets `same_token` scores in a window; 0: shortest length / 4
     config.tokens_per_call = 16_384  # a batch holds as many windows as fit

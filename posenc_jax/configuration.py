@@ -461,11 +461,21 @@ def validate_evaluation(config) -> list[str]:
     if problems:
         return problems
     ask = _Asker(problems)
-    for name in ("windows", "tokens_per_call"):
-        ask(whole_number, name, config[name], at_least=1)
-    for name in ("stride", "last"):
+    ask(whole_number, "tokens_per_call", config.tokens_per_call, at_least=1)
+    for name in ("windows", "stride", "last"):
         ask(whole_number, name, config[name], at_least=0)
-    ask(whole_number, "documents", config.documents, at_least=2)
+    if config.documents != 0:
+        ask(whole_number, "documents", config.documents, at_least=2)
+    ask.that(
+        isinstance(config.name, str) and re.fullmatch(r"[\w.+-]{0,80}", config.name) is not None,
+        f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}",
+    )
+    ask(choice, "data.part", config.data.part, ("held_out", "choose"))
+    ask.that(
+        config.data.part == "held_out" or not config.data.source,
+        f"data.part = {config.data.part!r} is of the run's own text and has no effect with "
+        f"data.source={config.data.source}",
+    )
     for word in words(config.multiples) or ["nothing"]:
         ask(positive, "each of multiples", _number(word))
     for word in words(config.extensions) or ["nothing"]:

@@ -35,14 +35,19 @@ def main() -> int:
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
     parser.add_argument("--protocol", default=",".join(PROTOCOLS), help="default: all there are")
+    parser.add_argument(
+        "--evaluation", default="", help="by its name; default: that of held-out text"
+    )
     options = parser.parse_args()
     return terminal.code_of(
-        lambda: terminal.say(compare(options.a, options.b, options.protocol.split(",")))
+        lambda: terminal.say(
+            compare(options.a, options.b, options.protocol.split(","), options.evaluation)
+        )
     )
 
 
-def compare(a: str, b: str, protocols: list[str]) -> str:
-    first, second = select(a), select(b)
+def compare(a: str, b: str, protocols: list[str], evaluation: str = "") -> str:
+    first, second = select(a, evaluation), select(b, evaluation)
     lines = [
         f"nats per token of {a} less those of {b}, with 95% intervals over documents; * clear: the "
         f"interval leaves zero out, over {FEWEST_DOCUMENTS} documents or more"
@@ -65,12 +70,12 @@ def compare(a: str, b: str, protocols: list[str]) -> str:
     return "\n".join(lines)
 
 
-def select(words: str) -> list[Measured]:
+def select(words: str, evaluation: str) -> list[Measured]:
     """The cells of the newest checkpoint that RUN[@METHOD][@LENGTH] names."""
     folder, *rest = words.split("@")
     length = int(rest.pop()) if rest and rest[-1].isdigit() else None
     method = rest.pop(0) if rest else "none"
-    cells = records.read(Path(folder) / "eval")
+    cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)
     last = max(cell.facts["step"] for cell in cells)
     cells = [cell for cell in cells if cell.facts["step"] == last]
     chosen = [
@@ -109,10 +114,12 @@ def _line(one: Measured, other: Measured) -> str:
     if not np.isfinite(found.mean):
         return f"{name:<28} not finite"
     mark = "*" if found.clear else " "
-    per_byte = one.sums.tokens.sum() / one.sums.bytes.sum() / np.log(2)
+    size = one.sums.bytes.sum()
+    bits = found.mean * one.sums.tokens.sum() / size / np.log(2) if size else None
     return (
-        f"{name:<28}{found.mean:+9.4f} {mark} [{found.low:+.4f}, {found.high:+.4f}]"
-        f"  {found.mean * per_byte:+.4f} bits per byte, {found.documents} documents"
+        f"{name:<28}{found.mean:+9.4f} {mark} [{found.low:+.4f}, {found.high:+.4f}]  "
+        + ("" if bits is None else f"{bits:+.4f} bits per byte, ")
+        + f"{found.documents} documents"
     )
 
 

@@ -52,8 +52,9 @@ def diagnose(options) -> list[Path]:
     text = sweep.choose(config, subject, [length])
     rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
     encodings = {}
-    for method in planning.methods(options.extensions, subject.plain, options.multiple):
-        encoding = method.applied(subject.plain, subject.parts.encoding, options.multiple)
+    longer = length / subject.original  # than the L of the formulas
+    for method in planning.methods(options.extensions, subject.plain, longer):
+        encoding = method.applied(subject.plain, subject.parts.encoding, longer)
         if encoding.reach is None or encoding.reach >= length:
             scale = f":{method.scale:g}" if method.scale else ""
             encodings[f"{method.name}{scale}"] = encoding

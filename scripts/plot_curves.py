@@ -24,18 +24,21 @@ def main() -> int:
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="an evaluated run")
     parser.add_argument("--out", type=Path, default=Path("pictures"))
+    parser.add_argument(
+        "--evaluation", default="", help="by its name; default: that of held-out text"
+    )
     options = parser.parse_args()
 
     def plot() -> None:
-        cells = together([select(words) for words in options.runs])
+        cells = together([select(words, options.evaluation) for words in options.runs])
         terminal.say("\n".join(map(str, picture.draw(cells, options.out))))
 
     return terminal.code_of(plot)
 
 
-def select(words: str) -> list[Measured]:
+def select(words: str, evaluation: str) -> list[Measured]:
     folder, _, methods = words.partition(":")
-    cells = records.read(Path(folder) / "eval")
+    cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)
     last = max(cell.facts["step"] for cell in cells)
     wanted = methods.split(",")
     chosen = []

@@ -25,10 +25,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
     modes = ("auto", "online", "offline", "disabled")
     parser.add_argument("--wandb", choices=modes, default="", help="default: that of the runs")
+    parser.add_argument("--evaluation", default="", help="default: that of held-out text")
     options = parser.parse_args(argv[1:])
 
     def body() -> None:
-        data = gather.gather(options.runs)
+        data = gather.gather(options.runs, options.evaluation)
         for note in data["notes"]:
             terminal.warn(note)
         path = page.write(data, options.out)

@@ -42,7 +42,7 @@ def sync(run: Path, mode: str) -> None:
     view.finish(code, {"exit_code": code})
     said = f"{run}: {len(lines)} lines of metrics"
     if (run / "eval" / "documents.npz").exists():
-        rows = records.rows(records.read(run / "eval"))
+        rows = records.rows(records.of_evaluation(records.read(run / "eval")))
         view = wandb_view.View(
             lambda: wandb_view.start_evaluation(config, run / "eval", uuid.uuid4().hex[:12], mode),
             required=True,

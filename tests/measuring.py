@@ -9,7 +9,8 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.evaluation import planning, sweep, windows
+from posenc_jax.data.corpus import Split
+from posenc_jax.evaluation import planning, records, sweep, windows
 from posenc_jax.evaluation.store import Store
 from posenc_jax.training.parts import Parts
 
@@ -20,14 +21,15 @@ STRIDE, LAST = L // 2, 1
 def split(lengths=(70, 20, 200, 65, 64), answers=None, widths=None):
     starts = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.random.default_rng(0).integers(0, VOCAB, starts[-1])
-    return SimpleNamespace(
-        tokens=tokens, starts=starts, bytes_of=widths, lengths=np.array(lengths), answers=answers
-    )
+    digests = np.arange(len(lengths), dtype=np.uint64)
+    return Split(tokens, starts, widths, answers, digests, lossless=True)
 
 
-def text(longest=64, documents=10, per_document=10, **options):
+def text(longest=64, documents=10, per_document=10, spread=False, **options):
     source = split(**options)
-    return windows.choose(source, longest, documents=documents, per_document=per_document)
+    return windows.choose(
+        source, longest, documents=documents, per_document=per_document, spread=spread
+    )
 
 
 @pytest.fixture
@@ -64,6 +66,13 @@ def measure(subject, settings, tmp_path):
         return sweep.measure(config, who, read, cells, Store(tmp_path / folder))
 
     return run
+
+
+def sums_by_document(nats, tokens, by_place=(), **others):
+    """What was measured of a text of one byte a token, all else zero."""
+    zeros = {name: np.zeros(len(tokens)) for name in records.DOCUMENTS}
+    given = dict(nats=nats, tokens=tokens, bytes=tokens, by_place=np.asarray(by_place, float))
+    return records.Sums(**(zeros | {"windows": np.ones(1)} | given | others))
 
 
 def find(cells, **facts):

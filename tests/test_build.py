@@ -103,7 +103,7 @@ def test_the_inner_encoding_of_randomized_asks_for_its_key():
 
 def test_rows_of_random_positions_are_for_the_whole_range():
     learned = posenc_jax.build("randomized", DIMS, key=KEY, inner="learned", max_position=50)
-    assert learned.reach == 50 and learned.train_length == 16
+    assert learned.reach == 50 and learned.train_length == 50 and learned.dims.train_length == 16
 
 
 def test_schemes_are_reachable_by_name():

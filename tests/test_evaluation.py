@@ -39,31 +39,40 @@ def naive(protocol, model, encoding, chosen, length, window):
             chosen.split.tokens[start : start + size + 1],
         )
     )
-    sums, counts = np.zeros(len(chosen.starts)), np.zeros(len(chosen.starts))
-    for document, (start, count) in enumerate(zip(chosen.starts, chosen.windows, strict=True)):
-        total = count * chosen.longest
-        for target in range(1, total + 1):
-            end = -(-target // chosen.longest) * chosen.longest  # of its longest window
-            if protocol == "same_token":
-                if target <= end - LAST:
-                    continue
-                first = end - length
-            elif protocol == "sliding":
-                first = max(0, -(-(target - length) // STRIDE) * STRIDE)
-            else:
-                size = chosen.longest if protocol == "position" else length
-                first = (target - 1) // size * size
+    sums, counts = np.zeros(len(chosen.documents)), np.zeros(len(chosen.documents))
+    for number, begin in zip(chosen.document, chosen.starts, strict=True):
+        document = list(chosen.documents).index(number)
+        before = begin - chosen.split.starts[number]  # tokens of the document
+        for target in range(1, chosen.longest + 1):
             size = chosen.longest if protocol == "position" else length
-            sums[document] += fast(start + first, size)[target - first - 1]
+            if protocol == "same_token":
+                if target <= chosen.longest - LAST:
+                    continue
+                first = chosen.longest - length
+            elif protocol == "sliding":
+                end = -(-target // STRIDE) * STRIDE
+                while end - length < -before:
+                    end += STRIDE
+                first = end - length
+            else:
+                first = (target - 1) // size * size
+            sums[document] += fast(begin + first, size)[target - first - 1]
             counts[document] += 1
     return sums, counts
 
 
+@pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("name", ["rope", "alibi", "sinusoidal", "fire"])
-def test_every_protocol_is_its_naive_loop_in_float64(name, subject, measure):
+def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, measure):
     who = subject(name)
-    chosen = text(32, documents=2, per_document=2)
-    found = measure(who, chosen, multiples="0.5,1,2", extensions="none,yarn", stride=STRIDE)
+    chosen = text(32, documents=2, per_document=2, spread=spread)
+    found = measure(
+        who,
+        chosen,
+        multiples="0.5,1,2",
+        extensions="none,yarn",
+        protocols="same_token,nonoverlap,sliding,position",
+    )
     methods = {(c.facts["extension"], c.facts["scale"], c.facts["window"]) for c in found}
     assert ("none", None, L) in methods and (len(methods) == 3) == (name == "rope")
     for cell in found:
@@ -154,7 +163,9 @@ def test_other_windows_or_spans_are_other_cells(subject, settings):
     who = subject()
 
     def keys(source, **fields):
-        config = settings(extensions="none", window=False, multiples="0.5,1,4", **fields)
+        protocols = "same_token,nonoverlap,sliding"
+        fields |= dict(extensions="none", window=False, multiples="0.5,1,4", protocols=protocols)
+        config = settings(**fields)
         return {c.key for c in planning.plan(config, who, source, planning.lengths_of(config, who))}
 
     first = keys(text(), last=2)

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-from measuring import find, split
+from measuring import find, split, sums_by_document
 from sizes import L
 
 from posenc_jax.evaluation import picture, records, show, sweep, windows
@@ -11,7 +11,9 @@ from posenc_jax.training.parts import Parts
 
 def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
     cells = measure(extensions="none,yarn")
-    made = records.write(tmp_path / "eval", cells)
+    written = records.write(tmp_path / "eval", cells)
+    made = records.rows(written)
+    assert made == records.rows(cells)
     assert records.rows(records.read(tmp_path / "eval")) == made
     assert list(made[0]) == records.COLUMNS
     assert records.COLUMNS[:19] == (
@@ -28,7 +30,7 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     widths = rng.integers(1, 5, 100)
     marked = rng.random(100) < 0.2
     right = rng.random((6, 10)) < 0.5
-    sums = sweep.sums_of(plan, nats, right, split((100,), marked, widths), places=False)
+    sums = sweep.sums_of(plan, nats, right, split((100,), marked, widths), 8, places=False)
     row = records.row(records.Measured({"protocol": "nonoverlap"}, sums))
     kept = np.ones((6, 10), bool)
     kept[2, :5] = False
@@ -38,6 +40,11 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     np.testing.assert_allclose(row["ppl"], np.exp(nats[kept].mean()), rtol=1e-12)
     bits = nats[kept].sum() / widths[targets][kept].sum() / np.log(2)
     np.testing.assert_allclose(row["bpb"], bits, rtol=1e-12)
+    early = kept & (np.arange(10) < 8)
+    assert sums.early.sum() == early.sum()
+    np.testing.assert_allclose(sums.within_nats.sum(), nats[:, :8].sum(), rtol=1e-12)
+    np.testing.assert_allclose(sums.tail_nats.sum(), nats[:, 6:8].sum(), rtol=1e-12)
+    assert sums.within_tokens.sum() == 48 and sums.tail_tokens.sum() == 12
     answered = marked[targets] & kept
     assert row["answers"] == answered.sum()
     np.testing.assert_allclose(row["accuracy"], right[answered].mean(), rtol=1e-12)
@@ -70,12 +77,21 @@ def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
 def test_the_null_of_two_published_numbers_is_the_famous_curve():
     """ALiBi, WikiText-103, L = 1024: 18.66 non-overlapping and 17.46 sliding at L; measured at
     2048 was 18.05, with no use of the second half at all."""
-    nats = records.null_nonoverlap(np.log(18.66), np.log(17.46), 1024, 2048)
-    assert abs(np.exp(nats) - 18.05) < 0.005
+    tokens = np.full(3, 2048.0)
+    read = dict(within_nats=tokens * np.log(18.66), within_tokens=tokens)
+    last = dict(tail_nats=tokens * np.log(17.46), tail_tokens=tokens, early=tokens / 2)
+    sums = sums_by_document(tokens * np.log(18.05), tokens, **read, **last)
+    facts = {name: None for name in records.FACTS}
+    facts |= {"protocol": "nonoverlap", "train_length": 1024}
+    cells = [records.Measured(facts | {"length": n}, sums) for n in (1024, 2048)]
+    assert abs(np.exp(records.rows(cells)[1]["null_nll"]) - 18.05) < 0.005
+
+
+ALL = "same_token,nonoverlap,sliding,position"
 
 
 def test_null_and_gain_are_of_the_curve_itself(measure):
-    cells = measure(extensions="none,yarn", multiples="0.25,1,2,4")
+    cells = measure(extensions="none,yarn", multiples="0.25,1,2,4", protocols=ALL)
     made = records.rows(cells)
     for row in made:
         curve = {
@@ -84,21 +100,30 @@ def test_null_and_gain_are_of_the_curve_itself(measure):
             if (r["extension"], r["window"]) == (row["extension"], row["window"])
         }
         protocol, length = row["protocol"], row["length"]
+        method = dict(extension=row["extension"], window=row["window"])
+        at_trained = find(cells, **method, protocol="nonoverlap", length=L).sums
+        tail = at_trained.tail_nats.sum() / at_trained.tail_tokens.sum()
+        assert at_trained.tail_tokens.sum() * 4 == at_trained.tokens.sum()
         if protocol == "position":
-            cell = find(
-                cells, extension=row["extension"], window=row["window"], protocol="position"
-            )
-            places = cell.sums.by_place / cell.sums.windows
-            flat = np.full(length - L, places[L - L // 4 : L].mean())
-            expected = np.concatenate([places[:L], flat]).mean()
+            places = find(cells, **method, protocol="position").sums
+            places = places.by_place / places.windows
+            expected = np.concatenate([places[:L], np.full(length - L, tail)]).mean()
         elif length <= L:
             expected = row["nll"]
         elif protocol == "nonoverlap":
-            beyond = (length - L) * curve["same_token", L]
-            expected = (L * curve["nonoverlap", L] + beyond) / length
-        else:
+            expected = (L * curve["nonoverlap", L] + (length - L) * tail) / length
+        elif protocol == "same_token":
             expected = curve[protocol, L]
+        else:
+            sums = find(cells, **method, protocol="sliding", length=L).sums
+            early = find(cells, **method, protocol="sliding", length=length).sums
+            early = early.early.sum() / early.tokens.sum()
+            within = sums.within_nats.sum() / sums.within_tokens.sum()
+            expected = early * within
+            expected += (1 - early) * sums.tail_nats.sum() / sums.tail_tokens.sum()
         np.testing.assert_allclose(row["null_nll"], expected, rtol=1e-12)
+        assert row["null_low"] <= row["null_nll"] <= row["null_high"]
+        assert row["gain_low"] <= row["gain_bpb"] <= row["gain_high"]
         gain = (row["null_nll"] - row["nll"]) / np.log(2)  # a token is a byte here
         np.testing.assert_allclose(row["gain_bpb"], gain, atol=1e-12)
 
@@ -123,10 +148,7 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
             "step": 1,
         }
         facts["train_length"] = L
-        zeros = np.zeros(len(counts))
-        return records.Measured(
-            facts, records.Sums(nats, counts, counts, zeros, zeros, np.zeros(0), np.ones(1))
-        )
+        return records.Measured(facts, sums_by_document(nats, counts))
 
     clear = show.table([cell("none", level), cell("yarn", level - 5)])
     assert clear.count("*") == 2 and "*" in clear.splitlines()[-1]  # one is in the legend

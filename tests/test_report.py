@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from measuring import sums_by_document
 from running import ROOT, wandb_records
 
 from posenc_jax.configuration import PROTOCOLS
 from posenc_jax.evaluation import records, statistics
-from posenc_jax.evaluation.records import Measured, Sums
+from posenc_jax.evaluation.records import Measured
 from posenc_jax.exits import DataError
 from posenc_jax.reporting import figure, gather, page
 
@@ -77,10 +78,10 @@ def make_run(
                     "step": 10,
                 }
                 places = np.full(length, 2.5) if protocol == "position" else np.zeros(0)
-                none = np.zeros(documents)
-                sums = Sums(
-                    hard + own + worse * tokens, tokens, tokens, none, none, places, np.ones(1)
-                )
+                nats = hard + own + worse * tokens
+                read = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
+                read |= dict(tail_nats=nats, tail_tokens=tokens)
+                sums = sums_by_document(nats, tokens, places, **read)
                 cells.append(Measured(facts, sums))
     records.write(folder / "eval", cells)
     return folder
@@ -190,6 +191,7 @@ def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path
     copy = shutil.copytree(sweep / "alibi-s0", tmp_path / "alibi-again")
     cells = records.read(sweep / "nope-s0" / "eval")
     early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
+    shutil.rmtree(sweep / "nope-s0" / "eval")
     records.write(sweep / "nope-s0" / "eval", early)
     data = gather.gather([sweep, copy])
     groups = {run["name"]: run["group"] for run in data["runs"]}
@@ -209,6 +211,7 @@ def test_of_a_group_someone_stays(tmp_path):
     make_run(tmp_path / "rope-s1", "rope", 1)
     cells = records.read(older / "eval")
     early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
+    shutil.rmtree(older / "eval")
     records.write(older / "eval", early)
     (row,) = gather.gather([tmp_path])["plain_ranking"]["same_token"][32]
     assert len(row["seeds"]) == 1

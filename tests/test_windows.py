@@ -8,13 +8,41 @@ from posenc_jax.evaluation import windows
 from posenc_jax.exits import ConfigError, DataError
 
 
-def test_a_stretch_is_of_whole_windows_within_a_document_long_enough():
+def lies(chosen):
+    """By document: where its longest windows begin, from its beginning."""
+    places = chosen.starts - chosen.split.starts[chosen.document]
+    return {int(n): places[chosen.document == n].tolist() for n in chosen.documents}
+
+
+def test_windows_lie_within_documents_long_enough():
     source = split()
-    chosen = windows.choose(source, 64, documents=10, per_document=10)
-    assert list(chosen.windows) == [1, 3, 1]  # 70, 200 and 65; 64 is one too short
-    assert list(chosen.starts) == [0, 90, 290]
+    options = dict(documents=10, per_document=10)
+    chosen = windows.choose(source, 64, **options, spread=False)
+    assert lies(chosen) == {0: [0], 2: [0, 64, 128], 3: [0]}  # 64 is one too short
+    assert lies(windows.choose(source, 64, **options)) == {0: [2], 2: [1, 67, 133], 3: [0]}
     few = windows.choose(source, 64, documents=2, per_document=2)
-    assert list(few.windows) == [1, 2]
+    assert lies(few) == {0: [2], 2: [17, 117]}  # 199 - 128 = 71 targets are left over
+
+
+def test_windows_are_as_many_as_wanted_where_the_text_has_them():
+    source = split([1000, 100, 4000, 70] + [66] * 100)
+    for wanted in (1, 49, 60, 110, 160, 10_000):
+        chosen = windows.choose(source, 64, wanted=wanted)
+        counts = [len(places) for places in lies(chosen).values()]
+        room = (source.lengths[chosen.documents] - 1) // 64
+        assert len(counts) >= 50 and sum(counts) >= min(wanted, 15 + 1 + 62 + 101)
+        most = max(counts)
+        np.testing.assert_array_equal(counts, np.minimum(room, most))  # the same of each
+        assert most == 1 or sum(np.minimum(room, most - 1)) < wanted  # and no more than it takes
+        for number, places in lies(chosen).items():
+            gaps = np.diff([-64, *places, source.lengths[number] - 1])  # ends to beginnings
+            assert min(gaps[1:-1], default=64) >= 64 and gaps[-1] >= 64
+            assert gaps[0] - 64 <= (source.lengths[number] - 1) / (2 * len(places))
+
+
+def test_documents_that_may_not_be_read_are_not():
+    kept = np.array([True, True, False, True, True])
+    assert set(lies(windows.choose(split(), 64, kept=kept))) == {0, 3}
 
 
 def test_too_few_documents_say_how_far_one_may_go():
@@ -25,16 +53,16 @@ def test_too_few_documents_say_how_far_one_may_go():
 def everything(chosen, last):
     """Where the scored targets have to be, by loops."""
     return [
-        start + window * chosen.longest + place + 1
-        for start, count in zip(chosen.starts, chosen.windows, strict=True)
-        for window in range(count)
+        start + place + 1
+        for start in chosen.starts
         for place in range(chosen.longest - last, chosen.longest)
     ]
 
 
+@pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length):
-    chosen = text()
+def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length, spread):
+    chosen = text(per_document=2, spread=spread)
     for plan, last in [
         (windows.nonoverlap(chosen, length), 64),
         (windows.same_token(chosen, length, 3), 3),
@@ -42,24 +70,33 @@ def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length
     ]:
         scored = plan.targets()[plan.scored()]
         assert sorted(scored) == everything(chosen, last)
-        assert np.all(plan.starts >= chosen.starts[plan.document])  # no window crosses a document
-        ends = (chosen.starts + chosen.windows * 64)[plan.document]
-        assert np.all(plan.starts + length <= ends)
+        begins, ends = (chosen.split.starts[chosen.documents + i][plan.document] for i in (0, 1))
+        assert np.all(plan.starts >= begins)  # no window crosses a document
+        assert np.all(plan.starts + length < ends)
 
 
 def test_context_is_what_each_protocol_says():
     chosen = text()
     plan = windows.sliding(chosen, 32, 8)
+    begins = chosen.split.starts[chosen.documents]
     for first, start, document in zip(plan.first, plan.starts, plan.document, strict=True):
-        assert first == (0 if start == chosen.starts[document] else 32 - 8)
+        assert first == (0 if start == begins[document] else 32 - 8)
     plan = windows.same_token(chosen, 16, 4)
     np.testing.assert_array_equal(plan.first, 12)
-    ends = [
-        s + 64 * (i + 1)
-        for s, n in zip(chosen.starts, chosen.windows, strict=True)
-        for i in range(n)
-    ]
-    np.testing.assert_array_equal(plan.starts + 16, ends)
+    np.testing.assert_array_equal(plan.starts + 16, chosen.starts + 64)
+
+
+def test_a_sliding_window_reads_what_lies_before_the_longest_one():
+    chosen = text(per_document=1, spread=True)
+    before = chosen.starts - chosen.split.starts[chosen.document]
+    assert list(before) == [2, 67, 0]
+    for plan, firsts in [
+        (windows.sliding(chosen, 32, 8), [[0, *[24] * 4], [24] * 8, [0, *[24] * 4]]),
+        (windows.sliding(chosen, 64, 64), [[0], [0], [0]]),
+        (windows.sliding(chosen, 64, 32), [[0], [32] * 2, [0]]),
+    ]:
+        found = [plan.first[plan.document == n].tolist() for n in range(3)]
+        assert found == firsts
 
 
 def test_the_hash_is_of_the_scored_targets():

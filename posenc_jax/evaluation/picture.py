@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import label
+from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.windows import WORD
 
 # Told apart by colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
@@ -42,38 +42,48 @@ OWN = ("same_token", "nonoverlap", "sliding", "position", "scale", "budget")
 NULL: dict[str, Any] = dict(
     color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2, label="null: no use of more than L tokens"
 )
+WINDOW: dict[str, Any] = dict(
+    color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1, label="the last L tokens alone"
+)
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of runs of one encoding
 BANDS = 5  # lines that can have bands and still be told apart
 OTHER = ("#44AA99", "d")
 
 
-def draw(cells: Sequence[Measured], folder: Path) -> list[Path]:
-    """Every picture that these cells make, of one run or of several; the files."""
+def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
+    """Every picture that these cells make, of one run or of several; the files. Those of another
+    text than the run's own held-out one have its name behind theirs."""
     folder.mkdir(parents=True, exist_ok=True)
+    behind = "" if evaluation == records.HELD_OUT else f"-{evaluation}"
+
+    def at(name: str) -> Path:
+        return folder / f"{name}{behind}.png"
+
     for name in OWN:
-        (folder / f"{name}.png").unlink(missing_ok=True)  # of another evaluation
+        at(name).unlink(missing_ok=True)  # of an earlier evaluation of that name
     rows = records.rows(cells)
     last = max(row["step"] for row in rows)
     several_runs = len({row["run"] for row in rows}) > 1
     newest = [row for row in rows if several_runs or row["step"] == last]
     made = [
-        curves(newest, "same_token", folder / "same_token.png"),
-        curves(newest, "nonoverlap", folder / "nonoverlap.png"),
-        curves(newest, "sliding", folder / "sliding.png"),
-        position([c for c in cells if several_runs or c.facts["step"] == last], folder),
+        *(curves(newest, name, at(name)) for name in ("same_token", "nonoverlap", "sliding")),
+        position([c for c in cells if several_runs or c.facts["step"] == last], at("position")),
     ]
     if not several_runs:
-        made += [scales(newest, folder / "scale.png"), budget(rows, folder / "budget.png")]
+        made += [scales(newest, at("scale")), budget(rows, at("budget"))]
     return [path for path in made if path is not None]
 
 
 def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
-    """Against length: bits per byte with bands for `same_token`, else perplexity."""
+    """Against length: bits per byte with bands for `same_token`, else perplexity.
+
+    Nats per token where tokens do not hold the text, and so no bits per byte are known.
+    """
     rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
     if not rows:
         return None
     figure, axes = _figure()
-    value = "bpb" if protocol == "same_token" else "ppl"
+    value = _value_of(rows) if protocol == "same_token" else "ppl"
     lines = _series(rows)
     bands = protocol == "same_token" and sum(not s[0]["window"] for s in lines) <= BANDS
     for series in lines:
@@ -89,11 +99,24 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
     if protocol != "same_token":
         axes.set_yscale("log")
         _plain_log_labels(axes)
-    _labels(axes, protocol, {"bpb": "bits per byte", "ppl": "perplexity per token"}[value])
+    _labels(axes, protocol, VALUES[value])
+    _say_counts(axes, rows)
     return _save(figure, axes, path)
 
 
-def position(cells: Sequence[Measured], folder: Path) -> Path | None:
+VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
+
+
+def _value_of(rows: Sequence[dict]) -> str:
+    return "nll" if any(row["bpb"] is None for row in rows) else "bpb"
+
+
+def _say_counts(axes, rows: Sequence[dict]) -> None:
+    longest = max(rows, key=lambda row: row["length"])
+    axes.set_title(f"{longest['evaluation']}: {counts(longest)}", fontsize=8, color="0.35")
+
+
+def position(cells: Sequence[Measured], path: Path) -> Path | None:
     """The loss at every place of the longest window, over places that lie close together."""
     chosen = [cell for cell in cells if cell.facts["protocol"] == "position"]
     chosen = [cell for cell in chosen if np.all(np.isfinite(cell.sums.by_place))]
@@ -108,11 +131,12 @@ def position(cells: Sequence[Measured], folder: Path) -> Path | None:
         axes.plot(x, y, **_style(cell.facts, rows) | {"marker": ""})
         if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
             trained = cell.facts["train_length"]
-            constant = records.null_places(places, trained)[-1]
+            constant = records.beyond_trained(cell, cells)
             axes.plot([trained, len(places)], [constant, constant], **NULL)
     _length_axis(axes, rows)
     _labels(axes, "position", "nats per token", x="place in the window (tokens)")
-    return _save(figure, axes, folder / "position.png")
+    _say_counts(axes, [records.row(cell) for cell in chosen])
+    return _save(figure, axes, path)
 
 
 def scales(rows: Sequence[dict], path: Path) -> Path | None:
@@ -126,6 +150,7 @@ def scales(rows: Sequence[dict], path: Path) -> Path | None:
     if not names:
         return None
     figure, panels = _figure(len(names))
+    value = _value_of(rows)
     for name, axes in zip(names, np.atleast_1d(panels), strict=True):
         plain = [r for r in rows if r["extension"] == "none" and not r["window"]]
         every = sorted(tried[name])
@@ -135,7 +160,7 @@ def scales(rows: Sequence[dict], path: Path) -> Path | None:
             shade = str(0.75 - 0.75 * rank / len(every)) if scale else _style_of(plain[0])[0]
             axes.plot(
                 [r["length"] for r in chosen],
-                [r["bpb"] for r in chosen],
+                [r[value] for r in chosen],
                 color=shade,
                 marker="o" if scale is None else "sPX^vD*"[rank % 7],
                 label="none" if scale is None else f"s = {scale:g}",
@@ -143,7 +168,7 @@ def scales(rows: Sequence[dict], path: Path) -> Path | None:
         _length_axis(axes, rows)
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("length (tokens)")
-        axes.set_ylabel("bits per byte")
+        axes.set_ylabel(VALUES[value])
         axes.grid(True, color="0.92")
         axes.legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=150)
@@ -158,12 +183,15 @@ def budget(rows: Sequence[dict], path: Path) -> Path | None:
         if (row["protocol"], row["extension"], row["window"]) == ("same_token", "none", None)
         and row["nll"] is not None
     ]
+    scored = max(rows, key=lambda row: row["step"])["token_hash"] if rows else None
+    rows = [row for row in rows if row["token_hash"] == scored]  # of the newest checkpoint
+    value = _value_of(rows)
     if len({row["step"] for row in rows}) < 2:
         return None
     figure, axes = _figure()
     lengths = sorted({row["length"] for row in rows})
     for rank, length in enumerate(lengths):
-        chosen = sorted((r["step"], r["bpb"]) for r in rows if r["length"] == length)
+        chosen = sorted((r["step"], r[value]) for r in rows if r["length"] == length)
         within = length <= rows[0]["train_length"]
         shade = rank / max(1, len(lengths) - 1)
         axes.plot(
@@ -173,7 +201,8 @@ def budget(rows: Sequence[dict], path: Path) -> Path | None:
             linestyle="-" if within else "--",
             label=f"length {length}" + ("" if within else " (beyond L)"),
         )
-    _labels(axes, "same_token", "bits per byte", x="training step")
+    _labels(axes, "same_token", VALUES[value], x="training step")
+    _say_counts(axes, rows)
     return _save(figure, axes, path)
 
 
@@ -235,6 +264,7 @@ def _null_lines(axes, rows: Sequence[dict], value: str) -> None:
             continue
         to_value = {
             "ppl": lambda r: np.exp(r["null_nll"]),
+            "nll": lambda r: r["null_nll"],
             "bpb": lambda r: r["bpb"] * r["null_nll"] / r["nll"],
         }[value]
         axes.plot(

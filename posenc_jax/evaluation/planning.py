@@ -1,7 +1,9 @@
 """Which cells an evaluation has: extensions, protocols and lengths, and what each reads."""
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -15,6 +17,8 @@ from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.exits import ConfigError
 from posenc_jax.options import known
 from posenc_jax.training import parts as making
+
+TARGETS = 2_000  # of `same_token`, below which its mean is a matter of which targets were asked
 
 
 class Method(NamedTuple):
@@ -45,7 +49,8 @@ class Subject:
     step: int
     parts: making.Parts
     plain: Encoding  # without the run's own extension
-    data: str | None = None  # fingerprint of the text it was trained on
+    workdir: Path = Path()
+    card: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the checkpoint
 
     @property
     def original(self) -> int:
@@ -83,6 +88,11 @@ def lengths_of(config: Config, subject: Subject) -> list[int]:
 def spans(config: Config, subject: Subject, lengths: list[int]) -> tuple[int, int]:
     """How far a sliding window advances, and how many targets `same_token` scores."""
     return config.stride or subject.trained, config.last or max(1, min(lengths) // 4)
+
+
+def wanted(config: Config, subject: Subject, lengths: list[int]) -> int:
+    """How many longest windows give enough targets to `same_token`."""
+    return -(-TARGETS // spans(config, subject, lengths)[1])
 
 
 def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
@@ -124,8 +134,9 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
             passing = key(model=model, encoding=tree_key(encoding), limit=limit, length=length)
             for (protocol, at), (windows_read, span, token_hash) in plans.items():
                 if at == length:
-                    facts = _facts(subject, method, protocol, length, span, token_hash)
-                    cell = key(passing=passing, text=text.hash, protocol=protocol, span=span)
+                    facts = _facts(subject, text, method, protocol, length, span, token_hash)
+                    read = dict(text=text.hash, trained=subject.trained)
+                    cell = key(passing=passing, protocol=protocol, span=span, **read)
                     cells.append(Cell(facts, encoding, windows_read, limit, passing, cell))
     for line in said:
         tqdm.write(line)
@@ -159,7 +170,7 @@ def plans_of(config: Config, subject: Subject, text: Text, lengths: list[int]) -
     }
 
 
-def _facts(subject, method, protocol, length, span, token_hash) -> dict:
+def _facts(subject, text, method, protocol, length, span, token_hash) -> dict:
     return {
         "run": subject.name,
         "encoding": subject.plain.name,
@@ -174,6 +185,9 @@ def _facts(subject, method, protocol, length, span, token_hash) -> dict:
         "seed": subject.config.seed,
         "step": subject.step,
         "last": span if protocol == "same_token" else None,
+        "evaluation": text.name,
+        "text": text.source,
+        "data": text.data,
     }
 
 

@@ -1,49 +1,80 @@
 """Rows of curves from sums and counts of each document; the null model; what is written."""
 
 import csv
+import hashlib
 import io
 import json
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from posenc_jax.evaluation.statistics import mean_and_error
-from posenc_jax.exits import Stop
-from posenc_jax.training.run import write_atomically
+from posenc_jax.evaluation.statistics import combined, mean_and_error, paired
+from posenc_jax.exits import DataError, Stop
+from posenc_jax.terminal import warn
+from posenc_jax.training.run import null_for_nan, write_atomically
 
 COLUMNS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"
-    "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag"
+    "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag,windows,"
+    "null_low,null_high,gain_low,gain_high,evaluation,text,data"
 ).split(",")
 # What a cell is, as columns; the numbers come from its sums.
 FACTS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,token_hash,seed,step,"
-    "last"
+    "last,evaluation,text,data"
 ).split(",")
+HELD_OUT = "held-out"  # the name of the evaluation of the run's own text
+UNNAMED = {"evaluation": "unnamed", "text": "", "data": ""}  # before evaluations had names
 
 
 class Sums(NamedTuple):
-    """What was measured in a cell, in float64: of every document, and by place in the window."""
+    """What was measured in a cell, in float64: of every document, and by place in the window.
+
+    Beside the scored targets stand those of all windows that were read, for the null model: with
+    fewer than L tokens before them (`within`), and of these the last quarter (`tail`).
+    """
 
     nats: np.ndarray  # [D]
     tokens: np.ndarray  # [D]
-    bytes: np.ndarray  # [D]
+    bytes: np.ndarray  # [D]; 0 where tokens do not hold the text
     answers: np.ndarray  # [D], marked targets
     right: np.ndarray  # [D], of them
+    early: np.ndarray  # [D], scored targets that see L tokens or fewer
+    within_nats: np.ndarray  # [D]
+    within_tokens: np.ndarray  # [D]
+    tail_nats: np.ndarray  # [D]
+    tail_tokens: np.ndarray  # [D]
     by_place: np.ndarray  # [length], nats over all windows; empty where places are not compared
     windows: np.ndarray  # [1]
 
+    def check(self) -> None:
+        """Whether arrays that were read are those of one cell."""
+        if any(array.ndim != 1 for array in self) or len(self.windows) != 1:
+            raise ValueError("arrays of a cell have one axis")
+        if len({len(getattr(self, name)) for name in DOCUMENTS}) != 1:
+            raise ValueError("arrays of a cell have one entry for each document")
 
-DOCUMENTS = Sums._fields[:5]
+
+DOCUMENTS = Sums._fields[:10]
 
 
 class Measured(NamedTuple):
     facts: dict
     sums: Sums
+
+
+class Places(NamedTuple):
+    """Where the longest windows of an evaluation lie."""
+
+    evaluation: str
+    document: np.ndarray  # [W], number of the document among those of the text
+    start: np.ndarray  # [W], its first token, from the beginning of the document
 
 
 def row(measured: Measured) -> dict:
@@ -52,6 +83,7 @@ def row(measured: Measured) -> dict:
     nll, error = mean_and_error(sums.nats, sums.tokens)
     finite = bool(np.isfinite(nll))
     answers = int(sums.answers.sum())
+    per_byte = _per_byte(sums)
     return (
         {name: None for name in COLUMNS}
         | facts
@@ -60,107 +92,238 @@ def row(measured: Measured) -> dict:
             "nll": nll if finite else None,
             "nll_se": error if finite else None,
             "ppl": float(np.exp(min(nll, 700))) if finite else None,
-            "bpb": float(sums.nats.sum() / sums.bytes.sum() / np.log(2)) if finite else None,
+            "bpb": nll * per_byte if finite and per_byte else None,
             "documents": len(sums.tokens),
+            "windows": int(sums.windows[0]) or None,
             "answers": answers or None,
             "accuracy": float(sums.right.sum() / answers) if answers and finite else None,
-            "flag": None if finite else "not finite",
+            "flag": "not finite" if not finite else None if per_byte else LOSSY,
         }
     )
 
 
+LOSSY = "no bits per byte: the tokenizer loses text"
+
+
+def _per_byte(sums: Sums) -> float | None:
+    """From nats per token to bits per byte."""
+    size = sums.bytes.sum()
+    return float(sums.tokens.sum() / size / np.log(2)) if size else None
+
+
 def rows(cells: Sequence[Measured]) -> list[dict]:
     """One row per cell, with the null model of its own curve."""
-    made = [row(cell) for cell in cells]
     curves: dict[tuple, dict] = {}
-    for one in made:
-        curves.setdefault(_curve(one), {})[one["protocol"], one["length"]] = one["nll"]
-    for one, cell in zip(made, cells, strict=True):
-        value = null(one, curves[_curve(one)], cell.sums)
-        if value is not None and one["nll"] is not None:
-            one["null_nll"] = value
-            per_byte = one["tokens"] / cell.sums.bytes.sum() / np.log(2)
-            one["gain_bpb"] = float((value - one["nll"]) * per_byte)
+    for cell in cells:
+        key = cell.facts["protocol"], cell.facts["length"]
+        curves.setdefault(_curve(cell.facts), {})[key] = cell.sums
+    made = []
+    for cell in cells:
+        one = row(cell)
+        terms = null(one, curves[_curve(one)], cell.sums)
+        if terms is not None and one["nll"] is not None:
+            one |= _against(terms, cell.sums)
+        made.append(one)
     return made
 
 
-def _curve(one: Mapping) -> tuple:
-    """Rows of one run, checkpoint and method; a window limit is a method of its own."""
-    names = ("run", "seed", "step", "extension", "scale", "window")
-    return tuple(one[name] for name in names)
+def _curve(facts: Mapping) -> tuple:
+    """Rows of one evaluation, run, checkpoint and method; a window limit is a method too."""
+    names = ("evaluation", "run", "seed", "step", "extension", "scale", "window")
+    return tuple(facts.get(name) for name in names)
 
 
-def null(one: Mapping, curve: Mapping, sums: Sums) -> float | None:
-    """What the same model would score if it never used more than L tokens."""
-    trained, length = one["train_length"], one["length"]
-    if one["protocol"] == "position":
-        value = float(np.mean(null_places(sums.by_place / sums.windows, trained)))
-        return value if np.isfinite(value) else None
+Terms = list[tuple[float, np.ndarray, np.ndarray]]  # coefficient, nats [D], tokens [D]
+
+
+def null(one: Mapping, curve: Mapping[tuple, Sums], sums: Sums) -> Terms | None:
+    """What the same model would score if it never used more than L tokens.
+
+    `same_token`: its own value at L, of the same targets. Else, at the targets that see fewer
+    tokens, the mean over all windows of L; at the others that over their last quarter. A single
+    window of L has few such targets: all that were read are taken.
+    """
+    trained, length, protocol = one["train_length"], one["length"], one["protocol"]
+    own = (1.0, sums.nats, sums.tokens)
     if length <= trained:
-        return one["nll"]
-    at_trained = curve.get((one["protocol"], trained))
-    if one["protocol"] == "nonoverlap":
-        return null_nonoverlap(at_trained, curve.get(("same_token", trained)), trained, length)
-    return at_trained
-
-
-def null_places(places: np.ndarray, trained: int) -> np.ndarray:
-    """The curve up to L, then constant at its mean over the last quarter of L: a single place is
-    the mean of few targets, and its noise would move all that follow."""
-    constant = places[:trained][-max(1, trained // 4) :].mean()
-    return np.where(np.arange(len(places)) < trained, places, constant)
-
-
-def null_nonoverlap(
-    nonoverlap: float | None, same_token: float | None, trained: int, length: int
-) -> float | None:
-    """The first L targets of a window as in a window of L, the others with L tokens of context."""
-    if nonoverlap is None or same_token is None:
+        return [own]
+    at_trained = curve.get((protocol, trained))
+    if protocol == "same_token":
+        return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
+    if protocol == "position":
+        at_trained = curve.get(("nonoverlap", trained), sums)
+    if at_trained is None or not at_trained.tail_tokens.sum():
         return None
-    return (trained * nonoverlap + (length - trained) * same_token) / length
+    within = sums if protocol == "position" else at_trained
+    early = float(sums.early.sum() / sums.tokens.sum())
+    return [
+        (early, within.within_nats, within.within_tokens),
+        (1.0 - early, at_trained.tail_nats, at_trained.tail_tokens),
+    ]
 
 
-def write(folder: Path, cells: Sequence[Measured]) -> list[dict]:
-    """curves.csv and curves.jsonl, and documents.npz and positions.npz to make them again."""
-    made = rows(cells)
+def _against(terms: Terms, sums: Sums) -> dict:
+    """The null with its interval, and the gain over it, over documents."""
+    value = combined(terms)
+    if not np.isfinite(value.mean):
+        return {}
+    gain = combined([*terms, (-1.0, sums.nats, sums.tokens)])
+    if len(terms) == 1 and np.array_equal(terms[0][2], sums.tokens):  # of the same targets
+        gain = paired(terms[0][1], sums.nats, sums.tokens)
+    per_byte = _per_byte(sums)
+    found = {"null_nll": value.mean, "null_low": value.low, "null_high": value.high}
+    if per_byte:
+        ends = {"gain_bpb": gain.mean, "gain_low": gain.low, "gain_high": gain.high}
+        found |= {name: end * per_byte for name, end in ends.items()}
+    return null_for_nan(found)
+
+
+def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float:
+    """Nats per token at a place beyond L of the null model of a cell of `position`."""
+    at_trained = ("nonoverlap", cell.facts["train_length"], _curve(cell.facts))
+    sums = next(
+        (
+            c.sums
+            for c in cells
+            if (c.facts["protocol"], c.facts["length"], _curve(c.facts)) == at_trained
+        ),
+        cell.sums,
+    )
+    return float(sums.tail_nats.sum() / sums.tail_tokens.sum())
+
+
+def write(folder: Path, cells: Sequence[Measured], places: Sequence[Places] = ()) -> list[Measured]:
+    """Puts cells into the record of all evaluations of the run; all of them.
+
+    Those of the same evaluation and checkpoint are replaced. curves.csv and curves.jsonl, and
+    documents.npz and positions.npz to make them again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    told = {(cell.facts["evaluation"], cell.facts["step"]) for cell in cells}
+    before, lying = _before(folder)
+    every = [c for c in before if (c.facts["evaluation"], c.facts["step"]) not in told]
+    every += cells
+    named = {cell.facts["evaluation"] for cell in every}
+    lies = {p.evaluation: p for p in [*lying, *places] if p.evaluation in named}
+    made = rows(every)
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(made)
     lines = "".join(json.dumps(one, allow_nan=False) + "\n" for one in made)
-    by_place = [cell for cell in cells if len(cell.sums.by_place)]
+    by_place = [cell for cell in every if len(cell.sums.by_place)]
     save_arrays(
         folder / "documents.npz",
-        cells=_facts(cells),
-        **{name: np.array([getattr(cell.sums, name) for cell in cells]) for name in DOCUMENTS},
+        cells=_facts(every),
+        documents=np.array([len(cell.sums.tokens) for cell in every]),
+        **{n: np.concatenate([getattr(c.sums, n) for c in every]) for n in DOCUMENTS},
+        windows=np.concatenate([cell.sums.windows for cell in every]),
+        window_evaluation=_joined([np.full(len(p.start), p.evaluation) for p in lies.values()]),
+        window_document=_joined([p.document for p in lies.values()]),
+        window_start=_joined([p.start for p in lies.values()]),
     )
     save_arrays(
         folder / "positions.npz",
         cells=_facts(by_place),
-        nats=np.array([cell.sums.by_place for cell in by_place]),
-        windows=np.array([cell.sums.windows for cell in by_place]),
+        places=np.array([len(cell.sums.by_place) for cell in by_place], np.int64),
+        nats=_joined([cell.sums.by_place for cell in by_place]),
     )
     write_atomically(folder / "curves.jsonl", lines)
     write_atomically(folder / "curves.csv", table.getvalue())
-    return made
+    return every
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(arrays) if arrays else np.zeros(0)
+
+
+def _before(folder: Path) -> tuple[list[Measured], list[Places]]:
+    """What other evaluations left; nothing where it cannot be read, which is said."""
+    if not (folder / "documents.npz").exists():
+        return [], []
+    try:
+        return read(folder), places_of(folder)
+    except Stop as error:
+        warn(f"{error}; it is written anew, without what other evaluations left there")
+        return [], []
 
 
 def read(folder: Path) -> list[Measured]:
-    """The cells of an evaluation, from its arrays alone."""
-    stored = load_arrays(folder / "positions.npz")
-    pairs = zip(stored["nats"], stored["windows"], strict=True)
-    places = dict(zip(map(str, stored["cells"]), pairs, strict=True))
-    stored = load_arrays(folder / "documents.npz")
-    columns = zip(*(stored[name] for name in DOCUMENTS), strict=True)
+    """The cells of every evaluation of a run, from their arrays alone."""
+    by_documents, by_place = (
+        load_arrays(folder / f"{name}.npz") for name in ("documents", "positions")
+    )
+    try:
+        return _cells(by_documents, by_place)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise Stop(
+            f"the arrays in {folder} are not those of one record ({error}); run "
+            "eval_extrapolation.py again"
+        ) from error
+
+
+def _cells(stored: Mapping[str, np.ndarray], by_place: Mapping[str, np.ndarray]) -> list[Measured]:
+    texts = [str(text) for text in stored["cells"]]
+    places = dict(zip(map(str, by_place["cells"]), _parts(by_place, "places", "nats"), strict=True))
+    columns = {
+        name: _parts(stored, "documents", name) if name in stored else None for name in DOCUMENTS
+    }
     cells = []
-    for text, values in zip(map(str, stored["cells"]), columns, strict=True):
-        if text not in places and json.loads(text)["protocol"] == "position":
-            raise Stop(f"the arrays in {folder} are of two evaluations; run it again")
-        by_place, windows = places.get(text, (np.zeros(0), np.zeros(1)))
-        sums = Sums(**dict(zip(DOCUMENTS, values, strict=True)), by_place=by_place, windows=windows)
-        cells.append(Measured(json.loads(text), sums))
+    for number, text in enumerate(texts):
+        facts = UNNAMED | json.loads(text)
+        if text not in places and facts["protocol"] == "position":
+            raise ValueError("they are of two evaluations")
+        own = {name: parts[number] for name, parts in columns.items() if parts is not None}
+        none = np.zeros(len(own["tokens"]))  # what the first wave did not keep
+        windows = stored["windows"][number : number + 1] if "windows" in stored else np.zeros(1)
+        sums = Sums(
+            **{name: own.get(name, none) for name in DOCUMENTS},
+            by_place=places.get(text, np.zeros(0)),
+            windows=windows,
+        )
+        sums.check()
+        cells.append(Measured(facts, sums))
     return cells
+
+
+def _parts(stored: Mapping[str, np.ndarray], counts: str, name: str) -> list[np.ndarray]:
+    """What was written one after another, by cell; the first wave wrote a row for each."""
+    values, cells = stored[name], len(stored["cells"])
+    if counts not in stored:
+        if values.ndim != 2 and len(values):
+            raise ValueError(f"{name} has shape {values.shape}")
+        wide = {stored[n].shape for n in DOCUMENTS if n in stored}
+        if len(wide) > 1 or len(values) != cells:
+            raise ValueError(f"{name} has shape {values.shape} for {cells} cells, others {wide}")
+        return list(values)
+    each = stored[counts]
+    if values.ndim != 1 or each.shape != (cells,) or each.sum() != len(values):
+        raise ValueError(
+            f"{name} has shape {values.shape} for {cells} cells of {each.sum()} in all"
+        )
+    return np.split(values, np.cumsum(each)[:-1]) if cells else []
+
+
+def places_of(folder: Path) -> list[Places]:
+    """Where the longest windows of each evaluation lie."""
+    stored = load_arrays(folder / "documents.npz")
+    if "window_evaluation" not in stored:
+        return []
+    owner = stored["window_evaluation"]
+    return [
+        Places(str(n), stored["window_document"][owner == n], stored["window_start"][owner == n])
+        for n in dict.fromkeys(owner.tolist())
+    ]
+
+
+def of_evaluation(cells: Sequence[Measured], name: str = "") -> list[Measured]:
+    """Those of one evaluation: the named one, else that of the run's own held-out text, else the
+    last one that was made."""
+    names = list(dict.fromkeys(cell.facts["evaluation"] for cell in cells))
+    if name and name not in names:
+        raise DataError(f"there is no evaluation {name!r}; have: {', '.join(names)}")
+    chosen = name or next((n for n in (HELD_OUT, *reversed(names)) if n in names), "")
+    return [cell for cell in cells if cell.facts["evaluation"] == chosen]
 
 
 def _facts(cells: Sequence[Measured]) -> np.ndarray:
@@ -168,11 +331,28 @@ def _facts(cells: Sequence[Measured]) -> np.ndarray:
     return np.array(texts, dtype=np.str_)
 
 
+# What a damaged archive raises, wherever the damage lies.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    RuntimeError,  # an entry that says it is encrypted, or compressed in a way there is not
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            return dict(stored)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            found = dict(stored)
+        digest = found.pop("digest", None)
+        if digest is not None and str(digest) != _digest(found):
+            raise ValueError("its arrays are not those that were written")
+        return found
+    except _UNREADABLE as error:
         raise Stop(f"cannot read {path}: {error}; run eval_extrapolation.py again") from error
 
 
@@ -180,8 +360,18 @@ def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     scratch = path.with_name(f".{path.stem}.{os.getpid()}.npz")
     try:
         with scratch.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
+            np.savez(stream, allow_pickle=False, digest=np.array(_digest(arrays)), **arrays)
         scratch.replace(path)
     except OSError as error:
         scratch.unlink(missing_ok=True)
         raise Stop(f"cannot write {path}: {error}") from error
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """sha256 over name, type, shape and bytes of every array."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -19,6 +19,12 @@ def label(facts: dict) -> str:
     return f"{facts['extension']}:{facts['scale']:g}"
 
 
+def counts(row: dict) -> str:
+    """What a number is of, in words."""
+    windows = f"{row['windows']:,} windows of " if row.get("windows") else ""
+    return f"{row['tokens']:,} targets in {windows}{row['documents']:,} documents"
+
+
 def table(cells: Sequence[Measured]) -> str:
     """Lengths as columns, extensions as rows: perplexity, and below it the gain over null."""
     rows = records.rows(cells)
@@ -46,7 +52,7 @@ def without_null(rows: Sequence[dict]) -> str | None:
         return None
     return (
         f"no null and gain for {', '.join(sorted(lacking))}: it stands on the trained length "
-        "(1 in multiples) and, for nonoverlap, on same_token (in protocols)"
+        "(1 in multiples)"
     )
 
 
@@ -55,8 +61,8 @@ def _block(protocol: str, chosen) -> str:
     first = chosen[0][0]
     best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
     lines = [
-        f"{first['run']}, step {first['step']}: {protocol}, {WORD[protocol]}; "
-        f"{first['tokens']:,} targets of {first['documents']} documents",
+        f"{first['run']}, step {first['step']}, {first['evaluation']}: {protocol}, "
+        f"{WORD[protocol]}; {counts(chosen[-1][0])}",
         "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
         f"the next one (95%, {FEWEST_DOCUMENTS} documents or more)",
         " " * NAME + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),
@@ -80,10 +86,11 @@ def _value(row: dict | None, best: list[str]) -> str:
 
 
 def _gain(row: dict | None) -> str:
-    if row is None or row["gain_bpb"] is None or row["length"] <= row["train_length"]:
+    if row is None or row["null_nll"] is None or row["length"] <= row["train_length"]:
         return " " * (2 * WIDTH - 4)
-    nats = row["null_nll"] - row["nll"]
-    return f"{row['gain_bpb']:+.3f} | {nats:+.3f}".rjust(2 * WIDTH - 4)
+    nats = f"{row['null_nll'] - row['nll']:+.3f}"
+    bits = "" if row["gain_bpb"] is None else f"{row['gain_bpb']:+.3f} | "
+    return f"{bits}{nats}".rjust(2 * WIDTH - 4)
 
 
 def _best(chosen) -> list[str]:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from posenc_jax.evaluation.records import Sums, load_arrays, save_arrays
 from posenc_jax.exits import Stop
+from posenc_jax.terminal import warn
 from posenc_jax.training.checkpoints import digests
 from posenc_jax.training.parts import by_path
 
-FORMAT = 1  # of what a cell means; another number finds no older cell
+FORMAT = 2  # of what a cell means; another number finds no older cell
 
 
 def tree_key(tree: Any) -> str:
@@ -36,12 +38,21 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, name: str) -> Sums | None:
-        """None as well for a file that cannot be read: it is computed again."""
+        """None as well for a file that is not what was written under its name: it is computed
+        again."""
+        path = self.folder / f"{name}.npz"
+        if not path.exists():
+            return None
         try:
-            stored = load_arrays(self.folder / f"{name}.npz")
-            return Sums(*(stored[field] for field in Sums._fields))
-        except (Stop, KeyError):
+            stored = load_arrays(path)
+            if str(stored["key"]) != name:
+                raise ValueError(f"it holds the cell {stored['key']}")
+            sums = Sums(*(stored[field] for field in Sums._fields))
+            sums.check()
+            return sums
+        except (Stop, KeyError, ValueError) as error:
+            warn(f"{path} is computed again: {error}")
             return None
 
     def put(self, name: str, sums: Sums) -> None:
-        save_arrays(self.folder / f"{name}.npz", **sums._asdict())
+        save_arrays(self.folder / f"{name}.npz", key=np.array(name), **sums._asdict())

@@ -1,34 +1,44 @@
 """The cells of a run, read from its checkpoints: each pass over the text once, kept as it ends."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.configuration import Config
+from posenc_jax.configuration import Config, with_unset, words
 from posenc_jax.data import corpus as corpora
-from posenc_jax.data.corpus import Split
-from posenc_jax.evaluation import records, windows
+from posenc_jax.data.corpus import Corpus, Split
+from posenc_jax.evaluation import planning, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, Subject, lengths_of, plan
-from posenc_jax.evaluation.records import Measured, Sums
+from posenc_jax.evaluation.records import Measured, Places, Sums
 from posenc_jax.evaluation.store import Store
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import DataError, Interrupted, Stop
+from posenc_jax.exits import ConfigError, DataError, Interrupted, Stop
+from posenc_jax.terminal import warn
 from posenc_jax.training import parts as making
 from posenc_jax.training.guard import hold, stop_requests
 from posenc_jax.training.load import load_checkpoint, saved_steps
+from posenc_jax.training.seen import trained_on
 
 
-def evaluate(
-    config: Config, workdir: Path, steps: Sequence[int | None] = (None,)
-) -> list[Measured]:
+class Evaluated(NamedTuple):
+    name: str
+    cells: list[Measured]  # what was asked for
+    every: list[Measured]  # of this evaluation, earlier checkpoints of the run included
+    all_names: list[str]  # of the run's evaluations
+
+
+def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
     """Every cell of some checkpoints of a run; None is the last one. Holds `eval/` meanwhile."""
     folder = workdir / "eval"
     folder.mkdir(exist_ok=True)
     measured: list[Measured] = []
+    recorded: list[Measured] = []
     with hold(folder, "another evaluation of this run"), stop_requests() as stopping:
         store = Store(folder / "cells")
         text = None
@@ -43,50 +53,161 @@ def evaluate(
                 tqdm.write(f"checkpoint {step} is gone: the run replaced it meanwhile")
                 continue
             lengths = lengths_of(config, subject)
-            text = text or choose(config, subject, lengths, stopping)
+            if text is None:
+                text = choose(config, subject, lengths, stopping)
+                _tell_targets(config, subject, lengths, text)
             cells = plan(config, subject, text, lengths)
             measured += measure(config, subject, text, cells, store, stopping)
             if measured:
-                records.write(folder, measured)
+                recorded = records.write(folder, measured, [places_of(text)])
         if stopping:
             raise Interrupted(
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
                 "command goes on"
             )
-    return measured
+    assert text is not None
+    names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
+    return Evaluated(text.name, measured, records.of_evaluation(recorded, text.name), names)
+
+
+def places_of(text: Text) -> Places:
+    return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
 def load(workdir: Path, step: int | None) -> Subject:
     at, run, settings, card = load_checkpoint(workdir, step)
-    subject = Subject(workdir.resolve().name, settings, at, run, run.encoding, card["data"])
+    subject = Subject(
+        workdir.resolve().name, settings, at, run, run.encoding, workdir=workdir, card=card
+    )
     if subject.extensible:
         plain = making.make(settings, extended=False, start=run.params()).encoding
         return dataclasses.replace(subject, plain=plain)
     return subject
 
 
+class Source(NamedTuple):
+    split: Split
+    words: str
+    fingerprint: str
+    name: str  # of an evaluation of it, if no other is given
+
+
 def choose(
     config: Config, subject: Subject, lengths: list[int], stopping: Sequence[str] = ()
 ) -> Text:
-    data = subject.config.data
-    own = (config.data.source, config.data.path) == (data.source, data.path)
-    if own or not config.data.source:  # the run's own text: what was held out of it
-        corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
-        if subject.data not in (None, corpus.fingerprint):
-            raise DataError(
-                "the run's text changed since it was trained, and with it what is held out: what "
-                "would be read may have been trained on. Restore the text, or name another one "
-                "(data.source, data.path)"
-            )
-        split = corpus.valid
-    else:
-        data = data.copy_and_resolve_references()
-        data.source, data.path, data.valid_fraction = config.data.source, config.data.path, 0.0
-        data.field, data.split = config.data.field or data.field, config.data.split or data.split
-        split = corpora.prepare(data, subject.config.seed, stopping=stopping).train
-    return windows.choose(
-        split, max(lengths), documents=config.documents, per_document=config.windows
+    """The windows of an evaluation, of documents that the run was not trained on."""
+    source = _source(config, subject, stopping)
+    kept = source.split.without(trained_on(subject.workdir, subject.card, stopping))
+    if not kept.all():
+        told = (
+            f"{len(kept) - kept.sum():,} of {len(kept):,} documents are text the run was trained on"
+        )
+        if not kept.any():
+            raise DataError(f"{told}: nothing is left to evaluate on")
+        warn(f"{told}; they are left out")
+    text = windows.choose(
+        source.split,
+        max(lengths),
+        documents=config.documents,
+        per_document=config.windows,
+        wanted=planning.wanted(config, subject, lengths),
+        spread=config.spread,
+        kept=kept,
     )
+    data = source.fingerprint[:16]
+    name = _name(config, subject, source.name, data)
+    return dataclasses.replace(text, name=name, source=source.words, data=data)
+
+
+def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source:
+    data, asked = subject.config.data, config.data
+    if not asked.source or (asked.source, asked.path) == (data.source, data.path):
+        corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
+        _check_own(subject, corpus)
+        parts = {
+            "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
+            "choose": (corpus.choose, "to choose on, of", "choose", "choose_fraction"),
+        }
+        split, words, name, field = parts[asked.part]
+        if not len(split.lengths):
+            raise DataError(
+                f"data.part={asked.part}: the run keeps no documents for that; train it with "
+                f"data.{field} above 0, or name another text (data.source, data.path)"
+            )
+        return Source(split, f"{words} {in_words(data)}", corpus.fingerprint, name)
+    data = data.copy_and_resolve_references()
+    with data.ignore_type():
+        data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
+        data.field, data.split = asked.field or data.field, asked.split or data.split
+        data.choose_fraction = 0.0
+    data = with_unset(data)
+    corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
+    return Source(corpus.train, in_words(data), corpus.fingerprint, _short(data))
+
+
+def _short(data) -> str:
+    """`books/*.txt` -> `books`, `OWNER/NAME` -> `NAME`."""
+    path = Path(data.path.split(",")[0].strip())
+    plain = [part for part in path.parts if not set(part) & set("*?[")]
+    stem = plain[-1].partition(".")[0] if plain else ""
+    return re.sub(r"[^\w]+", "-", stem).strip("-_")[:60] or data.source
+
+
+def in_words(data) -> str:
+    """What is read, in a few words."""
+    return f"{data.source}:{data.path}" if data.path else data.source
+
+
+def _check_own(subject: Subject, corpus: Corpus) -> None:
+    known = (None, corpus.fingerprint)
+    if subject.card.get("format") is None and subject.card:
+        known = (corpus.fingerprint_1,)
+    if subject.card.get("data") not in known:
+        raise DataError(
+            "the run's text changed since it was trained, and with it what is held out: what "
+            "would be read may have been trained on. Restore the text, or name another one "
+            "(data.source, data.path)"
+        )
+
+
+def _name(config: Config, subject: Subject, usual: str, data: str) -> str:
+    """As asked, else the usual one; an evaluation of another text never takes its place."""
+    name = config.name or usual
+    taken = _text_of(subject, name)
+    if taken in (None, "", data):
+        return name
+    if config.name:
+        raise ConfigError(
+            f"name = {name!r} is that of an evaluation of another text of this run; take another"
+        )
+    return f"{name}-{data[:6]}"
+
+
+def _text_of(subject: Subject, name: str) -> str | None:
+    """The fingerprint of the text that an earlier evaluation of this name read."""
+    folder = subject.workdir / "eval"
+    if not (folder / "documents.npz").exists():
+        return None
+    try:
+        cells = records.read(folder)
+    except Stop:  # it will be written anew
+        return None
+    return next((c.facts["data"] for c in cells if c.facts["evaluation"] == name), None)
+
+
+def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Text) -> None:
+    count = len(text.starts)
+    targets = count * planning.spans(config, subject, lengths)[1]
+    tqdm.write(
+        f"{len(text.documents):,} documents, {count:,} windows of {text.longest:,} tokens, "
+        f"{count * text.longest:,} targets, {targets:,} of them of same_token"
+    )
+    if "same_token" in words(config.protocols) and targets < planning.TARGETS:
+        warn(
+            f"same_token scores {targets:,} targets, and below about {planning.TARGETS:,} its mean "
+            "depends on which they are: give more text, raise windows or documents, or leave out "
+            "the shortest multiples"
+        )
 
 
 def measure(
@@ -148,19 +269,23 @@ def _read(
         if cell.key not in done:
             index = np.searchsorted(starts, cell.plan.starts)
             places = cell.facts["protocol"] == "position"
-            done[cell.key] = sums_of(cell.plan, nats[index], right[index], split, places)
+            trained = cell.facts["train_length"]
+            done[cell.key] = sums_of(cell.plan, nats[index], right[index], split, trained, places)
         yield cell, done[cell.key]
 
 
 def sums_of(
-    plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, places: bool
+    plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, trained: int, places: bool
 ) -> Sums:  # nats and right [N, length]
     """What is kept of the losses of a plan's windows; only scored targets count."""
     scored, targets = plan.scored(), plan.targets()
     documents = int(plan.document.max()) + 1
+    place = np.broadcast_to(np.arange(plan.length), nats.shape)
+    within = place < trained
+    tail = within & (place >= trained - max(1, trained // 4))
 
-    def by_document(values: np.ndarray) -> np.ndarray:
-        kept = np.where(scored, values, 0).sum(axis=1, dtype=np.float64)
+    def by_document(values: np.ndarray, chosen: np.ndarray = scored) -> np.ndarray:
+        kept = np.where(chosen, values, 0).sum(axis=1, dtype=np.float64)
         return np.bincount(plan.document, kept, documents)
 
     ones = np.ones(nats.shape)
@@ -169,9 +294,14 @@ def sums_of(
     return Sums(
         nats=by_document(nats),
         tokens=by_document(ones),
-        bytes=by_document(widths),
+        bytes=by_document(widths if split.lossless else np.zeros(nats.shape)),
         answers=by_document(marked),
         right=by_document(marked * right),
+        early=by_document(ones, scored & within),
+        within_nats=by_document(nats, within),
+        within_tokens=by_document(ones, within),
+        tail_nats=by_document(nats, tail),
+        tail_tokens=by_document(ones, tail),
         by_place=nats.sum(axis=0, dtype=np.float64) if places else np.zeros(0),
         windows=np.array([len(nats)], np.float64),
     )

@@ -1,7 +1,6 @@
 """Which tokens are read and which of them are scored, the same for every encoding and extension."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 from posenc_jax.data.corpus import Split
 from posenc_jax.exits import ConfigError, DataError
 
+FEWEST = 50  # documents that are read where there are as many
 WORD = {  # of the titles of tables and pictures
     "same_token": "the same targets at every length, each seen with as much context as fits",
     "nonoverlap": "non-overlapping windows, the same targets at every length",
@@ -21,21 +21,31 @@ WORD = {  # of the titles of tables and pictures
 
 @dataclass(frozen=True)
 class Text:
-    """From each of some documents a stretch of whole longest windows, and one target further."""
+    """The longest windows that are read: whole stretches of some documents, none over another."""
 
     split: Split
-    starts: np.ndarray  # [D], where in the split each stretch begins
-    windows: np.ndarray  # [D], how many longest windows it holds
+    document: np.ndarray  # [W], the number of its document in the split, ascending
+    starts: np.ndarray  # [W], its first token in the split
     longest: int
+    name: str = "held-out"  # of the evaluation
+    source: str = ""  # what was read, in words
+    data: str = ""  # fingerprint of what was read
+
+    @cached_property
+    def documents(self) -> np.ndarray:  # [D]
+        return np.unique(self.document)
 
     @cached_property
     def hash(self) -> str:
-        """Of every token that is read, of its bytes and answers, and where documents begin."""
-        digest = hashlib.sha256(f"{self.longest} {self.windows.tolist()} ".encode())
-        for column in (self.split.tokens, self.split.bytes_of, self.split.answers):
-            for start, count in zip(self.starts, self.windows, strict=True):
+        """Of every token that may be read, of its bytes and answers, and where windows begin."""
+        digest = hashlib.sha256(f"{self.longest} {self.split.lossless} ".encode())
+        for number in self.documents:
+            begin = self.split.starts[number]
+            starts = self.starts[self.document == number] - begin
+            digest.update(f"{starts.tolist()} ".encode())
+            for column in (self.split.tokens, self.split.bytes_of, self.split.answers):
                 if column is not None:
-                    stretch = column[start : start + count * self.longest + 1]
+                    stretch = column[begin : begin + starts[-1] + self.longest + 1]
                     digest.update(np.ascontiguousarray(stretch, "<i4").tobytes())
             digest.update(b"|")
         return digest.hexdigest()[:16]
@@ -43,11 +53,11 @@ class Text:
     def token_hash(self, last: int) -> str:
         """Of the last targets of every longest window; where it is the same, rows compare."""
         digest = hashlib.sha256(f"{last} ".encode())
-        for start, count in zip(self.starts, self.windows, strict=True):
-            targets = self.split.tokens[start + 1 : start + 1 + count * self.longest]
-            ends = targets.reshape(count, self.longest)[:, -last:]
-            digest.update(f"{count} ".encode())
-            digest.update(np.ascontiguousarray(ends, "<i4").tobytes())
+        for number in self.documents:
+            ends = self.starts[self.document == number] + self.longest
+            targets = self.split.tokens[ends[:, None] + np.arange(1 - last, 1)]
+            digest.update(f"{len(ends)} ".encode())
+            digest.update(np.ascontiguousarray(targets, "<i4").tobytes())
         return digest.hexdigest()[:16]
 
 
@@ -66,26 +76,59 @@ class Plan(NamedTuple):
         return self.starts[:, None] + 1 + np.arange(self.length)
 
 
-def choose(split: Split, longest: int, *, documents: int, per_document: int) -> Text:
-    """The first documents that are long enough, from their beginning; what is left over is not
-    read."""
-    fitting = np.flatnonzero(split.lengths >= longest + 1)[:documents]
-    if len(fitting) < 2:
-        lengths = np.sort(split.lengths)[::-1]
-        reach = int(lengths[1]) - 1 if len(lengths) > 1 else 0
-        raise DataError(
-            f"{len(fitting)} of {len(lengths)} documents have the {longest + 1} tokens that the "
-            f"longest window takes; at least 2 are needed. Up to length {reach} there are 2: lower "
-            "the multiples, or give longer text (data.source, data.path)"
-        )
-    windows = np.minimum(per_document, (split.lengths[fitting] - 1) // longest)
-    return Text(split, split.starts[fitting], windows, longest)
+def choose(
+    split: Split,
+    longest: int,
+    *,
+    documents: int = 0,  # at most; 0: 50, or more where these hold too few windows
+    per_document: int = 0,  # windows at most; 0: as many as it takes
+    wanted: int = 0,  # windows in all, where per_document is 0
+    spread: bool = True,
+    kept: np.ndarray | None = None,  # [documents], bool: those that may be read
+) -> Text:
+    """Windows of the first documents that are long enough, spread over each of them, so that not
+    all are title pages; or from its beginning on."""
+    fitting = np.flatnonzero((split.lengths >= longest + 1) & (True if kept is None else kept))
+    _check_enough(split, fitting, longest)
+    room = (split.lengths[fitting] - 1) // longest
+    if not documents:
+        enough = int(np.searchsorted(np.cumsum(room), wanted)) + 1
+        documents = max(FEWEST, enough if not per_document else 0)
+    fitting, room = fitting[:documents], room[:documents]
+    counts = np.minimum(room, per_document or _even(room, wanted))
+    number = np.repeat(fitting, counts)
+    index = np.concatenate([np.arange(count) for count in counts])  # within its document
+    offsets = index * longest
+    if spread:  # what no window takes lies evenly between them, half a share at either end
+        count = np.repeat(counts, counts)
+        free = np.repeat(split.lengths[fitting] - 1, counts) - count * longest
+        offsets = offsets + free * (2 * index + 1) // (2 * count)
+    return Text(split, number, split.starts[number] + offsets, longest)
+
+
+def _even(room: np.ndarray, wanted: int) -> int:
+    """The fewest windows a document with which there are as many as wanted, if there can be."""
+    each = np.arange(1, room.max() + 1)
+    enough = np.minimum(room[:, None], each).sum(axis=0) >= wanted
+    return int(each[np.argmax(enough)] if enough.any() else each[-1])
+
+
+def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
+    if len(fitting) >= 2:
+        return
+    lengths = np.sort(split.lengths)[::-1]
+    reach = int(lengths[1]) - 1 if len(lengths) > 1 else 0
+    raise DataError(
+        f"{len(fitting)} of {len(lengths)} documents have the {longest + 1} tokens that the "
+        f"longest window takes; at least 2 are needed. Up to length {reach} there are 2: lower "
+        "the multiples, or give longer text (data.source, data.path)"
+    )
 
 
 def nonoverlap(text: Text, length: int) -> Plan:
     """Every longest window tiled by windows of `length`; all targets are scored."""
-    offsets = [np.arange(0, count * text.longest, length) for count in text.windows]
-    return _plan(text, length, offsets, lambda offset: np.zeros_like(offset))
+    offsets = np.arange(0, text.longest, length)
+    return _plan(text, length, np.tile(offsets, (len(text.starts), 1)), 0)
 
 
 def position(text: Text) -> Plan:
@@ -93,28 +136,33 @@ def position(text: Text) -> Plan:
 
 
 def sliding(text: Text, length: int, stride: int) -> Plan:
-    """Windows that advance by `stride`; the first of a document scores all of its targets, the
-    others their last `stride`, so that every target is scored once."""
-    offsets = [
-        np.arange(0, count * text.longest - length + 1, stride, dtype=int) for count in text.windows
-    ]
-    return _plan(text, length, offsets, lambda offset: np.where(offset == 0, 0, length - stride))
+    """Windows that end at every `stride` targets of a longest window and score the last of them.
+
+    Where the document does not hold `length` tokens before that yet, the first window that fits in
+    it scores all targets up to its end. So every target is scored once.
+    """
+    before = text.starts - text.split.starts[text.document]  # [W]
+    ends = stride * np.arange(1, text.longest // stride + 1)  # [N], from the window's start
+    first = np.maximum(0, -(-(length - before) // stride) - 1)  # [W], the first end that fits
+    place = np.where(np.arange(len(ends)) == first[:, None], length - ends, length - stride)
+    kept = np.arange(len(ends)) >= first[:, None]
+    return _plan(text, length, np.tile(ends - length, (len(before), 1)), place, kept)
 
 
 def same_token(text: Text, length: int, last: int) -> Plan:
     """For each longest window one of `length` that ends with it; its last targets are scored."""
-    offsets = [(np.arange(count) + 1) * text.longest - length for count in text.windows]
-    return _plan(text, length, offsets, lambda offset: np.full_like(offset, length - last))
+    return _plan(text, length, np.full((len(text.starts), 1), text.longest - length), length - last)
 
 
-def _plan(text: Text, length: int, offsets: list[np.ndarray], first: Callable) -> Plan:
-    starts = [start + offset for start, offset in zip(text.starts, offsets, strict=True)]
-    number = [np.full(len(offset), i) for i, offset in enumerate(offsets)]
+def _plan(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
+    """Windows at offsets [W, N] from the starts of the longest ones; of them those kept."""
+    kept = np.ones(offsets.shape, bool) if kept is None else kept
+    document = np.searchsorted(text.documents, text.document)
     return Plan(
         length,
-        np.concatenate(starts).astype(np.int64),
-        np.concatenate(number),
-        first(np.concatenate(offsets)),
+        (text.starts[:, None] + offsets)[kept].astype(np.int64),
+        np.broadcast_to(document[:, None], offsets.shape)[kept],
+        np.broadcast_to(first, offsets.shape)[kept],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, OTHER
+from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, OTHER, WINDOW
 from posenc_jax.evaluation.statistics import over_seeds, series
 from posenc_jax.evaluation.windows import WORD
 from posenc_jax.reporting.gather import RANKED
@@ -28,7 +28,7 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
     seed as a point and without the bands, which would cover one another there."""
     from matplotlib.figure import Figure
 
-    groups = grouped(data, protocol, "none")
+    groups, windows = (grouped(data, protocol, method) for method in ("none", "window"))
     runs = {run["id"]: run for run in data["runs"]}
     kinds = {name: runs[curves[0]["run"]] for name, curves in groups.items()}
     found = {name: series(curves, "bpb") for name, curves in groups.items()}
@@ -43,11 +43,14 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
     for axes in figure.subplots(1, panels, squeeze=False)[0]:
         for name in sorted(found, key=lambda name: _at_the_end(found[name])):
             _line(axes, name, found[name], look[name], bands=axes is figure.axes[0])
-            at, nulls = series(groups[name], "null", beyond=kinds[name]["trained"])
-            if at:
-                style: dict[str, Any] = NULL | {"color": look[name]["color"], "label": ""}
-                axes.plot(at, [float(np.mean(values)) for values in nulls], **style)
+            baselines = ((groups[name], "null", NULL), (windows.get(name, []), "bpb", WINDOW))
+            for curves, field, base in baselines:
+                at, values = series(curves, field, beyond=kinds[name]["trained"])
+                if at:
+                    style: dict[str, Any] = base | {"color": look[name]["color"], "label": ""}
+                    axes.plot(at, [float(np.mean(each)) for each in values], **style)
         axes.plot([], [], **NULL)
+        axes.plot([], [], **WINDOW)
         for trained in {kind["trained"] for kind in kinds.values()}:
             axes.axvline(trained, color="0.6", linewidth=1, linestyle=":")
         _ticks(axes, sorted({x for lengths, _ in found.values() for x in lengths}))
@@ -55,7 +58,8 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
     if panels == 2:
         figure.axes[1].set_ylim(low, high)
         figure.axes[1].set_title("closer", fontsize=9)
-    figure.suptitle(f"{protocol}: {WORD[protocol]}", fontsize=10)
+    said = dict.fromkeys(c["points"][-1]["said"] for curves in groups.values() for c in curves)
+    figure.suptitle(f"{protocol}: {WORD[protocol]}\n{'; '.join(list(said)[:3])}", fontsize=10)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside right center")
     figure.savefig(path, dpi=150)
@@ -121,6 +125,7 @@ def table(data: dict[str, Any], protocol: str = "same_token") -> str:
         return "nothing has been evaluated yet"
     lines = [
         f"bits per byte, {protocol}: {WORD[protocol]}; means over seeds",
+        *_counts(data, protocol),
         " " * 24 + "".join(f"{n:>9,}" for n in lengths),
     ]
     names = dict.fromkeys(run["group"] for run in data["runs"] if run["evaluated"])
@@ -144,6 +149,12 @@ def table(data: dict[str, Any], protocol: str = "same_token") -> str:
             numbers = (f"{found[n]:9.3f}" if n in found else f"{'-':>9}" for n in lengths)
             lines.append(f"{label[:24]:<24}" + "".join(numbers))
     return "\n".join(lines)
+
+
+def _counts(data: dict[str, Any], protocol: str) -> list[str]:
+    curves = [c for c in data["curves"] if c["protocol"] == protocol]
+    said = dict.fromkeys(curve["points"][-1]["said"] for curve in curves)
+    return [f"  {'; '.join(list(said)[:3])}"] if said else []
 
 
 def grouped(data: dict[str, Any], protocol: str, method: str) -> dict[str, list[dict]]:

@@ -15,7 +15,7 @@ from posenc_jax.configuration import experiment, without_seed
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import label
+from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
 from posenc_jax.exits import DataError, Stop
 from posenc_jax.training.run import Workdir, null_for_nan, read_metrics
@@ -23,7 +23,8 @@ from posenc_jax.training.run import Workdir, null_for_nan, read_metrics
 RANKED = ("same_token", "nonoverlap", "sliding")
 
 
-def gather(folders: Iterable[Path]) -> dict[str, Any]:
+def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
+    """Of each run one evaluation: the named one, else that of its own held-out text."""
     runs, notes, found = [], [], {}
     for folder in runs_in(folders):
         try:
@@ -31,7 +32,7 @@ def gather(folders: Iterable[Path]) -> dict[str, Any]:
         except Stop as error:
             notes.append(f"{folder.name} is left out: {error}")
             continue
-        own, note = evaluated(folder)
+        own, note = evaluated(folder, evaluation)
         facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
         runs.append(facts)
         found[facts["id"]] = own
@@ -71,7 +72,7 @@ def runs_in(folders: Iterable[Path]) -> list[Path]:
 
 def run_facts(folder: Path) -> dict[str, Any]:
     run = Workdir(folder)
-    config = run.config()
+    config = run.checked_config()
     assert config is not None
     status = _or(run.read_status, {})
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
@@ -174,16 +175,25 @@ def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[s
     return notes
 
 
-def evaluated(folder: Path) -> tuple[list[Measured], str]:
-    """The cells of its newest checkpoint; why there are none."""
+def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
+    """The cells of its newest checkpoint; why there are none, or which others there are."""
     if not (folder / "eval" / "documents.npz").exists():
         return [], "not evaluated yet"
     try:
-        cells = records.read(folder / "eval")
+        every = records.read(folder / "eval")
+        cells = records.of_evaluation(every, evaluation)
     except Stop as error:
         return [], str(error)
     last = max(cell.facts["step"] for cell in cells)
-    return [cell for cell in cells if cell.facts["step"] == last], ""
+    shown = cells[0].facts["evaluation"]
+    others = {cell.facts["evaluation"] for cell in every} - {shown}
+    note = ""
+    if others and not evaluation:
+        note = (
+            f"its evaluation {shown!r} is shown; --evaluation=NAME shows another: "
+            f"{', '.join(sorted(others))}"
+        )
+    return [cell for cell in cells if cell.facts["step"] == last], note
 
 
 def curves_of(run: str, cells: Sequence[Measured]) -> list[dict]:
@@ -206,7 +216,8 @@ def curves_of(run: str, cells: Sequence[Measured]) -> list[dict]:
         )
         null = None if row["gain_bpb"] is None else row["bpb"] + row["gain_bpb"]
         point = {field: row[field] for field in ("length", "bpb", "ppl", "nll", "nll_se")}
-        point |= {"null": null, "tokens": row["tokens"], "documents": row["documents"]}
+        point |= {"null": null, "said": counts(row)}
+        point |= {name: row[name] for name in ("tokens", "documents", "windows")}
         line["points"].append(null_for_nan(point))
     for line in lines.values():
         line["points"].sort(key=lambda point: point["length"])
@@ -252,7 +263,12 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
         usual = _usual({run["id"]: _targets(cell) for run, cell in here}.values())
         entries: dict[tuple[str, str], list[Measured]] = {}
         for run, cell in here:
-            if _targets(cell) == usual:
+            if not cell.sums.bytes.sum():
+                others[
+                    f"{run['group']}: its tokenizer loses text; without bits per byte it has no "
+                    "rank"
+                ] = None
+            elif _targets(cell) == usual:
                 entries.setdefault((run["group"], label(cell.facts)), []).append(cell)
             else:
                 others[

@@ -1,22 +1,18 @@
 """A finished or running run, read back."""
 
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
-from posenc_jax.configuration import Config, differences
+from posenc_jax.configuration import Config
 from posenc_jax.data import tokenizer
-from posenc_jax.exits import Damaged, OtherConfig, Stop
-from posenc_jax.formats import upgraded
+from posenc_jax.exits import Damaged, Stop
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.run import Workdir
+from posenc_jax.training.run import Workdir, refuse_edited
 
 TRIES = 20  # of reading a run that saves, and removes what it saved, at the same time
 
@@ -72,29 +68,10 @@ def load_checkpoint(workdir: Path, step: int | None) -> tuple[int, making.Parts,
                         continue
                     raise Stop(f"{workdir} holds no checkpoint of step {at}; have: {saved}")
                 card = checkpoints.card(at)
-                _same_run(card, config, workdir)
+                refuse_edited(card, config, workdir)
                 state = checkpoints.restore(at, like)
             return at, parts.replace(jax.device_put(state["params"])), config, card
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(at)).exists():
                 raise
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
-
-
-def sealed(card: Mapping[str, Any]) -> Config:
-    """The configuration that a checkpoint was trained by, as its card has it."""
-    return ConfigDict(upgraded(card["config"], card.get("format")))
-
-
-def _same_run(card: Mapping[str, Any], config: Config, workdir: Path) -> None:
-    """config.json can be edited; what is sealed with the weights says what they are."""
-    lines = differences(
-        sealed(card).to_dict(), config.to_dict(), words=("sealed", "in config.json")
-    )
-    if lines:
-        raise OtherConfig(
-            f"{workdir / 'config.json'} is not that of the checkpoint of step {card['step']}:\n  "
-            + "\n  ".join(lines)
-            + "\nput back what is sealed with the weights; an evaluation of something else is "
-            "asked for by its own fields (extensions, multiples)"
-        )

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from posenc_jax import backend, exits
 from posenc_jax.configuration import Config, original_length, resolved
@@ -16,15 +17,15 @@ from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
-from posenc_jax.training import processes
+from posenc_jax.training import processes, seen
 from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import total_digest
 from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import load_parts, sealed
+from posenc_jax.training.load import load_parts
 from posenc_jax.training.processes import everywhere, is_lead
 from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
-from posenc_jax.training.run import Follower, Metrics, Workdir, refuse_another
+from posenc_jax.training.run import Follower, Metrics, Workdir, refuse_another, sealed
 from posenc_jax.training.saving import Saving
 from posenc_jax.training.validation import Validation
 
@@ -95,7 +96,13 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     everywhere(lambda: run.goes_on_from(at))
     everywhere(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
-    belongs = {"data": corpus.fingerprint, "config": config.to_dict(), "format": FORMAT}
+    trained_on = everywhere(lambda: _keep_trained_on(config, run, corpus, at))
+    belongs = {
+        "data": corpus.fingerprint,
+        "config": config.to_dict(),
+        "format": FORMAT,
+        "trained_on": seen.hash_of(trained_on),
+    }
     stopping = processes.Stopping(signals, mesh)
     screen = first_screen(config, parts, corpus, mesh, at)
     report = Report(run if is_lead() else None, screen)
@@ -226,9 +233,20 @@ def _check_steps(config, saved: list[int]) -> None:
         )
 
 
+def _keep_trained_on(config, run: Workdir, corpus, at: int) -> np.ndarray:
+    """What this run reads, and read before: a run that goes on may no longer have its source."""
+    if at and (run / seen.FILE).exists():
+        return seen.trained_on(run.path)
+    digests = seen.digests_of(config, corpus)
+    if is_lead():
+        seen.keep(run.path, digests)
+    return digests
+
+
 def _same_data(card: dict, corpus) -> None:
-    if card["data"] != corpus.fingerprint:
+    now = corpus.fingerprint if card.get("format") else corpus.fingerprint_1
+    if card["data"] != now:
         raise exits.DataError(
-            f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
+            f"the data changed since the checkpoint: its fingerprint is {now[:16]}, "
             f"the run began with {card['data'][:16]}; restore the text, or start another workdir"
         )

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from posenc_jax import configuration
 from posenc_jax.configuration import Config, differences
 from posenc_jax.exits import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
-from posenc_jax.formats import FORMAT
+from posenc_jax.formats import FORMAT, upgraded
 from posenc_jax.terminal import warn
 
 
@@ -42,6 +42,20 @@ class Workdir:
             return ConfigDict(configuration.read(self.path))
         except (OSError, ValueError, TypeError) as error:
             raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
+
+    def checked_config(self) -> Config | None:
+        """The same, held against the card of the newest checkpoint, if there is one to be read."""
+        config = self.config()
+        cards = sorted(
+            (path for path in (self / "checkpoints").glob("*/card/metadata") if _is_step(path)),
+            key=lambda path: int(path.parts[-3]),
+        )
+        for path in cards[-1:]:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                card = json.loads(path.read_text(encoding="utf-8"))
+                if config is not None:
+                    refuse_edited(card, config, self.path)
+        return config
 
     def claim(self, config: Config) -> None:
         """Writes the configuration, if it is that of the run which lives here or of a new one."""
@@ -123,10 +137,28 @@ class Workdir:
             raise Stop(f"{path} is damaged: {error}") from error
 
 
+def _is_step(path: Path) -> bool:
+    return path.parts[-3].isdigit()
+
+
 class Follower(Workdir):
     """The folder as another process than the lead sees it, which writes nothing there."""
 
     def create(self) -> None: ...
+
+    def checked_config(self) -> Config | None:
+        """The same, held against the card of the newest checkpoint, if there is one to be read."""
+        config = self.config()
+        cards = sorted(
+            (path for path in (self / "checkpoints").glob("*/card/metadata") if _is_step(path)),
+            key=lambda path: int(path.parts[-3]),
+        )
+        for path in cards[-1:]:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                card = json.loads(path.read_text(encoding="utf-8"))
+                if config is not None:
+                    refuse_edited(card, config, self.path)
+        return config
 
     def claim(self, config: Config) -> None: ...
 
@@ -144,6 +176,24 @@ def refuse_another(saved: Config, config: Config, place: str) -> None:
             f"{place} belongs to another configuration:\n  "
             + "\n  ".join(lines)
             + "\nuse another --workdir; --config.init_from takes over this run's weights"
+        )
+
+
+def sealed(card: Mapping[str, Any]) -> Config:
+    """The configuration that a checkpoint was trained by, as its card has it."""
+    return ConfigDict(upgraded(card["config"], card.get("format")))
+
+
+def refuse_edited(card: Mapping[str, Any], config: Config, workdir: Path) -> None:
+    """config.json can be edited; what is sealed with the weights says what they are."""
+    before, now = sealed(card).to_dict(), config.to_dict()
+    lines = differences(before, now, words=("sealed", "in config.json"))
+    if lines:
+        raise OtherConfig(
+            f"{workdir / 'config.json'} is not that of the checkpoint of step {card['step']}:\n  "
+            + "\n  ".join(lines)
+            + "\nput back what is sealed with the weights; an evaluation of something else is "
+            "asked for by its own fields (extensions, multiples)"
         )
 
 

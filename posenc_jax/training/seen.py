@@ -1,0 +1,52 @@
+"""Which documents a run was trained on, so that none of them is scored as held out."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from posenc_jax import configuration
+from posenc_jax.configuration import Config
+from posenc_jax.data import corpus as corpora
+from posenc_jax.exits import DataError, Stop
+from posenc_jax.training.run import write_atomically
+
+FILE = "trained_on.txt"  # in a run's folder, a digest a line; every card holds the hash of them all
+
+
+def keep(workdir: Path, digests: np.ndarray) -> None:
+    write_atomically(workdir / FILE, "".join(f"{digest:016x}\n" for digest in digests.tolist()))
+
+
+def hash_of(digests: np.ndarray) -> str:
+    return hashlib.sha256(digests.astype("<u8").tobytes()).hexdigest()
+
+
+def digests_of(config: Config, corpus: corpora.Corpus) -> np.ndarray:
+    """Of a run in training: its own documents, and those of the run whose weights it took."""
+    own = corpus.train.digests
+    return np.union1d(own, trained_on(Path(config.init_from)) if config.init_from else own)
+
+
+def trained_on(
+    workdir: Path, card: Mapping[str, Any] | None = None, stopping: Sequence[str] = ()
+) -> np.ndarray:  # uint64, ascending
+    """Digests of the documents a run was trained on: from its folder, or from its text again."""
+    try:
+        lines = (workdir / FILE).read_text(encoding="utf-8").split()
+        kept = np.array([int(line, 16) for line in lines], np.uint64)
+        if card is None or hash_of(kept) == card.get("trained_on"):
+            return kept
+    except (OSError, ValueError, OverflowError):
+        pass
+    try:
+        config: Config = ConfigDict(configuration.read(workdir))
+        return digests_of(config, corpora.prepare(config.data, config.seed, stopping=stopping))
+    except (Stop, OSError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{workdir} does not tell what it was trained on: {FILE} is not there or not what was "
+            f"written, and its text cannot be read again ({error}); put one of them back"
+        ) from error
