@@ -4,6 +4,7 @@ python eval_extrapolation.py --workdir=runs/rope
 """
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 
 def get_config():
@@ -21,11 +22,11 @@ def get_config():
     config.extensions = "none,pi,ntk,yarn,dynamic_ntk,interpolate"
     config.protocols = "same_token,nonoverlap,position"  # and sliding, which reads the most
     config.window = True  # the baseline: the same weights, a query sees the last L tokens alone
-    # At most, of those as long as the longest window; 0: 50, or more where it takes them.
-    config.documents = 0
-    # At most, of the longest length, from one document; 0: so many that `same_token` scores about
-    # 2,000 targets.
-    config.windows = 0
+    # At most, of those as long as the longest window; None: 50, or more where it takes them.
+    config.documents = placeholder(int)
+    # At most, of the longest length, from one document; None: so many that `same_token` scores
+    # about 2,000 targets.
+    config.windows = placeholder(int)
     config.spread = True  # windows over the whole of a document; False: from its beginning on
     config.stride = 0  # how far `sliding` advances; 0: L. Lengths below it are not slid over
     config.last = 0  # K, the targets `same_token` scores in a window; 0: shortest length / 4

@@ -462,10 +462,11 @@ def validate_evaluation(config) -> list[str]:
         return problems
     ask = _Asker(problems)
     ask(whole_number, "tokens_per_call", config.tokens_per_call, at_least=1)
-    for name in ("windows", "stride", "last"):
+    for name in ("stride", "last"):
         ask(whole_number, name, config[name], at_least=0)
-    if config.documents != 0:
-        ask(whole_number, "documents", config.documents, at_least=2)
+    for name, least in (("documents", 2), ("windows", 1)):
+        if config[name] is not None:
+            ask(whole_number, name, config[name], at_least=least)
     ask.that(
         isinstance(config.name, str) and re.fullmatch(r"[\w.+-]{0,80}", config.name) is not None,
         f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}",

@@ -70,7 +70,7 @@ def compare(a: str, b: str, protocols: list[str], evaluation: str = "") -> str:
     return "\n".join(lines)
 
 
-def select(words: str, evaluation: str) -> list[Measured]:
+def select(words: str, evaluation: str = "") -> list[Measured]:
     """The cells of the newest checkpoint that RUN[@METHOD][@LENGTH] names."""
     folder, *rest = words.split("@")
     length = int(rest.pop()) if rest and rest[-1].isdigit() else None

@@ -36,7 +36,7 @@ def main() -> int:
     return terminal.code_of(plot)
 
 
-def select(words: str, evaluation: str) -> list[Measured]:
+def select(words: str, evaluation: str = "") -> list[Measured]:
     folder, _, methods = words.partition(":")
     cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)
     last = max(cell.facts["step"] for cell in cells)

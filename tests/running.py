@@ -43,10 +43,10 @@ def text(tmp_path_factory):
 @pytest.fixture(scope="session")
 def command(text):
     def words_of(name, workdir, *words, config="rope", **fields):
-        fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
-        recipe = [f"--config=configs/{config}.py"] + [
-            f"--config.{k}={v}" for k, v in fields.items()
-        ]
+        read = {"data.path": f"{text}/*.txt"} if "data.source" not in fields else {}
+        fields = TINY | read | {"data.cache": f"{text}/cache"} | fields
+        file = config if "/" in config else f"configs/{config}.py"
+        recipe = [f"--config={file}"] + [f"--config.{k}={v}" for k, v in fields.items()]
         return [name, *(recipe if name == "train.py" else []), f"--workdir={workdir}", *words]
 
     return words_of
@@ -101,6 +101,18 @@ def whole(program, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("runs") / "whole"
     out = finish(program("train.py", workdir))
     return workdir, out
+
+
+def script(name, *words, code=0):
+    """What a program of scripts/ says, once it ended as expected."""
+    done = subprocess.run(
+        [sys.executable, f"scripts/{name}", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def wandb_records(path):

@@ -5,15 +5,13 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 from measuring import LENGTHS
 from measuring import text as read_text
-from running import ROOT, finish, wandb_records
+from running import finish, script, wandb_records
 from sizes import DIMS, L
 
 import posenc_jax
@@ -22,7 +20,11 @@ from posenc_jax.training.checkpoints import Checkpoints
 from posenc_jax.training.guard import hold
 from posenc_jax.training.parts import Parts
 
-SMALL = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,pi:3,dynamic_ntk"]
+SMALL = [
+    "--config.multiples=0.5,1,2",
+    "--config.extensions=none,yarn,pi:3,dynamic_ntk",
+    "--config.protocols=same_token,nonoverlap,sliding,position",
+]
 
 
 @pytest.fixture
@@ -41,17 +43,6 @@ def evaluated(run, call):
 def rows_of(run):
     with (run / "eval" / "curves.csv").open() as stream:
         return list(csv.DictReader(stream))
-
-
-def script(name, *words, code=0):
-    done = subprocess.run(
-        [sys.executable, f"scripts/{name}", *map(str, words)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def files(folder):
@@ -193,22 +184,72 @@ def test_every_checkpoint_is_a_curve_of_its_own(run, call):
     assert (run / "plots" / "budget.png").exists()
     call("eval_extrapolation.py", run, *words[:2], "--step=8")
     again = [r for r in rows_of(run) if r["protocol"] == "same_token" and not r["window"]]
-    assert [r["nll"] for r in again] == [r["nll"] for r in rows[:2]]
+    assert [r["nll"] for r in again] == [r["nll"] for r in rows]  # nothing of the others is lost
+    assert (run / "plots" / "budget.png").exists()
 
 
-def test_another_text_can_be_evaluated_on(run, call, text, tmp_path):
-    for i in range(3):
-        (tmp_path / f"{i}.txt").write_text("other words and more of them " * (20 + i))
-    words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
-    call("eval_extrapolation.py", run, *SMALL, *words)
-    other = rows_of(run)
-    assert other[0]["documents"] == "3"
-    call("eval_extrapolation.py", run, *SMALL)
-    own = rows_of(run)[0]["token_hash"]
-    assert own != other[0]["token_hash"]
-    words = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
-    call("eval_extrapolation.py", run, *SMALL, *words)  # its own text by name: what was held out
-    assert rows_of(run)[0]["token_hash"] == own
+def by_evaluation(run):
+    """token_hash of each evaluation's same_token rows, which is one."""
+    found = {}
+    for row in rows_of(run):
+        if row["protocol"] == "same_token":
+            found.setdefault(row["evaluation"], set()).add((row["token_hash"], row["data"]))
+    assert all(len(hashes) == 1 for hashes in found.values())
+    return {name: hashes.pop() for name, hashes in found.items()}
+
+
+def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tmp_path):
+    words = {}
+    for name, count in (("words", 20), ("more", 30)):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            (tmp_path / name / f"{i}.txt").write_text(f"other {name} and so on " * (count + i))
+        words[name] = ["--config.data.source=text", f"--config.data.path={tmp_path}/{name}/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *words["words"])
+    assert {r["documents"] for r in rows_of(run)} == {"3"}
+    out = call("eval_extrapolation.py", run, *SMALL)
+    assert "curves.csv holds the evaluations held-out, words; this one is held-out" in out
+    found = by_evaluation(run)
+    assert list(found) == ["held-out", "words"] and len(set(found.values())) == 2
+    rows = {row["evaluation"]: row for row in rows_of(run)}
+    assert rows["words"]["text"] == f"text:{tmp_path}/words/*.txt"
+    assert rows["held-out"]["text"].startswith("held out of text:")
+    pictures = {p.name for p in (run / "plots").iterdir()}
+    assert {"same_token.png", "same_token-words.png", "position-words.png"} <= pictures
+    before = rows_of(run)
+    own = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *own)  # its own text by name: what was held out
+    assert by_evaluation(run) == found and rows_of(run) == before
+    taken = ["--config.name=words", *words["more"]]
+    out = call("eval_extrapolation.py", run, *SMALL, *taken, code=2)
+    assert "name = 'words' is that of an evaluation of another text" in out
+    (tmp_path / "words" / "3.txt").write_text("what came later " * 40)
+    call("eval_extrapolation.py", run, *SMALL, *words["words"])  # the same name, another text
+    names = list(by_evaluation(run))
+    assert len(names) == 3 and re.fullmatch("words-[0-9a-f]{6}", names[0])
+    assert records.rows(records.read(run / "eval")) == [
+        json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()
+    ]
+    one, other = f"{run}@yarn", f"{run}@none"
+    said = [script("compare.py", one, other, f"--evaluation={n}") for n in ("words", "held-out")]
+    assert said[0] != said[1] == script("compare.py", one, other)
+    assert "have: words-" in script("compare.py", one, other, "--evaluation=no", code=65)
+
+
+def test_where_the_longest_windows_lie_is_kept(run, call):
+    call("eval_extrapolation.py", run, *SMALL, "--config.windows=2")
+    stored = np.load(run / "eval" / "documents.npz")
+    assert set(stored["window_evaluation"]) == {"held-out"}
+    (row,) = {(r["windows"], r["documents"]) for r in rows_of(run) if r["protocol"] == "position"}
+    assert len(stored["window_start"]) == int(row[0]) == 2 * int(row[1])
+    assert len(set(stored["window_document"])) == int(row[1])
+    assert 0 < stored["window_start"].min() < stored["window_start"].max() <= 240 - 65
+
+
+def test_few_targets_are_warned_of(run, call):
+    out = call("eval_extrapolation.py", run, *SMALL, "--config.last=1")
+    assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
+    assert re.search(r"3 documents, 9 windows of 64 tokens, 576 targets, 9 of them of same", out)
 
 
 def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):

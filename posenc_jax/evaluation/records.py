@@ -195,14 +195,14 @@ def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float:
 def write(folder: Path, cells: Sequence[Measured], places: Sequence[Places] = ()) -> list[Measured]:
     """Puts cells into the record of all evaluations of the run; all of them.
 
-    Those of the same evaluation and checkpoint are replaced. curves.csv and curves.jsonl, and
+    The newest come first; those of the same evaluation and checkpoint are replaced. curves.csv and curves.jsonl, and
     documents.npz and positions.npz to make them again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     told = {(cell.facts["evaluation"], cell.facts["step"]) for cell in cells}
     before, lying = _before(folder)
-    every = [c for c in before if (c.facts["evaluation"], c.facts["step"]) not in told]
-    every += cells
+    others = [c for c in before if (c.facts["evaluation"], c.facts["step"]) not in told]
+    every = [*cells, *others]
     named = {cell.facts["evaluation"] for cell in every}
     lies = {p.evaluation: p for p in [*lying, *places] if p.evaluation in named}
     made = rows(every)
@@ -318,11 +318,11 @@ def places_of(folder: Path) -> list[Places]:
 
 def of_evaluation(cells: Sequence[Measured], name: str = "") -> list[Measured]:
     """Those of one evaluation: the named one, else that of the run's own held-out text, else the
-    last one that was made."""
+    one made last."""
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in cells))
     if name and name not in names:
         raise DataError(f"there is no evaluation {name!r}; have: {', '.join(names)}")
-    chosen = name or next((n for n in (HELD_OUT, *reversed(names)) if n in names), "")
+    chosen = name or next((n for n in (HELD_OUT, *names) if n in names), "")
     return [cell for cell in cells if cell.facts["evaluation"] == chosen]
 
 

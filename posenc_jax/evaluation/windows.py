@@ -80,9 +80,9 @@ def choose(
     split: Split,
     longest: int,
     *,
-    documents: int = 0,  # at most; 0: 50, or more where these hold too few windows
-    per_document: int = 0,  # windows at most; 0: as many as it takes
-    wanted: int = 0,  # windows in all, where per_document is 0
+    documents: int | None = None,  # at most; None: 50, or more where these hold too few windows
+    per_document: int | None = None,  # windows at most; None: as many as it takes
+    wanted: int = 0,  # windows in all, where per_document is None
     spread: bool = True,
     kept: np.ndarray | None = None,  # [documents], bool: those that may be read
 ) -> Text:

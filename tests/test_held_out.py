@@ -1,0 +1,207 @@
+"""What a run was trained on is never scored as held out, however the text is called."""
+
+import csv
+import gzip
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from running import script
+
+import posenc_jax
+from posenc_jax.data import sources
+from posenc_jax.exits import Stop
+from posenc_jax.training import seen
+
+SMALL = ["--config.multiples=1,2", "--config.extensions=none", "--config.protocols=nonoverlap"]
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path / "run", ignore=shutil.ignore_patterns("eval", "plots"))
+    return tmp_path / "run"
+
+
+def rows_of(run):
+    with (run / "eval" / "curves.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def hashes(run):
+    return {row["evaluation"]: row["token_hash"] for row in rows_of(run)}
+
+
+def as_lines(text, folder):
+    lines = [json.dumps({"body": path.read_text() + "\r\n"}) for path in sorted(text.glob("*.txt"))]
+    with gzip.open(folder / "lines.jsonl.gz", "wt") as stream:
+        stream.write("\n".join(lines))
+    fields = {"source": "jsonl", "path": folder / "lines.jsonl.gz", "field": "body"}
+    return [f"--config.data.{name}={value}" for name, value in fields.items()]
+
+
+def as_copies(text, folder):
+    """One file per document, elsewhere, under other names, with another end of line."""
+    for i, path in enumerate(sorted(text.glob("*.txt"))):
+        (folder / f"chapter-{i}.md").write_text(path.read_text() + "\n")
+    return ["--config.data.source=text", f"--config.data.path={folder}/*.md"]
+
+
+def as_spelled(text, folder):
+    path = f"{text}/./[0-9].txt,{text}/../{text.name}/*.txt"
+    return ["--config.data.source=text", f"--config.data.path={path}"]
+
+
+@pytest.mark.parametrize("spelled", [as_spelled, as_lines, as_copies])
+def test_documents_of_training_are_left_out_under_any_spelling(spelled, run, call, text, tmp_path):
+    call("eval_extrapolation.py", run, *SMALL)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    out = call("eval_extrapolation.py", run, *SMALL, *spelled(text, folder))
+    left = int(re.search(r"warning: (\d) of 8 documents are text the run was trained on", out)[1])
+    assert 0 < left < 8
+    counts = {row["evaluation"]: int(row["documents"]) for row in rows_of(run)}
+    assert len(counts) == 2 and set(counts.values()) == {8 - left}
+
+
+def test_a_text_of_nothing_else_is_refused(run, call, text, tmp_path):
+    trained = seen.trained_on(run)
+    for path in text.glob("*.txt"):
+        if np.uint64(sources.digest(path.read_bytes())) in trained:
+            shutil.copy(path, tmp_path)
+    words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
+    out = call("eval_extrapolation.py", run, *SMALL, *words, code=65)
+    assert "documents are text the run was trained on: nothing is left" in out
+
+
+def test_what_a_run_was_trained_on_is_told_again_where_its_list_is_lost(run, call, text):
+    kept = seen.trained_on(run)
+    (run / seen.FILE).write_text("0" * 16 + "\n")  # not what the card is sealed with
+    words = ["--config.data.source=text", f"--config.data.path={text}/./*.txt"]
+    out = call("eval_extrapolation.py", run, *SMALL, *words)
+    assert f"{len(kept)} of 8 documents are text the run was trained on" in out
+    (run / seen.FILE).unlink()
+    np.testing.assert_array_equal(seen.trained_on(run), kept)
+
+
+def test_what_cannot_be_told_is_refused(call, text, tmp_path):
+    copy = tmp_path / "text"
+    shutil.copytree(text, copy, ignore=shutil.ignore_patterns("cache"))
+    where = {"data.path": f"{copy}/*.txt", "data.cache": tmp_path / "cache", "steps": 3}
+    call("train.py", tmp_path / "run", **where)
+    (tmp_path / "run" / seen.FILE).unlink()
+    shutil.rmtree(copy)
+    words = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
+    out = call("eval_extrapolation.py", tmp_path / "run", *SMALL, *words, code=65)
+    assert "does not tell what it was trained on: trained_on.txt is not there" in out
+
+
+def test_what_its_source_was_trained_on_counts_as_well(run, call, text, tmp_path):
+    """The held-out part of the second text may be the first one's training text."""
+    fields = {"init_from": run, "data.valid_fraction": 0.7, "steps": 3, "warmup_steps": 1}
+    call("train.py", tmp_path / "finer", **fields)
+    first, second = seen.trained_on(run), seen.trained_on(tmp_path / "finer")
+    assert set(first) == set(first) & set(second)
+    out = call("eval_extrapolation.py", tmp_path / "finer", *SMALL)
+    assert re.search(r"warning: \d of \d documents are text the run was trained on", out)
+    call("eval_extrapolation.py", run, *SMALL)
+    assert hashes(tmp_path / "finer") == hashes(run)
+
+
+def test_options_are_chosen_on_documents_that_are_not_reported_on(call, tmp_path, text):
+    fields = {"data.choose_fraction": 0.5, "data.valid_fraction": 0.25, "steps": 3}
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for i in range(40):
+        letters = np.random.default_rng([7, i]).choice(list("abcdefgh "), 240)
+        (folder / f"{i}.txt").write_text("".join(letters))
+    fields |= {"data.path": f"{folder}/*.txt", "warmup_steps": 1}
+    call("train.py", tmp_path / "run", **fields)
+    call("eval_extrapolation.py", tmp_path / "run", *SMALL)
+    out = call("eval_extrapolation.py", tmp_path / "run", *SMALL, "--config.data.part=choose")
+    assert "this one is choose" in out
+    found = {row["evaluation"]: row for row in rows_of(tmp_path / "run")}
+    assert set(found) == {"held-out", "choose"}
+    assert found["choose"]["text"].startswith("to choose on, of text:")
+    assert found["choose"]["token_hash"] != found["held-out"]["token_hash"]
+    out = call(
+        "eval_extrapolation.py",
+        tmp_path / "run",
+        "--config.data.part=choose",
+        "--config.data.source=stdlib",
+        code=2,
+    )
+    assert "data.part = 'choose' is of the run's own text and has no effect" in out
+
+
+def test_a_run_without_a_third_split_has_none_to_choose_on(run, call):
+    out = call("eval_extrapolation.py", run, *SMALL, "--config.data.part=choose", code=65)
+    assert "train it with data.choose_fraction above 0" in out
+
+
+EDITS = [
+    ("encoding", "base", 500.0),
+    ("model", "activation", "swiglu"),
+    ("extension", "scale", 4.0),
+    (None, "train_length", 64),
+    (None, "seed", 1),
+]
+
+
+@pytest.mark.parametrize(("group", "name", "value"), EDITS)
+def test_a_configuration_that_is_not_the_sealed_one_is_refused(group, name, value, run, call):
+    path = run / "config.json"
+    fields = json.loads(path.read_text())
+    (fields[group] if group else fields)[name] = value
+    path.write_text(json.dumps(fields))
+    out = call("eval_extrapolation.py", run, *SMALL, code=76)
+    assert f"{group + '.' if group else ''}{name}: " in out and "in config.json" in out
+    with pytest.raises(Stop, match="is not that of the checkpoint of step 12") as caught:
+        posenc_jax.load_run(run)
+    assert caught.value.code == 76
+
+
+def test_scripts_hold_a_configuration_against_the_sealed_one_too(run, call):
+    call("eval_extrapolation.py", run, *SMALL)
+    path = run / "config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"seed": 3}))
+    assert "seed: 0 sealed, 3 in config.json" in script("diagnose.py", run, code=76)
+    out = script("report.py", run, f"--out={run}/report", code=65)
+    assert "is not that of the checkpoint of step 12" in out
+
+
+def test_what_may_differ_when_a_run_goes_on_may_differ(run, call):
+    path = run / "config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"log_every": 7, "steps": 40}))
+    call("eval_extrapolation.py", run, *SMALL)
+
+
+def test_cells_are_believed_by_what_they_hold(run, call):
+    """One copied over another, one with halved sums, one of another shape."""
+    more = [*SMALL, "--config.protocols=nonoverlap,position"]
+    call("eval_extrapolation.py", run, *more)
+    before = (run / "eval" / "curves.csv").read_text()
+    cells = sorted((run / "eval" / "cells").glob("*.npz"))
+    shutil.copy(cells[0], cells[1])
+    stored = dict(np.load(cells[2]))
+    np.savez(cells[2], **(stored | {"nats": stored["nats"] / 2}))
+    stored = {name: array for name, array in np.load(cells[3]).items() if name != "digest"}
+    np.savez(cells[3], **(stored | {"tokens": stored["tokens"][:1]}))
+    out = call("eval_extrapolation.py", run, *more)
+    assert out.count("is computed again") == 3
+    assert (run / "eval" / "curves.csv").read_text() == before
+
+
+def test_records_of_other_shapes_are_refused(run, call):
+    call("eval_extrapolation.py", run, *SMALL)
+    path = run / "eval" / "documents.npz"
+    stored = {name: array for name, array in np.load(path).items() if name != "digest"}
+    narrow = stored["nats"].reshape(len(stored["cells"]), -1)[:, :1]
+    np.savez(path, **(stored | {"nats": narrow}))
+    out = script("compare.py", run, f"{run}@window", code=74)
+    assert "the arrays in" in out and "run eval_extrapolation.py again" in out
+    call("eval_extrapolation.py", run, *SMALL)
+    script("compare.py", run, f"{run}@window")
