@@ -11,6 +11,8 @@ import pytest
 import models
 from configs import base
 from posenc_jax import catalog, configuration, extensions, schemes
+from posenc_jax.exits import ConfigError
+from posenc_jax.sweeping import cells
 from posenc_jax.training import parts as making
 
 FOLDER = Path(__file__).parent.parent / "configs"
@@ -159,6 +161,112 @@ def test_every_mistake_in_an_evaluation_is_named(changes, message):
         group, _, name = field.rpartition(".")
         (config[group] if group else config)[name] = value
     assert message in "\n".join(configuration.validate_evaluation(config))
+
+
+WITHOUT_EFFECT = [
+    ({"data.path": "books/*.txt"}, "data.path = 'books/*.txt' has no effect with data.source=stdl"),
+    ({"data.task": "copy"}, "data.task = 'copy' has no effect with data.source=stdlib"),
+    ({"data.documents": 9}, "data.documents = 9 has no effect"),
+    ({"data.document_length": 9}, "data.document_length = 9 has no effect"),
+    ({"data.split": "test"}, "data.split = 'test' has no effect"),
+    ({"data.source": "text", "data.path": "a", "data.field": "body"}, "data.field = 'body' has no"),
+    ({"data.source": "synthetic", "data.path": "a"}, "data.path = 'a' has no effect"),
+    ({"extension.scale": 4.0}, "extension.scale = 4.0 has no effect with extension.name=none"),
+    ({"extension.name": "logn", "extension.scale": 4.0}, "has no effect with extension.name=logn"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WITHOUT_EFFECT)
+def test_fields_without_effect_are_refused(fields, message):
+    config = import_module("configs.rope").get_config()
+    config.update_from_flattened_dict(fields)
+    assert message in "\n".join(configuration.validate(config))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"data.field": "body"},
+            "data.field = 'body' has no effect with data.source=''",
+        ),
+        ({"data.split": "test"}, "data.split = 'test' has no effect with data.source=''"),
+        ({"stride": 16}, "stride = 16 has no effect without sliding in protocols"),
+        ({"last": 4, "protocols": "position"}, "last = 4 has no effect without same_token"),
+        ({"name": "a/b"}, "name must be letters, digits and"),
+    ],
+)
+def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
+    config = import_module("configs.eval").get_config()
+    config.update_from_flattened_dict(fields)
+    assert message in "\n".join(configuration.validate_evaluation(config))
+
+
+@pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])
+def test_an_axis_without_effect_is_no_sweep(field, tmp_path):
+    values = {"data.task": ["copy", "passkey"], "data.field": ["text", "body"]}.get(field, [2, 3])
+    grid = [{field: value} for value in values]
+    found = cells.cells_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
+    with pytest.raises(ConfigError, match=f"2 of the cells cannot be run\n.*{field} = .* has no"):
+        cells.check(found)
+
+
+def test_what_training_reads_stands_in_the_configuration():
+    config = base.get_config()
+    config.data.update(source="synthetic")
+    data = configuration.resolved(config).data
+    assert (data.task, data.documents, data.document_length) == ("copy", 2_000, 2_048)
+    assert data.field is data.split is None
+
+
+@pytest.fixture
+def source(tmp_path):
+    """The folder of a run of other sizes than the defaults."""
+    config = import_module("configs.rope").get_config()
+    config.encoding.base = 500_000.0
+    config.update(train_length=64, batch_size=48, learning_rate=1e-3)
+    config.model.update(width=96, kv_heads=2, activation="swiglu")
+    config.data.update(source="jsonl", path="a.jsonl", field="body")
+    (tmp_path / "config.json").write_text(configuration.as_json(config))
+    return tmp_path
+
+
+def finetune(source, **fields):
+    config = import_module("configs.finetune").get_config()
+    config.init_from = str(source)
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def test_a_fine_tuned_run_takes_model_encoding_text_and_lengths_from_its_source(source):
+    config = finetune(source)
+    assert configuration.validate(config) == []
+    made = configuration.resolved(config)
+    assert (made.train_length, made.batch_size, made.learning_rate) == (256, 12, 2e-4)
+    assert (made.model.width, made.model.kv_heads, made.model.activation) == (96, 2, "swiglu")
+    assert (made.encoding.name, made.encoding.base) == ("rope", 500_000.0)
+    assert (made.data.source, made.data.path, made.data.field) == ("jsonl", "a.jsonl", "body")
+    assert made.extension.name == "yarn" and made.extension.scale == 4
+
+
+def test_what_is_said_wins_over_the_source(source):
+    fields = {"data.source": "stdlib", "train_length": 128, "learning_rate": 3e-4}
+    made = configuration.resolved(finetune(source, **fields))
+    assert (made.data.source, made.data.path, made.data.field) == ("stdlib", "", None)
+    assert (made.train_length, made.batch_size, made.learning_rate) == (128, 24, 3e-4)
+
+
+def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
+    (problem,) = configuration.validate(finetune(source, train_length=512))
+    assert "train_length = 512 is beyond scale x L = 4 x 64 = 256" in problem
+    assert (
+        configuration.validate(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
+    )
+
+
+def test_a_recipe_that_goes_on_needs_a_run_to_go_on_from():
+    (problem,) = configuration.validate(import_module("configs.finetune").get_config())
+    assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
 
 def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):

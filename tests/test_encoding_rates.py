@@ -1,0 +1,82 @@
+"""A trained encoding moves at its own rate, far enough to be heard, and does not decay."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from running import script
+
+from configs import base
+from posenc_jax import configuration
+from posenc_jax.training import optimizer
+from posenc_jax.training import parts as making
+
+
+def parts_of(name, **fields):
+    config = base.get_config()
+    config.encoding = {"name": name}
+    config.update(fields)
+    config.model.update(width=16, heads=2, layers=1, vocab=11)
+    return config, making.make(config)
+
+
+def moved(name, rate, *, decay=0.1, steps=3):
+    """What a few steps of one gradient add to each array of the encoding, and to a kernel."""
+    config, parts = parts_of(name, encoding_rate=rate, weight_decay=decay, warmup_steps=1)
+    adam, params = optimizer.make(config), parts.params()
+    state, start = adam.init(params), params
+    gradients = jax.tree.map(jnp.ones_like, params)
+    for _ in range(steps):
+        updates, state = adam.update(gradients, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    kernel = "blocks.attention.q.kernel"
+    return (
+        {n: params["encoding"][n] - start["encoding"][n] for n in params["encoding"]},
+        params["model"][kernel] - start["model"][kernel],
+    )
+
+
+@pytest.mark.parametrize("name", ["t5", "kerple_log", "kerple_power", "fire", "learned"])
+def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(name):
+    once, kernel = moved(name, 1.0)
+    often, same_kernel = moved(name, 8.0)
+    np.testing.assert_array_equal(kernel, same_kernel)
+    assert once
+    for array in once:
+        np.testing.assert_allclose(often[array], 8 * once[array], rtol=2e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["t5", "kerple_log", "kerple_power", "fire", "learned"])
+def test_what_places_tokens_does_not_decay(name):
+    for one, other in zip(*(moved(name, 4.0, decay=d)[0].items() for d in (0.0, 0.9)), strict=True):
+        np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_reach_is_what_adam_can_add_to_a_logit():
+    """Of T5 exactly: every step of Adam moves an entry by the rate, and the bias by sqrt(K)."""
+    config, parts = parts_of("t5", encoding_rate=3.0, steps=50, warmup_steps=5, learning_rate=0.01)
+    rates = sum(float(optimizer.schedule(config)(step)) for step in range(50))
+    assert optimizer.travel(config) == pytest.approx(3 * rates, rel=1e-5)
+    expected = 3 * rates * np.sqrt(8)
+    assert optimizer.reach(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
+    for name in ("rope", "alibi", "nope", "learned"):
+        config, parts = parts_of(name)
+        assert optimizer.reach(config, parts.encoding) is None
+
+
+def test_a_bias_that_cannot_move_is_warned_of():
+    said = script("check_config.py", "--config=configs/t5.py", "--config.encoding_rate=1")
+    assert "5.55 logits of its bias" in said and "warning" not in said
+    silent = ["--config=configs/t5.py", "--config.encoding_rate=1", "--config.encoding.scale=1"]
+    said = script("check_config.py", *silent)
+    assert "warning: the bias can move by 0.98 logits in this run, and below 3 it" in said
+    assert "reach" not in script("check_config.py", "--config=configs/rope.py")
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "nope", "randomized"])
+def test_a_rate_of_nothing_is_refused(name):
+    config = base.get_config()
+    config.encoding = {"name": name} | ({"inner": "rope"} if name == "randomized" else {})
+    config.encoding_rate = 4.0
+    (problem,) = configuration.validate(config)
+    assert "encoding_rate = 4.0 has no effect: encoding" in problem
