@@ -106,7 +106,10 @@ def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bo
         values: dict[str, Any] = {"eval/length": length}
         for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
             name = f"extrap/{row['protocol']}/{label(row)}"
-            values |= {name: row["bpb"], f"{name}/ppl": row["ppl"]}
+            values |= {f"{name}/ppl": row["ppl"]}
+            if row["bpb"] is None:
+                continue
+            values |= {name: row["bpb"]}
             largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
             extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
             extension = "window" if row["window"] else extension
