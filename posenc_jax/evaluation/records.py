@@ -195,8 +195,8 @@ def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float:
 def write(folder: Path, cells: Sequence[Measured], places: Sequence[Places] = ()) -> list[Measured]:
     """Puts cells into the record of all evaluations of the run; all of them.
 
-    The newest come first; those of the same evaluation and checkpoint are replaced. curves.csv and curves.jsonl, and
-    documents.npz and positions.npz to make them again.
+    The newest come first; those of the same evaluation and checkpoint are replaced. Written are
+    curves.csv and curves.jsonl, and documents.npz and positions.npz to make them again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     told = {(cell.facts["evaluation"], cell.facts["step"]) for cell in cells}
