@@ -146,20 +146,6 @@ class Follower(Workdir):
 
     def create(self) -> None: ...
 
-    def checked_config(self) -> Config | None:
-        """The same, held against the card of the newest checkpoint, if there is one to be read."""
-        config = self.config()
-        cards = sorted(
-            (path for path in (self / "checkpoints").glob("*/card/metadata") if _is_step(path)),
-            key=lambda path: int(path.parts[-3]),
-        )
-        for path in cards[-1:]:
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                card = json.loads(path.read_text(encoding="utf-8"))
-                if config is not None:
-                    refuse_edited(card, config, self.path)
-        return config
-
     def claim(self, config: Config) -> None: ...
 
     def status(self, state: str, code: int, **facts: Any) -> None: ...
