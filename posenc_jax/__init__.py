@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from posenc_jax import attention, backend, extensions, schemes
-    from posenc_jax.encoding import Dims, DistanceBias, Encoding, Phase, stack, trained_mask
+    from posenc_jax.encoding import (
+        Dims,
+        DistanceBias,
+        Encoding,
+        Phase,
+        combine,
+        partition,
+        stack,
+        trained_mask,
+    )
     from posenc_jax.extensions import extend
     from posenc_jax.schemes import build
     from posenc_jax.training.load import load_run
@@ -18,6 +27,8 @@ _HOME = {
     "DistanceBias": "encoding",
     "Encoding": "encoding",
     "Phase": "encoding",
+    "combine": "encoding",
+    "partition": "encoding",
     "stack": "encoding",
     "trained_mask": "encoding",
     "build": "schemes",
@@ -34,9 +45,11 @@ __all__ = [
     "attention",
     "backend",
     "build",
+    "combine",
     "extend",
     "extensions",
     "load_run",
+    "partition",
     "schemes",
     "stack",
     "trained_mask",

@@ -162,6 +162,32 @@ def trained_mask(encoding: Encoding) -> Encoding:
     return encoding.replace(**fields)
 
 
+def partition(encoding: Encoding) -> tuple[Encoding, Encoding]:
+    """(trained, fixed): the same tree twice, each with None for the leaves of the other.
+
+    Whoever keeps an encoding in a module of their own hands the first to an optimizer and the
+    second to nobody; `combine` makes the encoding of both again.
+    """
+    mask = trained_mask(encoding)
+    trained, fixed = (
+        jax.tree.map(
+            lambda leaf, is_trained, part=part: leaf if is_trained is part else None, *pair
+        )
+        for part, pair in ((True, (encoding, mask)), (False, (encoding, mask)))
+    )
+    return trained, fixed
+
+
+def combine(trained: Encoding, fixed: Encoding) -> Encoding:
+    """The encoding whose parts `partition` gave, with today's values of those that are trained."""
+    return jax.tree.map(
+        lambda one, other: other if one is None else one,
+        trained,
+        fixed,
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
 def hold_fixed(encoding: Encoding) -> Encoding:
     """The same encoding, through which no gradient reaches a leaf that is not trained."""
     return jax.tree.map(

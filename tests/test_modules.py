@@ -1,0 +1,115 @@
+"""An encoding inside a module of one's own, by NNX and by Linen, as the README says."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import posenc_jax
+from posenc_jax import schemes
+
+DIMS = posenc_jax.Dims(heads=2, head_dim=8, width=16, train_length=16)
+STEPS = 20
+
+
+def built(name):
+    return posenc_jax.build(name, DIMS, key=jax.random.key(0))
+
+
+def mixed(x, qkv, encoding):
+    """Attention with whatever the encoding adds to the embeddings."""
+    x = encoding.embed(x, jnp.arange(x.shape[1]))
+    q, k, v = jnp.split(qkv(x).reshape(*x.shape[:2], DIMS.heads, -1), 3, axis=-1)
+    return posenc_jax.attention.attend(q, k, v, encoding)
+
+
+class InNNX(nnx.Module):
+    def __init__(self, encoding, rngs):
+        self.qkv = nnx.Linear(DIMS.width, 3 * DIMS.width, rngs=rngs)
+        trained, fixed = posenc_jax.partition(encoding)
+        self.trained, self.fixed = nnx.data(jax.tree.map(nnx.Param, trained)), nnx.data(fixed)
+
+    @property
+    def encoding(self):
+        return posenc_jax.combine(nnx.as_pure(self.trained), self.fixed)
+
+    def __call__(self, x):
+        return mixed(x, self.qkv, self.encoding)
+
+
+class InLinen(nn.Module):
+    encoding: posenc_jax.Encoding
+
+    @nn.compact
+    def __call__(self, x):
+        trained, fixed = posenc_jax.partition(self.encoding)
+        trained = self.param("encoding", lambda key: trained)
+        return mixed(x, nn.Dense(3 * DIMS.width), posenc_jax.combine(trained, fixed))
+
+
+def goal(out):
+    return jnp.mean((out - jnp.sin(jnp.arange(out.shape[1]))[None, :, None, None]) ** 2)
+
+
+def trained_in_nnx(encoding, x, adam):
+    model = InNNX(encoding, nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, adam, wrt=nnx.Param)
+
+    @nnx.jit
+    def step(model, optimizer):
+        optimizer.update(model, nnx.grad(lambda model: goal(model(x)))(model))
+
+    for _ in range(STEPS):
+        step(model, optimizer)
+    return model.encoding
+
+
+def trained_in_linen(encoding, x, adam):
+    module = InLinen(encoding)
+    params = module.init(jax.random.key(0), x)
+    state = adam.init(params)
+
+    @jax.jit
+    def step(params, state):
+        gradient = jax.grad(lambda params: goal(module.apply(params, x)))(params)
+        updates, state = adam.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(STEPS):
+        params, state = step(params, state)
+    return posenc_jax.combine(params["params"]["encoding"], posenc_jax.partition(encoding)[1])
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+@pytest.mark.parametrize("train", [trained_in_nnx, trained_in_linen])
+@pytest.mark.parametrize("name", schemes.names())
+def test_what_is_trained_moves_and_what_is_fixed_stays_to_the_bit(name, train, decay):
+    encoding = built(name)
+    x = jax.random.normal(jax.random.key(1), (2, DIMS.train_length, DIMS.width))
+    after = train(encoding, x, optax.adamw(0.01, weight_decay=decay))
+    assert jax.tree.structure(after) == jax.tree.structure(encoding)
+    mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
+    leaves = zip(jax.tree.leaves(encoding), jax.tree.leaves(after), mask, strict=True)
+    for before, now, is_trained in leaves:
+        same = np.array_equal(np.asarray(before), np.asarray(now))
+        assert same != is_trained
+
+
+def test_the_parts_of_an_encoding_make_it_again(encoding):
+    trained, fixed = posenc_jax.partition(encoding)
+    mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
+    assert len(jax.tree.leaves(trained)) == sum(mask)
+    assert len(jax.tree.leaves(fixed)) == len(mask) - sum(mask)
+    again = posenc_jax.combine(trained, fixed)
+    assert jax.tree.structure(again) == jax.tree.structure(encoding)
+    for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(encoding), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_stack_is_parted_like_one_layer():
+    stacked = posenc_jax.stack([built("t5"), built("t5")])
+    again = posenc_jax.combine(*posenc_jax.partition(stacked))
+    assert again.layers == 2 and again.table.shape == (2, 32, DIMS.heads)
