@@ -50,14 +50,15 @@ def evaluate(config: configuration.Config, workdir: Path, step: int | None, ever
     from posenc_jax.training.load import run_config, saved_steps
 
     steps = saved_steps(workdir) if every else [step]
-    name, cells, every, names = sweep.evaluate(config, workdir, steps)
+    name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
     print(show.table(cells))
     print(show.without_null(records.rows(cells)) or "")
     pictures = picture.draw(every, workdir / "plots", name)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:
         print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
-    wandb_view.log_evaluation(run_config(workdir), config.wandb.mode, workdir, cells, pictures)
+    here = (run_config(workdir), config.wandb.mode, workdir)
+    wandb_view.log_evaluation(*here, cells, pictures, facts)
 
 
 def _define(values: absl_flags.FlagValues) -> None:

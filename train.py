@@ -12,12 +12,14 @@ import sys
 from pathlib import Path
 
 from posenc_jax import command, configuration, terminal
+from posenc_jax.tracking import environment
 from posenc_jax.training.run import Workdir
 
 
 def main(argv: list[str]) -> int:
     flags, config = command.read(argv, __doc__ or "")
-    return terminal.code_of(lambda: run(flags.workdir, config))
+    workdir = flags.workdir and environment.workdir_of(flags.workdir)
+    return terminal.code_of(lambda: run(workdir, config))
 
 
 def run(workdir: str | None, config: configuration.Config) -> int:

@@ -100,7 +100,9 @@ def get_config(size: str = "tiny") -> ConfigDict:
         "auto"  # auto: online with a key, offline without; online, offline, disabled
     )
     config.wandb.project = "posenc-jax"
-    config.wandb.group = ""  # empty: that of the data and the size
+    config.wandb.name = ""  # empty: that of the workdir
+    config.wandb.group = ""  # empty: that of the data, the tokenizer and the size
+    config.wandb.dir = ""  # where wandb keeps its files; empty: the workdir
     config.wandb.required = False  # True: fail where wandb fails
     return config
 

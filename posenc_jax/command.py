@@ -9,6 +9,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from posenc_jax import exits
+from posenc_jax.tracking import environment
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
 
@@ -68,6 +69,7 @@ def parse(
         named = next((arg for arg in argv if arg.startswith("--config=")), None)
         missing = f"{named}: there is no such file" if named else "--config=configs/... is missing"
         raise exits.ConfigError(missing)
+    environment.apply(config, argv)
     return values, config
 
 

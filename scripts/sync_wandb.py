@@ -44,7 +44,7 @@ def sync(run: Path, mode: str) -> None:
     if (run / "eval" / "documents.npz").exists():
         rows = records.rows(records.of_evaluation(records.read(run / "eval")))
         view = wandb_view.View(
-            lambda: wandb_view.start_evaluation(config, run / "eval", uuid.uuid4().hex[:12], mode),
+            lambda: wandb_view.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
             required=True,
         )
         wandb_view.log_curves(view, rows, sorted((run / "plots").glob("*.png")))

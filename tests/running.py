@@ -46,7 +46,9 @@ def command(text):
         read = {"data.path": f"{text}/*.txt"} if "data.source" not in fields else {}
         fields = TINY | read | {"data.cache": f"{text}/cache"} | fields
         file = config if "/" in config else f"configs/{config}.py"
-        recipe = [f"--config={file}"] + [f"--config.{k}={v}" for k, v in fields.items()]
+        recipe = [f"--config={file}"] + [
+            f"--config.{k}={v}" for k, v in fields.items() if v is not None
+        ]
         return [name, *(recipe if name == "train.py" else []), f"--workdir={workdir}", *words]
 
     return words_of

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -31,6 +31,7 @@ class Evaluated(NamedTuple):
     cells: list[Measured]  # what was asked for
     every: list[Measured]  # of this evaluation, earlier checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
+    facts: dict[str, Any]  # of what was evaluated, and how
 
 
 def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
@@ -41,7 +42,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
     recorded: list[Measured] = []
     with hold(folder, "another evaluation of this run"), stop_requests() as stopping:
         store = Store(folder / "cells")
-        text = None
+        text = subject = None
         for step in steps:
             if stopping:
                 break
@@ -65,9 +66,15 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
                 "command goes on"
             )
-    assert text is not None
+    assert text is not None and subject is not None
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
-    return Evaluated(text.name, measured, records.of_evaluation(recorded, text.name), names)
+    facts = {
+        "evaluation": config.to_dict() | {"name": text.name, "text": text.source},
+        "step": subject.step,
+        "data_fingerprint": text.data,
+        "parameters": subject.parts.counts(),
+    }
+    return Evaluated(text.name, measured, records.of_evaluation(recorded, text.name), names, facts)
 
 
 def places_of(text: Text) -> Places:

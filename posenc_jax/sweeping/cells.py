@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -148,7 +149,8 @@ def cells_of(
         name = name_of(chosen)
         if name in cells:
             raise ConfigError(f"two cells of the grid are called {name!r}")
-        every = {"wandb.group": workdir.resolve().name} | dict(sweep.get("fields", {}))
+        group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": workdir.resolve().name}
+        every = group | dict(sweep.get("fields", {}))
         merged = tuple((every | fields | dict(extra)).items())
         cells[name] = Cell(name, workdir / name, _found(str(recipe)), merged, evaluation)
     if not cells:

@@ -15,7 +15,8 @@ from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
 from posenc_jax.evaluation.statistics import series
 from posenc_jax.exits import Stop
-from posenc_jax.terminal import warn
+from posenc_jax.terminal import say, warn
+from posenc_jax.tracking import environment
 from posenc_jax.training.run import write_atomically
 
 
@@ -64,11 +65,11 @@ def _forget_service() -> None:
 
 
 class TrainingView(View):
-    """The lines of metrics.jsonl as train/<name> against train/step."""
+    """The lines of metrics.jsonl as train/<name> against train/step; `facts` are in its config."""
 
-    def __init__(self, config, workdir: Path):
+    def __init__(self, config, workdir: Path, facts: Mapping[str, Any]):
         super().__init__(
-            lambda: start_training(config, workdir, _identity(workdir / "wandb_id")),
+            lambda: start_training(config, workdir, _identity(workdir / "wandb_id"), facts=facts),
             required=config.wandb.required,
         )
 
@@ -77,7 +78,12 @@ class TrainingView(View):
 
 
 def log_evaluation(
-    config, asked: str, workdir: Path, cells: Sequence[Measured], pictures: Sequence[Path]
+    config,
+    asked: str,
+    workdir: Path,
+    cells: Sequence[Measured],
+    pictures: Sequence[Path],
+    facts: Mapping[str, Any],
 ) -> None:
     """The curves as one run of the training run's group, with length on the horizontal axis.
 
@@ -90,7 +96,7 @@ def log_evaluation(
     if path.exists() and path.read_text() == identity:
         return
     view = View(
-        lambda: start_evaluation(config, workdir / "eval", identity, asked),
+        lambda: start_evaluation(config, workdir, identity, asked, facts=facts),
         required=config.wandb.required,
     )
     if log_curves(view, rows, pictures):
@@ -98,12 +104,14 @@ def log_evaluation(
 
 
 def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bool:
-    """For every length its values as extrap/<protocol>/<extension>, in bits per byte, and /ppl."""
+    """For every length its values as extrap/<protocol>/<extension>, in bits per byte, and /ppl; and
+    all methods of a protocol in one panel."""
     last = max(row["step"] for row in rows)
     newest = [row for row in rows if row["step"] == last]
     summary: dict[str, Any] = {}
     for length in sorted({row["length"] for row in newest}):
-        values: dict[str, Any] = {"eval/length": length}
+        multiple = length / newest[0]["train_length"]
+        values: dict[str, Any] = {"eval/length": length, "eval/multiple": multiple}
         for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
             name = f"extrap/{row['protocol']}/{label(row)}"
             values |= {f"{name}/ppl": row["ppl"]}
@@ -118,7 +126,7 @@ def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bo
         view.log(values)
     if view.run is None:
         return False
-    view.log(_media(rows, pictures))
+    view.log(_media(rows, pictures) | _methods(newest))
     view.finish(0, summary)
     return True
 
@@ -130,6 +138,28 @@ def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:
     table = wandb.Table(columns=list(records.COLUMNS), data=data, allow_mixed_types=True)
     images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in pictures}
     return {"eval/curves": table, **images}
+
+
+def _methods(rows: Sequence[dict]) -> dict[str, Any]:
+    """A panel for each protocol, in which the methods of this run lie over one another."""
+    import wandb
+
+    panels = {}
+    for protocol in ("same_token", "nonoverlap", "sliding"):
+        lines: dict[str, list[tuple[int, float]]] = {}
+        chosen = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
+        field = "bpb" if all(row["bpb"] is not None for row in chosen) else "nll"
+        for row in sorted(chosen, key=lambda row: row["length"]):
+            lines.setdefault(label(row), []).append((row["length"], row[field]))
+        if lines:
+            panels[f"methods/{protocol}"] = wandb.plot.line_series(
+                xs=[[x for x, _ in line] for line in lines.values()],
+                ys=[[y for _, y in line] for line in lines.values()],
+                keys=list(lines),
+                title=f"{protocol}, {'bits per byte' if field == 'bpb' else 'nats per token'}",
+                xname="length",
+            )
+    return panels
 
 
 def mode(asked: str) -> Any:  # of wandb's own literals
@@ -146,14 +176,41 @@ def _has_key() -> bool:
         return False
 
 
-def start_training(config, folder: Path, identity: str, asked: str = "") -> Any:
-    name = f"{config.encoding.name}-{config.seed}"
-    return _start(config, folder, identity, asked, "train", name, "train/step", "train/*")
+def start_training(
+    config, folder: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
+) -> Any:
+    """The best of each loss is in the summary; what is no curve to look at has no panel."""
+    name = config.wandb.get("name") or folder.resolve().name
+    run = _start(config, folder, identity, asked, "train", name, "train/step", "train/*", facts)
+    for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
+        _define(run, f"train/{loss}", step_metric="train/step", summary="min")
+    for noise in ("step", "tokens", "time"):
+        _define(run, f"train/{noise}", hidden=True)
+    return run
 
 
-def start_evaluation(config, folder: Path, identity: str, asked: str = "") -> Any:
-    name = f"{config.encoding.name}-{config.seed}-eval"
-    return _start(config, folder, identity, asked, "eval", name, "eval/length", "extrap/*")
+def start_evaluation(
+    config, workdir: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
+) -> Any:
+    config = _told_now(config)
+    name = f"{config.wandb.get('name') or workdir.resolve().name}-eval"
+    here = (config, workdir / "eval", identity, asked, "eval", name, "eval/length", "extrap/*")
+    run = _start(*here, facts)
+    for axis in ("eval/length", "eval/multiple"):
+        _define(run, axis, hidden=True)
+    return run
+
+
+def _told_now(config) -> Any:
+    """A run's own settings, under what the environment of this command says."""
+    config = config.copy_and_resolve_references()
+    environment.apply(config)
+    return config
+
+
+def _define(run: Any, name: str, **options: Any) -> None:
+    if run is not None:
+        run.define_metric(name, **options)
 
 
 def log_report(
@@ -168,7 +225,7 @@ def log_report(
     path = folder / "wandb_id"
     if path.exists() and path.read_text() == content:
         return
-    here = (config, folder, uuid.uuid4().hex[:12], asked)
+    here = (_told_now(config), folder, uuid.uuid4().hex[:12], asked)
     view = View(
         lambda: _start(*here, "report", "report", "report/length", "report/*"),
         required=config.wandb.required,
@@ -204,28 +261,54 @@ def _ranking(data: Mapping[str, Any], pictures: Sequence[Path]) -> dict[str, Any
 
 
 def _start(
-    config, folder: Path, identity: str, asked: str, job: str, name: str, axis: str, shown: str
+    config,
+    folder: Path,
+    identity: str,
+    asked: str,
+    job: str,
+    name: str,
+    axis: str,
+    shown: str,
+    facts: Mapping[str, Any] | None = None,
 ) -> Any:
     """A run of wandb's that shows what `shown` names against `axis`; None where it is disabled."""
-    if (asked or config.wandb.mode) == "disabled":
+    chosen = asked or config.wandb.mode
+    if chosen == "disabled":
         return None
     import wandb
 
     run = wandb.init(
         project=config.wandb.project,
-        group=config.wandb.group or f"{config.data.source}-L{config.train_length}",
+        group=config.wandb.group or _group(config),
         name=name,
         job_type=job,
         id=identity,
         resume="allow",
-        mode=mode(asked or config.wandb.mode),
-        dir=str(folder),
-        config=config.to_dict(),
+        mode=mode(chosen),
+        dir=str(Path(config.wandb.get("dir") or folder).expanduser()),
+        config=config.to_dict() | dict(facts or {}),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
     run.define_metric(axis)
     run.define_metric(shown, step_metric=axis)
+    _say_where(run)
     return run
+
+
+def _group(config) -> str:
+    """Runs that may be laid over one another: of one text, tokenizer, length and size."""
+    tokenizer = Path(config.data.tokenizer).stem
+    size = f"{config.model.layers}x{config.model.width}"
+    return f"{config.data.source}-{tokenizer}-L{config.train_length}-{size}"
+
+
+def _say_where(run: Any) -> None:
+    """Where to look, or what is needed to upload."""
+    url, folder = getattr(run, "url", None), getattr(run, "dir", None)
+    if url:
+        say(f"wandb: {url}")
+    elif folder:
+        say(f"wandb: offline, to upload: wandb sync {Path(folder).parent}")
 
 
 def _digest(values: Any) -> str:
@@ -235,5 +318,5 @@ def _digest(values: Any) -> str:
 def _identity(path: Path) -> str:
     """One id for the run's whole life, so that going on later is the same run there."""
     if not path.exists():
-        write_atomically(path, uuid.uuid4().hex[:12])
+        write_atomically(path, environment.trial() or uuid.uuid4().hex[:12])
     return path.read_text().strip()

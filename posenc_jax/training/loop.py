@@ -109,7 +109,9 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     if at >= config.steps:
         return _done(run, report, at, state, "already done")
     run.status("running", exits.AGAIN, step=at)
-    records = _records(config, run, at)  # an unreachable host of wandb takes half a minute
+    records = _records(
+        config, run, at, parts, corpus
+    )  # an unreachable host of wandb takes half a minute
     report.start(at, config, parts)
     with Recorder(report, *records, config.skip_not_finite) as record:
 
@@ -139,10 +141,13 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     return exits.AGAIN
 
 
-def _records(config, run: Workdir, at: int) -> tuple[Metrics | None, View | None]:
+def _records(
+    config, run: Workdir, at: int, parts: making.Parts, corpus
+) -> tuple[Metrics | None, View | None]:
     if not is_lead():
         return None, None
-    return Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path)
+    facts = {"parameters": parts.counts(), "data_fingerprint": corpus.fingerprint}
+    return Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path, facts)
 
 
 def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):

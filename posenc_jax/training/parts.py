@@ -25,6 +25,14 @@ class Parts:
     def params(self) -> Params:
         return {"model": by_path(self.model), "encoding": trained_arrays(self.encoding)}
 
+    def counts(self) -> dict[str, int]:
+        """How many numbers are trained, by group."""
+        groups = {
+            name: sum(leaf.size for leaf in arrays.values())
+            for name, arrays in self.params().items()
+        }
+        return groups | {"total": sum(groups.values())}
+
     def replace(self, params: Params) -> "Parts":
         return Parts(
             with_leaves(self.model, params["model"]), with_leaves(self.encoding, params["encoding"])
