@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from posenc_jax.schemes import build
     from posenc_jax.training.load import load_run
 
+__version__ = "0.1.0"
+
 _HOME = {
     "Dims": "encoding",
     "DistanceBias": "encoding",
@@ -38,6 +40,7 @@ _HOME = {
 _MODULES = ("attention", "backend", "encoding", "extensions", "schemes")
 
 __all__ = [
+    "__version__",
     "Dims",
     "DistanceBias",
     "Encoding",

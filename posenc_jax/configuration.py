@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax import catalog, formats
+from posenc_jax import catalog, formats, neighbours
 from posenc_jax.exits import ConfigError
 from posenc_jax.options import choice, known, positive, rotary_dims, whole_number
 
@@ -60,8 +60,7 @@ def validate(config, begun: Mapping | None = None) -> list[str]:
 
     `begun` is the configuration of the run that goes on: where it came from lies behind it.
     """
-    from configs import base
-
+    base = neighbours.config("base")
     expected = base.get_config().to_dict()
     wrong = _structure(config.to_dict(), expected, may_be_open=True)
     if wrong:
@@ -386,8 +385,7 @@ def resolved(config, begun: Mapping | None = None) -> Config:
 
 
 def _from_source(config, begun: Mapping | None) -> Config:
-    from configs import base
-
+    base = neighbours.config("base")
     groups = [name for name in ("model", "encoding", "data") if _is_open(name, config, base)]
     single = [n for n in ("train_length", "batch_size", "learning_rate") if config[n] is None]
     if not groups and not single:
@@ -455,8 +453,7 @@ PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
 
 def validate_evaluation(config) -> list[str]:
     """The same for configs/eval.py."""
-    from configs import eval as defaults
-
+    defaults = neighbours.config("eval")
     problems = _structure(config.to_dict(), defaults.get_config().to_dict())
     if problems:
         return problems
@@ -556,7 +553,7 @@ def experiment(config) -> dict[str, Any]:
 
 def with_defaults(fields: Mapping) -> dict[str, Any]:
     """A field that an older run does not have is its default."""
-    from configs import base
+    base = neighbours.config("base")
 
     def filled(given: Mapping, default: Mapping) -> dict[str, Any]:
         inner = {

@@ -42,10 +42,10 @@ def main() -> int:
 
 
 def diagnose(options) -> list[Path]:
-    from configs import eval as evaluation
+    from posenc_jax import neighbours
     from posenc_jax.evaluation import planning, sweep
 
-    config = evaluation.get_config()
+    config = neighbours.config("eval").get_config()
     config.documents, config.windows = max(2, options.documents), 1
     subject = sweep.load(options.run, options.step)
     length = options.multiple * subject.trained

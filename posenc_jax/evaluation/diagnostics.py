@@ -2,18 +2,23 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import models
+from posenc_jax import neighbours
 from posenc_jax.attention import plain
 from posenc_jax.encoding import Encoding
 from posenc_jax.encoding import layer as layer_of
 from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
+
+if TYPE_CHECKING:
+    import models
+else:
+    models = neighbours.models()
 
 
 def rotary(encoding: Encoding) -> RoPE | None:

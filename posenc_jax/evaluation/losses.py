@@ -2,12 +2,18 @@
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
-import models
+from posenc_jax import neighbours
 from posenc_jax.encoding import Encoding
+
+if TYPE_CHECKING:
+    import models
+else:
+    models = neighbours.models()
 
 
 @functools.partial(jax.jit, static_argnames="window")

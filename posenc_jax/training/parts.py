@@ -1,16 +1,21 @@
 """The model and encoding of a configuration, and their trained arrays as plain dictionaries."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-import models
 import posenc_jax
+from posenc_jax import neighbours
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
 from posenc_jax.exits import ConfigError
+
+if TYPE_CHECKING:
+    import models
+else:
+    models = neighbours.models()
 
 Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
 
