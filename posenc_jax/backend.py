@@ -50,6 +50,12 @@ def _keep_memory() -> None:
             mallopt(parameter, value)
 
 
+def cache_home() -> Path:
+    """Where caches go. A relative XDG_CACHE_HOME is no place, as its specification says."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache"))
+
+
 def _keep_programs() -> None:
     """Through jax's own variables, JAX_COMPILATION_CACHE_DIR first of all.
 
@@ -57,13 +63,11 @@ def _keep_programs() -> None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):
-        base = os.path.expanduser("~/.cache")
-    if not os.path.isabs(base):  # nobody's home
+    base = cache_home()
+    if not base.is_absolute():  # nobody's home
         return
     here = f"jaxlib-{version('jaxlib')}-{_processor()}"
-    folder = Path(base) / "posenc-jax" / "programs" / here
+    folder = base / "posenc-jax" / "programs" / here
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written: everything works, and is compiled again
@@ -79,7 +83,7 @@ def _keep_programs() -> None:
 def _processor() -> str:
     """A short name of what this CPU can do."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = [platform.processor()]
     kinds = ("model name", "flags", "Features", "CPU part")

@@ -24,7 +24,7 @@ def trains(name: str) -> bool:
 
 @cache
 def _build_of(name: str) -> ast.arguments:
-    for node in ast.parse((_HERE / "schemes" / f"{name}.py").read_text()).body:
+    for node in ast.parse((_HERE / "schemes" / f"{name}.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name == "build":
             return node.args
     raise ValueError(f"posenc_jax/schemes/{name}.py holds no function `build`")
@@ -33,7 +33,7 @@ def _build_of(name: str) -> ast.arguments:
 @cache
 def extensions() -> dict[str, str]:
     """Each extension with the encoding it is made for; '' for any."""
-    tree = ast.parse((_HERE / "extensions.py").read_text())
+    tree = ast.parse((_HERE / "extensions.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXTENSIONS":
             assert isinstance(node.value, ast.Dict)

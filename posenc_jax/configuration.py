@@ -27,6 +27,20 @@ READ_BY: dict[str, tuple[tuple[str, ...], Any]] = {
     "documents": (("synthetic",), 2_000),
     "document_length": (("synthetic",), 2_048),
 }
+MOST = {  # beyond these no machine trains, and jax would only say so later and worse
+    "train_length": 2**24,  # places that float32 tells apart
+    "batch_size": 2**24,
+    "steps": 2**31 - 1,
+    "accumulate": 2**24,
+    "keep": 2**20,
+    "model.layers": 10_000,
+    "model.width": 2**20,
+    "model.heads": 2**16,
+    "model.kv_heads": 2**16,
+    "model.head_dim": 2**16,
+    "model.hidden": 2**24,
+    "model.vocab": 2**24,
+}
 SCALELESS = ("none", "logn")  # extensions that no scale changes
 # Without these a file is no configuration of a run.
 ESSENTIAL = (
@@ -132,15 +146,15 @@ def _structure(
 
 def _numbers(config, ask):
     for name in ("train_length", "batch_size", "steps", "accumulate", "keep"):
-        ask(whole_number, name, config[name], at_least=1)
+        ask(whole_number, name, config[name], at_least=1, at_most=MOST[name])
     for name in ("log_every", "valid_every", "save_every", "valid_batches"):
         ask(whole_number, name, config[name], at_least=1)
     for name in ("seed", "stop_at"):
         if ask(whole_number, name, config[name], at_least=0):
             ask.that(config[name] < 2**63, f"{name} must be below 2^63; got {config[name]}")
     for name in ("learning_rate", "encoding_rate", "clip"):
-        ask(positive, name, config[name])
-    _between(ask, "weight_decay", config.weight_decay, 0, math.inf)
+        _between(ask, name, config[name], 1e-30, 1e30)  # what float32 can multiply by
+    _between(ask, "weight_decay", config.weight_decay, 0, 1e6)
     _between(ask, "final_rate", config.final_rate, 0, 1)
     for name in ("beta1", "beta2"):
         _between(ask, name, config[name], 0, 0.999999)
@@ -172,11 +186,16 @@ def _between(ask, name, value, low, high) -> bool:
 
 def _model(config, ask):
     model = config.model
-    sizes = all([ask(whole_number, f"model.{n}", model[n], at_least=1) for n in ("width", "heads")])
-    ask(whole_number, "model.layers", model.layers, at_least=1)
+
+    def is_size(name: str) -> bool:
+        most = MOST[f"model.{name}"]
+        return ask(whole_number, f"model.{name}", model[name], at_least=1, at_most=most)
+
+    sizes = all([is_size(name) for name in ("width", "heads")])
+    is_size("layers")
     for name in ("kv_heads", "head_dim", "hidden", "vocab"):
         if model[name] is not None:
-            ask(whole_number, f"model.{name}", model[name], at_least=1)
+            is_size(name)
     if sizes and model.head_dim is None:
         ask.that(
             model.width % model.heads == 0,
@@ -235,7 +254,7 @@ def _options(ask, what, given, allowed, fixed):
 
 def _extension(config, ask):
     name, scale = config.extension.name, config.extension.scale
-    ask(positive, "extension.scale", scale)
+    _between(ask, "extension.scale", scale, 0, 1e6)
     if not ask(known, "extension", name, catalog.extensions()):
         return
     if name in SCALELESS:
@@ -284,10 +303,21 @@ def _data(config, ask):
         )
     if data.tokenizer != "bytes":
         ask.that(
-            Path(data.tokenizer).expanduser().exists(),
+            _exists(data.tokenizer),
             f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
-            f"merges.txt; there is no {data.tokenizer!r}",
+            f"merges.txt; there is no {_short(data.tokenizer)!r}",
         )
+
+
+def _exists(path) -> bool:
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # a name that is too long, or no name
+        return False
+
+
+def _short(text, most: int = 200) -> str:
+    return text if len(str(text)) <= most else f"{str(text)[:most]}..."
 
 
 def _unread(data, source: str, ask) -> None:
@@ -458,12 +488,13 @@ def validate_evaluation(config) -> list[str]:
     if problems:
         return problems
     ask = _Asker(problems)
-    ask(whole_number, "tokens_per_call", config.tokens_per_call, at_least=1)
+    most = 2**31 - 1
+    ask(whole_number, "tokens_per_call", config.tokens_per_call, at_least=1, at_most=most)
     for name in ("stride", "last"):
-        ask(whole_number, name, config[name], at_least=0)
+        ask(whole_number, name, config[name], at_least=0, at_most=most)
     for name, least in (("documents", 2), ("windows", 1)):
         if config[name] is not None:
-            ask(whole_number, name, config[name], at_least=least)
+            ask(whole_number, name, config[name], at_least=least, at_most=most)
     ask.that(
         isinstance(config.name, str) and re.fullmatch(r"[\w.+-]{0,80}", config.name) is not None,
         f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}",
@@ -481,9 +512,9 @@ def validate_evaluation(config) -> list[str]:
         if name == "all":
             ask.that(not colon, f"'all' takes no scale; got {word!r}")
         elif ask(known, "extension", name, catalog.extensions()) and colon:
-            ask(positive, f"the scale of {name}", _number(scale))
-            if isinstance(_number(scale), float):
-                ask.that(not float(scale) < 1, f"the scale of {name} must be at least 1: {word}")
+            if ask(positive, f"the scale of {name}", _number(scale)):
+                fits = 1 <= float(scale) <= 1e6
+                ask.that(fits, f"the scale of {name} must be at least 1 and at most 1e6: {word}")
             own = name in SCALELESS or name.startswith("dynamic_")
             ask.that(not own, f"{name} has a scale of its own or none; got {word!r}")
         ask.that(
@@ -535,7 +566,7 @@ def differences(
     for name in sorted(before | after):
         if not _within(name, free):
             old, new = before.get(name), after.get(name)  # a field that came later is None
-            if old != new:
+            if old != new and not (old != old and new != new):  # nan is itself here
                 lines.append(f"{name}: {old!r} {words[0]}, {new!r} {words[1]}")
     return lines
 

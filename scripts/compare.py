@@ -24,7 +24,7 @@ from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.configuration import PROTOCOLS  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
-from posenc_jax.evaluation.show import label  # noqa: E402
+from posenc_jax.evaluation.show import apart, label  # noqa: E402
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
 
 
@@ -72,7 +72,7 @@ def compare(a: str, b: str, protocols: list[str], evaluation: str = "") -> str:
 
 def select(words: str, evaluation: str = "") -> list[Measured]:
     """The cells of the newest checkpoint that RUN[@METHOD][@LENGTH] names."""
-    folder, *rest = words.split("@")
+    folder, rest = apart(words, "@")
     length = int(rest.pop()) if rest and rest[-1].isdigit() else None
     method = rest.pop(0) if rest else "none"
     cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)

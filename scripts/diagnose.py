@@ -231,7 +231,7 @@ def save(figure, path: Path) -> Path:
 
 
 def write(path: Path, header: str, lines) -> Path:
-    with path.open("w", newline="") as stream:
+    with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header.split(","))
         writer.writerows(lines)

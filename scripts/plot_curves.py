@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.evaluation import picture, records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
-from posenc_jax.evaluation.show import label  # noqa: E402
+from posenc_jax.evaluation.show import apart, label  # noqa: E402
 
 
 def main() -> int:
@@ -30,14 +30,30 @@ def main() -> int:
     options = parser.parse_args()
 
     def plot() -> None:
-        cells = together([select(words, options.evaluation) for words in options.runs])
+        cells = together(readable(options.runs, options.evaluation))
         terminal.say("\n".join(map(str, picture.draw(cells, options.out))))
 
     return terminal.code_of(plot)
 
 
+def readable(runs: list[str], evaluation: str) -> list[list[Measured]]:
+    """What is there; a run that cannot be read is said and left out."""
+    found, wrong = [], []
+    for words in runs:
+        try:
+            found.append(select(words, evaluation))
+        except exits.Stop as error:
+            wrong.append(error)
+    if not found:
+        raise wrong[0]
+    for error in wrong:
+        terminal.warn(f"left out: {error}")
+    return found
+
+
 def select(words: str, evaluation: str = "") -> list[Measured]:
-    folder, _, methods = words.partition(":")
+    folder, rest = apart(words, ":")
+    methods = ":".join(rest)  # of which each may have a scale
     cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)
     last = max(cell.facts["step"] for cell in cells)
     wanted = methods.split(",")

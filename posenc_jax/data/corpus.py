@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from posenc_jax.backend import cache_home
 from posenc_jax.data import sources, tokenizer
-from posenc_jax.exits import DataError, Interrupted
+from posenc_jax.exits import DataError, Interrupted, Stop
 from posenc_jax.terminal import warn
 
 FORMAT = 3  # of the files below; another number is another cache
@@ -113,7 +114,7 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
     root = cache_folder(data.cache)
     folder = root / f"{data.source}-{key}"
     if _card(folder) is None:
-        root.mkdir(parents=True, exist_ok=True)
+        _make(root)
         with _locked(root / f"{folder.name}.lock"):
             if _card(folder) is None:
                 _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
@@ -133,7 +134,7 @@ def load(folder: Path) -> Corpus:
 def _card(folder: Path) -> dict | None:
     """What is written last, so that a corpus without it is none."""
     try:
-        card = json.loads((folder / "corpus.json").read_text())
+        card = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
     return card if _shaped(card, CARD) else None
@@ -164,10 +165,21 @@ def _losses(card: dict) -> str:
     )
 
 
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK):
+            raise PermissionError(f"no right to write in {root}")
+    except OSError as error:
+        raise Stop(
+            f"cannot keep tokens in {root}: {error}; name a folder that can be written: data.cache"
+        ) from error
+
+
 def cache_folder(named: str) -> Path:
     if named:
         return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posenc-jax"
+    return cache_home() / "posenc-jax"
 
 
 def _describe(path: Path) -> dict:
@@ -223,7 +235,7 @@ def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> No
             "sources": listed,
             "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        with (scratch / "corpus.json").open("w") as stream:
+        with (scratch / "corpus.json").open("w", encoding="utf-8") as stream:
             stream.write(json.dumps(card, indent=1))
             stream.flush()
             os.fsync(stream.fileno())
@@ -364,6 +376,6 @@ def _files_hash(paths: Iterable[Path]):
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as stream:
+    with path.open("w", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield

@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 import sysconfig
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,12 @@ from posenc_jax.data import synthetic
 from posenc_jax.exits import DataError
 
 NAMES = ("stdlib", "text", "jsonl", "hub", "synthetic")
+
+
+# What a damaged file raises, packed or not.
+_UNREADABLE = (OSError, EOFError, zlib.error)
+BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to a tenth; what unpacks to more is none
+LONGEST_LINE = 1 << 30
 
 
 class Document(NamedTuple):
@@ -96,36 +103,58 @@ def _matches(patterns: str) -> list[Path]:
 
 def _read(path: Path) -> bytes:
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as stream:
-                return stream.read()
-        return path.read_bytes()
-    except (OSError, EOFError) as error:
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        most = max(LEAST_BOMB, BOMB * path.stat().st_size)
+        with gzip.open(path) as stream:
+            text = stream.read(most + 1)
+    except _UNREADABLE as error:
         raise DataError(f"cannot read {path}: {error}") from error
+    if len(text) > most:
+        raise DataError(
+            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size: no text"
+        )
+    return text
 
 
 def _json_lines(path: Path, field: str) -> Iterator[Document]:
     opener = gzip.open if path.suffix == ".gz" else open
+    number = 0
     try:
         with opener(path, "rb") as stream:
-            for number, line in enumerate(stream, 1):
+            while line := stream.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise DataError(
+                        f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; cut the text "
+                        "into documents"
+                    )
                 if line.strip():
                     yield Document(f"{path}:{number}", _field(path, number, line, field))
-    except (OSError, EOFError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    except _UNREADABLE as error:
+        raise DataError(f"cannot read {path} after line {number}: {error}") from error
 
 
 def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # brackets within brackets
         raise DataError(f"{path}, line {number}: not JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         has = ", ".join(row) if isinstance(row, dict) else type(row).__name__
         raise DataError(
             f"{path}, line {number}: no text in field {field!r} (data.field); has: {has}"
         )
-    return row[field].encode()
+    return _encoded(row[field], f"{path}, line {number}")
+
+
+def _encoded(text: str, place: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:  # JSON can name half of a pair
+        raise DataError(
+            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; mend it"
+        ) from error
 
 
 def _hub_rows(data):
@@ -142,4 +171,4 @@ def _hub(data) -> Iterator[Document]:
         if not isinstance(row.get(data.field), str):
             has = ", ".join(row)
             raise DataError(f"{data.path}, row {i}: no text in field {data.field!r}; has: {has}")
-        yield Document(f"{data.path}:{i}", row[data.field].encode())
+        yield Document(f"{data.path}:{i}", _encoded(row[data.field], f"{data.path}, row {i}"))

@@ -129,7 +129,7 @@ def _load(path: Path):
                 f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json "
                 f"and merges.txt; there is no {path}"
             )
-        json.loads(path.read_text())
+        json.loads(path.read_text(encoding="utf-8"))
         return tokenizers.Tokenizer.from_file(str(path))
     except DataError:
         raise

@@ -154,10 +154,11 @@ def scales(rows: Sequence[dict], path: Path) -> Path | None:
     for name, axes in zip(names, np.atleast_1d(panels), strict=True):
         plain = [r for r in rows if r["extension"] == "none" and not r["window"]]
         every = sorted(tried[name])
-        for rank, scale in enumerate([None, *every]):
+        for rank, scale in enumerate([*([None] if plain else []), *every]):
             chosen = [r for r in rows if (r["extension"], r["scale"]) == (name, scale)]
             chosen = plain if scale is None else chosen
-            shade = str(0.75 - 0.75 * rank / len(every)) if scale else _style_of(plain[0])[0]
+            grey = str(0.75 - 0.75 * rank / len(every))
+            shade = _style_of(plain[0])[0] if scale is None else grey
             axes.plot(
                 [r["length"] for r in chosen],
                 [r[value] for r in chosen],

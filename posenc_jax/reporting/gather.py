@@ -29,7 +29,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
     for folder in runs_in(folders):
         try:
             facts = run_facts(folder)
-        except Stop as error:
+        except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
             notes.append(f"{folder.name} is left out: {error}")
             continue
         own, note = evaluated(folder, evaluation)
@@ -354,7 +354,7 @@ def _usual(values: Iterable[Any]) -> Any:
 def _said(folder: Path, begin: str) -> str:
     """The newest line of log.txt that begins so, without the beginning."""
     try:
-        lines = (folder / "log.txt").read_text(errors="replace").splitlines()
+        lines = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     found = [line.removeprefix(begin).lstrip(";, ") for line in lines if line.startswith(begin)]

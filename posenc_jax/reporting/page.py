@@ -28,5 +28,5 @@ def write(data: dict[str, Any], folder: Path) -> Path:
     text = json.dumps(given, allow_nan=False).replace("<", "\\u003c")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
-    write_atomically(path, TEMPLATE.read_text().replace("__DATA__", text))
+    write_atomically(path, TEMPLATE.read_text(encoding="utf-8").replace("__DATA__", text))
     return path

@@ -115,7 +115,11 @@ class Cell:
 
     def _evaluated(self) -> str | None:
         rows = self.folder / "eval" / "curves.csv"
-        return self._mark.read_text() if self._mark.exists() and rows.exists() else None
+        return (
+            self._mark.read_text(encoding="utf-8")
+            if self._mark.exists() and rows.exists()
+            else None
+        )
 
     def _evaluation_of(self, status: dict) -> str:
         """Of which weights, how, and what came of it: others may evaluate the run as well."""
@@ -137,6 +141,9 @@ def cells_of(
     evaluation = tuple(sweep.get("evaluation", {}).items())
     for chosen in sweep.get("grid", []):
         fields = dict(chosen)
+        odd = [name for name in fields if not isinstance(name, str)]
+        if odd:
+            raise ConfigError(f"a cell of the grid has the field {odd[0]!r}; a field is a name")
         for name, value in extra:
             if name in fields:
                 raise ConfigError(

@@ -84,7 +84,7 @@ class Local:
                 ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM)
 
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as output:
+        with log.open("a", encoding="utf-8") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ its run's folder, and so is its number: a sweep that was killed finds its jobs a
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,8 +37,10 @@ class Slurm:
         if shutil.which("sbatch") is None:
             raise ConfigError("--launcher=slurm, and this machine has no sbatch")
         self.workers = workers or MOST
+        if not str(folder).isprintable():  # its lines stand in a script for a shell
+            raise ConfigError(f"--workdir={str(folder)!r} holds characters that cannot be printed")
         self.executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
-        settings = {"timeout_min": 24 * 60, "name": folder.name} | dict(resources)
+        settings = {"timeout_min": 24 * 60, "name": _job_name(folder.name)} | dict(resources)
         try:
             self.executor.update_parameters(slurm_array_parallelism=self.workers, **settings)
         except (NameError, TypeError, ValueError) as error:
@@ -68,6 +71,11 @@ class Slurm:
             return
         for task, job in zip(new, jobs, strict=True):
             task.is_job(job.job_id)
+
+
+def _job_name(name: str) -> str:
+    """Of what every shell and scheduler takes as it is."""
+    return re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII) or "sweep"
 
 
 class Queue:
@@ -107,7 +115,7 @@ class SlurmTask:
             return False
         saved: dict[str, Any] = {}
         with suppress(OSError, ValueError):
-            saved = json.loads(self.number.read_text())
+            saved = json.loads(self.number.read_text(encoding="utf-8"))
         if saved.get("command") == self.command:
             if not self.queue.refresh():  # made again it would run twice
                 raise OSError("squeue does not answer, and an earlier job may be in the queue")
@@ -132,7 +140,7 @@ class SlurmTask:
 
     def refused(self, reason: str) -> None:
         """SLURM did not take it, which is a failure like another."""
-        with suppress(OSError), self.log.open("a") as stream:
+        with suppress(OSError), self.log.open("a", encoding="utf-8") as stream:
             stream.write(f"error: the job was not submitted: {reason}\n")
         self.code = IO
 
@@ -144,7 +152,7 @@ class SlurmTask:
         if self.code is not None:
             return self.code
         if self.outcome.exists():
-            return int(self.outcome.read_text())
+            return int(self.outcome.read_text(encoding="utf-8"))
         if self.job is None or self.queue.holds(self.job):
             self.missed = 0
             return None
@@ -171,7 +179,7 @@ class SlurmTask:
 
 def run_in_job(command: Sequence[str], log: str, outcome: str) -> None:
     """What a job does: the command, its exit code into a file, or itself back into the queue."""
-    with open(log, "a") as output:
+    with open(log, "a", encoding="utf-8") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )

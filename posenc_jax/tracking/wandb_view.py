@@ -93,7 +93,7 @@ def log_evaluation(
     rows = records.rows(cells)
     identity = _digest(rows)
     path = workdir / "eval" / "wandb_id"
-    if path.exists() and path.read_text() == identity:
+    if path.exists() and path.read_text(encoding="utf-8") == identity:
         return
     view = View(
         lambda: start_evaluation(config, workdir, identity, asked, facts=facts),
@@ -223,7 +223,7 @@ def log_report(
     groups = {run["id"]: run["group"] for run in data["runs"]}
     content = _digest([asked, groups, data["curves"], data["ranking"], data["notes"]])
     path = folder / "wandb_id"
-    if path.exists() and path.read_text() == content:
+    if path.exists() and path.read_text(encoding="utf-8") == content:
         return
     here = (_told_now(config), folder, uuid.uuid4().hex[:12], asked)
     view = View(
@@ -319,4 +319,4 @@ def _identity(path: Path) -> str:
     """One id for the run's whole life, so that going on later is the same run there."""
     if not path.exists():
         write_atomically(path, environment.trial() or uuid.uuid4().hex[:12])
-    return path.read_text().strip()
+    return path.read_text(encoding="utf-8").strip()

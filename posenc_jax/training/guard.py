@@ -14,7 +14,7 @@ from posenc_jax.exits import Busy
 @contextmanager
 def hold(folder: Path, what: str) -> Iterator[None]:
     """One process at a time. The system lets go when the holder dies, so nothing is left over."""
-    with (folder / ".lock").open("a+") as stream:
+    with (folder / ".lock").open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,5 +1,6 @@
 """The training loop: what is done at each step, and what a run leaves behind."""
 
+import errno
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -9,11 +10,11 @@ import jax
 import numpy as np
 
 from posenc_jax import backend, exits
-from posenc_jax.configuration import Config, original_length, resolved
+from posenc_jax.configuration import Config, differences, original_length, resolved
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batches
 from posenc_jax.formats import FORMAT
-from posenc_jax.terminal import warn
+from posenc_jax.terminal import say, warn
 from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
@@ -32,6 +33,17 @@ from posenc_jax.training.validation import Validation
 
 def train(config: Config, workdir: Path) -> int:
     """Trains, or goes on training, the run of a workdir; the exit code."""
+    try:
+        return _begin(config, workdir)
+    except (OSError, exits.Stop) as error:
+        digest = _finished(config, workdir) if _unwritable(error) else None
+        if digest is None:
+            raise
+        say(f"already done: {config.steps} steps; digest {digest} (nothing was written: {error})")
+        return exits.DONE
+
+
+def _begin(config: Config, workdir: Path) -> int:
     with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as held:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
@@ -51,6 +63,24 @@ def train(config: Config, workdir: Path) -> int:
         _check_steps(config, saving.steps())
         everywhere(lambda: run.claim(config))
         return _train(config, run, corpus, saving, signals)
+
+
+def _unwritable(error: BaseException) -> bool:
+    """Whether a disk is full or may not be written."""
+    blamed = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+    causes = (error, error.__cause__)
+    return any(isinstance(cause, OSError) and cause.errno in blamed for cause in causes)
+
+
+def _finished(config: Config, workdir: Path) -> str | None:
+    """The digest of a run that is done, if it is the one that is asked for."""
+    run = Workdir(workdir)
+    saved, status = run.config(), run.read_status()
+    if saved is None or (status.get("state"), status.get("step")) != ("done", config.steps):
+        return None
+    asked = take_over(config, saved)
+    asked.model.vocab = asked.model.vocab or saved.model.vocab
+    return None if differences(saved.to_dict(), asked.to_dict()) else status["digest"]
 
 
 @contextmanager
@@ -109,9 +139,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     if at >= config.steps:
         return _done(run, report, at, state, "already done")
     run.status("running", exits.AGAIN, step=at)
-    records = _records(
-        config, run, at, parts, corpus
-    )  # an unreachable host of wandb takes half a minute
+    # An unreachable host of wandb takes half a minute.
+    records = _records(config, run, at, parts, corpus)
     report.start(at, config, parts)
     with Recorder(report, *records, config.skip_not_finite) as record:
 

@@ -71,14 +71,32 @@ def check(config) -> None:
     """What only the scheme and the extension themselves can judge of their options."""
     fields = {name: value for name, value in dict(config.model).items() if name != "vocab"}
     try:
-        _extended(config, _plain(config, models.Config.of(fields), jax.random.key(0)))
+        plain = _plain(config, models.Config.of(fields), jax.random.key(0))
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    wrong = _wrong_options(config, plain)
+    if wrong:
+        raise ConfigError("; ".join(wrong))
     if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
         raise ConfigError(
             f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, this process runs on "
             f"{jax.default_backend()}; take auto, plain or blockwise"
         )
+
+
+def _wrong_options(config, plain: Encoding) -> list[str]:
+    """What the extension says of each of its options alone, and of all of them together."""
+    name, scale = config.extension.name, float(config.extension.scale)
+    given = {n: v for n, v in config.extension.items() if n not in ("name", "scale")}
+    options = {name: value for name, value in given.items() if value is not None}
+    said: dict[str, None] = {}
+    for some in [*({n: v} for n, v in options.items()), options]:
+        try:
+            posenc_jax.extend(name, plain, scale, **some)
+        except ValueError as error:
+            if some == options or " needs the option " not in str(error):
+                said[str(error)] = None
+    return list(said)
 
 
 def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:

@@ -88,7 +88,7 @@ class Workdir:
 
     def log(self, text: str) -> None:
         """Into log.txt, which is not worth an end."""
-        with suppress(OSError), (self / "log.txt").open("a") as stream:
+        with suppress(OSError), (self / "log.txt").open("a", encoding="utf-8") as stream:
             stream.write(text + "\n")
 
     @contextmanager
@@ -132,7 +132,7 @@ class Workdir:
     def read_status(self) -> dict:
         path = self / "status.json"
         try:
-            return json.loads(path.read_text()) if path.exists() else {}
+            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         except ValueError as error:
             raise Stop(f"{path} is damaged: {error}") from error
 
@@ -192,7 +192,7 @@ class Metrics:
         steps = [_step_of(line) for line in lines]
         if None in steps:
             copy = path.with_suffix(".damaged")
-            copy.write_text(path.read_text(errors="replace"))
+            copy.write_text(path.read_text(encoding="utf-8", errors="replace"), encoding="utf-8")
             warn(f"{path}: {steps.count(None)} lines are no metrics and left out; kept in {copy}")
         pairs = zip(lines, steps, strict=True)
         text = "".join(f"{line}\n" for line, at in pairs if at is not None and at <= resume_at)
@@ -247,7 +247,9 @@ def read_metrics(path: Path) -> list[dict]:
 def write_atomically(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.part")  # of one name, so that a killed one is replaced
     try:
-        with scratch.open("w") as stream:
+        scratch.unlink(missing_ok=True)  # whatever it is: a link would be followed
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
@@ -261,7 +263,7 @@ def _whole_lines(path: Path) -> list[str]:
     """A line that a killed process left half written has no end, and is dropped."""
     if not path.exists():
         return []
-    text = path.read_text(errors="replace")
+    text = path.read_text(encoding="utf-8", errors="replace")
     return [line[:-1] for line in text.splitlines(keepends=True) if line[-1] == "\n"]
 
 
