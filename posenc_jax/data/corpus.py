@@ -135,7 +135,7 @@ def _card(folder: Path) -> dict | None:
     """What is written last, so that a corpus without it is none."""
     try:
         card = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return card if _shaped(card, CARD) else None
 
