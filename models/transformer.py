@@ -9,7 +9,7 @@ from flax import nnx
 
 from posenc_jax import packing
 from posenc_jax.attention import IMPLEMENTATIONS, attention
-from posenc_jax.encoding import Encoding, hold_fixed
+from posenc_jax.encoding import Encoding, hold_fixed, in_sight
 from posenc_jax.encoding import layer as layer_of
 from posenc_jax.options import choice, flag, known, whole_number
 
@@ -208,7 +208,7 @@ class Transformer(nnx.Module):
 
     def _check_vocabulary(self, name, tokens):
         """Refuses tokens that the vocabulary has not, where values are known: not under jit."""
-        known = packing.in_sight(tokens)
+        known = in_sight(tokens)
         if known is None:
             return
         for value in (known.min(), known.max()):

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +412,10 @@ def resolved(config, begun: Mapping | None = None) -> Config:
     goes on from, or starts from (`init_from`)."""
     config = _from_source(config, begun)
     config.data = with_unset(config.data)
+    if config.init_from and not config.original_length:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
+            source = begun or read(Path(config.init_from))
+            config.original_length = original_length(config, source)
     return config
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.core import Tracer
 
 from posenc_jax.options import whole_number
 
@@ -93,6 +94,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """[T] or [B, T]; multiplies q . k, not the bias. Set by the extension `logn`."""
         if not self.logn:
             return None
+        check_far("positions", positions)
         grown = jnp.log1p(positions.astype(jnp.float32)) / math.log(self.train_length)
         return jnp.maximum(1.0, grown)
 
@@ -112,6 +114,7 @@ class DistanceBias(Encoding):
         return None
 
     def bias(self, q_positions, k_positions):
+        check_far("positions", (q_positions, k_positions))
         # The values above the diagonal are masked, but their gradients must be finite too.
         distance = jnp.maximum(q_positions[..., :, None] - k_positions[..., None, :], 0)
         curve = self.curve(distance.reshape(-1))  # [H, N]
@@ -200,3 +203,27 @@ def hold_fixed(encoding: Encoding) -> Encoding:
 def fixed(values) -> jax.Array:
     """Numbers worked out in float64 on the host, rounded once to float32."""
     return jnp.asarray(np.asarray(values, np.float64).astype(np.float32))
+
+
+def check_far(name: str, positions) -> None:
+    """That float32 tells positions apart, in one or several arrays, where values are known."""
+    for part in jax.tree.leaves(positions):
+        known = in_sight(part)
+        if known is None or not known.size:
+            continue
+        for value in (known.min(), known.max()):
+            if not -FARTHEST <= value <= FARTHEST:  # nor is it where it is not a number
+                raise ValueError(
+                    f"{name} must be finite and at most 2^24 = {FARTHEST:,} from 0: angles in "
+                    f"float32 tell no others apart; got {value}"
+                )
+
+
+def in_sight(values) -> np.ndarray | None:
+    """Values on the host; None where they are not known: in a trace, or on other processes."""
+    for leaf in jax.tree.leaves(values):
+        if isinstance(leaf, Tracer):
+            return None
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            return None
+    return np.asarray(jax.device_get(values))

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 def whole_number(name: str, value, *, at_least: int, at_most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
-    if at_most is not None and value > at_most:
+    if at_most is not None and int(value) > at_most:
         raise ValueError(f"{name} must be at most {at_most:,}; got {value:,}")
     return int(value)
 

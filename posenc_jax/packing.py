@@ -3,9 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from posenc_jax.encoding import FARTHEST, Encoding, check_reach
+from posenc_jax.encoding import Encoding, check_far, check_reach, in_sight
 
 
 def place(
@@ -18,8 +17,9 @@ def place(
     if segments is None:
         return encoding.positions(length, key)
     inside = in_document(segments)
-    if not isinstance(inside, Tracer):
-        check_reach(encoding, int(jnp.max(inside)) + 1)
+    known = in_sight(inside)
+    if known is not None:
+        check_reach(encoding, int(known.max()) + 1)
     line = encoding.positions(min(length, encoding.reach or length), key)
     return line.at[inside].get(mode="fill", fill_value=-1)  # beyond the reach: no position
 
@@ -92,14 +92,7 @@ def _starts(segments):
 
 def check_places(name: str, places, length: int, batch: int) -> jax.Array:
     """Positions are [T] or [B, T], and float32 tells them apart, where values are known."""
-    known = in_sight(places)
-    if known is not None and known.size:
-        for value in (known.min(), known.max()):
-            if not -FARTHEST <= value <= FARTHEST:  # nor is it where it is not a number
-                raise ValueError(
-                    f"{name} must be finite and at most 2^24 = {FARTHEST:,} from 0: angles in "
-                    f"float32 tell no others apart; got {value}"
-                )
+    check_far(name, places)
     return check_rows(name, places, length, batch)
 
 
@@ -119,13 +112,3 @@ def check_rows(name: str, rows, length: int, batch: int) -> jax.Array:
             f"{rows.shape}"
         )
     return rows
-
-
-def in_sight(values) -> np.ndarray | None:
-    """Values on the host; None where they are not known: in a trace, or on other processes."""
-    for leaf in jax.tree.leaves(values):
-        if isinstance(leaf, Tracer):
-            return None
-        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-            return None
-    return np.asarray(jax.device_get(values))

@@ -26,6 +26,7 @@ from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import apart, label  # noqa: E402
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
+from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main() -> int:
@@ -75,6 +76,7 @@ def select(words: str, evaluation: str = "") -> list[Measured]:
     folder, rest = apart(words, "@")
     length = int(rest.pop()) if rest and rest[-1].isdigit() else None
     method = rest.pop(0) if rest else "none"
+    Workdir(folder).checked_config()
     cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)
     last = max(cell.facts["step"] for cell in cells)
     cells = [cell for cell in cells if cell.facts["step"] == last]

@@ -16,6 +16,7 @@ from posenc_jax import exits, terminal  # noqa: E402
 from posenc_jax.evaluation import picture, records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import apart, label  # noqa: E402
+from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main() -> int:
@@ -54,6 +55,7 @@ def readable(runs: list[str], evaluation: str) -> list[list[Measured]]:
 def select(words: str, evaluation: str = "") -> list[Measured]:
     folder, rest = apart(words, ":")
     methods = ":".join(rest)  # of which each may have a scale
+    Workdir(folder).checked_config()
     cells = records.of_evaluation(records.read(Path(folder) / "eval"), evaluation)
     last = max(cell.facts["step"] for cell in cells)
     wanted = methods.split(",")

@@ -29,7 +29,7 @@ def main() -> int:
 
 def sync(run: Path, mode: str) -> None:
     workdir = Workdir(run)
-    config = workdir.config()
+    config = workdir.checked_config()
     if config is None:
         raise exits.Stop(f"{run} is not the workdir of a run: it holds no config.json")
     lines = read_metrics(workdir / "metrics.jsonl")

@@ -245,3 +245,20 @@ def test_losses_are_the_same_in_pieces(make_model, make_tokens, tied, monkeypatc
     np.testing.assert_array_equal(right_, right)
     for one, other in zip(jax.tree.leaves(gradients_), jax.tree.leaves(gradients), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("far", [2**24 + 1, 2**32, -(2**25), float("nan"), float("inf")])
+def test_hooks_refuse_positions_that_float32_cannot_tell_apart(encoding, far):
+    """As whoever calls them directly sees it; under jit nothing is known of values."""
+    at = np.array([0, 1, far])
+    extended = posenc_jax.extend("logn", encoding, 1.0)
+    hooks = [extended.query_scale]
+    if encoding.phase(jnp.arange(3)) is not None:
+        hooks.append(encoding.phase)
+    if encoding.bias(jnp.arange(3), jnp.arange(3)) is not None:
+        hooks.append(lambda at: encoding.bias(at, at))
+    for hook in hooks:
+        with pytest.raises(ValueError, match=r"must be finite and at most 2\^24|reaches"):
+            hook(at)
+    with pytest.raises(ValueError, match=r"must be finite and at most 2\^24"):
+        posenc_jax.schemes.t5.bucket(at)

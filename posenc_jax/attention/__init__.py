@@ -8,7 +8,7 @@ from posenc_jax import packing
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.plain import plain, rotate
-from posenc_jax.encoding import Encoding, Phase, hold_fixed
+from posenc_jax.encoding import Encoding, Phase, hold_fixed, in_sight
 from posenc_jax.options import choice, whole_number
 
 __all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "plain", "rotate"]
@@ -122,7 +122,7 @@ def _pair(segments, batch, queries, keys):
 
 
 def _check_ascending(positions):
-    known = packing.in_sight(positions)
+    known = in_sight(positions)
     if known is not None and np.any(known[..., 1:] <= known[..., :-1]):
         raise ValueError("positions that restart within a row need segments, one per document")
 

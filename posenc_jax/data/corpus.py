@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,6 +75,10 @@ class Corpus:
         kinds = ("answers", "bytes", "starts.npy", "tokens")
         paths = [self.folder / f"{name}.{kind}" for name in ("train", "valid") for kind in kinds]
         return _files_hash(path for path in paths if path.exists()).hexdigest()
+
+    def is_that_of(self, card: Mapping[str, Any]) -> bool:
+        """Whether it is the text that the card of a run's checkpoint was sealed with."""
+        return card["data"] == (self.fingerprint if card.get("format") else self.fingerprint_1)
 
     @property
     def vocab(self) -> int:

@@ -132,7 +132,8 @@ def position(cells: Sequence[Measured], path: Path) -> Path | None:
         if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
             trained = cell.facts["train_length"]
             constant = records.beyond_trained(cell, cells)
-            axes.plot([trained, len(places)], [constant, constant], **NULL)
+            if constant is not None:
+                axes.plot([trained, len(places)], [constant, constant], **NULL)
     _length_axis(axes, rows)
     _labels(axes, "position", "nats per token", x="place in the window (tokens)")
     _say_counts(axes, [records.row(cell) for cell in chosen])

@@ -178,7 +178,7 @@ def _against(terms: Terms, sums: Sums) -> dict:
     return null_for_nan(found)
 
 
-def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float:
+def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
     """Nats per token at a place beyond L of the null model of a cell of `position`."""
     at_trained = ("nonoverlap", cell.facts["train_length"], _curve(cell.facts))
     sums = next(
@@ -189,7 +189,8 @@ def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float:
         ),
         cell.sums,
     )
-    return float(sums.tail_nats.sum() / sums.tail_tokens.sum())
+    tokens = sums.tail_tokens.sum()
+    return float(sums.tail_nats.sum() / tokens) if tokens else None
 
 
 def write(folder: Path, cells: Sequence[Measured], places: Sequence[Places] = ()) -> list[Measured]:
@@ -275,7 +276,7 @@ def _cells(stored: Mapping[str, np.ndarray], by_place: Mapping[str, np.ndarray])
             raise ValueError("they are of two evaluations")
         own = {name: parts[number] for name, parts in columns.items() if parts is not None}
         none = np.zeros(len(own["tokens"]))  # what the first wave did not keep
-        windows = stored["windows"][number : number + 1] if "windows" in stored else np.zeros(1)
+        windows = _windows(stored, by_place, number, text)
         sums = Sums(
             **{name: own.get(name, none) for name in DOCUMENTS},
             by_place=places.get(text, np.zeros(0)),
@@ -284,6 +285,14 @@ def _cells(stored: Mapping[str, np.ndarray], by_place: Mapping[str, np.ndarray])
         sums.check()
         cells.append(Measured(facts, sums))
     return cells
+
+
+def _windows(stored, by_place, number: int, text: str) -> np.ndarray:  # [1]
+    """The first wave kept it for places alone."""
+    if "windows" in stored:
+        return stored["windows"][number : number + 1]
+    cells = [str(cell) for cell in by_place["cells"]]
+    return by_place["windows"][cells.index(text)] if text in cells else np.zeros(1)
 
 
 def _parts(stored: Mapping[str, np.ndarray], counts: str, name: str) -> list[np.ndarray]:
@@ -344,11 +353,14 @@ _UNREADABLE = (
 )
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
+def load_arrays(path: Path, *, sealed: bool = False) -> dict[str, np.ndarray]:
+    """What `save_arrays` wrote; the first wave wrote no digest."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             found = dict(stored)
         digest = found.pop("digest", None)
+        if digest is None and (sealed or "documents" in found or "places" in found):
+            raise ValueError("its digest is missing")
         if digest is not None and str(digest) != _digest(found):
             raise ValueError("its arrays are not those that were written")
         return found

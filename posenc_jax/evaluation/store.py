@@ -44,7 +44,7 @@ class Store:
         if not path.exists():
             return None
         try:
-            stored = load_arrays(path)
+            stored = load_arrays(path, sealed=True)
             if str(stored["key"]) != name:
                 raise ValueError(f"it holds the cell {stored['key']}")
             sums = Sums(*(stored[field] for field in Sums._fields))

@@ -1,6 +1,7 @@
 """The cells of a run, read from its checkpoints: each pass over the text once, kept as it ends."""
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -92,6 +93,9 @@ def load(workdir: Path, step: int | None) -> Subject:
     return subject
 
 
+CHOOSE = "choose"  # the name of an evaluation of the third split
+
+
 class Source(NamedTuple):
     split: Split
     words: str
@@ -128,12 +132,15 @@ def choose(
 
 def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source:
     data, asked = subject.config.data, config.data
-    if not asked.source or (asked.source, asked.path) == (data.source, data.path):
+    same = (asked.source, asked.path) == (data.source, data.path) and all(
+        asked[name] in ("", data[name]) for name in ("field", "split")
+    )
+    if same or not asked.source:
         corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
         _check_own(subject, corpus)
         parts = {
             "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
-            "choose": (corpus.choose, "to choose on, of", "choose", "choose_fraction"),
+            "choose": (corpus.choose, "to choose on, of", CHOOSE, "choose_fraction"),
         }
         split, words, name, field = parts[asked.part]
         if not len(split.lengths):
@@ -141,7 +148,8 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
                 f"data.part={asked.part}: the run keeps no documents for that; train it with "
                 f"data.{field} above 0, or name another text (data.source, data.path)"
             )
-        return Source(split, f"{words} {in_words(data)}", corpus.fingerprint, name)
+        read = corpus.fingerprint if asked.part == "held_out" else digest_of(name, corpus)
+        return Source(split, f"{words} {in_words(data)}", read, name)
     data = data.copy_and_resolve_references()
     with data.ignore_type():
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
@@ -150,6 +158,11 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
     data = with_unset(data)
     corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
     return Source(corpus.train, in_words(data), corpus.fingerprint, _short(data))
+
+
+def digest_of(part: str, corpus: Corpus) -> str:
+    """Another part of a text is another text."""
+    return hashlib.sha256(f"{corpus.fingerprint} {part}".encode()).hexdigest()
 
 
 def _short(data) -> str:
@@ -166,10 +179,7 @@ def in_words(data) -> str:
 
 
 def _check_own(subject: Subject, corpus: Corpus) -> None:
-    known = (None, corpus.fingerprint)
-    if subject.card.get("format") is None and subject.card:
-        known = (corpus.fingerprint_1,)
-    if subject.card.get("data") not in known:
+    if not corpus.is_that_of(subject.card):
         raise DataError(
             "the run's text changed since it was trained, and with it what is held out: what "
             "would be read may have been trained on. Restore the text, or name another one "
@@ -180,6 +190,8 @@ def _check_own(subject: Subject, corpus: Corpus) -> None:
 def _name(config: Config, subject: Subject, usual: str, data: str) -> str:
     """As asked, else the usual one; an evaluation of another text never takes its place."""
     name = config.name or usual
+    if name != usual and name in (records.HELD_OUT, CHOOSE):
+        raise ConfigError(f"name = {name!r} is that of the run's own text; take another")
     taken = _text_of(subject, name)
     if taken in (None, "", data):
         return name

@@ -17,7 +17,7 @@ from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
-from posenc_jax.exits import DataError, Stop
+from posenc_jax.exits import DataError, OtherConfig, Stop
 from posenc_jax.training.run import Workdir, null_for_nan, read_metrics
 
 RANKED = ("same_token", "nonoverlap", "sliding")
@@ -25,12 +25,13 @@ RANKED = ("same_token", "nonoverlap", "sliding")
 
 def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
     """Of each run one evaluation: the named one, else that of its own held-out text."""
-    runs, notes, found = [], [], {}
+    runs, notes, found, edited = [], [], {}, []
     for folder in runs_in(folders):
         try:
             facts = run_facts(folder)
         except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
             notes.append(f"{folder.name} is left out: {error}")
+            edited += [error] if isinstance(error, OtherConfig) else []
             continue
         own, note = evaluated(folder, evaluation)
         facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
@@ -38,6 +39,8 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
         found[facts["id"]] = own
         if note:
             notes.append(f"{facts['name']}: {note}")
+    if edited and not runs:
+        raise edited[0]
     if not runs:
         raise DataError(
             f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a cell "

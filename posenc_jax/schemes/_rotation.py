@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from posenc_jax.encoding import check_far
+
 
 def frequencies(base, dims: int) -> np.ndarray:
     """base^(-2i/dims) for i < dims/2, in float64; one row per base where there are several."""
@@ -21,6 +23,7 @@ def cos_sin(
     position 262,143; the others stay below 128, and the angles are added as rotations. `rest` is
     what rounding a known frequency to float32 left over.
     """
+    check_far("positions", positions)
     positions = jnp.asarray(positions, jnp.float32)
     freq = jnp.asarray(freq, jnp.float32)
     coarse = 64.0 * jnp.floor(positions / 64.0)  # 12 bits up to 262,143

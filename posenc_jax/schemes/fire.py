@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Dims, Encoding, fixed, trained
+from posenc_jax.encoding import Dims, Encoding, check_far, fixed, trained
 from posenc_jax.options import whole_number
 
 
@@ -23,6 +23,7 @@ class FIRE(Encoding):
     kernel: jax.Array = trained()  # [F, H]
 
     def bias(self, q_positions, k_positions):
+        check_far("positions", (q_positions, k_positions))
         c, threshold = jnp.exp(self.log_c), jnp.exp(self.log_threshold) * self.train_length
         queries = q_positions[..., :, None].astype(jnp.float32)
         distance = jnp.maximum(queries - k_positions[..., None, :], 0.0)

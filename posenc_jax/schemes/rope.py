@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Dims, Encoding, Phase, fixed, static
+from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static
 from posenc_jax.options import choice, positive, rotary_dims
 from posenc_jax.schemes._rotation import cos_sin, frequencies
 
@@ -32,6 +32,7 @@ def by_head(field: jax.Array) -> jax.Array:  # [], [R/2], [H, R/2] -> [1, H or 1
 
 
 def positions_by_head(positions: jax.Array) -> jax.Array:  # [T], [B, T] -> [B or 1, 1, T, 1]
+    check_far("positions", positions)
     return jnp.atleast_2d(positions)[:, None, :, None]
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Dims, DistanceBias, static, trained
+from posenc_jax.encoding import Dims, DistanceBias, check_far, static, trained
 from posenc_jax.options import positive, whole_number
 
 
@@ -29,6 +29,7 @@ class T5(DistanceBias):
 
 def bucket(distance, num_buckets: int = 32, max_distance: int = 128) -> jax.Array:
     """The bucket of each distance >= 0: exact below num_buckets / 2, then logarithmic."""
+    check_far("distance", distance)
     edges = jnp.asarray(_edges(num_buckets, max_distance))
     return jnp.searchsorted(edges, jnp.asarray(distance), side="right").astype(jnp.int32)
 

@@ -24,7 +24,7 @@ def load_run(workdir, step: int | None = None):
 
 
 def run_config(workdir: Path) -> Config:
-    config = Workdir(workdir).config()
+    config = Workdir(workdir).checked_config()
     if config is None:
         raise Stop(f"{workdir} is not the workdir of a run: it holds no config.json")
     return config

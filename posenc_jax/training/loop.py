@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from posenc_jax import backend, exits
-from posenc_jax.configuration import Config, differences, original_length, resolved
+from posenc_jax.configuration import Config, differences, resolved
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batches
 from posenc_jax.formats import FORMAT
@@ -95,9 +95,14 @@ def take_over(config: Config, begun: Config | None) -> Config:
     config = resolved(config, begun)
     if begun is not None and not config.init_from:  # it has been said once
         config.init_from = begun.get("init_from", "")
-    if config.init_from and not config.original_length:
-        source = begun or Workdir(config.init_from).config()
-        config.original_length = original_length(config, source)
+        config = resolved(config, begun)
+    if config.init_from and begun is None:
+        source = Workdir(config.init_from).checked_config()
+        if source is not None and source.extension.name != "none":
+            raise exits.OtherConfig(
+                f"init_from: {config.init_from} is extended by {source.extension.name!r} already; "
+                "start from the run it began with"
+            )
     return config
 
 
@@ -278,9 +283,8 @@ def _keep_trained_on(config, run: Workdir, corpus, at: int) -> np.ndarray:
 
 
 def _same_data(card: dict, corpus) -> None:
-    now = corpus.fingerprint if card.get("format") else corpus.fingerprint_1
-    if card["data"] != now:
+    if not corpus.is_that_of(card):
         raise exits.DataError(
-            f"the data changed since the checkpoint: its fingerprint is {now[:16]}, "
+            f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
             f"the run began with {card['data'][:16]}; restore the text, or start another workdir"
         )

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from posenc_jax import configuration
 from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
 from posenc_jax.exits import DataError, Stop
+from posenc_jax.training.checkpoints import Checkpoints
 from posenc_jax.training.run import write_atomically
 
 FILE = "trained_on.txt"  # in a run's folder, a digest a line; every card holds the hash of them all
@@ -34,19 +36,32 @@ def digests_of(config: Config, corpus: corpora.Corpus) -> np.ndarray:
 def trained_on(
     workdir: Path, card: Mapping[str, Any] | None = None, stopping: Sequence[str] = ()
 ) -> np.ndarray:  # uint64, ascending
-    """Digests of the documents a run was trained on: from its folder, or from its text again."""
+    """Digests of the documents a run was trained on: from its folder, or from its text again.
+
+    Either is believed only if it is what the checkpoint's card was sealed with.
+    """
     try:
+        card = card or _last_card(workdir)
         lines = (workdir / FILE).read_text(encoding="utf-8").split()
         kept = np.array([int(line, 16) for line in lines], np.uint64)
-        if card is None or hash_of(kept) == card.get("trained_on"):
+        if hash_of(kept) == card.get("trained_on"):
             return kept
-    except (OSError, ValueError, OverflowError):
+    except (Stop, OSError, ValueError, OverflowError, IndexError):
         pass
     try:
+        card = card or _last_card(workdir)
         config: Config = ConfigDict(configuration.read(workdir))
-        return digests_of(config, corpora.prepare(config.data, config.seed, stopping=stopping))
-    except (Stop, OSError, ValueError, KeyError) as error:
+        corpus = corpora.prepare(config.data, config.seed, stopping=stopping)
+        if not corpus.is_that_of(card):
+            raise DataError("it changed since")
+        return digests_of(config, corpus)
+    except (Stop, OSError, ValueError, KeyError, IndexError) as error:
         raise DataError(
             f"{workdir} does not tell what it was trained on: {FILE} is not there or not what was "
             f"written, and its text cannot be read again ({error}); put one of them back"
         ) from error
+
+
+def _last_card(workdir: Path) -> Mapping[str, Any]:
+    with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        return checkpoints.card(checkpoints.steps()[-1])
