@@ -10,7 +10,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from running import ROOT, script
+from running import ROOT, finish, script
 
 from configs import base
 from posenc_jax import configuration
@@ -183,6 +183,22 @@ def test_every_text_file_is_utf_8_in_any_locale():
             if text and "encoding" not in given:
                 missing.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert missing == []
+
+
+@pytest.mark.slow  # which programs are swapped depends on the machine
+def test_kept_programs_that_were_swapped_are_no_mistake_of_the_configuration(program, tmp_path):
+    kept = tmp_path / "programs"
+    env = {"JAX_COMPILATION_CACHE_DIR": str(kept)}
+    env |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    finish(program("train.py", tmp_path / "one", env=env, steps=3))
+    files = sorted(kept.glob("*-cache"))
+    contents = [path.read_bytes() for path in files]
+    for path, content in zip(files, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+    process = program("train.py", tmp_path / "two", env=env, steps=3)
+    out = process.communicate()[0]
+    assert process.returncode == 74, out
+    assert f"may be damaged; delete {kept} and try again" in out and "Traceback" not in out
 
 
 def test_a_field_of_a_sweep_is_a_name(tmp_path):

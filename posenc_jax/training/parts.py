@@ -1,6 +1,7 @@
 """The model and encoding of a configuration, and their trained arrays as plain dictionaries."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -10,7 +11,7 @@ from posenc_jax import neighbours
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
-from posenc_jax.exits import ConfigError
+from posenc_jax.exits import ConfigError, Stop
 
 if TYPE_CHECKING:
     import models
@@ -73,6 +74,12 @@ def check(config) -> None:
     try:
         plain = _plain(config, models.Config.of(fields), jax.random.key(0))
     except ValueError as error:
+        if not _said_here(error):
+            kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+            raise Stop(
+                f"jax failed before anything was trained: {error}. A compiled program that it "
+                f"keeps may be damaged; delete {kept} and try again"
+            ) from error
         raise ConfigError(str(error)) from error
     wrong = _wrong_options(config, plain)
     if wrong:
@@ -82,6 +89,15 @@ def check(config) -> None:
             f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, this process runs on "
             f"{jax.default_backend()}; take auto, plain or blockwise"
         )
+
+
+def _said_here(error: BaseException) -> bool:
+    """Whether an error is one of our rules, rather than one from below."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    names = (__name__.partition(".")[0], models.__name__)
+    return trace is not None and trace.tb_frame.f_globals["__name__"].startswith(names)
 
 
 def _wrong_options(config, plain: Encoding) -> list[str]:
