@@ -11,7 +11,8 @@ from posenc_jax.evaluation import diagnostics, picture
 
 
 def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path):
-    rope = measure(extensions="none,yarn:2,yarn:4")
+    protocols = "same_token,nonoverlap,sliding,position"
+    rope = measure(extensions="none,yarn:2,yarn:4", protocols=protocols)
     made = picture.draw(rope, tmp_path / "one")
     names = {path.stem for path in made}
     assert names == {"same_token", "nonoverlap", "sliding", "position", "scale"}
