@@ -154,7 +154,8 @@ def _numbers(config, ask):
         if ask(whole_number, name, config[name], at_least=0):
             ask.that(config[name] < 2**63, f"{name} must be below 2^63; got {config[name]}")
     for name in ("learning_rate", "encoding_rate", "clip"):
-        _between(ask, name, config[name], 1e-30, 1e30)  # what float32 can multiply by
+        if ask(positive, name, config[name]):
+            _between(ask, name, config[name], 1e-30, 1e30)  # what float32 can multiply by
     _between(ask, "weight_decay", config.weight_decay, 0, 1e6)
     _between(ask, "final_rate", config.final_rate, 0, 1)
     for name in ("beta1", "beta2"):
@@ -255,7 +256,8 @@ def _options(ask, what, given, allowed, fixed):
 
 def _extension(config, ask):
     name, scale = config.extension.name, config.extension.scale
-    _between(ask, "extension.scale", scale, 0, 1e6)
+    if ask(positive, "extension.scale", scale):
+        _between(ask, "extension.scale", scale, 0, 1e6)
     if not ask(known, "extension", name, catalog.extensions()):
         return
     if name in SCALELESS:

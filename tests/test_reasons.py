@@ -122,7 +122,7 @@ def test_one_bad_run_of_many_is_left_out_and_said(run, call, tmp_path):
         ("train_length", 2**30, "train_length must be at most 16,777,216"),
         ("weight_decay", 1e20, "weight_decay must be a number from 0 to 1000000.0; got 1e+20"),
         ("clip", 1e-320, "clip must be a number from 1e-30"),
-        ("learning_rate", float("nan"), "learning_rate must be a number from"),
+        ("learning_rate", float("nan"), "learning_rate must be a finite number above 0; got nan"),
         ("extension.scale", 1e300, "extension.scale must be a number from"),
         ("data.tokenizer", "x" * 5_000, "data.tokenizer must be 'bytes', a tokenizer.json"),
     ],
