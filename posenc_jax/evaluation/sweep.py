@@ -67,7 +67,10 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
                 "command goes on"
             )
-    assert text is not None and subject is not None
+    if text is None or subject is None:
+        raise Stop(
+            f"the checkpoints of {workdir} were all replaced meanwhile; the same command again"
+        )
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
     facts = {
         "evaluation": config.to_dict() | {"name": text.name, "text": text.source},
