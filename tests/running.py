@@ -82,7 +82,7 @@ def program(text, command):
         return subprocess.Popen(
             [sys.executable, *command(*words, **fields)],
             cwd=ROOT,
-            env=os.environ | {"NPROC": "1", "WANDB_DIR": str(text)} | (env or {}),
+            env=os.environ | {"NPROC": "1"} | (env or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
