@@ -192,7 +192,7 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
             seen.append({k: v for k, v in row.items() if not k.startswith("_")})
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert seen == [{f"train/{k}": v for k, v in line.items()} for line in lines]
-    assert settings is not None and settings.display_name == "rope-0"
+    assert settings is not None and settings.display_name == "run"
     keys = {item.key for item in settings.config.update}
     assert {"encoding", "model", "seed", "train_length"} <= keys
 
