@@ -30,6 +30,7 @@ RECIPE = {
     "data.path": "text/*.txt",
     "data.cache": "cache",
     "encoding.scale": 1.0,
+    "encoding_rate": 1.0,
 }
 
 
@@ -67,9 +68,10 @@ def test_a_run_of_format_1_has_the_losses_it_had(kept):
 
 def test_a_run_of_format_1_goes_on_and_is_of_the_new_one_then(kept, call):
     fields = RECIPE | {"model.layers": 1}
-    other = {name: value for name, value in fields.items() if name != "encoding.scale"}
+    other = {name: value for name, value in fields.items() if not name.startswith("encoding")}
     out = call("train.py", "run", config=T5, code=76, **other)
     assert "encoding.scale: 1.0 in the workdir, None now" in out
+    assert "encoding_rate: 1.0 in the workdir, 4.0 now" in out
     call("train.py", "run", config=T5, **fields)
     status = json.loads((kept / "run" / "status.json").read_text())
     assert status["state"] == "done" and status["step"] == 8
