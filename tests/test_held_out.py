@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
-from running import script
+from running import ROOT, script
 
 import posenc_jax
 from posenc_jax.data import sources
@@ -275,6 +275,12 @@ def test_records_of_other_shapes_are_refused(run, call):
     stored = {name: array for name, array in np.load(path).items() if name != "digest"}
     narrow = stored["nats"].reshape(len(stored["cells"]), -1)[:, :1]
     np.savez(path, **(stored | {"nats": narrow}))
+    out = script("compare.py", run, f"{run}@window", code=74)
+    assert "its digest is missing; run eval_extrapolation.py again" in out
+    kept = ROOT / "tests" / "format1" / "run" / "eval"  # written without digests
+    shutil.copy(kept / "positions.npz", path.parent)
+    stored = dict(np.load(kept / "documents.npz"))
+    np.savez(path, **(stored | {"nats": stored["nats"][:, :1]}))
     out = script("compare.py", run, f"{run}@window", code=74)
     assert "the arrays in" in out and "run eval_extrapolation.py again" in out
     call("eval_extrapolation.py", run, *SMALL)
