@@ -14,11 +14,11 @@ TRAINED = {
     "model.layers": 2,
     "batch_size": 32,
     "accumulate": 1,
-    "steps": 120,
-    "warmup_steps": 12,
+    "steps": 200,
+    "warmup_steps": 20,
     "learning_rate": 0.01,
-    "valid_every": 120,
-    "save_every": 120,
+    "valid_every": 200,
+    "save_every": 200,
     "data.valid_fraction": 0.1,
 }
 ALL = "--config.protocols=same_token,nonoverlap,sliding,position"
