@@ -116,11 +116,10 @@ def _line(one: Measured, other: Measured) -> str:
     if not np.isfinite(found.mean):
         return f"{name:<28} not finite"
     mark = "*" if found.clear else " "
-    size = one.sums.bytes.sum()
-    bits = found.mean * one.sums.tokens.sum() / size / np.log(2) if size else None
+    per_byte = records.per_byte_of(one.sums)
     return (
         f"{name:<28}{found.mean:+9.4f} {mark} [{found.low:+.4f}, {found.high:+.4f}]  "
-        + ("" if bits is None else f"{bits:+.4f} bits per byte, ")
+        + (f"{found.mean * per_byte:+.4f} bits per byte, " if per_byte else "")
         + f"{found.documents} documents"
     )
 

@@ -83,7 +83,7 @@ def row(measured: Measured) -> dict:
     nll, error = mean_and_error(sums.nats, sums.tokens)
     finite = bool(np.isfinite(nll))
     answers = int(sums.answers.sum())
-    per_byte = _per_byte(sums)
+    per_byte = per_byte_of(sums)
     return (
         {name: None for name in COLUMNS}
         | facts
@@ -105,7 +105,7 @@ def row(measured: Measured) -> dict:
 LOSSY = "no bits per byte: the tokenizer loses text"
 
 
-def _per_byte(sums: Sums) -> float | None:
+def per_byte_of(sums: Sums) -> float | None:
     """From nats per token to bits per byte."""
     size = sums.bytes.sum()
     return float(sums.tokens.sum() / size / np.log(2)) if size else None
@@ -170,7 +170,7 @@ def _against(terms: Terms, sums: Sums) -> dict:
     gain = combined([*terms, (-1.0, sums.nats, sums.tokens)])
     if len(terms) == 1 and np.array_equal(terms[0][2], sums.tokens):  # of the same targets
         gain = paired(terms[0][1], sums.nats, sums.tokens)
-    per_byte = _per_byte(sums)
+    per_byte = per_byte_of(sums)
     found = {"null_nll": value.mean, "null_low": value.low, "null_high": value.high}
     if per_byte:
         ends = {"gain_bpb": gain.mean, "gain_low": gain.low, "gain_high": gain.high}

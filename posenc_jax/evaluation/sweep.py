@@ -241,7 +241,7 @@ def measure(
     stopping: Sequence[str] = (),
 ) -> list[Measured]:
     """The sums of every cell: from the store, or read now, those of one pass together."""
-    found = {cell.key: store.get(cell.key) for cell in cells}
+    found = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
     missing = [cell for cell in cells if found[cell.key] is None]
     passes: dict[str, list[Cell]] = {}
     for cell in missing:

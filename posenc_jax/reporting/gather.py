@@ -303,7 +303,8 @@ def _table(entries: dict[tuple[str, str], list[Measured]]) -> list[dict]:
     means = {who: np.mean(list(own.values()), axis=0) for who, own in seeds.items()}
     best = min(means, key=lambda who: means[who].sum())
     sums = entries[best][0].sums
-    tokens, per_byte = sums.tokens, sums.tokens.sum() / sums.bytes.sum() / np.log(2)
+    tokens, per_byte = sums.tokens, records.per_byte_of(sums)
+    assert per_byte is not None  # those without are not ranked
     rows = []
     for who, nats in sorted(means.items(), key=lambda item: item[1].sum()):
         own = seeds[who]

@@ -92,18 +92,23 @@ def _held(run: Workdir) -> Iterator[None]:
 
 def take_over(config: Config, begun: Config | None) -> Config:
     """With `init_from`, the length that its encoding was built for goes on."""
-    config = resolved(config, begun)
+    config = config.copy_and_resolve_references()
     if begun is not None and not config.init_from:  # it has been said once
         config.init_from = begun.get("init_from", "")
-        config = resolved(config, begun)
+    config = resolved(config, begun)
     if config.init_from and begun is None:
         source = Workdir(config.init_from).checked_config()
-        if source is not None and source.extension.name != "none":
-            raise exits.OtherConfig(
-                f"init_from: {config.init_from} is extended by {source.extension.name!r} already; "
-                "start from the run it began with"
-            )
+        if source is not None:
+            _refuse_extended(config.init_from, source)
     return config
+
+
+def _refuse_extended(place: str, source: Config) -> None:
+    if source.extension.name != "none":
+        raise exits.OtherConfig(
+            f"init_from: {place} is extended by {source.extension.name!r} already; start from the "
+            "run it began with"
+        )
 
 
 def with_vocab(config: Config, vocab: int) -> Config:
@@ -227,11 +232,7 @@ def starting_parts(config) -> making.Parts:
     if not config.init_from:
         return making.make(config)
     source, settings = load_parts(Path(config.init_from), None)
-    if settings.extension.name != "none":
-        raise exits.OtherConfig(
-            f"init_from: {config.init_from} is extended by {settings.extension.name!r} already; "
-            "start from the run it began with"
-        )
+    _refuse_extended(config.init_from, settings)
     theirs, ours = source.params(), making.make(config, extended=False).params()
     for group in ours:
         for name, leaf in ours[group].items():
