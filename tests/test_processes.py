@@ -18,12 +18,13 @@ SLOW = pytest.mark.slow
 @pytest.fixture
 def start(program):
     """Two processes of one run; `other` is what the second is told besides."""
+    started = []
 
     def begin(workdir, other=None, **fields):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
-        return [
+        both = [
             program(
                 "train.py",
                 workdir,
@@ -37,8 +38,14 @@ def start(program):
             )
             for number in range(2)
         ]
+        started.extend(both)
+        return both
 
-    return begin
+    yield begin
+    for process in started:  # a failed test leaves none behind
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 @pytest.fixture
@@ -144,6 +151,17 @@ def test_half_told_who_it_is_it_asks_for_the_rest(given, call, tmp_path, monkeyp
     out = call("train.py", tmp_path / "run", code=2, distributed=True)
     assert "distributed=True needs JAX_COORDINATOR_ADDRESS" in out
     assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_take_the_weights_of_a_run_and_go_on(start, one_process, whole, tmp_path):
+    """The lead alone reads checkpoints: those weights, and what they were trained on."""
+    fields = {"init_from": whole[0]}
+    for stop_at, code in ((3, 75), (0, 0)):
+        for process in start(tmp_path / "two", stop_at=stop_at, **fields):
+            finish(process, code)
+    assert digest(tmp_path / "two") == one_process(tmp_path / "one", **fields)
+    kept = [(tmp_path / name / "trained_on.txt").read_text() for name in ("two", "one")]
+    assert kept[0] == kept[1] != ""
 
 
 def test_alone_nothing_is_exchanged():

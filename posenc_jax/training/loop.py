@@ -7,7 +7,6 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from posenc_jax import backend, exits
 from posenc_jax.configuration import Config, differences, resolved
@@ -23,7 +22,7 @@ from posenc_jax.training import step as steps
 from posenc_jax.training.checkpoints import total_digest
 from posenc_jax.training.guard import hold, stop_requests
 from posenc_jax.training.load import load_parts
-from posenc_jax.training.processes import everywhere, is_lead
+from posenc_jax.training.processes import by_lead, everywhere, is_lead
 from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
 from posenc_jax.training.run import Follower, Metrics, Workdir, refuse_another, sealed
@@ -129,19 +128,22 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         _same_data(card, corpus)
 
     begun = bool(saving.steps())
-    parts = everywhere(lambda: making.make(config) if begun else starting_parts(config))
+    # The state of the lead becomes that of all; the others need its shape alone.
+    parts = everywhere(
+        lambda: making.make(config) if begun or not is_lead() else starting_parts(config)
+    )
     fresh = steps.fresh_state(parts, optimizers.make(config))
     shardings = steps.state_shardings(fresh, mesh, config.sharding)
     at, state = saving.restore_last(fresh, shardings, accept)
     everywhere(lambda: run.goes_on_from(at))
     everywhere(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
-    trained_on = everywhere(lambda: _keep_trained_on(config, run, corpus, at))
+    trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, at))
     belongs = {
         "data": corpus.fingerprint,
         "config": config.to_dict(),
         "format": FORMAT,
-        "trained_on": seen.hash_of(trained_on),
+        "trained_on": trained_on,
     }
     stopping = processes.Stopping(signals, mesh)
     screen = first_screen(config, parts, corpus, mesh, at)
@@ -273,14 +275,16 @@ def _check_steps(config, saved: list[int]) -> None:
         )
 
 
-def _keep_trained_on(config, run: Workdir, corpus, at: int) -> np.ndarray:
-    """What this run reads, and read before: a run that goes on may no longer have its source."""
+def _keep_trained_on(config, run: Workdir, corpus, at: int) -> str:
+    """What this run reads, and read before: a run that goes on may no longer have its source.
+
+    The lead alone does this: it alone may read checkpoints.
+    """
     if at and (run / seen.FILE).exists():
-        return seen.trained_on(run.path)
+        return seen.hash_of(seen.trained_on(run.path))
     digests = seen.digests_of(config, corpus)
-    if is_lead():
-        seen.keep(run.path, digests)
-    return digests
+    seen.keep(run.path, digests)
+    return seen.hash_of(digests)
 
 
 def _same_data(card: dict, corpus) -> None:
