@@ -70,20 +70,33 @@ def ours(name: str, length: int, rows: int, attention: str = "auto"):
 class Textbook(nnx.Module):
     """A decoder as the documents of flax.nnx write one, with learned positions."""
 
-    def __init__(self, length: int, rngs: nnx.Rngs, width=128, layers=4, heads=4):
+    def __init__(
+        self,
+        length: int,
+        rngs: nnx.Rngs,
+        width=128,
+        layers=4,
+        heads=4,
+        vocab=256,
+        dtype=jnp.float32,
+        attention=nnx.dot_product_attention,
+    ):
         def block():
             return nnx.Dict(
-                norm=nnx.LayerNorm(width, rngs=rngs),
-                attention=nnx.MultiHeadAttention(heads, width, decode=False, rngs=rngs),
-                mlp_norm=nnx.LayerNorm(width, rngs=rngs),
-                up=nnx.Linear(width, 4 * width, rngs=rngs),
-                down=nnx.Linear(4 * width, width, rngs=rngs),
+                norm=nnx.LayerNorm(width, **kind),
+                attention=nnx.MultiHeadAttention(
+                    heads, width, decode=False, attention_fn=attention, **kind
+                ),
+                mlp_norm=nnx.LayerNorm(width, **kind),
+                up=nnx.Linear(width, 4 * width, **kind),
+                down=nnx.Linear(4 * width, width, **kind),
             )
 
-        self.tokens = nnx.Embed(256, width, rngs=rngs)
-        self.positions = nnx.Embed(length, width, rngs=rngs)
+        kind = {"dtype": dtype, "rngs": rngs}
+        self.tokens = nnx.Embed(vocab, width, **kind)
+        self.positions = nnx.Embed(length, width, **kind)
         self.blocks = nnx.List([block() for _ in range(layers)])
-        self.norm = nnx.LayerNorm(width, rngs=rngs)
+        self.norm = nnx.LayerNorm(width, **kind)
 
     def __call__(self, tokens):
         x = self.tokens(tokens) + self.positions(jnp.arange(tokens.shape[1]))
@@ -95,15 +108,17 @@ class Textbook(nnx.Module):
 
 
 def textbook(length: int, rows: int):
-    model = Textbook(length, nnx.Rngs(0))
+    return textbook_step(Textbook(length, nnx.Rngs(0)), jnp.asarray(tokens(length, rows)))
+
+
+def textbook_step(model: Textbook, given: jax.Array):  # [B, T + 1]
     chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(3e-3, weight_decay=0.1))
     optimizer = nnx.Optimizer(model, chain, wrt=nnx.Param)
-    given = jnp.asarray(tokens(length, rows))
 
     @nnx.jit
     def step(model, optimizer, given):
         def loss(model):
-            logits = model(given[:, :-1])
+            logits = model(given[:, :-1]).astype(jnp.float32)
             return optax.softmax_cross_entropy_with_integer_labels(logits, given[:, 1:]).mean()
 
         value, gradients = nnx.value_and_grad(loss)(model)
