@@ -120,7 +120,7 @@ def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path)
     other = tmp_path / "other"
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("eval", "plots"))
     process = program("eval_extrapolation.py", other, *SMALL, "--config.tokens_per_call=64")
-    while not list(other.glob("eval/cells/*.npz")):
+    while not list(other.glob("eval/cells/[!.]*.npz")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
     process.kill()
@@ -135,7 +135,7 @@ def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path)
 
 def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
     process = program("eval_extrapolation.py", run, *SMALL, "--config.tokens_per_call=32")
-    while not list(run.glob("eval/cells/*.npz")):
+    while not list(run.glob("eval/cells/[!.]*.npz")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
