@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow test-reference test-slurm lint format constraints bench gpu
+.PHONY: help setup demo test test-slow test-reference test-slurm lint format constraints bench
+.PHONY: gpu gpu-wheels
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
@@ -11,6 +12,7 @@ help:
 	@echo "make test-slow       the tests marked slow"
 	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
+	@echo "make gpu-wheels      into wheels/: what a borrowed GPU machine without a network lacks"
 	@echo "make bench           ratios against peers, installed into .venv-bench"
 	@echo "make gpu             what a GPU does with it; GPU=short, full, or dry on a CPU; OUT=DIR"
 	@echo "make lint            ruff and pyright"
@@ -42,6 +44,9 @@ test-slurm: setup
 
 test-reference: setup
 	$(BIN)/python -m pytest -m reference
+
+gpu-wheels: setup
+	$(BIN)/python scripts/gpu_wheels.py
 
 bench: setup
 	$(BIN)/python -m benchmarks.attention

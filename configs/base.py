@@ -72,6 +72,9 @@ def get_config(size: str = "tiny") -> ConfigDict:
 
     config.data = ConfigDict()
     config.data.source = "stdlib"  # stdlib, text, jsonl, hub, synthetic
+    # A folder of tokens made beforehand (scripts/prepare_data.py --tokens_out), instead of a source
+    # and a tokenizer; None: they are made of the text.
+    config.data.tokens = placeholder(str)
     config.data.path = ""  # files or globs with commas between; a data set's name for hub
     config.data.tokenizer = "bytes"  # bytes, a tokenizer.json, a folder with vocab and merges
     config.data.field = placeholder(str)  # of jsonl and hub, what holds the text; None: text

@@ -13,6 +13,7 @@ def get_config():
     config.data = ConfigDict()
     config.data.source = ""  # empty: the held-out documents of the run's own text
     config.data.path = ""  # files or globs of another text to evaluate on
+    config.data.tokens = ""  # a folder of prepared tokens to evaluate on, instead of a text
     config.data.part = "held_out"  # of the run's own text: held_out, choose (data.choose_fraction)
     config.data.field = ""  # of a JSON line or a row that holds the text; empty: that of the run
     config.data.split = ""  # of a hub data set; empty: that of the run

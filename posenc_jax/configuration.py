@@ -28,6 +28,7 @@ READ_BY: dict[str, tuple[tuple[str, ...], Any]] = {
     "documents": (("synthetic",), 2_000),
     "document_length": (("synthetic",), 2_048),
 }
+BESIDE_TOKENS = ("mask_documents",)  # what of `data` is read where it names prepared tokens
 MOST = {  # beyond these no machine trains, and jax would only say so later and worse
     "train_length": 2**24,  # places that float32 tells apart
     "batch_size": 2**24,
@@ -286,6 +287,9 @@ def _extension(config, ask):
 
 def _data(config, ask):
     data = config.data
+    if data.tokens:
+        _tokens(data, ask)
+        return
     if not ask(choice, "data.source", data.source, SOURCES):
         return
     _unread(data, data.source, ask)
@@ -312,6 +316,23 @@ def _data(config, ask):
         )
 
 
+def _tokens(data, ask) -> None:
+    for name in sorted(set(data) - {"tokens", *BESIDE_TOKENS}):
+        ask.that(
+            data[name] is None,
+            f"data.{name} = {data[name]!r} has no effect with data.tokens: its text was read, cut "
+            "and split when the tokens were made",
+        )
+    ask.that(_exists(f"{data.tokens}/corpus.json"), _no_tokens(data.tokens))
+
+
+def _no_tokens(folder) -> str:
+    return (
+        "data.tokens must be a folder that scripts/prepare_data.py --tokens_out wrote; there is no "
+        f"corpus.json in {_short(folder)!r}"
+    )
+
+
 def _exists(path) -> bool:
     try:
         return Path(path).expanduser().exists()
@@ -335,9 +356,16 @@ def _unread(data, source: str, ask) -> None:
 
 
 def with_unset(data) -> Config:
-    """`data` with a value in every field that its source reads."""
+    """`data` with a value in every field that its source reads; prepared tokens read no source, and
+    what stands in its fields by default is taken out of them."""
     data = data.copy_and_resolve_references()
     with data.ignore_type():
+        data.tokens = data.tokens or None
+        if data.tokens:
+            usual = neighbours.config("base").get_config().data
+            for name in set(data) - {"tokens", *BESIDE_TOKENS}:
+                data[name] = None if data[name] == usual[name] else data[name]
+            return data
         for name, (sources, default) in READ_BY.items():
             if data.source in sources and data[name] is None:
                 data[name] = default
@@ -442,8 +470,8 @@ def _from_source(config, begun: Mapping | None) -> Config:
     for name in groups:
         said = {field: value for field, value in config[name].items() if value is not None}
         taken = dict(source[name])
-        if name == "data" and said.get("source") not in (None, taken.get("source")):
-            taken |= {field: None for field in READ_BY if field != "path"} | {"path": ""}
+        if name == "data":
+            taken = _beside(said, taken, base)
         config[name] = ConfigDict(taken | said)
     made = source if again else _lengthened(config, source)
     for name in single:
@@ -451,9 +479,22 @@ def _from_source(config, begun: Mapping | None) -> Config:
     return config
 
 
+def _beside(said: Mapping, taken: dict[str, Any], base) -> dict[str, Any]:
+    """What of another run's data goes with what is said of this one's."""
+    if said.get("tokens"):
+        return {name: taken[name] if name in BESIDE_TOKENS else None for name in taken}
+    if said.get("source") and taken.get("tokens"):
+        return base.get_config().data.to_dict() | {name: taken[name] for name in BESIDE_TOKENS}
+    if said.get("source") not in (None, taken.get("source")):
+        return taken | {field: None for field in READ_BY if field != "path"} | {"path": ""}
+    return taken
+
+
 def _is_open(name: str, config, base) -> bool:
     """Whether a group lacks a value that it cannot do without."""
     needed = [field for field, value in base.get_config()[name].items() if value is not None]
+    if name == "data" and config.data.get("tokens"):
+        needed = list(BESIDE_TOKENS)
     return any(config[name].get(field) is None for field in needed)
 
 
@@ -474,7 +515,7 @@ def _unlike(config, source: Mapping) -> list[str]:
     chosen = []
     for tree in (source, config.to_dict()):
         fields = dict(_flat({name: tree[name] for name in ("model", "encoding")}))
-        fields["data.tokenizer"] = tree["data"]["tokenizer"]
+        fields["data.tokenizer"] = _tokenizer(tree["data"])
         chosen.append(fields)
     free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
     there, here = chosen
@@ -483,6 +524,16 @@ def _unlike(config, source: Mapping) -> list[str]:
         for name in sorted((there | here).keys() - free)
         if there.get(name) != here.get(name)
     ]
+
+
+def _tokenizer(data: Mapping) -> str | None:
+    """As it was named; None where prepared tokens do not tell."""
+    if not data.get("tokens"):
+        return data["tokenizer"]
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        card = Path(data["tokens"]).expanduser() / "corpus.json"
+        return json.loads(card.read_text(encoding="utf-8"))["tokenizer"]
+    return None
 
 
 PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
@@ -532,6 +583,15 @@ def validate_evaluation(config) -> list[str]:
         ask(known, "protocol", word, PROTOCOLS)
     if config.wandb.mode:
         ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
+    if config.data.tokens:
+        for name in ("source", "path", "field", "split"):
+            ask.that(
+                not config.data[name],
+                f"data.{name} = {config.data[name]!r} has no effect with data.tokens, which is a "
+                "text of its own",
+            )
+        ask.that(_exists(f"{config.data.tokens}/corpus.json"), _no_tokens(config.data.tokens))
+        return problems + _without_protocol(config)
     if config.data.source:
         ask(choice, "data.source", config.data.source, ("stdlib", "text", "jsonl", "hub"))
     needs_path = config.data.source in READ_BY["path"][0]
@@ -542,12 +602,15 @@ def validate_evaluation(config) -> list[str]:
     )
     others = {name: value for name, value in config.data.items() if name != "path"}
     _unread(others, config.data.source or "'' (the run's own text)", ask)
-    for name, protocol in (("stride", "sliding"), ("last", "same_token")):
-        ask.that(
-            not config[name] or protocol in words(config.protocols),
-            f"{name} = {config[name]} has no effect without {protocol} in protocols",
-        )
-    return problems
+    return problems + _without_protocol(config)
+
+
+def _without_protocol(config) -> list[str]:
+    return [
+        f"{name} = {config[name]} has no effect without {protocol} in protocols"
+        for name, protocol in (("stride", "sliding"), ("last", "same_token"))
+        if config[name] and protocol not in words(config.protocols)
+    ]
 
 
 def words(text: str) -> list[str]:

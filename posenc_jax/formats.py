@@ -9,13 +9,14 @@ FORMAT = 2
 def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
     """A run's configuration in today's words; `written` is its format, None in the first one."""
     if written in (None, 1):
-        return _from_1(fields)
-    if written != FORMAT:
+        fields = _from_1(fields)
+    elif written != FORMAT:
         raise ValueError(
             f"format {written!r} is not known here; this version reads 1 to {FORMAT}. Take the "
             "version of posenc-jax that wrote it"
         )
-    return dict(fields)
+    # Runs that are older than prepared tokens have none.
+    return dict(fields) | {"data": {"tokens": None} | dict(fields["data"])}
 
 
 def _from_1(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,11 +28,11 @@ def main(argv: list[str]) -> int:
     import jax
 
     from posenc_jax import extensions
-    from posenc_jax.data import tokenizer
+    from posenc_jax.data import prepared
     from posenc_jax.schemes.rope import RoPE
     from posenc_jax.training import parts as making
 
-    config.model.vocab = config.model.vocab or tokenizer.load(config.data.tokenizer).vocab
+    config.model.vocab = config.model.vocab or prepared.encoder_of(config.data).vocab
     parts = jax.eval_shape(lambda: making.make(config, extended=False).params())
     print(config)
     print("parameters")

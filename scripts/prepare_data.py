@@ -3,6 +3,11 @@
 Writes the tokens of a configuration's text into the cache, and says what is in them. With --vocab a
 byte-level BPE of that many tokens is trained on the training documents first and written to --out;
 --config.data.tokenizer=OUT uses it from then on.
+
+--tokens_out=FOLDER writes the tokens into a folder of their own as well, about two bytes each, with
+what is held out and the tokenizer: --config.data.tokens=FOLDER trains on them where there is
+neither the text nor the package tokenizers. --limit=16e6 keeps so many training tokens at most:
+whole documents, chosen by a hash of their text, and the same share of what is held out.
 """
 
 import sys
@@ -16,25 +21,40 @@ from posenc_jax import command, configuration, terminal  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
+    argv = [word.replace("--tokens-out", "--tokens_out") for word in argv]
     flags, config = command.read(argv, __doc__ or "", define=_define)
     problems = configuration.validate(config)
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
             f"--vocab must be at least 257, one token more than bytes; got {flags.vocab}"
         )
+    if flags.limit is not None and not (flags.tokens_out and 1 <= flags.limit < 2**53):
+        problems.append(
+            f"--limit must be at least 1, beside --tokens_out, whose tokens it counts; "
+            f"got {flags.limit:g}"
+        )
+    if config.data.get("tokens"):
+        problems.append("data.tokens are prepared already; name the text they are to be made of")
     if problems:
         command.refuse(problems)
     config = configuration.resolved(config)
 
-    return terminal.code_of(lambda: _prepare(config, flags.vocab, flags.out))
+    limit = None if flags.limit is None else int(flags.limit)
+    return terminal.code_of(
+        lambda: _prepare(config, flags.vocab, flags.out, flags.tokens_out, limit)
+    )
 
 
-def _prepare(config, vocab: int | None, out: str) -> None:
-    from posenc_jax.data import corpus
+def _prepare(config, vocab: int | None, out: str, folder: str, limit: int | None) -> None:
+    from posenc_jax.data import corpus, prepared, tokenizer
 
     if vocab is not None:
         _train(config, vocab, out)
     made = corpus.prepare(config.data, config.seed)
+    if folder:
+        encoder, place = tokenizer.load(config.data.tokenizer), Path(folder).expanduser()
+        made = prepared.write(made, encoder, place, limit)
+        print(f"{prepared.size_of(place) / 2**20:,.1f} MiB, for --config.data.tokens={folder}")
     print(f"{made.folder}\nfingerprint {made.fingerprint}\n{made.card['counts']}")
     for name, facts in made.card["splits"].items():
         print(f"{name}: {facts}")
@@ -43,6 +63,8 @@ def _prepare(config, vocab: int | None, out: str) -> None:
 def _define(values: absl_flags.FlagValues) -> None:
     absl_flags.DEFINE_integer("vocab", None, "train a BPE of this many", flag_values=values)
     absl_flags.DEFINE_string("out", "tokenizer.json", "where it goes", flag_values=values)
+    absl_flags.DEFINE_string("tokens_out", "", "a folder for the tokens", flag_values=values)
+    absl_flags.DEFINE_float("limit", None, "training tokens in it", flag_values=values)
 
 
 def _train(config, vocab: int, out: str) -> None:

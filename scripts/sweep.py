@@ -9,12 +9,16 @@ that grew adds only what is new. A cell that fails is tried again, then reported
   --launcher=local         processes of this machine; slurm: jobs of a cluster, as arrays, with the
                            resources that the sweep file names as `slurm` (submitit's parameters)
   --config.FIELD=VALUE     in every run of this sweep, such as --config.steps=2000
+  --minutes=N              after so many nothing is started, and what runs saves and ends; exit code
+                           75, and the same command goes on: for a machine that is lent for minutes
   --list                   what would be done, and how far it is
 """
 
 import argparse
 import importlib.util
+import math
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,7 @@ from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
+    began = time.monotonic()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
@@ -41,6 +46,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--workdir", required=True, help="the folder of the sweep")
     parser.add_argument("--launcher", default="local", choices=["local", "slurm"])
     parser.add_argument("--workers", type=int, help="how many runs at once")
+    parser.add_argument("--minutes", type=float, help="when to stop")
     parser.add_argument("--list", action="store_true", help="what would be done")
     options, rest = parser.parse_known_args(argv[1:])
 
@@ -54,21 +60,24 @@ def main(argv: list[str]) -> int:
             return exits.DONE
         if options.workers is not None and options.workers < 1:
             raise exits.ConfigError(f"--workers must be at least 1; got {options.workers}")
+        if options.minutes is not None and not 0 < options.minutes < math.inf:
+            raise exits.ConfigError(f"--minutes must be above 0; got {options.minutes}")
+        until = math.inf if options.minutes is None else began + 60 * options.minutes
         if options.launcher == "slurm":
             launcher = Slurm(workdir.resolve(), sweep.get("slurm", {}), options.workers)
         else:
             launcher = Local(options.workers)
-        return run(cells, workdir, launcher)
+        return run(cells, workdir, launcher, until)
 
     return terminal.code_of(body)
 
 
-def run(cells: list[Cell], workdir: Path, launcher: Launcher) -> int:
+def run(cells: list[Cell], workdir: Path, launcher: Launcher, until: float) -> int:
     Workdir(workdir).create()
     with hold(workdir, "another sweep"), stop_requests() as stopping:
         sweep, table = Sweep(cells, launcher), Table()
         table.say(f"{len(cells)} runs in {workdir}, {sweep.launcher.workers} at a time")
-        code = sweep.run(stopping, table, table.say)
+        code = sweep.run(stopping, table, table.say, until=until)
         failed = [progress for progress in sweep.all if progress.state == "failed"]
         for progress in failed:
             table.say(f"failed: {progress.cell.name}: {progress.reason}")

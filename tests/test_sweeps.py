@@ -262,6 +262,34 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
+def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
+    """In the middle of a run's training, which saves where it is."""
+    one = {"recipes": ("configs/rope.py",), "save_every": 10**9, "log_every": 1_000}
+    code, said = program("--minutes=0.3", **one, steps=10**6)[1]()
+    assert code == exits.AGAIN, said
+    assert "stopping by --minutes: running cells save first" in said
+    assert "stopped; the same command goes on" in said
+    status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
+    assert status["state"] == "stopped" and status["saved"] == status["step"] > 0
+    code, said = program("--minutes=9.5", **one, steps=status["step"] + 20)[1]()
+    assert code == exits.DONE and "rope-s0: done" in said, said
+    log = (tmp_path / "runs" / "rope-s0" / "log.txt").read_text()
+    assert f"resuming at step {status['step']:,}" in log
+
+
+def test_after_its_time_a_sweep_starts_nothing(tmp_path):
+    launcher, said = Pretend({}), []
+    one = Sweep(cells_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path), launcher)
+    assert one.run([], lambda _: None, said.append, every=0, until=0.0) == exits.AGAIN
+    assert launcher.started == [] and said[-1] == "stopped; the same command goes on"
+
+
+def test_minutes_are_a_time(capsys):
+    words = ["sweep.py", "--config=configs/sweeps/demo.py", "--workdir=no/such"]
+    assert main([*words, "--minutes=0"]) == exits.CONFIG
+    assert "--minutes must be above 0; got 0" in capsys.readouterr().err
+
+
 def test_the_table_shows_what_runs_first_and_counts_the_rest(sweep, capsys):
     *_, one = sweep({"b": [exits.CONFIG]}, names="abcd")
     rows = lines(one, most=4)

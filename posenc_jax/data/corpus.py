@@ -23,6 +23,8 @@ from posenc_jax.terminal import warn
 
 FORMAT = 3  # of the files below; another number is another cache
 SPLITS = ("train", "valid", "choose")
+TOKENIZER = "tokenizer.json"  # beside prepared tokens, which can be read without it
+WIDTHS = "widths.npy"  # there, the usual bytes of each token; `odd` has those that differ
 # What others read in corpus.json; one that lacks it is none, and is made again.
 CARD: dict[str, Any] = {
     "fingerprint": str,
@@ -80,6 +82,26 @@ class Corpus:
         """Whether it is the text that the card of a run's checkpoint was sealed with."""
         return card["data"] == (self.fingerprint if card.get("format") else self.fingerprint_1)
 
+    def whole(self) -> Split:
+        """The documents of all splits."""
+        some = [s for s in (self.train, self.valid, self.choose) if len(s.lengths)]
+        if len(some) == 1:
+            return some[0]
+
+        def joined(columns: list) -> np.ndarray | None:
+            there = [column for column in columns if column is not None]
+            return np.concatenate(there) if there else None
+
+        lengths = np.concatenate([split.lengths for split in some])
+        return Split(
+            np.concatenate([split.tokens for split in some]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            joined([split.bytes_of for split in some]),
+            joined([split.answers for split in some]),
+            np.concatenate([split.digests for split in some]),
+            self.lossless,
+        )
+
     @property
     def vocab(self) -> int:
         return self.card["vocab"]
@@ -95,6 +117,11 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
 
     `stopping` is looked at between documents: the names of signals that asked to stop.
     """
+    if data.tokens:
+        corpus = prepared(data.tokens)
+        if not (corpus.lossless or quiet):
+            warn(_losses(corpus.card))
+        return corpus
     encoder = tokenizer.load(data.tokenizer)
     listed = [_describe(path) for path in sources.files(data)]
     identity = {
@@ -117,10 +144,10 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
     root = cache_folder(data.cache)
     folder = root / f"{data.source}-{key}"
-    if _card(folder) is None:
+    if card_of(folder) is None:
         _make(root)
         with _locked(root / f"{folder.name}.lock"):
-            if _card(folder) is None:
+            if card_of(folder) is None:
                 _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
     corpus = load(folder)
     if not (corpus.lossless or quiet):
@@ -128,14 +155,19 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
     return corpus
 
 
-def load(folder: Path) -> Corpus:
-    card = _card(folder)
-    if card is None or _fingerprint(folder, card) != card["fingerprint"]:
-        raise DataError(f"{folder} is not what was written there; delete it, to be made again")
+def prepared(folder: str) -> Corpus:
+    """Tokens that were made beforehand, where a configuration says that they lie."""
+    return load(Path(folder).expanduser(), "write it again: scripts/prepare_data.py --tokens_out")
+
+
+def load(folder: Path, remedy: str = "delete it, to be made again") -> Corpus:
+    card = card_of(folder)
+    if card is None or fingerprint_of(folder, card) != card["fingerprint"]:
+        raise DataError(f"{folder} is not what was written there; {remedy}")
     return Corpus(folder, card, *(_load_split(folder, name, card) for name in SPLITS))
 
 
-def _card(folder: Path) -> dict | None:
+def card_of(folder: Path) -> dict | None:
     """What is written last, so that a corpus without it is none."""
     try:
         card = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
@@ -208,10 +240,15 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
     starts, digests = (
         np.load(folder / f"{name}.{kind}.npy", allow_pickle=False) for kind in ("starts", "digests")
     )
+    widths = column("bytes", np.uint16)
+    if (folder / WIDTHS).exists():
+        odd = np.load(folder / f"{name}.odd.npy", allow_pickle=False)
+        widths = np.load(folder / WIDTHS, allow_pickle=False)[tokens]
+        widths[odd[:, 0]] = odd[:, 1]
     return Split(
         tokens,
         starts,
-        column("bytes", np.uint16),
+        widths,
         column("answers", np.bool_),
         digests,
         _lossless(card),
@@ -292,7 +329,7 @@ def _write(folder: Path, data, seed: int, encoder, bar, stopping: Sequence[str])
         "splits": splits,
         "lossy": round_trip.card(),
     }
-    return {"fingerprint": _fingerprint(folder, card)} | card
+    return {"fingerprint": fingerprint_of(folder, card)} | card
 
 
 def _split_of(text_hash: bytes, data) -> str:
@@ -362,10 +399,11 @@ class _Writer:
             os.fsync(stream.fileno())
 
 
-def _fingerprint(folder: Path, card: dict) -> str:
+def fingerprint_of(folder: Path, card: dict) -> str:
     """Of the tokens, their bytes, their documents and how all of it is read, whatever it was made
     from."""
-    digest = _files_hash(path for path in folder.iterdir() if path.name != "corpus.json")
+    apart = ("corpus.json", TOKENIZER)
+    digest = _files_hash(path for path in folder.iterdir() if path.name not in apart)
     read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": _lossless(card)}
     digest.update(json.dumps(read_as, sort_keys=True).encode())
     return digest.hexdigest()

@@ -56,6 +56,20 @@ class Learned:
         return self.tokenizer.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
 
 
+class Unavailable:
+    """The tokenizer of prepared tokens where its file or its package is not at hand: what it is
+    called is known, and text is refused."""
+
+    def __init__(self, name: str, vocab: int, hash: str, why: str):
+        self.name, self.vocab, self.hash, self.why = name, vocab, hash, why
+
+    def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
+        raise DataError(f"{name} cannot be made into tokens: {self.why}")
+
+    def decode(self, tokens) -> str:
+        raise DataError(f"tokens cannot be made into text: {self.why}")
+
+
 class RoundTrip:
     """What the first documents of a text lose on their way to tokens and back: a tokenizer that
     lower-cases, drops accents or has no token for a character predicts less than the text."""
@@ -111,8 +125,19 @@ def _byte_offsets(string: str) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(width)])
 
 
+def _package():
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise DataError(
+            "text is made into tokens by the package tokenizers, which is not installed here; "
+            "install it, or take tokens made beforehand (data.tokens)"
+        ) from error
+    return tokenizers
+
+
 def _load(path: Path):
-    import tokenizers
+    tokenizers = _package()
 
     try:
         if path.is_dir():
@@ -141,7 +166,7 @@ def _load(path: Path):
 
 def train_bpe(texts, vocab: int):
     """A byte-level BPE of `vocab` tokens."""
-    import tokenizers
+    tokenizers = _package()
 
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)

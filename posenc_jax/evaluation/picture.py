@@ -10,6 +10,7 @@ from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.windows import WORD
+from posenc_jax.terminal import warn
 
 # Told apart by colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
 ENCODINGS = {
@@ -53,6 +54,11 @@ OTHER = ("#44AA99", "d")
 def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
     """Every picture that these cells make, of one run or of several; the files. Those of another
     text than the run's own held-out one have its name behind theirs."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        warn("no pictures: matplotlib is not installed here")
+        return []
     folder.mkdir(parents=True, exist_ok=True)
     behind = "" if evaluation == records.HELD_OUT else f"-{evaluation}"
 

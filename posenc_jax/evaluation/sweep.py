@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from posenc_jax.configuration import Config, with_unset, words
 from posenc_jax.data import corpus as corpora
+from posenc_jax.data import prepared
 from posenc_jax.data.corpus import Corpus, Split
 from posenc_jax.evaluation import planning, records, windows
 from posenc_jax.evaluation.losses import Reader
@@ -135,32 +136,62 @@ def choose(
 
 def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source:
     data, asked = subject.config.data, config.data
+    if asked.tokens:
+        corpus = corpora.prepared(asked.tokens)
+        if not corpus.is_that_of(subject.card):
+            return _prepared(subject, corpus, asked)
+        return _own(subject, corpus, asked.part)
     same = (asked.source, asked.path) == (data.source, data.path) and all(
         asked[name] in ("", data[name]) for name in ("field", "split")
     )
     if same or not asked.source:
         corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
-        _check_own(subject, corpus)
-        parts = {
-            "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
-            "choose": (corpus.choose, "to choose on, of", CHOOSE, "choose_fraction"),
-        }
-        split, words, name, field = parts[asked.part]
-        if not len(split.lengths):
-            raise DataError(
-                f"data.part={asked.part}: the run keeps no documents for that; train it with "
-                f"data.{field} above 0, or name another text (data.source, data.path)"
-            )
-        read = corpus.fingerprint if asked.part == "held_out" else digest_of(name, corpus)
-        return Source(split, f"{words} {in_words(data)}", read, name)
+        return _own(subject, corpus, asked.part)
+    encoder = prepared.file_of(data)  # before the fields that say so are those of another text
     data = data.copy_and_resolve_references()
     with data.ignore_type():
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
         data.field, data.split = asked.field or data.field, asked.split or data.split
         data.choose_fraction = 0.0
+        data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
     data = with_unset(data)
     corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
     return Source(corpus.train, in_words(data), corpus.fingerprint, _short(data))
+
+
+def _own(subject: Subject, corpus: Corpus, part: str) -> Source:
+    """A part of the run's own text that it was not trained on."""
+    _check_own(subject, corpus)
+    data = subject.config.data
+    parts = {
+        "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
+        "choose": (corpus.choose, "to choose on, of", CHOOSE, "choose_fraction"),
+    }
+    split, words, name, field = parts[part]
+    if not len(split.lengths):
+        raise DataError(
+            f"data.part={part}: the run keeps no documents for that; train it with "
+            f"data.{field} above 0, or name another text (data.source, data.path)"
+        )
+    read = corpus.fingerprint if part == "held_out" else digest_of(name, corpus)
+    return Source(split, f"{words} {in_words(data)}", read, name)
+
+
+def _prepared(subject: Subject, corpus: Corpus, asked) -> Source:
+    """All documents of another text that was made into tokens beforehand."""
+    if asked.part != "held_out":
+        raise ConfigError(
+            f"data.part = {asked.part!r} is of the run's own text, and data.tokens={asked.tokens} "
+            "is another one"
+        )
+    own = prepared.encoder_of(subject.config.data)
+    if own.hash != corpus.card.get("tokenizer_hash"):
+        raise DataError(
+            f"the tokens in {asked.tokens} are of the tokenizer {corpus.card['tokenizer']}, and "
+            f"the run was trained on those of {own.name}, which is another one"
+        )
+    name = _plain_word(Path(asked.tokens).name) or "tokens"
+    return Source(corpus.whole(), f"tokens:{asked.tokens}", corpus.fingerprint, name)
 
 
 def digest_of(part: str, corpus: Corpus) -> str:
@@ -173,11 +204,17 @@ def _short(data) -> str:
     path = Path(data.path.split(",")[0].strip())
     plain = [part for part in path.parts if not set(part) & set("*?[")]
     stem = plain[-1].partition(".")[0] if plain else ""
-    return re.sub(r"[^\w]+", "-", stem).strip("-_")[:60] or data.source
+    return _plain_word(stem) or data.source
+
+
+def _plain_word(text: str) -> str:
+    return re.sub(r"[^\w]+", "-", text).strip("-_")[:60]
 
 
 def in_words(data) -> str:
     """What is read, in a few words."""
+    if data.tokens:
+        return f"tokens:{data.tokens}"
     return f"{data.source}:{data.path}" if data.path else data.source
 
 

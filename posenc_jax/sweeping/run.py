@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -47,14 +48,20 @@ class Sweep:
 
     def run(
         self,
-        stopping: Sequence[str],
+        stopping: list[str],
         show: Callable[["Sweep"], None],
         say: Callable[[str], None],
         every: float = 0.2,
+        until: float = math.inf,
     ) -> int:
-        """The exit code: 0, that of the first failed cell, or 75 after a stop."""
+        """The exit code: 0, that of the first failed cell, or 75 after a stop.
+
+        `stopping` holds what asked to stop; the clock does at `until`, of `time.monotonic`.
+        """
         asked = False
         while self.running or (self.waiting and not stopping):
+            if time.monotonic() >= until and not stopping:
+                stopping.append("--minutes")
             if stopping and not asked:
                 asked = True
                 say(f"stopping by {stopping[0]}: running cells save first")

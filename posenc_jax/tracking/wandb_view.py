@@ -297,9 +297,11 @@ def _start(
 
 def _group(config) -> str:
     """Runs that may be laid over one another: of one text, tokenizer, length and size."""
-    tokenizer = Path(config.data.tokenizer).stem
+    text = f"{config.data.source}-{Path(config.data.tokenizer or '').stem}"
+    if config.data.get("tokens"):
+        text = Path(config.data.tokens).name
     size = f"{config.model.layers}x{config.model.width}"
-    return f"{config.data.source}-{tokenizer}-L{config.train_length}-{size}"
+    return f"{text}-L{config.train_length}-{size}"
 
 
 def _say_where(run: Any) -> None:

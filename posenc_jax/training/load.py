@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 
 from posenc_jax.configuration import Config
-from posenc_jax.data import tokenizer
+from posenc_jax.data import prepared
 from posenc_jax.exits import Damaged, Stop
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import parts as making
@@ -20,7 +20,7 @@ TRIES = 20  # of reading a run that saves, and removes what it saved, at the sam
 def load_run(workdir, step: int | None = None):
     """(model, encoding, config, tokenizer) of a run, at its last or a given checkpoint."""
     parts, config = load_parts(Path(workdir), step)
-    return parts.model, parts.encoding, config, tokenizer.load(config.data.tokenizer)
+    return parts.model, parts.encoding, config, prepared.encoder_of(config.data)
 
 
 def run_config(workdir: Path) -> Config:

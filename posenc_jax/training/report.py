@@ -161,7 +161,7 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
     kept = f"{held_out:,} documents held out"
     if not held_out:
         kept = "NO document held out, no validation: more files, or a larger data.valid_fraction"
-    if config.data.choose_fraction:
+    if splits["choose"]["documents"]:
         kept += f"; {splits['choose']['documents']:,} to choose on"
     if not corpus.lossless:
         kept += "; no bits per byte, the tokenizer does not give the text back"

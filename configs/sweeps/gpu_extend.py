@@ -1,0 +1,46 @@
+"""One RoPE of 88M parameters (12 layers of width 768) at L = 1,024, six epochs of 16M tokens, and
+every extension of it at evaluation, to 16 L; then, from it, gpu_finetune.py.
+
+Tokens, wheels and the machine as in gpu_zoo.py. Each command again until its exit code is 0:
+
+  python scripts/sweep.py --config=configs/sweeps/gpu_extend.py --workdir=runs/gpu_extend \\
+      --minutes=9
+  python scripts/sweep.py --config=configs/sweeps/gpu_finetune.py --workdir=runs/gpu_finetune \\
+      --minutes=9
+
+Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 3.8 minutes of training, at 36%, the aim,
+2.6. Compilation, and evaluation of every extension at 7 lengths, are not measured.
+"""
+
+SIZES = {
+    "model.layers": 12,
+    "model.width": 768,
+    "model.heads": 12,
+    "model.dtype": "bfloat16",
+    "train_length": 1_024,
+    "batch_size": 64,
+    "steps": 1_465,  # of 65,536 tokens: six times 16M
+}
+
+
+def get_config():
+    return {
+        "recipe": "configs/rope.py",
+        "grid": [{"seed": 0}],
+        "fields": SIZES
+        | {
+            "data.tokens": "prepared/books",
+            "learning_rate": 1e-3,
+            "warmup_steps": 100,
+            "log_every": 50,
+            "valid_every": 250,
+            "save_every": 250,
+            "keep": 1,
+            "wandb.mode": "disabled",
+        },
+        "evaluation": {
+            "extensions": "all",
+            "multiples": "0.25,0.5,1,2,4,8,16",
+            "tokens_per_call": 131_072,
+        },
+    }

@@ -1,0 +1,186 @@
+"""Tokens in a folder of their own, for machines that have neither the text nor the tokenizer."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+
+from posenc_jax.data import tokenizer
+from posenc_jax.data.corpus import (
+    SPLITS,
+    TOKENIZER,
+    WIDTHS,
+    Corpus,
+    Split,
+    card_of,
+    fingerprint_of,
+    prepared,
+)
+from posenc_jax.exits import ConfigError, DataError, Stop
+
+Encoder = tokenizer.Bytes | tokenizer.Learned
+
+
+def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = None) -> Corpus:
+    """The documents of a corpus, or as many as hold `limit` training tokens, with their card.
+
+    Beside two bytes for a token there is little: how many bytes of text a token stands for is kept
+    for each entry of the vocabulary, and for the places where it is otherwise.
+    """
+    if folder.exists():
+        raise ConfigError(f"--tokens_out={folder} is there already; name a folder that is not")
+    scratch = folder.with_name(f".{folder.name}.building")
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        card = _write(corpus, encoder, scratch, limit)
+        (scratch / "corpus.json").write_text(json.dumps(card, indent=1), encoding="utf-8")
+        scratch.rename(folder)
+    except OSError as error:
+        raise Stop(f"cannot write {folder}: {error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return prepared(str(folder))
+
+
+def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) -> dict:
+    splits = {name: getattr(corpus, name) for name in SPLITS}
+    kept = {name: limited(split, name, corpus, limit) for name, split in splits.items()}
+    if not kept["train"].any():
+        raise DataError(f"--limit={limit:,} tokens are fewer than the first document has; raise it")
+    made = {name: _chosen(split, kept[name]) for name, split in splits.items()}
+    usual = _usual_widths(made.values(), corpus.vocab)
+    if usual is not None:
+        np.save(folder / WIDTHS, usual)
+    facts = {name: _save(folder, name, split, usual) for name, split in made.items()}
+    if isinstance(encoder, tokenizer.Learned):
+        (folder / TOKENIZER).write_text(encoder.tokenizer.to_str(), encoding="utf-8")
+    left_out = sum(int((~chosen).sum()) for chosen in kept.values())
+    card = {name: corpus.card[name] for name in ("vocab", "dtype", "tokenizer", "lossy")}
+    card |= {
+        "counts": {"documents": sum(f["documents"] for f in facts.values()), "left_out": left_out},
+        "splits": facts,
+        "tokenizer_hash": encoder.hash,
+        "limit": limit,
+        "made_from": {
+            "fingerprint": corpus.fingerprint,
+            "source": corpus.card["identity"]["source"],
+            "counts": corpus.card["counts"],
+            "splits": corpus.card["splits"],
+        },
+        "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    return {"fingerprint": fingerprint_of(folder, card)} | card
+
+
+def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.ndarray:
+    """[documents], bool: whole documents in the order of their digests, which any order of the
+    files leaves as it is. What is held out is cut to the same share, and has a document at least.
+    """
+    if limit is None or not len(split.lengths):
+        return np.ones(len(split.lengths), bool)
+    order = np.argsort(split.digests, kind="stable")
+    ends = np.cumsum(split.lengths[order])
+    share = limit / len(corpus.train.tokens)
+    fits = ends <= limit if name == "train" else ends - split.lengths[order] < share * ends[-1]
+    kept = np.zeros(len(order), bool)
+    kept[order[fits]] = True
+    return kept
+
+
+def _chosen(split: Split, kept: np.ndarray) -> Split:
+    there = np.repeat(kept, split.lengths)
+
+    def column(values: np.ndarray | None) -> np.ndarray | None:
+        return None if values is None else values[there]
+
+    return Split(
+        split.tokens[there],
+        np.concatenate([[0], np.cumsum(split.lengths[kept])]),
+        column(split.bytes_of),
+        column(split.answers),
+        split.digests[kept],
+        split.lossless,
+    )
+
+
+def _usual_widths(splits, vocab: int) -> np.ndarray | None:  # [V], uint16
+    """The bytes that each token stands for most often; None where each is one byte."""
+    counted: dict[int, int] = {}
+    for split in splits:
+        if split.bytes_of is not None and len(split.tokens):
+            pairs = split.tokens.astype(np.int64) * 2**16 + split.bytes_of
+            for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
+                counted[int(pair)] = counted.get(int(pair), 0) + int(count)
+    if not counted:
+        return None
+    usual = np.zeros(vocab, np.uint16)
+    for pair, _ in sorted(counted.items(), key=lambda item: (item[1], -item[0])):
+        usual[pair >> 16] = pair & 0xFFFF  # the most frequent comes last
+    return usual
+
+
+def _save(folder: Path, name: str, split: Split, usual: np.ndarray | None) -> dict:
+    (folder / f"{name}.tokens").write_bytes(split.tokens.tobytes())
+    np.save(folder / f"{name}.starts.npy", split.starts.astype(np.int64))
+    np.save(folder / f"{name}.digests.npy", split.digests)
+    if split.answers is not None:
+        (folder / f"{name}.answers").write_bytes(split.answers.tobytes())
+    tokens = len(split.tokens)
+    size = tokens
+    if usual is not None:
+        widths = np.zeros(0, np.uint16) if split.bytes_of is None else split.bytes_of
+        where = np.flatnonzero(usual[split.tokens] != widths)
+        np.save(folder / f"{name}.odd.npy", np.stack([where, widths[where]], 1).astype(np.uint32))
+        size = int(widths.sum(dtype=np.int64))
+    return {
+        "documents": len(split.lengths),
+        "tokens": tokens,
+        "bytes": size,
+        "bytes_per_token": size / tokens if tokens else None,
+        "longest": int(np.max(split.lengths, initial=0)),
+    }
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def encoder_of(data) -> Encoder | tokenizer.Unavailable:
+    """The tokenizer of a configuration's data; that of prepared tokens may not be at hand."""
+    if not data.tokens:
+        return tokenizer.load(data.tokenizer)
+    card = _card(data.tokens)
+    try:
+        return tokenizer.load(file_of(data))
+    except DataError as error:
+        name, vocab = str(card["tokenizer"]), card["vocab"]
+        return tokenizer.Unavailable(name, vocab, str(card.get("tokenizer_hash")), str(error))
+
+
+def file_of(data) -> str:
+    """`bytes`, or the file of the tokenizer that the tokens of a configuration are of."""
+    if not data.tokens:
+        return data.tokenizer
+    card = _card(data.tokens)
+    if card.get("tokenizer_hash") == tokenizer.Bytes.hash:
+        return tokenizer.Bytes.name
+    path = Path(data.tokens).expanduser() / TOKENIZER
+    if not path.is_file():
+        raise DataError(
+            f"{data.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that file "
+            "there, or take tokens made beforehand (data.tokens)"
+        )
+    found = tokenizer.load(str(path))
+    if found.hash != card.get("tokenizer_hash"):
+        raise DataError(f"{path} is not the tokenizer that the tokens beside it were made with")
+    return str(path)
+
+
+def _card(folder: str) -> dict:
+    card = card_of(Path(folder).expanduser())
+    if card is None:
+        raise DataError(f"{folder} holds no prepared tokens (data.tokens)")
+    return card

@@ -1,0 +1,123 @@
+"""The plans for a GPU that is lent for minutes: they are valid, their minutes are those of the
+project's own count, and they run to their end."""
+
+import re
+import shutil
+from importlib import import_module
+
+import numpy as np
+import pytest
+from running import script
+
+from configs import base
+from posenc_jax import configuration
+from posenc_jax.data import corpus, prepared, tokenizer
+from posenc_jax.sweeping.cells import cells_of, check
+from posenc_jax.training import parts as making
+from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
+
+PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
+SIZE = {"model.layers": 1, "model.width": 16, "model.heads": 2, "batch_size": 4, "steps": 2}
+TINY = SIZE | {"warmup_steps": 1, "model.dtype": "float32"}
+
+
+def plan(name):
+    return import_module(f"configs.sweeps.{name}")
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    """Of documents that hold a window of 32 x 16 tokens."""
+    folder = tmp_path_factory.mktemp("plans")
+    (folder / "text").mkdir()
+    for i in range(16):
+        drawn = np.random.default_rng(i).choice("the of and to in a is that".split(), 600)
+        (folder / "text" / f"{i}.txt").write_text(" ".join(drawn))
+    data = base.get_config().data
+    data.update(source="text", path=f"{folder}/text/*.txt", cache=str(folder), valid_fraction=0.4)
+    made = corpus.prepare(data, 0, quiet=True)
+    prepared.write(made, tokenizer.Bytes(), folder / "tokens")
+    return folder / "tokens"
+
+
+@pytest.fixture
+def extended(tokens, tmp_path):
+    """The configuration of the run that fine-tuning starts from."""
+    extra = [("data.tokens", str(tokens)), ("model.vocab", "4096")]
+    (cell,) = cells_of(plan("gpu_extend").get_config(), tmp_path / "extend", extra)
+    cell.folder.mkdir(parents=True)
+    (cell.folder / "config.json").write_text(configuration.as_json(cell.config))
+    return cell.folder
+
+
+@pytest.fixture
+def cells(tokens, extended, tmp_path):
+    def of(name):
+        tuned = name == "gpu_finetune"
+        extra = ("init_from", str(extended)) if tuned else ("data.tokens", str(tokens))
+        return cells_of(plan(name).get_config(), tmp_path / name, [extra])
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "tokens_seen"),
+    [("gpu_zoo", 16, 96e6), ("gpu_extend", 1, 96e6), ("gpu_finetune", 3, 13e6)],
+)
+def test_every_cell_of_a_plan_can_be_run(name, count, tokens_seen, cells):
+    made = cells(name)
+    check(made)
+    assert len(made) == count and len({cell.name for cell in made}) == count
+    for cell in made:
+        config = cell.config
+        seen = config.steps * config.batch_size * config.train_length
+        assert abs(seen - tokens_seen) < 0.01 * tokens_seen
+        multiples = dict(cell.evaluation)["multiples"].split(",")
+        assert config.train_length * float(multiples[-1]) == 16_384
+
+
+@pytest.mark.parametrize("name", ["gpu_zoo", "gpu_extend", "gpu_finetune"])
+def test_the_minutes_of_a_plan_are_counted(name, cells):
+    """Every number of minutes in its docstring, at the MFU that stands before it."""
+    made = cells(name)
+    config = made[0].config.copy_and_resolve_references()  # all of a plan are of one size
+    config.model.vocab = 4_096
+    done = config.steps * config.batch_size * config.train_length
+    run = flops_per_token(config, making.make(config, extended=False)) * done / PEAK / 60
+    total = run * len(made)
+    doc = " ".join((plan(name).__doc__ or "").split())
+    said = {
+        "gpu_zoo": (r"at 25% MFU ([\d.]+) minutes of training a run, ([\d.]+) in all; at 10%.*? "
+                    r"([\d.]+)\.", (run / 0.25, total / 0.25, total / 0.1)),
+        "gpu_extend": (r"at 25% MFU ([\d.]+) minutes of training, at 36%, the aim, ([\d.]+)\.",
+                       (total / 0.25, total / 0.36)),
+        "gpu_finetune": (r"at 25% MFU ([\d.]+) minutes of training a run, ([\d.]+) in all",
+                         (run / 0.25, total / 0.25)),
+    }[name]  # fmt: skip
+    found = re.search(said[0], doc)
+    assert found, doc
+    for number, expected in zip(found.groups(), said[1], strict=True):
+        assert abs(float(number) - expected) <= (0.05 if "." in number else 0.5), found[0]
+
+
+@pytest.mark.slow
+def test_plans_run_to_their_end(tokens, tmp_path):
+    """Two steps of a tiny size, through the commands that a borrowed machine gets."""
+    runs = {name: tmp_path / name for name in ("gpu_zoo", "gpu_extend", "gpu_finetune")}
+
+    def sweep(name, **fields):
+        words = [f"--config.{field}={value}" for field, value in fields.items()]
+        plan_and_place = (f"--config=configs/sweeps/{name}.py", f"--workdir={runs[name]}")
+        return script("sweep.py", *plan_and_place, "--minutes=60", *words)
+
+    tiny = TINY | {"data.tokens": tokens, "train_length": 16}
+    out = sweep("gpu_extend", **tiny)
+    assert "all 1 runs are trained and evaluated" in out
+    start = runs["gpu_extend"] / "rope-s0"
+    tuned = {"init_from": start, "train_length": 64, "steps": 2, "warmup_steps": 1}
+    out = sweep("gpu_finetune", **tuned)
+    assert "all 3 runs are trained and evaluated" in out
+    shutil.rmtree(runs["gpu_finetune"])
+    out = sweep("gpu_zoo", **tiny)
+    assert "all 16 runs are trained and evaluated" in out
+    assert len(list(runs["gpu_zoo"].glob("*/eval/curves.csv"))) == 16

@@ -1,0 +1,404 @@
+"""Prepared tokens: a folder that trains and is evaluated without the text and its packages."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from running import ROOT, TINY, script
+
+import posenc_jax
+from configs import base
+from posenc_jax import configuration
+from posenc_jax.data import corpus, prepared, tokenizer
+from posenc_jax.exits import ConfigError, DataError
+
+WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
+SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
+
+
+def words(seed, count=160):
+    return " ".join(np.random.default_rng(seed).choice(WORDS, count)) + "\n"
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A text of many alphabets, a tokenizer, the folder of its tokens, and where they were kept."""
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "text").mkdir()
+    for i in range(24):
+        (folder / "text" / f"{i:02d}.txt").write_text(words(i))
+    out = script("prepare_data.py", *text_of(folder), "--vocab=300", f"--out={folder}/bpe.json")
+    assert "a BPE of 300 tokens" in out
+    out = script(
+        "prepare_data.py",
+        *text_of(folder, "bpe.json"),
+        f"--tokens-out={folder}/tokens",
+        "--limit=2e3",
+    )
+    assert f"MiB, for --config.data.tokens={folder}/tokens" in out
+    return folder
+
+
+def text_of(folder, encoder=""):
+    fields = {"source": "text", "path": f"{folder}/text/*.txt", "valid_fraction": 0.3}
+    fields |= {"cache": f"{folder}/cache"} | ({"tokenizer": folder / encoder} if encoder else {})
+    named = [f"--config.data.{name}={value}" for name, value in fields.items()]
+    return ["--config=configs/rope.py", *named]
+
+
+def data_of(folder, **fields):
+    data = base.get_config().data
+    usual = {"path": f"{folder}/text/*.txt", "tokenizer": f"{folder}/bpe.json"}
+    usual |= {"source": "text", "valid_fraction": 0.3, "cache": f"{folder}/cache"}
+    data.update(**usual | fields)
+    return data
+
+
+def named(folder):
+    data = base.get_config().data
+    data.tokens = str(folder)
+    return configuration.with_unset(data)
+
+
+def documents_of(split):
+    pairs = zip(split.starts, split.starts[1:], strict=False)
+    return {
+        int(digest): (
+            split.tokens[a:b].tolist(),
+            None if split.bytes_of is None else split.bytes_of[a:b].tolist(),
+        )
+        for digest, (a, b) in zip(split.digests, pairs, strict=True)
+    }
+
+
+def test_documents_are_kept_as_they_were_up_to_the_limit(texts):
+    whole = corpus.prepare(data_of(texts), 0, quiet=True)
+    made = corpus.prepared(f"{texts}/tokens")
+    for name in ("train", "valid"):
+        before, kept = (documents_of(getattr(one, name)) for one in (whole, made))
+        assert 0 < len(kept) < len(before)
+        assert all(before[digest] == document for digest, document in kept.items())
+    longest = whole.train.lengths.max()
+    assert 2_000 - longest < len(made.train.tokens) <= 2_000
+    share = 2_000 / len(whole.train.tokens)
+    held = len(made.valid.tokens) / len(whole.valid.tokens)
+    assert share <= held < share + longest / len(whole.valid.tokens)
+    assert (
+        made.card["limit"] == 2_000 and made.card["made_from"]["fingerprint"] == whole.fingerprint
+    )
+    sizes = {p.name: p.stat().st_size for p in (texts / "tokens").iterdir()}
+    assert sizes["train.tokens"] == 2 * len(made.train.tokens) and "train.bytes" not in sizes
+    assert sizes["train.odd.npy"] < 400
+
+
+def test_the_order_of_the_files_changes_nothing(texts, tmp_path):
+    other = tmp_path / "text"
+    other.mkdir()
+    for i in range(24):
+        shutil.copy(texts / "text" / f"{i:02d}.txt", other / f"{23 - i:02d}.txt")
+    made = corpus.prepare(data_of(texts, path=f"{other}/*.txt"), 0, quiet=True)
+    again = prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
+    first = corpus.prepared(f"{texts}/tokens")
+    assert documents_of(again.train) == documents_of(first.train)
+    assert documents_of(again.valid) == documents_of(first.valid)
+
+
+def test_bytes_have_no_widths_and_marks_stay(tmp_path):
+    data = base.get_config().data
+    data.update(source="synthetic", task="copy", documents=20, document_length=200)
+    data.cache = str(tmp_path)
+    whole = corpus.prepare(data, 0, quiet=True)
+    made = prepared.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
+    for name in ("train", "valid"):
+        ours, theirs = getattr(made, name), getattr(whole, name)
+        np.testing.assert_array_equal(ours.tokens, theirs.tokens)
+        np.testing.assert_array_equal(ours.answers, theirs.answers)
+        assert ours.bytes_of is None
+    assert prepared.encoder_of(named(tmp_path / "tokens")).name == "bytes"
+
+
+def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
+    """A tokenizer that leaves spaces out counts them with the word before, or the one behind."""
+    import tokenizers
+
+    model = tokenizers.models.WordLevel({"?": 0, "the": 1, "of": 2}, unk_token="?")
+    words_alone = tokenizers.Tokenizer(model)
+    words_alone.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words_alone.save(str(tmp_path / "words.json"))
+    whole = corpus.prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
+    made = prepared.write(whole, tokenizer.load(f"{tmp_path}/words.json"), tmp_path / "tokens")
+    assert len(np.load(tmp_path / "tokens" / "train.odd.npy")) > 100
+    np.testing.assert_array_equal(made.train.bytes_of, whole.train.bytes_of)
+    assert not made.lossless
+    splits = (made.card["splits"][name]["bytes"] for name in corpus.SPLITS)
+    assert sum(splits) == sum(path.stat().st_size for path in (texts / "text").iterdir())
+    everything = made.whole()
+    assert documents_of(everything) == documents_of(whole.train) | documents_of(whole.valid)
+
+
+def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_path):
+    whole = corpus.prepare(data_of(texts), 0, quiet=True)
+    encoder = tokenizer.load(f"{texts}/bpe.json")
+    with pytest.raises(DataError, match="--limit=5 tokens are fewer than the first document"):
+        prepared.write(whole, encoder, tmp_path / "few", 5)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ConfigError, match="is there already"):
+        prepared.write(whole, encoder, texts / "tokens")
+
+
+def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
+    folder = tmp_path / "tokens"
+    shutil.copytree(texts / "tokens", folder)
+    for name in ("train.tokens", "widths.npy", "valid.starts.npy"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DataError, match="is not what was written there; write it again"):
+            corpus.prepared(str(folder))
+        (folder / name).write_bytes(whole)
+    corpus.prepared(str(folder))
+
+
+def test_the_tokenizer_lies_beside_its_tokens_or_is_said_to_be_missing(texts, tmp_path):
+    ours = prepared.encoder_of(named(texts / "tokens"))
+    theirs = tokenizer.load(f"{texts}/bpe.json")
+    assert ours.hash == theirs.hash and ours.decode(ours.encode(b"the of", "x")[0]) == "the of"
+    folder = tmp_path / "tokens"
+    shutil.copytree(texts / "tokens", folder)
+    (folder / "tokenizer.json").unlink()
+    missing = prepared.encoder_of(named(folder))
+    assert (missing.vocab, missing.hash) == (300, theirs.hash)
+    with pytest.raises(DataError, match="x cannot be made into tokens: .* no tokenizer.json"):
+        missing.encode(b"the", "x")
+    with pytest.raises(DataError, match="cannot be made into text"):
+        missing.decode([1])
+    tokenizer.train_bpe(["a b c"], 260).save(str(folder / "tokenizer.json"))
+    with pytest.raises(DataError, match="is not the tokenizer that the tokens"):
+        prepared.encoder_of(named(folder)).encode(b"the", "x")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"data.source": "text"}, "data.source = 'text' has no effect with data.tokens"),
+        ({"data.path": "a/*.txt"}, "data.path = 'a/*.txt' has no effect with data.tokens"),
+        ({"data.tokenizer": "bpe.json"}, "data.tokenizer = 'bpe.json' has no effect"),
+        ({"data.field": "body"}, "data.field = 'body' has no effect with data.tokens"),
+        ({"data.valid_fraction": 0.2}, "data.valid_fraction = 0.2 has no effect"),
+        ({"data.choose_fraction": 0.2}, "data.choose_fraction = 0.2 has no effect"),
+        ({"data.cache": "there"}, "data.cache = 'there' has no effect"),
+        ({"data.tokens": "no/such"}, "there is no corpus.json in 'no/such'"),
+    ],
+)
+def test_fields_without_effect_beside_tokens_are_refused(texts, fields, message):
+    config = import_module("configs.rope").get_config()
+    config.data.tokens = f"{texts}/tokens"
+    assert configuration.validate(config) == []
+    config.update_from_flattened_dict(fields)
+    (problem,) = configuration.validate(config)
+    assert message in problem
+
+
+def test_in_an_evaluation_too(texts):
+    config = import_module("configs.eval").get_config()
+    config.data.tokens = f"{texts}/tokens"
+    assert configuration.validate_evaluation(config) == []
+    config.data.update(source="text", path="a/*.txt")
+    problems = "\n".join(configuration.validate_evaluation(config))
+    assert "data.source = 'text' has no effect with data.tokens" in problems
+    assert "data.path = 'a/*.txt' has no effect with data.tokens" in problems
+    config.data.update(source="", path="", tokens="no/such")
+    assert "no corpus.json in 'no/such'" in "\n".join(configuration.validate_evaluation(config))
+
+
+def test_what_is_resolved_says_what_is_read_and_stays(texts):
+    config = import_module("configs.rope").get_config()
+    config.data.tokens = f"{texts}/tokens"
+    made = configuration.resolved(config)
+    left = {name: value for name, value in made.data.items() if value is not None}
+    assert left == {"tokens": f"{texts}/tokens", "mask_documents": False}
+    assert configuration.validate(made) == [] and configuration.resolved(made) == made
+    config.data.tokens = ""
+    assert configuration.resolved(config) == configuration.resolved(
+        import_module("configs.rope").get_config()
+    )
+
+
+def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path):
+    source = import_module("configs.rope").get_config()
+    source.data.tokens = f"{texts}/tokens"
+    (tmp_path / "config.json").write_text(configuration.as_json(configuration.resolved(source)))
+
+    def tuned(**fields):
+        config = import_module("configs.finetune").get_config()
+        config.init_from = str(tmp_path)
+        config.update_from_flattened_dict(fields)
+        return configuration.validate(config), configuration.resolved(config).data
+
+    wrong, data = tuned()
+    assert wrong == [] and data.tokens == f"{texts}/tokens" and data.source is None
+    shutil.copytree(texts / "tokens", tmp_path / "others")
+    wrong, data = tuned(**{"data.tokens": f"{tmp_path}/others"})
+    assert wrong == [] and data.tokens == f"{tmp_path}/others"
+    wrong, data = tuned(**{"data.source": "stdlib"})
+    assert data.source == "stdlib" and data.tokens is None
+    assert "data.tokenizer is" in wrong[0]  # bytes are not the tokens of that run
+
+
+BLOCKED = """
+import runpy, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ImportError(f"{{name}} is not installed here")
+
+sys.meta_path.insert(0, Missing())
+sys.argv = {words!r}
+sys.path.insert(0, {root!r})
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+HEAVY = ("datasets", "wandb", "tokenizers", "matplotlib", "pandas", "pyarrow", "submitit")
+
+
+def without_packages(*words, code=0):
+    source = BLOCKED.format(blocked=HEAVY, words=list(map(str, words)), root=str(ROOT))
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def recipe(**fields):
+    fields = {n: v for n, v in TINY.items() if not n.startswith("data.")} | fields
+    return ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
+
+
+@pytest.fixture(scope="module")
+def trained(texts, tmp_path_factory):
+    """Trained, resumed and evaluated where those packages are missing."""
+    run = tmp_path_factory.mktemp("runs") / "run"
+    fields = recipe(**{"data.tokens": f"{texts}/tokens"})
+    train = ("train.py", *fields, f"--workdir={run}")
+    without_packages(*train, "--config.stop_at=6", code=75)
+    out = without_packages(*train)
+    assert "resuming at step 6" in out and "done: 12 steps" in out
+    return run, without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL)
+
+
+def rows_of(run):
+    with (run / "eval" / "curves.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_training_and_evaluating_take_no_more_packages(trained, texts):
+    run, out = trained
+    assert out.count("warning: no pictures: matplotlib is not installed here") == 1
+    assert not list(run.glob("plots/*.png"))
+    rows = rows_of(run)
+    assert {row["evaluation"] for row in rows} == {"held-out"}
+    assert {row["text"] for row in rows} == {f"held out of tokens:{texts}/tokens"}
+    assert all(row["bpb"] for row in rows)
+
+
+def test_so_do_bytes(text, tmp_path):
+    fields = {"data.source": "text", "data.path": f"{text}/*.txt", "data.valid_fraction": 0.4}
+    fields |= {"data.cache": tmp_path / "cache", "steps": 2}
+    out = without_packages("train.py", *recipe(**fields), f"--workdir={tmp_path / 'run'}")
+    assert "done: 2 steps" in out
+    out = without_packages("eval_extrapolation.py", f"--workdir={tmp_path / 'run'}", *SMALL)
+    assert "no pictures" in out
+
+
+def test_the_same_text_gives_the_same_numbers(trained, texts, tmp_path):
+    """From text and tokenizer, and from its tokens: the same digest of the weights."""
+    whole = corpus.prepare(data_of(texts), 0, quiet=True)
+    prepared.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens")
+    text = {name.removeprefix("--config."): value for name, value in map(split, text_of(texts))}
+    text |= {"data.tokenizer": f"{texts}/bpe.json"}
+    digests = []
+    for name, fields in (("text", text), ("tokens", {"data.tokens": f"{tmp_path}/tokens"})):
+        fields = {n: v for n, v in fields.items() if n.startswith("data.")}
+        run = tmp_path / f"from-{name}"
+        words = ["train.py", *recipe(**fields), f"--workdir={run}"]
+        done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        digests.append(json.loads((run / "status.json").read_text())["digest"])
+    assert digests[0] == digests[1]
+
+
+def split(word):
+    return word.split("=", 1)
+
+
+def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
+    *_, config, encoder = posenc_jax.load_run(run)
+    assert config.data.tokens == f"{texts}/tokens" and encoder.vocab == 300
+    (tmp_path / "news").mkdir()
+    for i in range(3):
+        (tmp_path / "news" / f"{i}.txt").write_text(words(100 + i))
+    news = ["--config.data.source=text", f"--config.data.path={tmp_path}/news/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *news)
+    data = data_of(texts, path=f"{tmp_path}/news/*.txt", valid_fraction=0.0)
+    made = corpus.prepare(data, 0, quiet=True)
+    prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "newer")
+    call("eval_extrapolation.py", run, *SMALL, f"--config.data.tokens={tmp_path}/newer")
+    nll = {
+        (r["evaluation"], r["protocol"], r["length"], r["extension"], r["window"]): r["nll"]
+        for r in rows_of(run)
+    }
+    assert {key[0] for key in nll} == {"held-out", "news", "newer"}
+    assert all(nll["news", *key[1:]] == value for key, value in nll.items() if key[0] == "newer")
+
+
+def test_its_own_tokens_are_known_wherever_they_lie(trained, texts, call, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
+    before = rows_of(run)
+    shutil.copytree(texts / "tokens", tmp_path / "moved")
+    moved = f"--config.data.tokens={tmp_path}/moved"
+    out = call("eval_extrapolation.py", run, *SMALL, moved)
+    assert "cells are there already" in out and rows_of(run) == before
+
+
+def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
+    whole = corpus.prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
+    prepared.write(whole, tokenizer.Bytes(), tmp_path / "bytes")
+    other = f"--config.data.tokens={tmp_path}/bytes"
+    out = call("eval_extrapolation.py", run, *SMALL, other, code=65)
+    assert "are of the tokenizer bytes, and the run was trained on those of" in out
+    own = [f"--config.data.tokens={texts}/tokens", "--config.data.part=choose"]
+    out = call("eval_extrapolation.py", run, *SMALL, *own, code=65)
+    assert "the run keeps no documents for that" in out
+
+
+def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
+    news = ["--config.data.source=text", f"--config.data.path={texts}/text/*.txt"]
+    out = without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL, *news, code=65)
+    assert "text is made into tokens by the package tokenizers, which is not installed" in out
+    assert "Traceback" not in out
+
+
+def test_other_tokens_under_a_run_are_refused(trained, texts, tmp_path):
+    run, moved = tmp_path / "run", tmp_path / "tokens"
+    shutil.copytree(trained[0], run)
+    shutil.copytree(texts / "tokens", moved)
+    words = ["train.py", *recipe(**{"data.tokens": f"{moved}"}), f"--workdir={run}"]
+    assert "data.tokens: " in without_packages(*words, code=76)
+
+
+def test_prepare_data_says_what_its_flags_need(texts):
+    out = script("prepare_data.py", *text_of(texts), "--limit=3", code=2)
+    assert "--limit must be at least 1, beside --tokens_out" in out
+    tokens = ["--config=configs/rope.py", f"--config.data.tokens={texts}/tokens"]
+    assert "are prepared already" in script("prepare_data.py", *tokens, code=2)
