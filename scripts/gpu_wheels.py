@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax import errors, terminal  # noqa: E402
 
 PACKAGES = {  # by what is imported
     "absl": "absl-py",
@@ -76,7 +76,7 @@ def install(wheels: Path, folder: Path) -> None:
     missing = [package for name, package in PACKAGES.items() if name not in there]
     if missing:
         if not wheels.is_dir():
-            raise exits.Stop(
+            raise errors.Stop(
                 f"{', '.join(missing)} cannot be imported, and there is no folder {wheels}; make "
                 "gpu-wheels fills it where there is a network"
             )
@@ -97,7 +97,7 @@ def check(sizes: dict[str, int]) -> None:
     total = sum(sizes.values())
     terminal.say(f"{total / 2**20:8.2f} MiB  in all, of {MOST / 2**20:.0f}")
     if total > MOST:
-        raise exits.Stop(
+        raise errors.Stop(
             f"{total / 2**20:.1f} MiB are more than the {MOST / 2**20:.0f} that are to be carried; "
             "prepare fewer tokens (scripts/prepare_data.py --limit)"
         )
@@ -126,7 +126,7 @@ def _pip(*words: str) -> None:
         reason = next(
             (line for line in said if line.startswith("ERROR")), (said or ["no words"])[-1]
         )
-        raise exits.Stop(f"pip {words[0]} failed: {reason}")
+        raise errors.Stop(f"pip {words[0]} failed: {reason}")
 
 
 if __name__ == "__main__":

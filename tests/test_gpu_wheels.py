@@ -10,7 +10,7 @@ import pytest
 from running import ROOT, script
 from test_prepared import recipe, text_of, words
 
-from posenc_jax.exits import Stop
+from posenc_jax.errors import Stop
 from scripts import gpu_wheels
 
 IMAGE = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")

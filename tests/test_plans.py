@@ -12,8 +12,8 @@ from running import script
 from configs import base
 from posenc_jax import configuration
 from posenc_jax.data import corpus, prepared, tokenizer
+from posenc_jax.runs import parameters
 from posenc_jax.sweeping.cells import cells_of, check
-from posenc_jax.training import parts as making
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
@@ -83,7 +83,7 @@ def test_the_minutes_of_a_plan_are_counted(name, cells):
     config = made[0].config.copy_and_resolve_references()  # all of a plan are of one size
     config.model.vocab = 4_096
     done = config.steps * config.batch_size * config.train_length
-    run = flops_per_token(config, making.make(config, extended=False)) * done / PEAK / 60
+    run = flops_per_token(config, parameters.make(config, extended=False)) * done / PEAK / 60
     total = run * len(made)
     doc = " ".join((plan(name).__doc__ or "").split())
     said = {

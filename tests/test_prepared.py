@@ -15,7 +15,7 @@ import posenc_jax
 from configs import base
 from posenc_jax import configuration
 from posenc_jax.data import corpus, prepared, tokenizer
-from posenc_jax.exits import ConfigError, DataError
+from posenc_jax.errors import ConfigError, DataError
 
 WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]

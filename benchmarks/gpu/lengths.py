@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.gpu.plans import Plan
 from benchmarks.gpu.steps import compiled_step, configured, speed_facts
 from benchmarks.timing import in_turns
-from posenc_jax.training import parts as making
+from posenc_jax.runs import parameters
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
@@ -34,7 +34,7 @@ def trained_at(plan: Plan, name: str, length: int) -> dict:
 def read_at(plan: Plan, name: str, length: int) -> dict:
     """Losses of every token, as an evaluation reads them."""
     config = configured(plan, plan.length_size, name, length)
-    parts = making.make(config)
+    parts = parameters.make(config)
     rows = max(1, plan.tokens // length)
     tokens = jax.random.randint(jax.random.key(0), (rows, length + 1), 0, config.model.vocab)
 

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.gpu.plans import Plan
 from benchmarks.gpu.steps import batch_of, configured
 from benchmarks.timing import in_turns
+from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 
 
@@ -29,7 +29,7 @@ def together(plan: Plan, size: str, count: int) -> dict:
     states = []
     for seed in range(count):
         config.seed = seed
-        parts = making.make(config)
+        parts = parameters.make(config)
         states.append(steps.fresh_state(parts, optimizer))
     # The step takes its arrays from the state, so the parts of any seed serve all of them.
     step = steps.train_step(parts, optimizer, config, mesh)

@@ -18,8 +18,8 @@ from benchmarks.gpu.plans import Plan
 from benchmarks.timing import in_turns
 from benchmarks.train_step import Textbook, textbook_step
 from posenc_jax.data.batches import Batch
+from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import parts as making
 from posenc_jax.training import report
 from posenc_jax.training import step as steps
 
@@ -66,7 +66,7 @@ def batch_of(config) -> Batch:
 
 def compiled_step(config):
     """(a call that makes a step and waits for it, what it costs)."""
-    parts, optimizer = making.make(config), optimizers.make(config)
+    parts, optimizer = parameters.make(config), optimizers.make(config)
     mesh = steps.make_mesh(jax.devices()[:1])
     state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
     held, batch = SimpleNamespace(state=state), jax.device_put(batch_of(config))

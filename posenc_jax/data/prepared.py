@@ -18,7 +18,7 @@ from posenc_jax.data.corpus import (
     fingerprint_of,
     prepared,
 )
-from posenc_jax.exits import ConfigError, DataError, Stop
+from posenc_jax.errors import ConfigError, DataError, Stop
 
 Encoder = tokenizer.Bytes | tokenizer.Learned
 

@@ -1,0 +1,116 @@
+"""python tests/compare_revisions.py REV_A REV_B
+
+Trains and evaluates the same tiny runs with two revisions of this repository, each in a temporary
+checkout, and compares the digests of the weights and the bytes of curves.csv. One of the runs is
+stopped halfway and resumed. A revision is what git calls one, or `tree` for the files as they are.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+FIELDS = {
+    "model.width": 16,
+    "model.heads": 2,
+    "model.layers": 2,
+    "train_length": 32,
+    "batch_size": 4,
+    "accumulate": 2,
+    "steps": 12,
+    "warmup_steps": 2,
+    "log_every": 3,
+    "valid_every": 5,
+    "valid_batches": 2,
+    "save_every": 4,
+    "data.source": "text",
+    "data.valid_fraction": 0.4,
+    "wandb.mode": "disabled",
+}
+RUNS = {"rope": {}, "t5": {}, "learned": {}, "nope": {"stop_at": 6}}
+EVALUATION = {
+    "multiples": "0.25,0.5,1,2,4",
+    "extensions": "none,pi,yarn:2,dynamic_ntk,interpolate,logn",
+    "protocols": "same_token,nonoverlap,sliding,position",
+    "documents": 4,
+    "windows": 2,
+}
+
+
+def main(revisions: list[str]) -> int:
+    if len(revisions) != 2:
+        print(__doc__)
+        return 2
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_text(folder / "text")
+        found = [results(revision, folder, i) for i, revision in enumerate(revisions)]
+    wrong = [run for run in RUNS for kind in (0, 1) if found[0][run][kind] != found[1][run][kind]]
+    for run in RUNS:
+        print(f"{run}: {'DIFFERENT' if run in wrong else 'the same'}, digest {found[0][run][0]}")
+        for one, other in zip(*(f[run][1].splitlines() for f in found), strict=False):
+            if one != other:
+                print(f"  {revisions[0]}: {one}\n  {revisions[1]}: {other}")
+                break
+    return bool(wrong)
+
+
+def write_text(folder: Path) -> None:
+    folder.mkdir()
+    for i in range(40):
+        letters = np.random.default_rng(i).choice(list("abcdefgh "), 400)
+        (folder / f"{i}.txt").write_text("".join(letters))
+
+
+def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, str]]:
+    """Of each run the digest of its weights and its curves."""
+    tree = folder / f"tree{number}"
+    check_out(revision, tree)
+    found = {}
+    for name, more in RUNS.items():
+        workdir = folder / f"runs{number}" / name  # of one name, which is a column of the curves
+        fields = FIELDS | more | {"data.path": f"{folder}/text/*.txt"}
+        fields["data.cache"] = f"{folder}/cache{number}"
+        words = [f"--config=configs/{name}.py", f"--workdir={workdir}", *flags(fields)]
+        if "stop_at" in more:
+            run(tree, "train.py", *words, code=75)
+        run(tree, "train.py", *words)
+        run(tree, "eval_extrapolation.py", f"--workdir={workdir}", *flags(EVALUATION))
+        status = json.loads((workdir / "status.json").read_text())
+        found[name] = status["digest"], (workdir / "eval" / "curves.csv").read_text()
+    return found
+
+
+def check_out(revision: str, tree: Path) -> None:
+    if revision == "tree":
+        left = shutil.ignore_patterns(".git", ".venv*", "runs", "report", "__pycache__")
+        shutil.copytree(ROOT, tree, ignore=left)
+        return
+    tree.mkdir()
+    archive = subprocess.run(
+        ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
+
+
+def flags(fields: dict) -> list[str]:
+    return [f"--config.{name}={value}" for name, value in fields.items()]
+
+
+def run(tree: Path, *words: str, code: int = 0) -> None:
+    environment = os.environ | {"PYTHONPATH": str(tree), "NPROC": "1"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tree, env=environment, capture_output=True, text=True
+    )
+    if done.returncode != code:
+        raise SystemExit(f"{' '.join(words)} ended with {done.returncode}\n{done.stderr[-3000:]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
