@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         trained_mask,
     )
     from posenc_jax.extensions import extend
+    from posenc_jax.runs.subject import load_run
     from posenc_jax.schemes import build
-    from posenc_jax.training.load import load_run
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,7 @@ from configs import eval as defaults
 from posenc_jax.data.corpus import Split
 from posenc_jax.evaluation import planning, records, sweep, windows
 from posenc_jax.evaluation.store import Store
-from posenc_jax.training.parts import Parts
+from posenc_jax.runs.parameters import Parts
 
 LENGTHS = [L // 4, L, 2 * L, 4 * L]
 STRIDE, LAST = L // 2, 1

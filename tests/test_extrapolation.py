@@ -16,9 +16,8 @@ from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax.evaluation import planning, records, sweep
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.guard import hold
-from posenc_jax.training.parts import Parts
+from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.parameters import Parts
 
 SMALL = [
     "--config.multiples=0.5,1,2",
@@ -146,7 +145,7 @@ def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
 
 def test_one_evaluation_at_a_time(run, call):
     (run / "eval").mkdir()
-    with hold(run / "eval", "another evaluation of this run"):
+    with locked(run / "eval", "another evaluation of this run"):
         out = call("eval_extrapolation.py", run, *SMALL, code=73)
     assert "is in use by another evaluation" in out and "process" in out
     call("eval_extrapolation.py", run, "--config.multiples=1", "--config.extensions=none")

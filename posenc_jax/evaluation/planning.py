@@ -11,12 +11,12 @@ import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.configuration import Config, original_length, words
 from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import windows
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import ConfigError
 from posenc_jax.options import known
-from posenc_jax.training import parts as making
+from posenc_jax.runs import parameters
 
 TARGETS = 2_000  # of `same_token`, below which its mean is a matter of which targets were asked
 
@@ -47,7 +47,7 @@ class Subject:
     name: str
     config: Config
     step: int
-    parts: making.Parts
+    parts: parameters.Parts
     plain: Encoding  # without the run's own extension
     workdir: Path = Path()
     card: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the checkpoint

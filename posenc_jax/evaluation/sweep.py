@@ -13,17 +13,17 @@ from tqdm import tqdm
 from posenc_jax.configuration import Config, with_unset, words
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.corpus import Corpus, Split
+from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import planning, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, Subject, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
 from posenc_jax.evaluation.store import Store
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import ConfigError, DataError, Interrupted, Stop
+from posenc_jax.runs import parameters
+from posenc_jax.runs.signals import stop_requests
+from posenc_jax.runs.subject import load_checkpoint, saved_steps
 from posenc_jax.terminal import warn
-from posenc_jax.training import parts as making
-from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import load_checkpoint, saved_steps
 from posenc_jax.training.seen import trained_on
 
 
@@ -41,7 +41,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
     folder.mkdir(exist_ok=True)
     measured: list[Measured] = []
     recorded: list[Measured] = []
-    with hold(folder, "another evaluation of this run"), stop_requests() as stopping:
+    with locked(folder, "another evaluation of this run"), stop_requests() as stopping:
         store = Store(folder / "cells")
         text = subject = None
         for step in steps:
@@ -91,7 +91,7 @@ def load(workdir: Path, step: int | None) -> Subject:
         workdir.resolve().name, settings, at, run, run.encoding, workdir=workdir, card=card
     )
     if subject.extensible:
-        plain = making.make(settings, extended=False, start=run.params()).encoding
+        plain = parameters.make(settings, extended=False, start=run.params()).encoding
         return dataclasses.replace(subject, plain=plain)
     return subject
 

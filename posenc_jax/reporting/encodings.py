@@ -11,9 +11,9 @@ import numpy as np
 import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.picture import EXTENSIONS as COLOURS
 from posenc_jax.evaluation.picture import OTHER
-from posenc_jax.exits import ConfigError
 from posenc_jax.schemes.rope import RoPE
 
 CONTEXTS = (100, 1_000, 10_000)

@@ -7,7 +7,7 @@ from typing import Any
 
 from posenc_jax.evaluation.windows import WORD
 from posenc_jax.reporting import figure
-from posenc_jax.training.run import now, write_atomically
+from posenc_jax.runs.workdir import now, write_atomically
 
 TEMPLATE = Path(__file__).with_name("page.html")
 

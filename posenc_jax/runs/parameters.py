@@ -11,7 +11,7 @@ from posenc_jax import neighbours
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
-from posenc_jax.exits import ConfigError, Stop
+from posenc_jax.errors import ConfigError, Stop
 
 if TYPE_CHECKING:
     import models

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posenc_jax.exits import Busy
+from posenc_jax.errors import Busy
 
 
 @contextmanager
-def hold(folder: Path, what: str) -> Iterator[None]:
+def locked(folder: Path, what: str) -> Iterator[None]:
     """One process at a time. The system lets go when the holder dies, so nothing is left over."""
     with (folder / ".lock").open("a+", encoding="utf-8") as stream:
         try:

@@ -13,9 +13,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
-from posenc_jax.exits import Damaged, OtherConfig, Stop
+from posenc_jax.errors import Damaged, OtherConfig, Stop
+from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.terminal import warn
-from posenc_jax.training.parts import by_path, with_leaves
 
 # Of several processes one saves and restores, and waits for no other.
 LEAD_ALONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from posenc_jax import configuration
 from posenc_jax.configuration import Config, differences
-from posenc_jax.exits import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
+from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
 from posenc_jax.formats import FORMAT, upgraded
 from posenc_jax.terminal import warn
 

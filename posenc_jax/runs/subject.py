@@ -7,12 +7,12 @@ import jax
 
 from posenc_jax.configuration import Config
 from posenc_jax.data import tokenizer
-from posenc_jax.exits import Damaged, Stop
+from posenc_jax.errors import Damaged, Stop
+from posenc_jax.runs import parameters
+from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.workdir import Workdir, refuse_edited
 from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.run import Workdir, refuse_edited
 
 TRIES = 20  # of reading a run that saves, and removes what it saved, at the same time
 
@@ -44,19 +44,19 @@ def saved_steps(workdir: Path) -> list[int]:
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; save less often")
 
 
-def load_parts(workdir: Path, step: int | None) -> tuple[making.Parts, Config]:
+def load_parts(workdir: Path, step: int | None) -> tuple[parameters.Parts, Config]:
     _, parts, config, _ = load_checkpoint(workdir, step)
     return parts, config
 
 
-def load_checkpoint(workdir: Path, step: int | None) -> tuple[int, making.Parts, Config, dict]:
+def load_checkpoint(workdir: Path, step: int | None) -> tuple[int, parameters.Parts, Config, dict]:
     """A step, its model and encoding, the run's configuration, and the checkpoint's card.
 
     Of a run in training the last checkpoint can be gone for a newer one while it is read; all that
     takes time is done before it is chosen.
     """
     config = run_config(workdir)
-    parts = making.make(config)
+    parts = parameters.make(config)
     like = jax.eval_shape(lambda: steps.fresh_state(parts, optimizers.make(config)))
     for _ in range(TRIES):
         at = saved_steps(workdir)[-1] if step is None else step

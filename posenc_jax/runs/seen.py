@@ -12,9 +12,9 @@ from ml_collections import ConfigDict
 from posenc_jax import configuration
 from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
-from posenc_jax.exits import DataError, Stop
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.run import write_atomically
+from posenc_jax.errors import DataError, Stop
+from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.workdir import write_atomically
 
 FILE = "trained_on.txt"  # in a run's folder, a digest a line; every card holds the hash of them all
 
