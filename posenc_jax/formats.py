@@ -9,13 +9,22 @@ FORMAT = 2
 def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
     """A run's configuration in today's words; `written` is its format, None in the first one."""
     if written in (None, 1):
-        return _from_1(fields)
+        return _set_alone(_from_1(fields))
     if written != FORMAT:
         raise ValueError(
             f"format {written!r} is not known here; this version reads 1 to {FORMAT}. Take the "
             "version of posenc-jax that wrote it"
         )
-    return dict(fields)
+    return _set_alone(fields)
+
+
+def _set_alone(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of every extension once stood in each configuration, as None where not set."""
+    extension = fields["extension"]
+    if not isinstance(extension, Mapping):
+        return dict(fields)
+    kept = {name: value for name, value in extension.items() if value is not None}
+    return dict(fields) | {"extension": kept}
 
 
 def _from_1(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,19 +12,19 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from absl import flags as absl_flags  # noqa: E402
 
-from posenc_jax import command, configuration, terminal  # noqa: E402
+from posenc_jax import command, lineage, terminal, validation  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
     flags, config = command.read(argv, __doc__ or "", define=_define)
-    problems = configuration.validate(config)
+    problems = validation.validate(config)
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
             f"--vocab must be at least 257, one token more than bytes; got {flags.vocab}"
         )
     if problems:
         command.refuse(problems)
-    config = configuration.resolved(config)
+    config = lineage.resolved(config)
 
     return terminal.code_of(lambda: _prepare(config, flags.vocab, flags.out))
 

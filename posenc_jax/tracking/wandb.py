@@ -120,7 +120,7 @@ def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bo
             values |= {name: row["bpb"]}
             largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
             extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
-            extension = "window" if row["window"] else extension
+            extension = label(row) if row["window"] else extension
             at = f"{length / row['train_length']:g}x"
             summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
         view.log(values)
