@@ -3,7 +3,7 @@
 Reads the run in DIR, finished or still in training, and writes its perplexity against length:
 eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. What is there
 already is not computed again, and evaluations of other texts stay in the same files under their own
-names. Fields are those of configs/eval.py, for example:
+names. Fields are those listed below, for example:
 
   --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
   --config.protocols=same_token,nonoverlap --config.documents=100
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from absl import flags as absl_flags
 
-from posenc_jax import command, configuration, terminal
+from posenc_jax import command, terminal, validation
+from posenc_jax.configuration import Config
 
 
 def main(argv: list[str]) -> int:
@@ -28,7 +29,7 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
-    problems = configuration.validate_evaluation(config)
+    problems = validation.validate_evaluation(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
@@ -40,14 +41,17 @@ def main(argv: list[str]) -> int:
     return terminal.code_of(lambda: evaluate(config, workdir, flags.step, flags.every_checkpoint))
 
 
-def evaluate(config: configuration.Config, workdir: Path, step: int | None, every: bool) -> None:
+def evaluate(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import backend
 
     backend.configure()
     backend.self_test()
-    from posenc_jax.evaluation import picture, records, show, sweep, wandb_curves
+    from posenc_jax.evaluation import methods, picture, records, show, sweep, wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
+    problems = methods.mistakes(config.extensions)
+    if problems:
+        command.refuse(problems)
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
     print(show.table(cells))

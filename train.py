@@ -2,7 +2,7 @@
 
 Trains a model from a configuration and leaves a run in DIR. The same command again goes on where
 it stopped, or says that it is done. A size may follow the recipe: --config=configs/rope.py:small
-(tiny, small, base, 125m). Fields are those of configs/base.py, for example:
+(tiny, small, base, 125m). Fields are those listed below, for example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
@@ -11,7 +11,8 @@ it stopped, or says that it is done. A size may follow the recipe: --config=conf
 import sys
 from pathlib import Path
 
-from posenc_jax import command, configuration, terminal
+from posenc_jax import command, lineage, terminal, validation
+from posenc_jax.configuration import Config
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking import environment
 
@@ -22,14 +23,14 @@ def main(argv: list[str]) -> int:
     return terminal.code_of(lambda: run(workdir, config))
 
 
-def run(workdir: str | None, config: configuration.Config) -> int:
+def run(workdir: str | None, config: Config) -> int:
     begun = Workdir(workdir).config() if workdir else None
-    problems = configuration.validate(config, begun)
+    problems = validation.validate(config, begun)
     if not workdir:
         problems.append("--workdir is missing: the folder that the run is kept in")
     if problems or not workdir:
         command.refuse(problems)
-    config = configuration.resolved(config, begun)
+    config = lineage.resolved(config, begun)
 
     from posenc_jax import backend
 

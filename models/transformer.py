@@ -1,6 +1,5 @@
 """A decoder-only transformer on one page; position reaches it as data."""
 
-import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -8,83 +7,14 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc_jax import packing
-from posenc_jax.attention import IMPLEMENTATIONS, attention
+from posenc_jax.attention import attention
 from posenc_jax.encoding import Encoding, hold_fixed, in_sight
 from posenc_jax.encoding import layer as layer_of
-from posenc_jax.options import choice, flag, known, whole_number
+from posenc_jax.options import whole_number
+
+from .config import Config
 
 LOGITS = 1 << 24  # as many at a time, 64 MiB
-WRITTEN_OUT = 8  # layers up to which a program without a loop is worth its compilation
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Sizes and shapes. None takes what the comment says."""
-
-    layers: int = 4
-    width: int = 128
-    heads: int = 4
-    kv_heads: int | None = None  # groups of keys and values; None: one per head
-    head_dim: int | None = None  # None: width / heads
-    hidden: int | None = None  # width of the MLP; None: 4 width for gelu, 8/3 width for swiglu
-    vocab: int = 256
-    norm: str = "rms"  # rms, layer
-    norm_place: str = "pre"  # pre, post
-    activation: str = "gelu"  # gelu, swiglu
-    tied: bool = True  # the output projection is the token embedding
-    scan: bool | None = None  # layers as a loop in the program; None: where they are many
-    remat: bool = False  # compute each layer again in the backward pass, to save memory
-    dtype: str = "float32"  # float32, bfloat16; parameters are float32 either way
-    attention: str = "auto"  # auto, plain, blockwise, kernel
-
-    def __post_init__(self):
-        for name in ("layers", "width", "heads", "vocab"):
-            whole_number(name, getattr(self, name), at_least=1)
-        for name in ("kv_heads", "head_dim", "hidden"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), at_least=1)
-        if self.head_dim is None and self.width % self.heads:
-            raise ValueError(
-                f"width must be a multiple of heads, or head_dim given; got width={self.width}, "
-                f"heads={self.heads}"
-            )
-        if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise ValueError(
-                f"heads must be a multiple of kv_heads; got heads={self.heads}, "
-                f"kv_heads={self.kv_heads}"
-            )
-        choice("norm", self.norm, ("rms", "layer"))
-        choice("norm_place", self.norm_place, ("pre", "post"))
-        choice("activation", self.activation, ("gelu", "swiglu"))
-        choice("dtype", self.dtype, ("float32", "bfloat16"))
-        choice("attention", self.attention, IMPLEMENTATIONS)
-        flag("tied", self.tied)
-        if self.scan is not None:
-            flag("scan", self.scan)
-        flag("remat", self.remat)
-
-    @classmethod
-    def of(cls, fields: Mapping) -> "Config":
-        for name in fields:
-            known("model option", name, cls.__dataclass_fields__)
-        return cls(**fields)
-
-    @property
-    def head_size(self) -> int:
-        return self.head_dim or self.width // self.heads
-
-    @property
-    def groups(self) -> int:
-        return self.kv_heads or self.heads
-
-    @property
-    def scanned(self) -> bool:
-        return self.layers > WRITTEN_OUT if self.scan is None else self.scan
-
-    @property
-    def hidden_size(self) -> int:
-        gated = self.activation == "swiglu"
-        return self.hidden or (max(8, round(self.width / 3) * 8) if gated else 4 * self.width)
 
 
 class Transformer(nnx.Module):

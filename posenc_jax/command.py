@@ -3,12 +3,12 @@
 import re
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from posenc_jax import errors
+from posenc_jax import composition, configuration, errors
 from posenc_jax.tracking import environment
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
@@ -23,8 +23,10 @@ def read(
 ):
     """The flags and the configuration a command gives; on a mistake, what it is, and exit 2."""
     if any(arg in HELP for arg in argv[1:]):
+        described = configuration.Evaluation if default_config else configuration.Training
+        fields = "\n".join(configuration.explained(described, "--config."))
         codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in errors.MEANING.items())
-        print(f"{usage.strip()}\n\nExit codes:\n{codes}")
+        print(f"{usage.strip()}\n\nFields:\n{fields}\n\nExit codes:\n{codes}")
         raise SystemExit(errors.DONE)
     try:
         return parse(argv, default_config=default_config, define=define)
@@ -44,6 +46,7 @@ def parse(
     can be called more than once.
     """
     values = flags.FlagValues()
+    options, argv = _extension_options(argv)
     try:
         config_flags.DEFINE_config_file(
             "config", default_config, "a recipe in configs/", values, sys_argv=argv
@@ -57,8 +60,8 @@ def parse(
         message = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
         raise errors.ConfigError(message) from error
     except AttributeError as error:  # what ml_collections raises for a field there is not
-        file = "configs/eval.py" if default_config else "configs/base.py"
-        message = _unknown_field(str(error), file)
+        program = "eval_extrapolation.py" if default_config else "train.py"
+        message = _unknown_field(str(error), f"python {program} --help")
         raise errors.ConfigError(message) from error
     except (KeyError, TypeError, ValueError, OSError, ImportError) as error:
         raise errors.ConfigError(str(error)) from error
@@ -69,14 +72,30 @@ def parse(
         named = next((arg for arg in argv if arg.startswith("--config=")), None)
         missing = f"{named}: there is no such file" if named else "--config=configs/... is missing"
         raise errors.ConfigError(missing)
+    if options:
+        with config.unlocked(), config.ignore_type():
+            extension: Any = config.extension
+            extension.update(options)
     environment.apply(config, argv)
     return values, config
 
 
-def _unknown_field(message: str, file: str) -> str:
+def _extension_options(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """--config.extension.OPTION=VALUE apart: no configuration lists the options of all."""
+    options, others = {}, []
+    for word in argv:
+        found = re.fullmatch(r"--config\.extension\.(\w+)=(.*)", word, re.DOTALL)
+        if found and found[1] not in configuration.Extension.__dataclass_fields__:
+            options[found[1]] = composition.value(found[2])
+        else:
+            others.append(word)
+    return options, others
+
+
+def _unknown_field(message: str, lister: str) -> str:
     field, guess = re.search(r"\w+", message), re.search(r'Did you mean "(\w+)"', message)
     meant = f"did you mean {guess[1]!r}? " if guess else ""
-    return f"unknown field {field and field[0]!r}; {meant}the fields are those of {file}"
+    return f"unknown field {field and field[0]!r}; {meant}{lister} lists them all"
 
 
 def refuse(problems: list[str]) -> NoReturn:

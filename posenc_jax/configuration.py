@@ -1,688 +1,285 @@
-"""What a training configuration may say. Nothing here imports jax: mistakes are found at once."""
+"""The fields of training and of an evaluation: each default once, with its comment and its rule.
 
-import json
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from pathlib import Path
+Nothing here imports jax. `configs/base.py` adds sizes, a recipe what it is about.
+"""
+
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
-from posenc_jax import catalog, formats, neighbours
-from posenc_jax.errors import ConfigError
-from posenc_jax.options import choice, known, positive, rotary_dims, whole_number
+from posenc_jax import fields, neighbours
+from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
+from posenc_jax.registry import SOURCES, TASKS, WANDB_MODES
 
 Config = Any  # a ConfigDict; its fields have no types a checker could know
 
-SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")
-WANDB_MODES = ("auto", "online", "offline", "disabled")
-TASKS = ("copy", "induction", "passkey", "delayed_repeat")
-# Fields of `data` that some sources read: which, and what None stands for.
-READ_BY: dict[str, tuple[tuple[str, ...], Any]] = {
-    "path": (("text", "jsonl", "hub"), ""),
-    "field": (("jsonl", "hub"), "text"),
-    "split": (("hub",), "train"),
-    "task": (("synthetic",), "copy"),
-    "documents": (("synthetic",), 2_000),
-    "document_length": (("synthetic",), 2_048),
-}
-BESIDE_TOKENS = ("mask_documents",)  # what of `data` is read where it names prepared tokens
-MOST = {  # beyond these no machine trains, and jax would only say so later and worse
-    "train_length": 2**24,  # places that float32 tells apart
-    "batch_size": 2**24,
-    "steps": 2**31 - 1,
-    "accumulate": 2**24,
-    "keep": 2**20,
-    "model.layers": 10_000,
-    "model.width": 2**20,
-    "model.heads": 2**16,
-    "model.kv_heads": 2**16,
-    "model.head_dim": 2**16,
-    "model.hidden": 2**24,
-    "model.vocab": 2**24,
-}
-SCALELESS = ("none", "logn")  # extensions that no scale changes
-# Without these a file is no configuration of a run.
-ESSENTIAL = (
-    "seed",
-    "train_length",
-    "batch_size",
-    "steps",
-    "model",
-    "encoding",
-    "extension",
-    "data",
-)
-# What may differ when a run goes on: how long, how often, how it is shown, where tokens are kept.
-FREE = (
-    "steps",
-    "stop_at",
-    "log_every",
-    "valid_every",
-    "save_every",
-    "valid_batches",
-    "keep",
-    "sharding",
-    "distributed",
-    "wandb",
-    "data.cache",
-)
+MOST = 2**31 - 1
 
 
-def validate(config, begun: Mapping | None = None) -> list[str]:
-    """Everything that is wrong with a configuration, each with its field, value and rule.
+@dataclasses.dataclass
+class Encoding:
+    """Its other fields are the options of the scheme, which a recipe names."""
 
-    `begun` is the configuration of the run that goes on: where it came from lies behind it.
-    """
-    base = neighbours.config("base")
-    expected = base.get_config().to_dict()
-    wrong = _structure(config.to_dict(), expected, may_be_open=True)
-    if wrong:
-        return wrong  # the values cannot be asked for
-    try:
-        config = resolved(config, begun)
-    except ConfigError as error:
-        return [str(error)]
-    wrong = _structure(config.to_dict(), expected)
-    if wrong:
-        return wrong
-    problems: list[str] = []
-    ask = _Asker(problems)
-    for check in (_numbers, _model, _encoding, _extension, _data, _choices):
-        check(config, ask)
-    source = begun
-    if begun is None and config.init_from:
-        source = _source(config, ask)
-    _length(config, source, ask)
-    return problems
+    name: str = default("nope", "a file in posenc_jax/schemes; its options stand beside it")
 
 
-class _Asker:
-    """Calls a rule and keeps what it says against a value."""
+@dataclasses.dataclass
+class Extension:
+    """Its other fields are options, which may also stand within the name: `yarn:8:beta_fast=16`."""
 
-    def __init__(self, problems: list[str]):
-        self.problems = problems
-
-    def __call__(self, rule: Callable, *args, **options) -> bool:
-        try:
-            rule(*args, **options)
-        except ValueError as error:
-            self.problems.append(str(error))
-            return False
-        return True
-
-    def that(self, holds: bool, message: str) -> bool:
-        if not holds:
-            self.problems.append(message)
-        return holds
+    name: str = default("none", "in place while training; such as yarn, or yarn:beta_fast=16+logn")
+    scale: float = default(1.0, "how many times L it reaches", above_zero(0, 1e6))
 
 
-def _structure(
-    given: Mapping, expected: Mapping, prefix: str = "", *, may_be_open: bool = False
-) -> list[str]:
-    problems = []
-    for name, default in expected.items():
-        field = f"{prefix}{name}"
-        if name not in given:
-            problems.append(f"{field} is missing; set single fields, --config.{field}=...")
-        elif isinstance(default, Mapping):
-            if not isinstance(given[name], Mapping):
-                problems.append(f"{field} holds fields and got {given[name]!r}")
-            else:
-                inner = _structure(given[name], default, f"{field}.", may_be_open=may_be_open)
-                problems += inner
-        elif may_be_open and given[name] is None:
-            continue
-        elif isinstance(default, bool) != isinstance(given[name], bool) and default is not None:
-            problems.append(f"{field} must be {type(default).__name__}; got {given[name]!r}")
-    for name in set(given) - set(expected):
-        if prefix not in ("encoding.", "extension."):
-            try:
-                known("field", f"{prefix}{name}", [f"{prefix}{n}" for n in expected])
-            except ValueError as error:
-                problems.append(str(error))
-    return problems
+@dataclasses.dataclass
+class Data:
+    """`of` are the sources that read a field; `unset` is what None stands for there."""
+
+    source: str = default("stdlib", ", ".join(SOURCES), one_of(*SOURCES))
+    tokens: str | None = default(
+        None,
+        "a folder of tokens made beforehand (scripts/prepare_data.py --tokens_out), instead of a "
+        "source and a tokenizer; None: they are made of the text",
+    )
+    path: str = default(
+        "",
+        "files or globs with commas between; a data set's name for hub",
+        of=("text", "jsonl", "hub"),
+        unset="",
+    )
+    tokenizer: str = default("bytes", "bytes, a tokenizer.json, a folder with vocab and merges")
+    field: str | None = default(
+        None, "of jsonl and hub, what holds the text; None: text", of=("jsonl", "hub"), unset="text"
+    )
+    split: str | None = default(None, "of hub; None: train", of=("hub",), unset="train")
+    task: str | None = default(
+        None,
+        f"of synthetic: {', '.join(TASKS)}; None: copy",
+        one_of(*TASKS),
+        of=("synthetic",),
+        unset="copy",
+    )
+    documents: int | None = default(
+        None, "of synthetic; None: 2,000", whole(1), of=("synthetic",), unset=2_000
+    )
+    document_length: int | None = default(
+        None, "of synthetic, in tokens; None: 2,048", whole(2), of=("synthetic",), unset=2_048
+    )
+    valid_fraction: float = default(
+        0.1, "of the documents, chosen by a hash of their text", between(0, 1)
+    )
+    choose_fraction: float = default(
+        0.0, "a third split, off the training side; to choose rates on", between(0, 1)
+    )
+    mask_documents: bool = default(
+        False, "attention stays within a document", true_or_false, beside_tokens=True
+    )
+    cache: str = default("", "folder for tokens; empty: XDG_CACHE_HOME or ~/.cache, posenc-jax")
 
 
-def _numbers(config, ask):
-    for name in ("train_length", "batch_size", "steps", "accumulate", "keep"):
-        ask(whole_number, name, config[name], at_least=1, at_most=MOST[name])
-    for name in ("log_every", "valid_every", "save_every", "valid_batches"):
-        ask(whole_number, name, config[name], at_least=1)
-    for name in ("seed", "stop_at"):
-        if ask(whole_number, name, config[name], at_least=0):
-            ask.that(config[name] < 2**63, f"{name} must be below 2^63; got {config[name]}")
-    for name in ("learning_rate", "encoding_rate", "clip"):
-        if ask(positive, name, config[name]):
-            _between(ask, name, config[name], 1e-30, 1e30)  # what float32 can multiply by
-    _between(ask, "weight_decay", config.weight_decay, 0, 1e6)
-    _between(ask, "final_rate", config.final_rate, 0, 1)
-    for name in ("beta1", "beta2"):
-        _between(ask, name, config[name], 0, 0.999999)
-    if ask(whole_number, "warmup_steps", config.warmup_steps, at_least=0):
-        ask.that(
-            config.warmup_steps <= config.steps,
-            f"warmup_steps must not exceed steps = {config.steps}; got {config.warmup_steps}",
+@dataclasses.dataclass
+class Wandb:
+    mode: str = default(
+        "auto",
+        "auto: online with a key, offline without; online, offline, disabled",
+        one_of(*WANDB_MODES),
+    )
+    project: str = default("posenc-jax")
+    name: str = default("", "empty: that of the workdir")
+    group: str = default("", "empty: that of the data, the tokenizer and the size")
+    dir: str = default("", "where wandb keeps its files; empty: the workdir")
+    required: bool = default(False, "True: fail where wandb fails", true_or_false)
+
+
+def _seed(name: str, value: Any):
+    whole(0)(name, value)
+    if value >= 2**63:
+        raise ValueError(f"{name} must be below 2^63; got {value}")
+
+
+def _length(name: str, value: Any):
+    whole(1, 2**24)(name, value)  # places that float32 tells apart
+    if value < 2:
+        raise ValueError(
+            f"{name} must be at least 2, or nothing is predicted from anything; got {value}"
         )
-    if isinstance(config.accumulate, int) and config.accumulate >= 1:
-        ask.that(
-            config.batch_size % config.accumulate == 0,
-            f"batch_size must be a multiple of accumulate = {config.accumulate}; "
-            f"got {config.batch_size}",
-        )
-    ask.that(
-        not isinstance(config.train_length, int) or config.train_length >= 2,
-        f"train_length must be at least 2, or nothing is predicted from anything; "
-        f"got {config.train_length}",
+
+
+@dataclasses.dataclass
+class Training:
+    seed: int = default(0, "of the weights, the order of the data, and every draw", _seed)
+    train_length: int = default(128, "L: tokens per row", _length)
+    batch_size: int = default(32, "rows per step", whole(1, 2**24))
+    steps: int = default(600, "", whole(1, MOST))
+    stop_at: int = default(
+        0, "save and stop here, exit 75; the same command then goes on; 0: never", _seed
+    )
+    init_from: str = default("", "a workdir to take the weights from")
+    original_length: int | None = default(
+        None, "L of the encoding; None: init_from's, or train_length", whole(2)
+    )
+    model: Any = within(neighbours.models().Config)
+    encoding: Encoding = within(Encoding)
+    extension: Extension = within(Extension)
+    learning_rate: float = default(3e-3, "", above_zero(1e-30, 1e30))
+    encoding_rate: float = default(
+        1.0,
+        "times the learning rate: that of the encoding's trained arrays",
+        above_zero(1e-30, 1e30),
+    )
+    schedule: str = default(
+        "cosine",
+        "cosine; linear: constant, then down over the last fifth",
+        one_of("cosine", "linear"),
+    )
+    warmup_steps: int = default(60, "", whole(0))
+    final_rate: float = default(0.1, "of the learning rate, at the last step", between(0, 1))
+    weight_decay: float = default(
+        0.1, "of the matrices in the blocks, and of nothing else", between(0, 1e6)
+    )
+    beta1: float = default(0.9, "", between(0, 0.999999))
+    beta2: float = default(0.95, "", between(0, 0.999999))
+    clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
+    skip_not_finite: bool = default(
+        False,
+        "True: such a loss or gradient changes nothing; False: a stop",
+        true_or_false,
+    )
+    accumulate: int = default(
+        1, "pieces a batch is cut into; the gradient is that of the whole", whole(1, 2**24)
+    )
+    data: Data = within(Data)
+    sharding: str = default(
+        "replicated",
+        "of parameters and optimizer: replicated, fsdp",
+        one_of("replicated", "fsdp"),
+    )
+    distributed: bool = default(
+        False, "several processes train together; see docs/reliability.md", true_or_false
+    )
+    log_every: int = default(20, "steps; so for the next two", whole(1))
+    valid_every: int = default(200, "", whole(1))
+    save_every: int = default(200, "", whole(1))
+    valid_batches: int = default(16, "of batch_size rows", whole(1))
+    keep: int = default(2, "checkpoints", whole(1, 2**20))
+    wandb: Wandb = within(Wandb)
+
+
+@dataclasses.dataclass
+class EvaluationData:
+    source: str = default("", "empty: the held-out documents of the run's own text")
+    path: str = default("", "files or globs of another text to evaluate on")
+    tokens: str = default("", "a folder of prepared tokens to evaluate on, instead of a text")
+    part: str = default(
+        "held_out",
+        "of the run's own text: held_out, choose (data.choose_fraction)",
+        one_of("held_out", "choose"),
+    )
+    field: str = default("", "of a JSON line or a row that holds the text; empty: that of the run")
+    split: str = default("", "of a hub data set; empty: that of the run")
+
+
+@dataclasses.dataclass
+class EvaluationWandb:
+    mode: str = default(
+        "", f"empty: that of the run; {', '.join(WANDB_MODES)}", one_of("", *WANDB_MODES)
     )
 
 
-def _between(ask, name, value, low, high) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return ask.that(
-        is_number and low <= value <= high and math.isfinite(value),
-        f"{name} must be a number from {low} to {high}; got {value!r}",
+@dataclasses.dataclass
+class Evaluation:
+    name: str = default("", "of this evaluation in eval/curves.csv; empty: from its text")
+    data: EvaluationData = within(EvaluationData)
+    multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
+    extensions: str = default(
+        "none,pi,ntk,yarn,dynamic_ntk,interpolate",
+        "of these, those that fit the run's encoding; name:scale sets a scale, else it is the "
+        "largest multiple; yarn:8:beta_fast=16+logn has an option and composes two; all: every one "
+        "that needs no options",
     )
-
-
-def _model(config, ask):
-    model = config.model
-
-    def is_size(name: str) -> bool:
-        most = MOST[f"model.{name}"]
-        return ask(whole_number, f"model.{name}", model[name], at_least=1, at_most=most)
-
-    sizes = all([is_size(name) for name in ("width", "heads")])
-    is_size("layers")
-    for name in ("kv_heads", "head_dim", "hidden", "vocab"):
-        if model[name] is not None:
-            is_size(name)
-    if sizes and model.head_dim is None:
-        ask.that(
-            model.width % model.heads == 0,
-            f"model.width must be a multiple of model.heads = {model.heads}, or model.head_dim "
-            f"given; got {model.width}",
-        )
-    if sizes and model.kv_heads:
-        ask.that(
-            model.heads % model.kv_heads == 0,
-            f"model.heads must be a multiple of model.kv_heads = {model.kv_heads}; "
-            f"got {model.heads}",
-        )
-    ask(choice, "model.norm", model.norm, ("rms", "layer"))
-    ask(choice, "model.norm_place", model.norm_place, ("pre", "post"))
-    ask(choice, "model.activation", model.activation, ("gelu", "swiglu"))
-    ask(choice, "model.dtype", model.dtype, ("float32", "bfloat16"))
-    ask(choice, "model.attention", model.attention, ("auto", "plain", "blockwise", "kernel"))
-
-
-def _encoding(config, ask):
-    name = config.encoding.name
-    if not ask(known, "encoding", name, catalog.encodings()):
-        return
-    _options(ask, f"encoding {name!r}", config.encoding, catalog.encoding_options(name), ("name",))
-    inner = config.encoding.get("inner", name)
-    if name == "randomized" and not ask(known, "encoding", inner, catalog.encodings()):
-        return
-    ask.that(
-        config.encoding_rate == 1 or catalog.trains(inner),
-        f"encoding_rate = {config.encoding_rate} has no effect: encoding {inner!r} has no trained "
-        "arrays",
+    protocols: str = default("same_token,nonoverlap,position", "and sliding, which reads the most")
+    window: bool = default(
+        True,
+        "the baseline: the same weights, a query sees the last L tokens alone",
+        true_or_false,
     )
-    model, options = config.model, config.encoding
-    whole = isinstance(model.width, int) and isinstance(model.heads, int) and model.heads > 0
-    if "fraction" in options and whole:
-        ask(rotary_dims, model.head_dim or model.width // model.heads, options.fraction)
-    if "base" in options and isinstance(options.base, int | float):
-        ask(positive, "encoding.base", options.base, above=1.0)
-    if "max_position" in options and options.max_position is not None:
-        ask(
-            whole_number,
-            "encoding.max_position",
-            options.max_position,
-            at_least=config.train_length,
-        )
-
-
-def _options(ask, what, given, allowed, fixed):
-    for option in set(given) - set(fixed):
-        if allowed is not None:
-            if allowed:
-                ask(known, f"option of {what}:", option, allowed)
-            else:
-                ask.that(False, f"{what} takes no options; got {option!r}")
-
-
-def _extension(config, ask):
-    name, scale = config.extension.name, config.extension.scale
-    if ask(positive, "extension.scale", scale):
-        _between(ask, "extension.scale", scale, 0, 1e6)
-    if not ask(known, "extension", name, catalog.extensions()):
-        return
-    if name in SCALELESS:
-        ask.that(
-            scale == 1,
-            f"extension.scale = {scale} has no effect with extension.name={name}; name one that "
-            "takes a scale, such as yarn",
-        )
-    if isinstance(scale, int | float):
-        ask.that(not scale < 1, f"extension.scale must be at least 1; got {scale}")
-    if name.startswith("dynamic_"):
-        ask.that(
-            False,
-            f"extension.name: {name!r} follows the length read; train with "
-            f"{name.removeprefix('dynamic_')!r} and a scale",
-        )
-        return
-    carrier = config.encoding.get("inner", config.encoding.name)
-    made_for = catalog.extensions()[name]
-    fits = [n for n, target in catalog.extensions().items() if target in ("", carrier)]
-    ask.that(
-        made_for in ("", carrier),
-        f"extension {name!r} does not fit encoding {carrier!r}; those that do: {', '.join(fits)}",
+    documents: int | None = default(
+        None,
+        "at most, of those as long as the longest window; None: 50, or more where it takes them",
+        whole(2, MOST),
     )
-
-
-def _data(config, ask):
-    data = config.data
-    if data.tokens:
-        _tokens(data, ask)
-        return
-    if not ask(choice, "data.source", data.source, SOURCES):
-        return
-    _unread(data, data.source, ask)
-    data = with_unset(data)
-    if data.source in READ_BY["path"][0]:
-        ask.that(bool(data.path), f"data.path must say what to read for data.source={data.source}")
-    if data.source == "synthetic":
-        ask(choice, "data.task", data.task, TASKS)
-        ask(whole_number, "data.documents", data.documents, at_least=1)
-        ask(whole_number, "data.document_length", data.document_length, at_least=2)
-        ask.that(data.tokenizer == "bytes", "data.tokenizer must be 'bytes' for synthetic data")
-    fractions = ("valid_fraction", "choose_fraction")
-    if all([_between(ask, f"data.{name}", data[name], 0, 1) for name in fractions]):
-        ask.that(
-            sum(data[name] for name in fractions) < 1,
-            "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
-            f"below 1; got {data.valid_fraction} + {data.choose_fraction}",
-        )
-    if data.tokenizer != "bytes":
-        ask.that(
-            _exists(data.tokenizer),
-            f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
-            f"merges.txt; there is no {_short(data.tokenizer)!r}",
-        )
-
-
-def _tokens(data, ask) -> None:
-    for name in sorted(set(data) - {"tokens", *BESIDE_TOKENS}):
-        ask.that(
-            data[name] is None,
-            f"data.{name} = {data[name]!r} has no effect with data.tokens: its text was read, cut "
-            "and split when the tokens were made",
-        )
-    ask.that(_exists(f"{data.tokens}/corpus.json"), _no_tokens(data.tokens))
-
-
-def _no_tokens(folder) -> str:
-    return (
-        "data.tokens must be a folder that scripts/prepare_data.py --tokens_out wrote; there is no "
-        f"corpus.json in {_short(folder)!r}"
+    windows: int | None = default(
+        None,
+        "at most, of the longest length, from one document; None: so many that `same_token` scores "
+        "about 2,000 targets",
+        whole(1, MOST),
     )
-
-
-def _exists(path) -> bool:
-    try:
-        return Path(path).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):  # a name that is too long, or no name
-        return False
-
-
-def _short(text, most: int = 200) -> str:
-    return text if len(str(text)) <= most else f"{str(text)[:most]}..."
-
-
-def _unread(data, source: str, ask) -> None:
-    """A field that the source does not read would have no effect."""
-    for name, (sources, _) in READ_BY.items():
-        if name in data and data[name] not in (None, ""):
-            ask.that(
-                source in sources,
-                f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
-                f"data.source={' or '.join(sources)}",
-            )
-
-
-def with_unset(data) -> Config:
-    """`data` with a value in every field that its source reads; prepared tokens read no source, and
-    what stands in its fields by default is taken out of them."""
-    data = data.copy_and_resolve_references()
-    with data.ignore_type():
-        data.tokens = data.tokens or None
-        if data.tokens:
-            usual = neighbours.config("base").get_config().data
-            for name in set(data) - {"tokens", *BESIDE_TOKENS}:
-                data[name] = None if data[name] == usual[name] else data[name]
-            return data
-        for name, (sources, default) in READ_BY.items():
-            if data.source in sources and data[name] is None:
-                data[name] = default
-    return data
-
-
-def _choices(config, ask):
-    ask(choice, "schedule", config.schedule, ("cosine", "linear"))
-    ask(choice, "sharding", config.sharding, ("replicated", "fsdp"))
-    ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
-    if config.original_length is not None:
-        ask(whole_number, "original_length", config.original_length, at_least=2)
-
-
-def _length(config, source: Mapping | None, ask):
-    name, scale = config.extension.name, config.extension.scale
-    if not all(isinstance(n, int | float) for n in (config.train_length, scale)):
-        return  # which has been said
-    original = original_length(config, source)
-    if config.encoding.name == "learned":
-        rows = original * (scale if name in ("interpolate", "clamp") else 1)
-        ask.that(
-            not config.train_length > rows,
-            f"train_length = {config.train_length} is beyond the {rows:g} rows of the "
-            "learned table; set extension.name=interpolate (or clamp) and extension.scale",
-        )
-    elif name not in (*SCALELESS, "abf"):
-        ask.that(
-            not config.train_length > scale * original,
-            f"train_length = {config.train_length} is beyond scale x L = {scale:g} x {original} = "
-            f"{scale * original:g}, which extension {name!r} reaches; raise extension.scale or "
-            "lower train_length",
-        )
-
-
-def original_length(config, source: Mapping | None = None) -> int:
-    """L of the formulas: the run's own, or that of the run it starts or goes on from."""
-    if source is None:
-        return config.original_length or config.train_length
-    return config.original_length or source.get("original_length") or source["train_length"]
-
-
-def _source(config, ask) -> Mapping | None:
-    """The configuration of the run that `init_from` names, if it is one to start from."""
-    try:
-        source = read(Path(config.init_from))
-        unlike = _unlike(config, source)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        ask.that(False, _no_source(config, error))
-        return None
-    for line in unlike:
-        ask.that(False, f"init_from: {line}; give the model and the encoding of that run")
-    return source
-
-
-def _no_source(config, error: Exception) -> str:
-    return (
-        f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json that "
-        f"can be read ({type(error).__name__})"
+    spread: bool = default(
+        True,
+        "windows over the whole of a document; False: from its beginning on",
+        true_or_false,
     )
+    stride: int = default(
+        0, "how far `sliding` advances; 0: L. Lengths below it are not slid over", whole(0, MOST)
+    )
+    last: int = default(
+        0,
+        "K, the targets `same_token` scores in a window; 0: shortest length / 4",
+        whole(0, MOST),
+    )
+    tokens_per_call: int = default(16_384, "a batch holds as many windows as fit", whole(1, MOST))
+    wandb: EvaluationWandb = within(EvaluationWandb)
 
 
-def read(workdir: Path) -> dict[str, Any]:
-    """The configuration of a run, in today's words whatever wrote it."""
-    fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
-    missing = set(ESSENTIAL) - set(fields)
-    if missing:
-        raise ValueError(f"no {', '.join(sorted(missing))}")
-    return formats.upgraded(fields, fields.pop("format", None))
-
-
-def resolved(config, begun: Mapping | None = None) -> Config:
-    """With every value that training reads: what a recipe leaves open comes from the run that it
-    goes on from, or starts from (`init_from`)."""
-    config = _from_source(config, begun)
-    config.data = with_unset(config.data)
-    if config.init_from and not config.original_length:
-        with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
-            source = begun or read(Path(config.init_from))
-            config.original_length = original_length(config, source)
+def training() -> Config:
+    """Every field of a training configuration, at its default."""
+    config = _tree(Training)
+    config.model.vocab = placeholder(int)  # None: that of the tokenizer
     return config
 
 
-def _from_source(config, begun: Mapping | None) -> Config:
-    base = neighbours.config("base")
-    groups = [name for name in ("model", "encoding", "data") if _is_open(name, config, base)]
-    single = [n for n in ("train_length", "batch_size", "learning_rate") if config[n] is None]
-    if not groups and not single:
-        return config.copy_and_resolve_references()
-    source, again = begun, begun is not None
-    if source is None:
-        if not config.init_from:
-            raise ConfigError(
-                "init_from is missing: this recipe takes what it leaves open, such as "
-                f"{', '.join([*groups, *single])}, from a run: --config.init_from=RUN"
-            )
-        try:
-            source = read(Path(config.init_from))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(_no_source(config, error)) from error
-    config = config.copy_and_resolve_references()
-    for name in groups:
-        said = {field: value for field, value in config[name].items() if value is not None}
-        taken = dict(source[name])
-        if name == "data":
-            taken = _beside(said, taken, base)
-        config[name] = ConfigDict(taken | said)
-    made = source if again else _lengthened(config, source)
-    for name in single:
-        config[name] = made[name]
+def evaluation() -> Config:
+    """Every field of an evaluation, at its default."""
+    return _tree(Evaluation)
+
+
+def _tree(described: type) -> Config:
+    config = ConfigDict()
+    for name, kind, value, _ in fields.fields(described):
+        config[name] = placeholder(kind) if value is None else value
+    for name, inner in fields.groups(described):
+        config[name] = _tree(inner)
     return config
 
 
-def _beside(said: Mapping, taken: dict[str, Any], base) -> dict[str, Any]:
-    """What of another run's data goes with what is said of this one's."""
-    if said.get("tokens"):
-        return {name: taken[name] if name in BESIDE_TOKENS else None for name in taken}
-    if said.get("source") and taken.get("tokens"):
-        return base.get_config().data.to_dict() | {name: taken[name] for name in BESIDE_TOKENS}
-    if said.get("source") not in (None, taken.get("source")):
-        return taken | {field: None for field in READ_BY if field != "path"} | {"path": ""}
-    return taken
-
-
-def _is_open(name: str, config, base) -> bool:
-    """Whether a group lacks a value that it cannot do without."""
-    needed = [field for field, value in base.get_config()[name].items() if value is not None]
-    if name == "data" and config.data.get("tokens"):
-        needed = list(BESIDE_TOKENS)
-    return any(config[name].get(field) is None for field in needed)
-
-
-def _lengthened(config, source: Mapping) -> dict[str, Any]:
-    """Training at the length that the extension reaches, with as many tokens in a step."""
-    original = source.get("original_length") or source["train_length"]
-    length = config.train_length or round(config.extension.scale * original)
-    tokens = source["batch_size"] * source["train_length"]
-    return {
-        "train_length": length,
-        "batch_size": max(1, tokens // length),
-        "learning_rate": source["learning_rate"] / 5,
-    }
-
-
-def _unlike(config, source: Mapping) -> list[str]:
-    """What of model, encoding and tokenizer is not that of the run whose weights are taken."""
-    chosen = []
-    for tree in (source, config.to_dict()):
-        fields = dict(_flat({name: tree[name] for name in ("model", "encoding")}))
-        fields["data.tokenizer"] = _tokenizer(tree["data"])
-        chosen.append(fields)
-    free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
-    there, here = chosen
-    return [
-        f"{name} is {there.get(name)!r} in {config.init_from} and {here.get(name)!r} here"
-        for name in sorted((there | here).keys() - free)
-        if there.get(name) != here.get(name)
-    ]
-
-
-def _tokenizer(data: Mapping) -> str | None:
-    """As it was named; None where prepared tokens do not tell."""
-    if not data.get("tokens"):
-        return data["tokenizer"]
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        card = Path(data["tokens"]).expanduser() / "corpus.json"
-        return json.loads(card.read_text(encoding="utf-8"))["tokenizer"]
-    return None
-
-
-PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
-
-
-def validate_evaluation(config) -> list[str]:
-    """The same for configs/eval.py."""
-    defaults = neighbours.config("eval")
-    problems = _structure(config.to_dict(), defaults.get_config().to_dict())
-    if problems:
-        return problems
-    ask = _Asker(problems)
-    most = 2**31 - 1
-    ask(whole_number, "tokens_per_call", config.tokens_per_call, at_least=1, at_most=most)
-    for name in ("stride", "last"):
-        ask(whole_number, name, config[name], at_least=0, at_most=most)
-    for name, least in (("documents", 2), ("windows", 1)):
-        if config[name] is not None:
-            ask(whole_number, name, config[name], at_least=least, at_most=most)
-    ask.that(
-        isinstance(config.name, str) and re.fullmatch(r"[\w.+-]{0,80}", config.name) is not None,
-        f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}",
-    )
-    ask(choice, "data.part", config.data.part, ("held_out", "choose"))
-    ask.that(
-        config.data.part == "held_out" or not config.data.source,
-        f"data.part = {config.data.part!r} is of the run's own text and has no effect with "
-        f"data.source={config.data.source}",
-    )
-    for word in words(config.multiples) or ["nothing"]:
-        ask(positive, "each of multiples", _number(word))
-    for word in words(config.extensions) or ["nothing"]:
-        name, colon, scale = word.partition(":")
-        if name == "all":
-            ask.that(not colon, f"'all' takes no scale; got {word!r}")
-        elif ask(known, "extension", name, catalog.extensions()) and colon:
-            if ask(positive, f"the scale of {name}", _number(scale)):
-                fits = 1 <= float(scale) <= 1e6
-                ask.that(fits, f"the scale of {name} must be at least 1 and at most 1e6: {word}")
-            own = name in SCALELESS or name.startswith("dynamic_")
-            ask.that(not own, f"{name} has a scale of its own or none; got {word!r}")
-        ask.that(
-            name not in ("abf", "longrope"),
-            f"extension {name!r} needs options that a list of names cannot give; train with it",
-        )
-    for word in words(config.protocols) or ["nothing"]:
-        ask(known, "protocol", word, PROTOCOLS)
-    if config.wandb.mode:
-        ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
-    if config.data.tokens:
-        for name in ("source", "path", "field", "split"):
-            ask.that(
-                not config.data[name],
-                f"data.{name} = {config.data[name]!r} has no effect with data.tokens, which is a "
-                "text of its own",
-            )
-        ask.that(_exists(f"{config.data.tokens}/corpus.json"), _no_tokens(config.data.tokens))
-        return problems + _without_protocol(config)
-    if config.data.source:
-        ask(choice, "data.source", config.data.source, ("stdlib", "text", "jsonl", "hub"))
-    needs_path = config.data.source in READ_BY["path"][0]
-    ask.that(
-        bool(config.data.path) == needs_path,
-        "data.path goes with data.source=text, jsonl or hub; got "
-        f"source={config.data.source!r}, path={config.data.path!r}",
-    )
-    others = {name: value for name, value in config.data.items() if name != "path"}
-    _unread(others, config.data.source or "'' (the run's own text)", ask)
-    return problems + _without_protocol(config)
-
-
-def _without_protocol(config) -> list[str]:
-    return [
-        f"{name} = {config[name]} has no effect without {protocol} in protocols"
-        for name, protocol in (("stride", "sliding"), ("last", "same_token"))
-        if config[name] and protocol not in words(config.protocols)
-    ]
+def explained(described: type, prefix: str = "") -> Iterator[str]:
+    """A line for each field: its name, its default and what is said of it."""
+    for name, _, value, facts in fields.fields(described):
+        about = facts["about"]
+        if name == "vocab":  # of the decoder, which the tokenizer says
+            value, about = None, "V; None: that of the tokenizer"
+        yield f"  {f'{prefix}{name}={value}':<40} {about}".rstrip()
+    for name, inner in fields.groups(described):
+        yield from explained(inner, f"{prefix}{name}.")
 
 
 def words(text: str) -> list[str]:
+    """The entries of a list, between commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def beside_tokens() -> list[str]:
+    """Fields of `data` that are read where it names prepared tokens."""
+    return [name for name, _, _, facts in fields.fields(Data) if "beside_tokens" in facts]
 
 
-def differences(
-    saved: Mapping,
-    now: Mapping,
-    free: tuple[str, ...] = FREE,
-    words: tuple[str, str] = ("in the workdir", "now"),
-) -> list[str]:
-    """Fields in which a run's saved configuration differs from one given now, but for free ones."""
-    before, after = dict(_flat(saved)), dict(_flat(now))
-    lines = []
-    for name in sorted(before | after):
-        if not _within(name, free):
-            old, new = before.get(name), after.get(name)  # a field that came later is None
-            if old != new and not (old != old and new != new):  # nan is itself here
-                lines.append(f"{name}: {old!r} {words[0]}, {new!r} {words[1]}")
-    return lines
-
-
-def experiment(config) -> dict[str, Any]:
-    """What two runs share that differ by chance alone: all but the seed, how often something is
-    said or saved, and how it is computed."""
-    fields = dict(_flat(with_defaults(config.to_dict())))
-    fields["original_length"] = fields["original_length"] or fields["train_length"]
-    fields["init_from"] = without_seed(str(fields["init_from"] or ""))
-    how = ("seed", "model.scan", "model.remat", "model.attention")
-    free = (*(name for name in FREE if name != "steps"), *how)
-    return {name: value for name, value in sorted(fields.items()) if not _within(name, free)}
-
-
-def with_defaults(fields: Mapping) -> dict[str, Any]:
-    """A field that an older run does not have is its default."""
-    base = neighbours.config("base")
-
-    def filled(given: Mapping, default: Mapping) -> dict[str, Any]:
-        inner = {
-            name: filled(given[name], value)
-            for name, value in default.items()
-            if isinstance(value, Mapping) and isinstance(given.get(name), Mapping)
-        }
-        return {**default, **given, **inner}
-
-    return filled(fields, base.get_config().to_dict())
-
-
-def without_seed(name: str) -> str:
-    """`rope-s0-L128` -> `rope-L128`: the names that sweeps give, over all seeds."""
-    return re.sub(r"-s\d+(?=-|/|$)", "", name)
-
-
-def _within(name: str, fields: Iterable[str]) -> bool:
-    return any(name == field or name.startswith(f"{field}.") for field in fields)
-
-
-def _flat(tree: Mapping, prefix: str = ""):
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
-
-
-def as_json(config) -> str:
-    return json.dumps(config.to_dict(), indent=1, sort_keys=True)
+def read_by() -> dict[str, tuple[tuple[str, ...], Any]]:
+    """Fields of `data` that some sources read: which, and what None stands for."""
+    return {
+        name: (facts["of"], facts["unset"])
+        for name, _, _, facts in fields.fields(Data)
+        if "of" in facts
+    }

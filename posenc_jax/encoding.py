@@ -56,6 +56,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     dims: Dims = static()
     layers: int | None = static(default=None)  # leading axis of every leaf; None: shared by all
     logn: bool = static(default=False)
+    window: int | None = static(default=None)  # how far back a query sees, itself included
 
     @property
     def train_length(self) -> int:

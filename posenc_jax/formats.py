@@ -15,8 +15,18 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
             f"format {written!r} is not known here; this version reads 1 to {FORMAT}. Take the "
             "version of posenc-jax that wrote it"
         )
+    fields = _set_alone(fields)
     # Runs that are older than prepared tokens have none.
-    return dict(fields) | {"data": {"tokens": None} | dict(fields["data"])}
+    return fields | {"data": {"tokens": None} | dict(fields["data"])}
+
+
+def _set_alone(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of every extension once stood in each configuration, as None where not set."""
+    extension = fields["extension"]
+    if not isinstance(extension, Mapping):
+        return dict(fields)
+    kept = {name: value for name, value in extension.items() if value is not None}
+    return dict(fields) | {"extension": kept}
 
 
 def _from_1(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,9 +15,32 @@ def models() -> ModuleType:
     return _ours("models", HERE / "models" / "__init__.py")
 
 
-def config(name: str) -> ModuleType:
-    """`base` or `eval`, the defaults of a run and of an evaluation."""
-    return _ours(f"configs.{name}", HERE / "configs" / f"{name}.py")
+def recipe(name: str) -> ModuleType:
+    """A file of configs/."""
+    path = HERE / "configs" / f"{name}.py"
+    if _place(f"configs.{name}") == path:
+        return import_module(f"configs.{name}")
+    with _own_configs():
+        return _ours(f"configs.{name}", path)
+
+
+@contextmanager
+def _own_configs():
+    """Recipes import `configs.base`; ours, where another package is called `configs`."""
+    theirs = {
+        name: sys.modules.pop(name)
+        for name in list(sys.modules)
+        if name == "configs" or name.startswith("configs.")
+    }
+    ours = ModuleType("configs")
+    ours.__path__ = [str(HERE / "configs")]
+    sys.modules["configs"] = ours
+    try:
+        yield
+    finally:
+        for name in [n for n in sys.modules if n == "configs" or n.startswith("configs.")]:
+            del sys.modules[name]
+        sys.modules.update(theirs)
 
 
 def _ours(name: str, path: Path) -> ModuleType:

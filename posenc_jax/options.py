@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 
+IMPLEMENTATIONS = ("auto", "plain", "blockwise", "kernel")  # of attention
+
 
 def whole_number(name: str, value, *, at_least: int, at_most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:

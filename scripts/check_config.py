@@ -10,28 +10,31 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import command, configuration  # noqa: E402
+from posenc_jax import command, lineage, validation  # noqa: E402
 
 LEAST_REACH = 3  # logits
 
 
 def main(argv: list[str]) -> int:
     _, config = command.read(argv, __doc__ or "")
-    problems = configuration.validate(config)
+    problems = validation.validate(config)
     if problems:
         command.refuse(problems)
-    config = configuration.resolved(config)
+    config = lineage.resolved(config)
 
     from posenc_jax import backend
 
     backend.configure()
     import jax
 
-    from posenc_jax import extensions
+    from posenc_jax import building, extensions
     from posenc_jax.data import prepared
     from posenc_jax.runs import parameters
     from posenc_jax.schemes.rope import RoPE
 
+    problems = building.mistakes(config)
+    if problems:
+        command.refuse(problems)
     config.model.vocab = config.model.vocab or prepared.encoder_of(config.data).vocab
     parts = jax.eval_shape(lambda: parameters.make(config, extended=False).params())
     print(config)

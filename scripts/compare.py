@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np  # noqa: E402
 
 from posenc_jax import errors, terminal  # noqa: E402
-from posenc_jax.configuration import PROTOCOLS  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import apart, label  # noqa: E402
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
+from posenc_jax.registry import PROTOCOLS  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 
@@ -83,7 +83,7 @@ def select(words: str, evaluation: str = "") -> list[Measured]:
     chosen = [
         cell
         for cell in cells
-        if method in (label(cell.facts), label(cell.facts).split(":")[0])
+        if method in (label(cell.facts), label(cell.facts | {"scale": None}))
         and length in (None, cell.facts["length"])
     ]
     names = sorted({label(cell.facts) for cell in cells})

@@ -42,11 +42,11 @@ def main() -> int:
 
 
 def diagnose(options) -> list[Path]:
-    from posenc_jax import neighbours
-    from posenc_jax.evaluation import planning, sweep
+    from posenc_jax import composition, configuration
+    from posenc_jax.evaluation import methods, sweep
     from posenc_jax.runs.subject import load_subject
 
-    config = neighbours.config("eval").get_config()
+    config = configuration.evaluation()
     config.documents, config.windows = max(2, options.documents), 1
     subject = load_subject(options.run, options.step)
     length = options.multiple * subject.trained
@@ -54,11 +54,13 @@ def diagnose(options) -> list[Path]:
     rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
     encodings = {}
     longer = length / subject.original  # than the L of the formulas
-    for method in planning.methods(options.extensions, subject.plain, longer):
+    for method in methods.methods(options.extensions, subject.plain, longer):
         encoding = method.applied(subject.plain, subject.parts.encoding, longer)
         if encoding.reach is None or encoding.reach >= length:
-            scale = f":{method.scale:g}" if method.scale else ""
-            encodings[f"{method.name}{scale}"] = encoding
+            name = method.name
+            if method.scale is not None:
+                name = composition.with_scale(name, method.scale)
+            encodings[name] = encoding
     if not encodings:
         raise errors.ConfigError(f"no extension of {options.extensions} reaches {length} tokens")
     tables, plots = options.run / "eval" / "diagnose", options.run / "plots"
@@ -72,8 +74,9 @@ def diagnose(options) -> list[Path]:
 
 
 def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
+    from posenc_jax import composition
     from posenc_jax.evaluation import diagnostics
-    from posenc_jax.evaluation.picture import EXTENSIONS, OTHER
+    from posenc_jax.evaluation.picture import EXTENSIONS, FOLLOWING, OTHER
 
     ropes = {name: diagnostics.rotary(encoding) for name, encoding in encodings.items()}
     lines = [
@@ -89,12 +92,13 @@ def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
     figure, (axes,) = panels(1, 1)
     for name in dict.fromkeys(line[0] for line in lines):
         chosen = [line for line in lines if line[0] == name]
-        colour, mark = EXTENSIONS.get(name.split(":")[0].removeprefix("dynamic_"), OTHER)
+        first = composition.parts(name)[0].name
+        colour, mark = EXTENSIONS.get(first, OTHER)
         colour, mark = ("#0072B2", "o") if name == "none" else (colour, mark)
         axes.plot(
             [line[2] for line in chosen],
             [line[3] for line in chosen],
-            mark + ("--" if name.startswith("dynamic_") else "-"),
+            mark + ("--" if first in FOLLOWING else "-"),
             color=colour,
             label=name,
             markersize=5,

@@ -85,10 +85,10 @@ def plot(options) -> None:
 
 def held_out(subject):
     """Sixteen rows of L tokens, from documents that the run did not train on."""
-    from posenc_jax import neighbours
+    from posenc_jax import configuration
     from posenc_jax.evaluation import sweep
 
-    settings = neighbours.config("eval").get_config()
+    settings = configuration.evaluation()
     settings.documents, settings.windows = 16, 1
     length = subject.config.train_length
     text = sweep.choose(settings, subject, [length])

@@ -17,13 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from absl import flags as absl_flags  # noqa: E402
 
-from posenc_jax import command, configuration, terminal  # noqa: E402
+from posenc_jax import command, lineage, terminal, validation  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
     argv = [word.replace("--tokens-out", "--tokens_out") for word in argv]
     flags, config = command.read(argv, __doc__ or "", define=_define)
-    problems = configuration.validate(config)
+    problems = validation.validate(config)
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
             f"--vocab must be at least 257, one token more than bytes; got {flags.vocab}"
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         problems.append("data.tokens are prepared already; name the text they are to be made of")
     if problems:
         command.refuse(problems)
-    config = configuration.resolved(config)
+    config = lineage.resolved(config)
 
     limit = None if flags.limit is None else int(flags.limit)
     return terminal.code_of(

@@ -52,6 +52,7 @@ def main(argv: list[str]) -> int:
     options, rest = parser.parse_known_args(argv[1:])
 
     def body() -> int:
+        leave_accelerators()
         sweep, workdir = read(options.config), Path(options.workdir)
         cells = cells_of(sweep, workdir, fields_of(rest))
         check(cells)
@@ -106,6 +107,13 @@ def read(path: str) -> dict[str, Any]:
             "configs/sweeps/"
         )
     return made
+
+
+def leave_accelerators() -> None:
+    """Cells are judged on the CPU: this process takes no device from those that train."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
 
 
 def fields_of(words: list[str]) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from configs import base
+from posenc_jax import registry
 from posenc_jax.data import corpus, synthetic, tokenizer
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.errors import DataError
@@ -314,7 +315,7 @@ class TestBatches:
         assert rows.inputs[0, 0] == 0 and rows.inputs[-1, 0] > 900 and len(rows.inputs) == 5
 
 
-@pytest.mark.parametrize("task", synthetic.TASKS)
+@pytest.mark.parametrize("task", registry.TASKS)
 def test_the_answers_of_a_task_follow_from_what_came_before(task):
     for text, answers in synthetic.documents(task, 3, 1_500, seed=1):
         assert len(text) == len(answers) == 1_500 and answers.any()

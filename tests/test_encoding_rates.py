@@ -7,7 +7,7 @@ import pytest
 from running import script
 
 from configs import base
-from posenc_jax import configuration
+from posenc_jax import building
 from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer
 
@@ -78,5 +78,5 @@ def test_a_rate_of_nothing_is_refused(name):
     config = base.get_config()
     config.encoding = {"name": name} | ({"inner": "rope"} if name == "randomized" else {})
     config.encoding_rate = 4.0
-    (problem,) = configuration.validate(config)
+    (problem,) = building.mistakes(config)
     assert "encoding_rate = 4.0 has no effect: encoding" in problem

@@ -13,8 +13,9 @@ from sizes import DIMS, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import planning, sweep, windows
+from posenc_jax.evaluation import planning, show, sweep, windows
 from posenc_jax.evaluation.losses import Reader, read
+from posenc_jax.evaluation.methods import mistakes
 from posenc_jax.evaluation.store import Store, tree_key
 from posenc_jax.runs.parameters import Parts
 
@@ -270,7 +271,8 @@ def test_methods_take_the_largest_scale_unless_they_say_one():
 
 def test_all_is_every_fitting_extension_that_needs_no_options():
     names = [m.name for m in planning.methods("all", posenc_jax.build("rope", DIMS), 8.0)]
-    assert set(names) == set(posenc_jax.extensions.EXTENSIONS) - {
+    assert set(names) == set(posenc_jax.extensions.records()) - {
+        "window",
         "abf",
         "longrope",
         "interpolate",
@@ -315,3 +317,45 @@ def test_what_is_beyond_reach_is_left_out_with_the_extension_that_would_do(
     assert "extension interpolate or clamp" in said
     cells = measure(subject("learned"), extensions="interpolate", window=False)
     assert {c.facts["length"] for c in cells} == set(LENGTHS)
+
+
+def test_compositions_have_their_options_and_windows_in_the_columns(measure, subject, settings):
+    asked = "none,yarn:2:beta_slow=0.5+logn,logn+dynamic_ntk,yarn:2+window,window:size=8"
+    few = dict(protocols="nonoverlap", multiples="1,4")
+    cells = measure(extensions=asked, **few)
+    named = {(c.facts["extension"], c.facts["scale"], c.facts["window"]) for c in cells}
+    assert named == {
+        ("none", None, None),
+        ("none", None, L),
+        ("yarn:beta_slow=0.5+logn", 2.0, None),
+        ("dynamic_ntk+logn", None, None),
+        ("yarn+window", 2.0, L),
+        ("window", None, 8),
+    }
+    labels = {show.label(c.facts) for c in cells}
+    assert {"yarn:2:beta_slow=0.5+logn", "yarn:2+window:size=16", "window:size=8"} <= labels
+    again = measure(extensions=",".join(labels - {"window"}), folder="again", **few)
+    assert {show.label(c.facts) for c in again} == labels
+    for cell in again:
+        same = find(cells, **{k: cell.facts[k] for k in ("extension", "window", "length")})
+        np.testing.assert_array_equal(same.sums.nats, cell.sums.nats)
+    here = find(cells, extension="yarn+window", window=L, length=4 * L).sums.nats
+    assert (here != find(cells, window=L, length=4 * L).sums.nats).any()
+    for wrong in ("window:size=1000", "yarn:2:ramp=steep", "yarn+pi"):
+        with pytest.raises((ConfigError, ValueError)):
+            planning.plan(settings(extensions=wrong), subject(), text(64), [L, 2 * L])
+
+
+def test_what_is_wrong_with_extensions_is_said_at_once():
+    said = "\n".join(mistakes("yran,yarn:0.5,dynamic_ntk:2,abf,all:3,yarn:beta_fats=1,pi+ntk"))
+    for part in (
+        "unknown extension 'yran'; did you mean 'yarn'?",
+        "the scale of yarn must be at least 1",
+        "dynamic_ntk has a scale of its own or none",
+        "extension 'abf' needs the option 'base'",
+        "'all' takes no scale",
+        "did you mean 'beta_fast'?",
+        "of one kind, rotation",
+    ):
+        assert part in said
+    assert mistakes("all,none,yarn:8:beta_fast=16+logn,dynamic_ntk+window,abf:base=5e5") == []

@@ -12,7 +12,7 @@ import pytest
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax import extensions, schemes
+from posenc_jax import composition, extensions, schemes
 from posenc_jax.encoding import Dims, stack
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "rope.json").read_text())
@@ -20,7 +20,8 @@ NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
 KEY = jax.random.key(0)
 # What each extension needs beyond a scale, for 4 rotary pairs.
 OPTIONS = {"longrope": {"lambdas": [1.0, 1.5, 2.0, 4.0]}, "abf": {"base": 50_000.0}}
-ROTARY = [n for n, e in extensions.EXTENSIONS.items() if e.fits == (schemes.rope.RoPE,)]
+ROTARY = [n for n, e in extensions.records().items() if e.of is schemes.rope.RoPE]
+EVERYWHERE = ["none", "logn", "window"]
 IDENTITY_AT_ONE = [n for n in ROTARY if n not in ("abf", "longrope")]
 
 
@@ -225,7 +226,7 @@ def test_scale_one_is_bit_identical(name):
         np.testing.assert_array_equal(after, before)
 
 
-@pytest.mark.parametrize("name", [n for n in extensions.EXTENSIONS if n != "none"])
+@pytest.mark.parametrize("name", [n for n in extensions.records() if n != "none"])
 def test_a_scale_above_one_changes_the_logits(name, make_model, make_tokens, forward):
     encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
     model, tokens = make_model(), make_tokens(2 * L)
@@ -236,8 +237,9 @@ def test_a_scale_above_one_changes_the_logits(name, make_model, make_tokens, for
     extended = extend(name, encoding, 2.0)
     after = forward(model, tokens, extended)
     changed = bool(jnp.any(jnp.abs(after[:, :L] - before) > 1e-4))
-    assert changed == (name not in ("clamp", "logn"))  # these change what lies beyond L
-    if name == "logn":
+    beyond = ("clamp", "logn", "window")  # these change what lies beyond L
+    assert changed == (name not in beyond)
+    if name in ("logn", "window"):
         assert jnp.any(after[:, L:] != forward(model, tokens, encoding)[:, L:])
 
 
@@ -274,7 +276,7 @@ def test_an_extension_that_does_not_fit_is_refused_with_those_that_do(name):
     encoding = build(name)
     fitting = extensions.fitting(encoding)
     assert {"none", "logn"} <= set(fitting)
-    for other in set(extensions.EXTENSIONS) - set(fitting):
+    for other in set(extensions.records()) - set(fitting):
         with pytest.raises(ValueError, match=f"does not fit encoding '{name}'") as error:
             extend(other, encoding, 2.0)
         assert ", ".join(fitting) in str(error.value)
@@ -289,10 +291,9 @@ def test_what_fits_follows_the_encoding_inside_randomized():
     assert extended.inner.train_length == 4 * L  # the positions it was trained at
     with pytest.raises(ValueError, match="already extended"):
         extend("pi", extended, 2.0)
-    with pytest.raises(ValueError, match="already extended"):
-        extend("logn", extended, 2.0)
+    assert extend("logn", extended, 2.0).logn  # of another kind
     assert "yarn" not in extensions.fitting(build("randomized", inner="t5"))
-    assert extensions.fitting(build("randomized", inner="learned")) == ["none", "logn"]
+    assert extensions.fitting(build("randomized", inner="learned")) == EVERYWHERE
 
 
 def test_randomized_has_one_length_in_all_formulas():
@@ -321,13 +322,14 @@ def test_extend_takes_an_encoding_with_numbers():
     assert extend("pi", build(), jnp.float32(2.0)).inv_freq[0] == 0.5
 
 
-@pytest.mark.parametrize("name", [*ROTARY, "logn", "interpolate", "clamp"])
-def test_an_extended_encoding_is_not_extended_again(name):
+@pytest.mark.parametrize("name", [*ROTARY, "logn", "window", "interpolate", "clamp"])
+def test_an_extended_encoding_is_not_extended_again_in_the_same_kind(name):
     encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
     extended = extend(name, encoding, 2.0)
-    for again in ("logn", name):
-        with pytest.raises(ValueError, match="already extended"):
-            extend(again, extended, 2.0)
+    with pytest.raises(ValueError, match="already extended"):
+        extend(name, extended, 2.0)
+    if name != "logn":
+        assert extend("logn", extended, 2.0).logn
     assert extend("none", extended, 1.0) is extended
 
 
@@ -392,3 +394,93 @@ def test_turns_count_rotations_within_the_trained_length():
     turns = extensions.turns(rope)
     close(turns[0], 128 / (2 * math.pi))
     assert np.sum(turns < 1) == 10
+
+
+def test_a_text_is_what_it_is_written_as():
+    parts = composition.parts("yarn:1e+3:beta_fast=16:ramp=rotations+logn")
+    assert [p.name for p in parts] == ["yarn", "logn"]
+    assert parts[0].scale == 1000 and parts[0].options == {"beta_fast": 16, "ramp": "rotations"}
+    (part,) = composition.parts("longrope:4:lambdas=1/1.5/2/4")
+    assert part.options == {"lambdas": (1, 1.5, 2, 4)}
+    for text in ("yarn:8:beta_fast=16+logn", "longrope:4:lambdas=1/1.5/2/4", "abf:base=500000"):
+        assert composition.text(composition.parts(text)) == text
+    assert composition.with_scale("yarn:beta_fast=16+logn", 8.0) == "yarn:8:beta_fast=16+logn"
+    for text in ("yarn:1:2", "yarn:a=1:a=2", "yarn:x", "yarn:", "yarn:=2"):
+        with pytest.raises(ValueError):
+            composition.parts(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("yarn:8+logn", [("yarn", 8.0), ("logn", 1.0)]),
+        ("logn+yarn:8", [("yarn", 8.0), ("logn", 1.0)]),
+        ("dynamic_ntk+logn", [("dynamic_ntk", 3.0), ("logn", 1.0)]),
+        ("yarn+window:size=5", [("yarn", 3.0), ("window:size=5", 1.0)]),
+    ],
+)
+def test_extensions_of_different_kinds_compose(text, steps):
+    one = together = build()
+    for name, scale in steps:
+        one = posenc_jax.extend(name, one, scale)
+    together = posenc_jax.extend(text, together, 3.0)
+    assert jax.tree.structure(one) == jax.tree.structure(together)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(together), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("yarn+ntk", "'yarn+ntk' composes 'yarn' and 'ntk', which are of one kind, rotation"),
+        ("logn+logn", "of one kind, temperature"),
+        ("none+logn", "'none' stands alone"),
+        ("yarn:8+yran", "unknown extension 'yran'; did you mean 'yarn'?"),
+        ("yarn:beta_fats=2", "'beta_fats'; did you mean 'beta_fast'?"),
+        ("yarn+logn:base=2", "extension 'logn' takes no options; got 'base'"),
+        ("yarn:2+window:4", "several scales"),
+        ("yarn:0.5", "scale must be at least 1"),
+        ("yarn:layers=global", "layers='global' has no effect: the layers of encoding 'rope'"),
+        ("window:size=0", "size must be a whole number of at least 1"),
+    ],
+)
+def test_what_does_not_compose_says_so(text, message):
+    with pytest.raises(ValueError, match=message.replace("?", r"\?").replace("+", r"\+")):
+        posenc_jax.extend(text, build(), 2.0)
+
+
+def test_options_stand_in_the_text_or_beside_it():
+    inside = posenc_jax.extend("yarn:4:attention_factor=2+logn", build(), 1.0)
+    beside = posenc_jax.extend("yarn+logn", build(), 4.0, attention_factor=2.0)
+    assert inside.gain == beside.gain == 2 and inside.logn and beside.logn
+
+
+def test_results_name_a_composition_without_its_scale_and_defaults():
+    for text, name in (
+        ("logn+yarn:8:beta_fast=32.0:beta_slow=2", "yarn:beta_slow=2+logn"),
+        ("window:size=64+dynamic_ntk", "dynamic_ntk+window"),
+        ("abf:base=5e5", "abf:base=500000"),
+        ("none", "none"),
+    ):
+        assert extensions.canonical(text) == name
+
+
+def test_a_window_is_that_of_attention(make_model, make_tokens, forward):
+    model, tokens, plain = make_model(), make_tokens(2 * L), build()
+    windowed = posenc_jax.extend("window:size=5", plain, 1.0)
+    np.testing.assert_array_equal(
+        forward(model, tokens, windowed), forward(model, tokens, plain, window=5)
+    )
+    smaller = forward(model, tokens, windowed, window=3)
+    np.testing.assert_array_equal(smaller, forward(model, tokens, plain, window=3))
+    larger = forward(model, tokens, windowed, window=9)
+    np.testing.assert_array_equal(larger, forward(model, tokens, plain, window=5))
+    assert posenc_jax.extend("window", plain, 1.0).window == L
+
+
+def test_a_record_states_its_scale():
+    scales = {name: record.scale for name, record in extensions.records().items()}
+    read = {name for name, scale in scales.items() if scale == "read"}
+    assert read == {"dynamic_pi", "dynamic_ntk", "dynamic_yarn"}
+    assert {n for n, scale in scales.items() if scale == "none"} == {*EVERYWHERE, "abf"}
+    assert list(scales)[0] == "none"

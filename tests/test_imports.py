@@ -9,8 +9,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
-    "errors options backend formats neighbours catalog terminal files configuration encoding "
-    "packing schemes extensions attention data tracking command runs training evaluation sweeping reporting"
+    "errors options registry backend terminal files fields composition formats neighbours "
+    "configuration experiment lineage validation command encoding packing schemes extensions "
+    "building attention data tracking runs training evaluation sweeping reporting"
 ).split()
 APART = [("training", "evaluation"), ("sweeping", "training"), ("sweeping", "evaluation")]
 

@@ -1,6 +1,7 @@
 """The plans for a GPU that is lent for minutes: they are valid, their minutes are those of the
 project's own count, and they run to their end."""
 
+import json
 import re
 import shutil
 from importlib import import_module
@@ -10,7 +11,6 @@ import pytest
 from running import script
 
 from configs import base
-from posenc_jax import configuration
 from posenc_jax.data import corpus, prepared, tokenizer
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.cells import cells_of, check
@@ -46,7 +46,7 @@ def extended(tokens, tmp_path):
     extra = [("data.tokens", str(tokens)), ("model.vocab", "4096")]
     (cell,) = cells_of(plan("gpu_extend").get_config(), tmp_path / "extend", extra)
     cell.folder.mkdir(parents=True)
-    (cell.folder / "config.json").write_text(configuration.as_json(cell.config))
+    (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict()))
     return cell.folder
 
 

@@ -13,7 +13,7 @@ from running import ROOT, TINY, script
 
 import posenc_jax
 from configs import base
-from posenc_jax import configuration
+from posenc_jax import lineage, validation
 from posenc_jax.data import corpus, prepared, tokenizer
 from posenc_jax.errors import ConfigError, DataError
 
@@ -62,7 +62,7 @@ def data_of(folder, **fields):
 def named(folder):
     data = base.get_config().data
     data.tokens = str(folder)
-    return configuration.with_unset(data)
+    return lineage.with_unset(data)
 
 
 def documents_of(split):
@@ -197,47 +197,45 @@ def test_the_tokenizer_lies_beside_its_tokens_or_is_said_to_be_missing(texts, tm
 def test_fields_without_effect_beside_tokens_are_refused(texts, fields, message):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
-    assert configuration.validate(config) == []
+    assert validation.validate(config) == []
     config.update_from_flattened_dict(fields)
-    (problem,) = configuration.validate(config)
+    (problem,) = validation.validate(config)
     assert message in problem
 
 
 def test_in_an_evaluation_too(texts):
     config = import_module("configs.eval").get_config()
     config.data.tokens = f"{texts}/tokens"
-    assert configuration.validate_evaluation(config) == []
+    assert validation.validate_evaluation(config) == []
     config.data.update(source="text", path="a/*.txt")
-    problems = "\n".join(configuration.validate_evaluation(config))
+    problems = "\n".join(validation.validate_evaluation(config))
     assert "data.source = 'text' has no effect with data.tokens" in problems
     assert "data.path = 'a/*.txt' has no effect with data.tokens" in problems
     config.data.update(source="", path="", tokens="no/such")
-    assert "no corpus.json in 'no/such'" in "\n".join(configuration.validate_evaluation(config))
+    assert "no corpus.json in 'no/such'" in "\n".join(validation.validate_evaluation(config))
 
 
 def test_what_is_resolved_says_what_is_read_and_stays(texts):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
-    made = configuration.resolved(config)
+    made = lineage.resolved(config)
     left = {name: value for name, value in made.data.items() if value is not None}
     assert left == {"tokens": f"{texts}/tokens", "mask_documents": False}
-    assert configuration.validate(made) == [] and configuration.resolved(made) == made
+    assert validation.validate(made) == [] and lineage.resolved(made) == made
     config.data.tokens = ""
-    assert configuration.resolved(config) == configuration.resolved(
-        import_module("configs.rope").get_config()
-    )
+    assert lineage.resolved(config) == lineage.resolved(import_module("configs.rope").get_config())
 
 
 def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path):
     source = import_module("configs.rope").get_config()
     source.data.tokens = f"{texts}/tokens"
-    (tmp_path / "config.json").write_text(configuration.as_json(configuration.resolved(source)))
+    (tmp_path / "config.json").write_text(json.dumps(lineage.resolved(source).to_dict()))
 
     def tuned(**fields):
         config = import_module("configs.finetune").get_config()
         config.init_from = str(tmp_path)
         config.update_from_flattened_dict(fields)
-        return configuration.validate(config), configuration.resolved(config).data
+        return validation.validate(config), lineage.resolved(config).data
 
     wrong, data = tuned()
     assert wrong == [] and data.tokens == f"{texts}/tokens" and data.source is None

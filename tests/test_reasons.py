@@ -13,7 +13,7 @@ import pytest
 from running import ROOT, finish, script
 
 from configs import base
-from posenc_jax import configuration
+from posenc_jax import experiment, validation
 from posenc_jax.data import corpus
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.files import write_atomically
@@ -132,7 +132,7 @@ def test_what_no_machine_can_do_is_refused_before_jax(field, value, message):
     config.update_from_flattened_dict({field: value})
     if field == "extension.scale":
         config.extension.name, config.encoding = "yarn", {"name": "rope"}
-    said = "\n".join(configuration.validate(config))
+    said = "\n".join(validation.validate(config))
     assert message in said and len(said) < 2_000
 
 
@@ -148,7 +148,7 @@ def test_what_no_machine_can_do_is_refused_before_jax(field, value, message):
 def test_an_evaluation_of_impossible_size_is_refused(fields, message):
     config = import_module("configs.eval").get_config()
     config.update(fields)
-    assert message in "\n".join(configuration.validate_evaluation(config))
+    assert message in "\n".join(validation.validate_evaluation(config))
 
 
 def test_all_options_of_an_extension_are_judged_at_once(call, tmp_path):
@@ -162,8 +162,8 @@ def test_all_options_of_an_extension_are_judged_at_once(call, tmp_path):
 
 def test_nan_is_no_difference_to_itself():
     same = {"extension": {"beta_fast": float("nan")}, "seed": 0}
-    assert configuration.differences(same, json.loads(json.dumps(same))) == []
-    assert configuration.differences(same, same | {"seed": 1}) == ["seed: 0 in the workdir, 1 now"]
+    assert experiment.differences(same, json.loads(json.dumps(same))) == []
+    assert experiment.differences(same, same | {"seed": 1}) == ["seed: 0 in the workdir, 1 now"]
 
 
 def test_every_text_file_is_utf_8_in_any_locale():

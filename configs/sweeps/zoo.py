@@ -4,7 +4,7 @@ python scripts/sweep.py --config=configs/sweeps/zoo.py --workdir=runs/zoo
 python scripts/report.py runs/zoo --out=report
 """
 
-from posenc_jax.catalog import encodings
+from posenc_jax.registry import encodings
 from posenc_jax.sweeping.grid import axis, product
 
 

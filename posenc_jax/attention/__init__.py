@@ -9,17 +9,18 @@ from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.encoding import Encoding, Phase, hold_fixed, in_sight
-from posenc_jax.options import choice, whole_number
+from posenc_jax.options import IMPLEMENTATIONS, choice, whole_number
 
 __all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "plain", "rotate"]
 
-IMPLEMENTATIONS = ("auto", "plain", "blockwise", "kernel")
 CROSSOVER = 64  # keys from which blockwise trains faster than plain, on CPU
 
 
 def attention(q, k, v, encoding: Encoding, *, implementation: str = "auto", **places) -> jax.Array:
     """The heads-major core, q [B, H, Q, K]: `plain`, or what is faster, from the same arguments."""
     choice("implementation", implementation, IMPLEMENTATIONS)
+    if encoding.window is not None:
+        places["window"] = min(places.get("window") or encoding.window, encoding.window)
     if implementation == "auto":
         out = kernel_if_fit(q, k, v, encoding, **places)
         if out is not None:

@@ -16,9 +16,7 @@ import numpy as np
 
 from posenc_jax.data import synthetic
 from posenc_jax.errors import DataError
-
-NAMES = ("stdlib", "text", "jsonl", "hub", "synthetic")
-
+from posenc_jax.registry import SOURCES
 
 # What a damaged file raises, packed or not.
 _UNREADABLE = (OSError, EOFError, zlib.error)
@@ -68,7 +66,7 @@ def documents(data, seed: int) -> Iterator[Document]:
         ):
             yield Document(f"{data.task}-{i}", text, answers)
     else:
-        raise ValueError(f"data.source must be one of {', '.join(NAMES)}; got {data.source!r}")
+        raise ValueError(f"data.source must be one of {', '.join(SOURCES)}; got {data.source!r}")
 
 
 def _stdlib_files() -> list[Path]:

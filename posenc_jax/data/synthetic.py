@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-TASKS = ("copy", "induction", "passkey", "delayed_repeat")
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
 _DIGITS = np.frombuffer(b"0123456789", np.uint8)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from posenc_jax import composition
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import counts, label
+from posenc_jax.evaluation.show import counts, is_baseline, label
 from posenc_jax.evaluation.windows import WORD
 from posenc_jax.terminal import warn
 
@@ -39,6 +40,8 @@ EXTENSIONS = {
     "clamp": ("#D55E00", "s"),
     "logn": ("#AA4499", ">"),
 }
+FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
+EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
 OWN = ("same_token", "nonoverlap", "sliding", "position", "scale", "budget")
 NULL: dict[str, Any] = dict(
     color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2, label="null: no use of more than L tokens"
@@ -91,13 +94,13 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
     figure, axes = _figure()
     value = _value_of(rows) if protocol == "same_token" else "ppl"
     lines = _series(rows)
-    bands = protocol == "same_token" and sum(not s[0]["window"] for s in lines) <= BANDS
+    bands = protocol == "same_token" and sum(not is_baseline(s[0]) for s in lines) <= BANDS
     for series in lines:
         style = _style(series[0], rows)
         x = [row["length"] for row in series]
         y = np.array([row[value] for row in series])
         axes.plot(x, y, **style)
-        if bands and not series[0]["window"]:
+        if bands and not is_baseline(series[0]):
             half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in series]
             axes.fill_between(x, y - half, y + half, color=style["color"], alpha=0.12, linewidth=0)
     _null_lines(axes, rows, value)
@@ -232,16 +235,16 @@ def _style(row: dict, rows: Sequence[dict]) -> dict[str, Any]:
     runs = list(dict.fromkeys(r["run"] for r in rows))
     colour, mark = _style_of(row)
     name = label(row)
-    extension = row["extension"].removeprefix("dynamic_")
+    extension = composition.parts(row["extension"])[0].name
     if len({r["encoding"] for r in rows}) == 1 and extension in EXTENSIONS:
         colour, mark = EXTENSIONS[extension]
     line = "-"
-    if row["extension"].startswith("dynamic_"):
+    if extension in FOLLOWING:
         line = "--"
     elif len({r["encoding"] for r in rows}) > 1 and row["extension"] != "none":
         line = "--"
     style: dict[str, Any] = dict(color=colour, marker=mark, linestyle=line, markersize=5)
-    if row["window"]:
+    if is_baseline(row):
         style |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
         name = f"window: sees the last {row['window']} tokens"
     pairs = {(r["run"], r["encoding"]) for r in rows}

@@ -9,31 +9,12 @@ from posenc_jax.configuration import Config, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import windows
+from posenc_jax.evaluation.methods import Method, methods
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.options import known
 from posenc_jax.runs.subject import Subject
 
 TARGETS = 2_000  # of `same_token`, below which its mean is a matter of which targets were asked
-
-
-class Method(NamedTuple):
-    """An extension at one scale, or at that of the length read; with or without a window limit."""
-
-    name: str
-    scale: float | None
-    limit: int | None = None  # tokens that a query sees, itself included
-
-    def applied(self, encoding: Encoding, own: Encoding, ratio: float) -> Encoding:
-        """`own` is the run as it is; other extensions start from the encoding without its own."""
-        if self.name == "none":
-            return own
-        if self.name.startswith("dynamic_"):
-            return extensions.extend(self.name, encoding, max(1.0, ratio))
-        if self.name == "logn":
-            return extensions.extend(self.name, encoding, 1.0)
-        assert self.scale is not None
-        return extensions.extend(self.name, encoding, self.scale)
 
 
 class Cell(NamedTuple):
@@ -63,25 +44,11 @@ def wanted(config: Config, subject: Subject, lengths: list[int]) -> int:
     return -(-TARGETS // spans(config, subject, lengths)[1])
 
 
-def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
-    """Of `none,pi,yarn:4` or `all`, those that fit; one without a scale gets the largest."""
-    fitting = extensions.fitting(encoding)
-    chosen: dict[Method, None] = {}  # in order, each once
-    for word in words(text):
-        name, _, scale = word.partition(":")
-        if name != "all":
-            known("extension", name, extensions.EXTENSIONS)
-        names = [n for n in fitting if name == "all" and not extensions.needs_options(n)]
-        for one in names or [name] * (name in fitting):
-            own = one in ("none", "logn") or one.startswith("dynamic_")
-            chosen[Method(one, None if own else float(scale or max(1.0, largest)))] = None
-    return list(chosen)
-
-
 def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
     """What is asked for and can be expressed, with the encoding and windows of each cell."""
     largest = text.longest / subject.original
     asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
+    _check_windows(asked, text.longest)
     limited = [Method("none", None, subject.trained)] if config.window else []
     plans = plans_of(config, subject, text, lengths)
     model = model_key(subject.parts.model)
@@ -115,6 +82,15 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
             f"{', '.join(extensions.fitting(subject.plain)) if subject.extensible else 'none'}"
         )
     return cells
+
+
+def _check_windows(asked: list[Method], longest: int) -> None:
+    for method in asked:
+        if method.limit and method.written != method.name and method.limit >= longest:
+            raise ConfigError(
+                f"extension {method.written!r} changes nothing: the longest window read is "
+                f"{longest}; give a smaller size or more multiples"
+            )
 
 
 def plans_of(config: Config, subject: Subject, text: Text, lengths: list[int]) -> dict:
@@ -165,7 +141,7 @@ def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
     ratio = max(1.0, length / plain.train_length)
     reaching = []
     for name in extensions.fitting(plain) if subject.extensible else []:
-        if name != "none" and not extensions.needs_options(name):
+        if name != "none" and not extensions.records()[name].needs_options:
             extended = extensions.extend(name, plain, ratio).reach
             if extended is None or extended >= length:
                 reaching.append(name)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from posenc_jax import composition
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
@@ -11,13 +12,19 @@ from posenc_jax.evaluation.windows import WORD
 WIDTH, NAME = 11, 20
 
 
+def is_baseline(facts: dict) -> bool:
+    """Whether a row is of the run as it is in a window of L: what extensions are held against."""
+    return bool(facts["window"]) and facts["extension"] == "none"
+
+
 def label(facts: dict) -> str:
-    """What a row is called in tables, pictures and wandb."""
-    if facts["window"]:
-        return "window" if facts["extension"] == "none" else f"{facts['extension']} in a window"
-    if facts["scale"] is None:
-        return facts["extension"]
-    return f"{facts['extension']}:{facts['scale']:g}"
+    """What a row is called in tables, pictures and wandb; also how it is asked for."""
+    name = facts["extension"]
+    if is_baseline(facts):
+        return "window"
+    if facts["scale"] is not None:
+        name = composition.with_scale(name, facts["scale"])
+    return f"{name}:size={facts['window']}" if facts["window"] else name
 
 
 def counts(row: dict) -> str:
@@ -92,7 +99,7 @@ def _value(row: dict | None, best: list[str]) -> str:
         return f"{'-':>{2 * WIDTH - 4}}"
     if row["ppl"] is None:
         return f"{row['flag']:>{2 * WIDTH - 4}}"
-    mark = "*" if label(row) in best and not row["window"] else ""
+    mark = "*" if label(row) in best and not is_baseline(row) else ""
     return f"{mark}{row['ppl']:.3f}".rjust(2 * WIDTH - 4)
 
 
@@ -107,7 +114,7 @@ def _gain(row: dict | None) -> str:
 def _best(chosen) -> list[str]:
     """The lowest loss at a length, if its difference to the next one is clear."""
     finite = sorted(
-        ((row, cell) for row, cell in chosen if row["nll"] is not None and not row["window"]),
+        ((row, cell) for row, cell in chosen if row["nll"] is not None and not is_baseline(row)),
         key=lambda pair: pair[0]["nll"],
     )
     lowest = [label(row) for row, _ in finite if row["nll"] == finite[0][0]["nll"]]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.configuration import Config, with_unset, words
+from posenc_jax.configuration import Config, words
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data import prepared
 from posenc_jax.data.corpus import Corpus, Split
@@ -22,6 +22,7 @@ from posenc_jax.evaluation.records import Measured, Places, Sums
 from posenc_jax.evaluation.store import Store
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
+from posenc_jax.lineage import with_unset
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
 from posenc_jax.terminal import warn

@@ -129,7 +129,9 @@ def draw_wavelengths(rope: RoPE, scale: float, path: Path) -> Path:
     figure, (axes,) = _panels(1, size=(8, 5))
     pairs = np.arange(rope.inv_freq.shape[-1])
     for name in extensions.fitting(rope):
-        if extensions.needs_options(name) or name.startswith("dynamic_") or name == "logn":
+        record = extensions.records()[name]
+        frequencies = record.kind.name == "rotation" and record.scale == "given"
+        if name != "none" and (record.needs_options or not frequencies):
             continue
         extended: Any = extensions.extend(name, rope, scale)
         waves = 2 * np.pi / np.asarray(extended.inv_freq, np.float64)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.configuration import experiment, without_seed
 from posenc_jax.errors import DataError, OtherConfig, Stop
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import counts, label
+from posenc_jax.evaluation.show import counts, is_baseline, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
+from posenc_jax.experiment import experiment, without_seed
 from posenc_jax.runs.metrics import null_for_nan, read_metrics
 from posenc_jax.runs.workdir import Workdir
 
@@ -262,7 +262,7 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
             (run, cell)
             for run, cell in cells
             if (cell.facts["protocol"], cell.facts["length"]) == (protocol, length)
-            and not cell.facts["window"]
+            and not is_baseline(cell.facts)
         ]
         usual = _usual({run["id"]: _targets(cell) for run, cell in here}.values())
         entries: dict[tuple[str, str], list[Measured]] = {}

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from posenc_jax import extensions, neighbours, schemes
+from posenc_jax import building, neighbours
 from posenc_jax.attention.kernels import PLATFORMS
-from posenc_jax.configuration import original_length
-from posenc_jax.encoding import Dims, Encoding, trained_mask
+from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.errors import ConfigError, Stop
 
 if TYPE_CHECKING:
@@ -52,17 +51,16 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
     model_key, encoding_key = jax.random.split(key_of(config.seed))
     settings = models.Config.of(dict(config.model))
     model = jax.jit(lambda key: models.Transformer(settings, key))(model_key)
-    parts = Parts(model, _plain(config, settings, encoding_key))
+    parts = Parts(model, building.plain(config, encoding_key))
     if start is not None:
         parts = parts.replace(start)
-    return Parts(parts.model, _extended(config, parts.encoding)) if extended else parts
+    return Parts(parts.model, building.extended(config, parts.encoding)) if extended else parts
 
 
 def unextended(config, params: Params) -> Encoding:
     """The run's encoding with these parameters, without the run's own extension."""
     _, encoding_key = jax.random.split(key_of(config.seed))
-    plain = _plain(config, models.Config.of(dict(config.model)), encoding_key)
-    return with_leaves(plain, params["encoding"])
+    return with_leaves(building.plain(config, encoding_key), params["encoding"])
 
 
 def key_of(seed: int) -> jax.Array:
@@ -76,61 +74,21 @@ def key_of(seed: int) -> jax.Array:
 
 def check(config) -> None:
     """What only the scheme and the extension themselves can judge of their options."""
-    fields = {name: value for name, value in dict(config.model).items() if name != "vocab"}
     try:
-        plain = _plain(config, models.Config.of(fields), jax.random.key(0))
+        wrong = building.mistakes(config)
     except ValueError as error:
-        if not _said_here(error):
-            kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-            raise Stop(
-                f"jax failed before anything was trained: {error}. A compiled program that it "
-                f"keeps may be damaged; delete {kept} and try again"
-            ) from error
-        raise ConfigError(str(error)) from error
-    wrong = _wrong_options(config, plain)
+        kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+        raise Stop(
+            f"jax failed before anything was trained: {error}. A compiled program that it "
+            f"keeps may be damaged; delete {kept} and try again"
+        ) from error
     if wrong:
-        raise ConfigError("; ".join(wrong))
+        raise ConfigError("\nerror: ".join(wrong))
     if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
         raise ConfigError(
             f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, this process runs on "
             f"{jax.default_backend()}; take auto, plain or blockwise"
         )
-
-
-def _said_here(error: BaseException) -> bool:
-    """Whether an error is one of our rules, rather than one from below."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    names = (__name__.partition(".")[0], models.__name__)
-    return trace is not None and trace.tb_frame.f_globals["__name__"].startswith(names)
-
-
-def _wrong_options(config, plain: Encoding) -> list[str]:
-    """What the extension says of each of its options alone, and of all of them together."""
-    name, scale = config.extension.name, float(config.extension.scale)
-    given = {n: v for n, v in config.extension.items() if n not in ("name", "scale")}
-    options = {name: value for name, value in given.items() if value is not None}
-    said: dict[str, None] = {}
-    for some in [*({n: v} for n, v in options.items()), options]:
-        try:
-            extensions.extend(name, plain, scale, **some)
-        except ValueError as error:
-            if some == options or " needs the option " not in str(error):
-                said[str(error)] = None
-    return list(said)
-
-
-def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:
-    options = dict(config.encoding)
-    dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
-    return schemes.build(options.pop("name"), dims, key, **options)
-
-
-def _extended(config, encoding: Encoding) -> Encoding:
-    options = {name: value for name, value in config.extension.items() if value is not None}
-    name, scale = options.pop("name"), float(options.pop("scale"))
-    return extensions.extend(name, encoding, scale, **options)
 
 
 def trained_arrays(encoding: Encoding) -> dict[str, jax.Array]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from posenc_jax import configuration
+from posenc_jax import lineage
 from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
 from posenc_jax.errors import DataError, Stop
@@ -45,7 +45,7 @@ def trained_on(
         kept = _kept(workdir)
         if kept is not None and hash_of(kept) == card.get("trained_on"):
             return kept
-        config: Config = ConfigDict(configuration.read(workdir))
+        config: Config = ConfigDict(lineage.read(workdir))
         corpus = corpora.prepare(config.data, config.seed, stopping=stopping)
         if not corpus.is_that_of(card):
             raise DataError("it changed since")

@@ -9,10 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from posenc_jax.configuration import Config, original_length
+from posenc_jax import extensions
+from posenc_jax.configuration import Config
 from posenc_jax.data import prepared
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import Damaged, Stop
+from posenc_jax.lineage import original_length
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
@@ -45,7 +47,8 @@ class Subject:
     @property
     def extensible(self) -> bool:
         """A table that was resampled and then trained has no plain form to start others from."""
-        return self.config.extension.name not in ("interpolate", "clamp")
+        made = extensions.named(self.config.extension.name)
+        return not any(record.kind.name == "table" for record, _ in made)
 
     def trained_on(self, stopping: Sequence[str] = ()) -> np.ndarray:  # uint64, ascending
         """Digests of the documents that its weights have seen."""

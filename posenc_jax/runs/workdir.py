@@ -9,9 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax import configuration
-from posenc_jax.configuration import Config, differences
+from posenc_jax import lineage
+from posenc_jax.configuration import Config
 from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
+from posenc_jax.experiment import differences
 from posenc_jax.files import write_atomically
 from posenc_jax.formats import FORMAT, upgraded
 from posenc_jax.terminal import warn
@@ -38,7 +39,7 @@ class Workdir:
         if not (self / "config.json").exists():
             return None
         try:
-            return ConfigDict(configuration.read(self.path))
+            return ConfigDict(lineage.read(self.path))
         except (OSError, ValueError, TypeError) as error:
             raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
 

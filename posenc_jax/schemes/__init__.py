@@ -10,9 +10,9 @@ from types import ModuleType
 
 import jax
 
-from posenc_jax.catalog import encodings as names
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.options import check_options, known
+from posenc_jax.registry import encodings as names
 
 
 def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:

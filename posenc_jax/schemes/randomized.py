@@ -1,13 +1,13 @@
 """Positions drawn at random from a longer range in training, around any other encoding."""
 
 import dataclasses
+import inspect
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
-from posenc_jax.catalog import encoding_options
 from posenc_jax.encoding import FARTHEST, Dims, Encoding, check_reach, static
 from posenc_jax.options import flag, known, whole_number
 
@@ -74,7 +74,8 @@ def build(
     known("encoding", inner, schemes.names())
     if inner == "randomized":
         raise ValueError("inner must be another encoding; got 'randomized'")
-    taken = encoding_options(inner) or ()
+    parameters = inspect.signature(schemes.find(inner).build).parameters.values()
+    taken = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
     for option in inner_options:
         known(f"option of 'randomized' or of its inner {inner!r}:", option, [*OWN, *taken])
     if max_position is None:

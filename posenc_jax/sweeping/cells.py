@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posenc_jax import command, configuration
+from ml_collections import ConfigDict
+
+from posenc_jax import command, configuration, experiment, lineage, validation
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.options import known
@@ -50,7 +52,7 @@ class Cell:
     @functools.cached_property
     def config(self) -> configuration.Config:
         """What it is trained by."""
-        return configuration.resolved(command.parse(self.train[1:])[1], self.begun)
+        return lineage.resolved(command.parse(self.train[1:])[1], self.begun)
 
     @functools.cached_property
     def begun(self) -> configuration.Config | None:
@@ -63,7 +65,7 @@ class Cell:
     def mistakes(self) -> list[str]:
         """Of both its commands, before anything runs."""
         try:
-            wrong = configuration.validate(self.config, self.begun)
+            wrong = validation.validate(self.config, self.begun)
             evaluation = command.parse(
                 self.evaluate[1:], default_config=str(ROOT / "configs" / "eval.py")
             )
@@ -71,7 +73,8 @@ class Cell:
             return [str(error)]
         except Exception as error:  # whatever a recipe may do
             return [f"{self.recipe}: {error!r}"]
-        return wrong + configuration.validate_evaluation(evaluation[1])
+        wrong += validation.validate_evaluation(evaluation[1])
+        return wrong or _built(self.config, str(evaluation[1].extensions))
 
     def other_fields(self) -> list[str]:
         """In which the run that is in its folder is another one."""
@@ -79,8 +82,8 @@ class Cell:
             return []
         now = self.config.to_dict()
         made = [name for name in MADE if not functools.reduce(dict.get, name.split("."), now)]
-        before = configuration.with_defaults(self.begun.to_dict())
-        return configuration.differences(before, now, (*configuration.FREE, *made))
+        before = experiment.with_defaults(self.begun.to_dict())
+        return experiment.differences(before, now, (*experiment.FREE, *made))
 
     @property
     def log(self) -> Path:
@@ -165,6 +168,20 @@ def cells_of(
     if not cells:
         raise ConfigError("the grid has no cell")
     return list(cells.values())
+
+
+def _built(config: configuration.Config, extensions: str) -> list[str]:
+    """What building says, once for all cells that differ in nothing that is built."""
+    names = ("model", "encoding", "extension", "train_length", "original_length", "encoding_rate")
+    return _built_of(json.dumps({name: config.to_dict()[name] for name in names}), extensions)
+
+
+@functools.cache
+def _built_of(fields: str, extensions: str) -> list[str]:
+    from posenc_jax import building
+    from posenc_jax.evaluation import methods
+
+    return building.mistakes(ConfigDict(json.loads(fields))) + methods.mistakes(extensions)
 
 
 def check(cells: Sequence[Cell]) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import jax
 
 from posenc_jax import backend, errors
-from posenc_jax.configuration import Config, differences, resolved
+from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batches
+from posenc_jax.experiment import differences
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked
 from posenc_jax.formats import FORMAT
+from posenc_jax.lineage import resolved
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.metrics import Metrics

@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from posenc_jax import configuration, errors
+from posenc_jax import errors, experiment
 from posenc_jax.terminal import code_of, say
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def same_configuration(config) -> None:
     """Refuses processes that were started by different commands: they would wait for each other."""
     all_given = _exchange(config.to_dict())
     for number, given in enumerate(all_given):
-        lines = configuration.differences(all_given[0], given, free=("data.cache", "wandb"))
+        lines = experiment.differences(all_given[0], given, free=("data.cache", "wandb"))
         if lines:
             stop = errors.ConfigError(
                 "the processes of a run must be given the same configuration:\n  "

@@ -1,0 +1,97 @@
+"""Sizes, defaults and rules of the decoder. Nothing here imports jax."""
+
+import dataclasses
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+from posenc_jax import fields
+from posenc_jax.fields import default, one_of, true_or_false, whole
+from posenc_jax.options import IMPLEMENTATIONS, known
+
+WRITTEN_OUT = 8  # layers up to which a program without a loop is worth its compilation
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes and shapes. None takes what is said of the field.
+
+    Beyond the largest sizes no machine trains, and jax would only say so later and worse.
+    """
+
+    layers: int = default(4, "", whole(1, 10_000))
+    width: int = default(128, "D", whole(1, 2**20))
+    heads: int = default(4, "H", whole(1, 2**16))
+    kv_heads: int | None = default(
+        None, "groups of keys and values; None: one per head", whole(1, 2**16)
+    )
+    head_dim: int | None = default(None, "K; None: width / heads", whole(1, 2**16))
+    hidden: int | None = default(
+        None, "of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
+    )
+    vocab: int = default(256, "V", whole(1, 2**24))
+    norm: str = default("rms", "rms, layer", one_of("rms", "layer"))
+    norm_place: str = default("pre", "pre, post", one_of("pre", "post"))
+    activation: str = default("gelu", "gelu, swiglu", one_of("gelu", "swiglu"))
+    tied: bool = default(True, "the output projection is the token embedding", true_or_false)
+    scan: bool | None = default(
+        None, f"layers as a loop; None: where they are more than {WRITTEN_OUT}", true_or_false
+    )
+    remat: bool = default(
+        False, "compute each layer again in the backward pass, to save memory", true_or_false
+    )
+    dtype: str = default(
+        "float32",
+        "float32, bfloat16; parameters are float32 either way",
+        one_of("float32", "bfloat16"),
+    )
+    attention: str = default("auto", ", ".join(IMPLEMENTATIONS), one_of(*IMPLEMENTATIONS))
+
+    def __post_init__(self):
+        for mistake in mistakes(vars(self)):
+            raise ValueError(mistake)
+
+    @classmethod
+    def of(cls, fields: Mapping) -> "Config":
+        for name in fields:
+            known("model option", name, cls.__dataclass_fields__)
+        return cls(**fields)
+
+    @property
+    def head_size(self) -> int:
+        return self.head_dim or self.width // self.heads
+
+    @property
+    def groups(self) -> int:
+        return self.kv_heads or self.heads
+
+    @property
+    def scanned(self) -> bool:
+        return self.layers > WRITTEN_OUT if self.scan is None else self.scan
+
+    @property
+    def hidden_size(self) -> int:
+        gated = self.activation == "swiglu"
+        return self.hidden or (max(8, round(self.width / 3) * 8) if gated else 4 * self.width)
+
+
+def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Everything that is wrong with the fields of a decoder, `prefix` before each name."""
+    said = fields.mistakes(Config, values, prefix)
+    width, heads = values["width"], values["heads"]
+    if _is_size(width) and _is_size(heads):
+        if values["head_dim"] is None and width % heads:
+            said.append(
+                f"{prefix}width must be a multiple of {prefix}heads = {heads}, or "
+                f"{prefix}head_dim given; got {width}"
+            )
+        groups = values["kv_heads"]
+        if _is_size(groups) and heads % groups:
+            said.append(
+                f"{prefix}heads must be a multiple of {prefix}kv_heads = {groups}; got {heads}"
+            )
+    return said
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Integral) and int(value) >= 1

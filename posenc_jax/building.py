@@ -1,0 +1,126 @@
+"""The encoding of a configuration, built on the host, and everything that is said against it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from posenc_jax import extensions, neighbours, schemes
+from posenc_jax.encoding import Dims, Encoding, trained_mask
+from posenc_jax.lineage import original_length
+
+
+def plain(config, key: jax.Array) -> Encoding:
+    """Without the run's own extension."""
+    options = dict(config.encoding)
+    return schemes.build(options.pop("name"), dims(config), key, **options)
+
+
+def dims(config) -> Dims:
+    fields = {name: value for name, value in dict(config.model).items() if value is not None}
+    settings = neighbours.models().Config.of(fields)
+    return Dims(settings.heads, settings.head_size, settings.width, original_length(config))
+
+
+def extended(config, encoding: Encoding) -> Encoding:
+    options = dict(config.extension)
+    name, scale = options.pop("name"), float(options.pop("scale"))
+    return extensions.extend(name, encoding, scale, **options)
+
+
+def mistakes(config) -> list[str]:
+    """What schemes and extensions say against a configuration whose numbers are right."""
+    said, built = _everything_said(
+        lambda options: schemes.build(
+            config.encoding.name, dims(config), jax.random.key(0), **options
+        ),
+        {name: value for name, value in config.encoding.items() if name != "name"},
+    )
+    if built is not None and config.encoding_rate != 1:
+        if not any(jax.tree.leaves(trained_mask(built))):
+            said.append(
+                f"encoding_rate = {config.encoding_rate} has no effect: encoding {built.name!r} "
+                "has no trained arrays"
+            )
+    return said + _of_extension(config, built)
+
+
+def _of_extension(config, encoding: Encoding | None) -> list[str]:
+    name, scale = config.extension.name, float(config.extension.scale)
+    try:
+        records = [record for record, _ in extensions.named(name)]
+    except ValueError as error:
+        return [str(error)]
+    said = [
+        f"extension.name: {record.name!r} follows the length read; train with "
+        f"{_static(record)} and a scale"
+        for record in records
+        if record.scale == "read"
+    ]
+    takes_scale = any(record.scale != "none" for record in records)
+    if scale != 1 and not takes_scale:
+        said.append(
+            f"extension.scale = {scale} has no effect with extension.name={name}; name one that "
+            "takes a scale, such as yarn"
+        )
+    if encoding is None or said:
+        return said
+    options = {k: v for k, v in config.extension.items() if k not in ("name", "scale")}
+    said, built = _everything_said(
+        lambda options: extensions.extend(name, encoding, scale, **options), options
+    )
+    return said if built is None else said + _of_length(config, built, takes_scale)
+
+
+def _static(record: extensions.Extension) -> str:
+    """The same formula at a scale that is given."""
+    for name, other in extensions.records().items():
+        if other.apply is record.apply and other.scale == "given":
+            return repr(name)
+    return "another"
+
+
+def _of_length(config, encoding: Encoding, takes_scale: bool) -> list[str]:
+    length, original = config.train_length, original_length(config)
+    name, scale = config.extension.name, config.extension.scale
+    if takes_scale and length > scale * original:
+        return [
+            f"train_length = {length} is beyond scale x L = {scale:g} x {original} = "
+            f"{scale * original:g}, which extension {name!r} reaches; raise extension.scale or "
+            "lower train_length"
+        ]
+    if encoding.reach is not None and length > encoding.reach:
+        return [
+            f"train_length = {length} is beyond the {encoding.reach} positions that encoding "
+            f"{encoding.name!r} reaches; {encoding.remedy}"
+        ]
+    return []
+
+
+def _everything_said(
+    build: Callable[[Mapping[str, Any]], Encoding], options: Mapping[str, Any]
+) -> tuple[list[str], Encoding | None]:
+    """What is said against all options together and against each of them alone."""
+    try:
+        return [], build(options)
+    except ValueError as error:
+        if not is_ours(error):
+            raise
+        together = str(error)
+    said: dict[str, None] = {}
+    for name, value in options.items():
+        try:
+            build({name: value})
+        except ValueError as error:
+            if " needs the option " not in str(error):
+                said[str(error)] = None
+    return list(said | {together: None}), None
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether an error is one of our rules, rather than one from below."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    names = (__name__.partition(".")[0], neighbours.models().__name__)
+    return trace is not None and trace.tb_frame.f_globals["__name__"].startswith(names)

@@ -1,0 +1,82 @@
+"""Extensions as they are written: `yarn:8:beta_fast=16+logn`. Nothing here imports jax.
+
+A name, then a scale and options after colons; `+` composes, but only before a letter: `1e+3` is a
+number. The entries of a list stand between slashes: `longrope:4:lambdas=1/1.5/2/4`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from posenc_jax.options import positive
+
+
+class Part(NamedTuple):
+    """One extension of a composition, as it is written."""
+
+    name: str
+    scale: float | None  # None: none is written
+    options: Mapping[str, Any]
+
+
+def parts(text: str) -> list[Part]:
+    """What a text composes, in its order."""
+    if not isinstance(text, str):
+        raise ValueError(f"an extension is a name, such as 'yarn'; got {text!r}")
+    return [_part(word) for word in re.split(r"\+(?=[A-Za-z_])", text)]
+
+
+def _part(word: str) -> Part:
+    name, *settings = word.strip().split(":")
+    scale, options = None, {}
+    for setting in settings:
+        option, equals, written = setting.partition("=")
+        if equals:
+            if not option.isidentifier() or option in options:
+                raise ValueError(f"{word!r} must give each option once, as option=value")
+            options[option] = value(written)
+        elif scale is None:
+            scale = positive(f"the scale of {name}", value(setting))
+        else:
+            raise ValueError(f"{word!r} has two scales, {scale:g} and {setting}; give one")
+    return Part(name, scale, options)
+
+
+def text(chosen: Sequence[Part]) -> str:
+    """The same composition as a text."""
+    words = []
+    for part in chosen:
+        scale = [] if part.scale is None else [_written(part.scale)]
+        options = [f"{name}={_written(value)}" for name, value in part.options.items()]
+        words.append(":".join([part.name, *scale, *options]))
+    return "+".join(words)
+
+
+def with_scale(name: str, scale: float) -> str:
+    """`yarn:beta_fast=16+logn` at scale 8 is `yarn:8:beta_fast=16+logn`: the first one has it."""
+    first, mark, rest = re.fullmatch(r"([^:+]*)([:+]?)(.*)", name).groups()  # pyright: ignore
+    return f"{first}:{scale:g}{mark}{rest}"
+
+
+def value(written: str) -> Any:
+    """A number, True or False, a tuple of them, or the text itself."""
+    if written[:1] in ("(", "[") and written[-1:] in (")", "]"):
+        return tuple(value(word.strip()) for word in written[1:-1].split(",") if word.strip())
+    if "/" in written:
+        return tuple(value(word) for word in written.split("/"))
+    if written in ("True", "False"):
+        return written == "True"
+    for kind in (int, float):
+        try:
+            return kind(written)
+        except ValueError:
+            continue
+    return written
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "/".join(_written(entry) for entry in value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)

@@ -1,0 +1,165 @@
+"""Context extensions: from a trained encoding to the same type with other numbers.
+
+Every record in every file of this folder is one, by the name of its function; files that start with
+`_` hold none. `yarn:8:beta_fast=16+logn` composes two of them: `posenc_jax.composition`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from posenc_jax import composition
+from posenc_jax.composition import Part
+from posenc_jax.encoding import Encoding
+from posenc_jax.extensions._record import Extension
+from posenc_jax.extensions.rotary import turns
+from posenc_jax.options import check_options, known, positive
+from posenc_jax.registry import files
+
+__all__ = ["Extension", "extend", "fitting", "named", "records", "turns"]
+
+_ORDER = ("given", "read", "none")  # the one with a scale comes first
+
+
+@cache
+def records() -> Mapping[str, Extension]:
+    """Every extension there is."""
+    found: dict[str, Extension] = {}
+    for file in files("extensions"):
+        for record in vars(import_module(f"{__name__}.{file}")).values():
+            if isinstance(record, Extension) and found.setdefault(record.name, record) != record:
+                raise ValueError(f"two extensions are called {record.name!r}, one in {file}.py")
+    # Those of one scheme first: so they are listed, evaluated and drawn.
+    return dict(sorted(found.items(), key=lambda it: (it[0] != "none", it[1].of is Encoding)))
+
+
+def named(text: str) -> list[tuple[Extension, Part]]:
+    """The records that a text composes, the one with a scale first, each with what is written."""
+    chosen = []
+    for part in composition.parts(text):
+        known("extension", part.name, records())
+        chosen.append((records()[part.name], part))
+    for i, (record, _) in enumerate(chosen):
+        for other, _ in chosen[:i]:
+            if record.kind == other.kind:
+                raise ValueError(
+                    f"{text!r} composes {other.name!r} and {record.name!r}, which are of one kind, "
+                    f"{record.kind.name}: only one of them can act"
+                )
+            if "none" in (record.name, other.name):
+                raise ValueError(f"'none' stands alone; got {text!r}")
+    scales = [part.scale for _, part in chosen if part.scale is not None]
+    if len(set(scales)) > 1:
+        raise ValueError(f"{text!r} has several scales; a composition has one")
+    return sorted(chosen, key=lambda pair: (_ORDER.index(pair[0].scale), bool(pair[0].shown)))
+
+
+def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
+    """The encoding with its context extended `scale` times, by one extension or a composition.
+
+    L of the formulas is `encoding.train_length`: what it was built for, and max_position around
+    which randomized positions were drawn. For `dynamic_x` the scale is that of the window being
+    read, its length over this L; below 1 it is 1. A scale within the text comes before this one,
+    and an extension that has none ignores it.
+    """
+    chosen = named(name)
+    if not isinstance(encoding, Encoding):
+        raise ValueError(f"extend takes an encoding made by posenc_jax.build; got {encoding!r}")
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(encoding)):
+        raise ValueError("extend works on the host: extend first, then hand the result to jax.jit")
+    given = _distributed(chosen, options)
+    written = next((part.scale for _, part in chosen if part.scale is not None), None)
+    scales = [_scale(record, scale if written is None else written) for record, _ in chosen]
+    for record, _ in chosen:
+        _check_fits(record, encoding)
+    before = encoding
+    for (record, _), scale, options in zip(chosen, scales, given, strict=True):
+        if record.changed(before):
+            raise ValueError(
+                f"encoding {encoding.name!r} is already extended, or its numbers are not those of "
+                f"its base ({record.kind.name}); start from the encoding as it was trained"
+            )
+        encoding = _applied(record, encoding, scale, options)
+    return encoding
+
+
+def _distributed(chosen, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The options of each part: those in the text, and those beside it that it takes."""
+    given = [dict(part.options) for _, part in chosen]
+    for name, value in options.items():
+        takers = [i for i, (record, _) in enumerate(chosen) if name in record.options]
+        if len(takers) > 1:
+            both = " and ".join(chosen[i][0].name for i in takers)
+            raise ValueError(
+                f"{both} both take {name!r}; write it behind its name: name:{name}=..."
+            )
+        given[takers[0] if takers else 0][name] = value
+    for (record, _), own in zip(chosen, given, strict=True):
+        asked = [name for name in own if name != "layers"]
+        check_options(f"extension {record.name!r}", record.apply, asked)
+    return given
+
+
+def _scale(record: Extension, scale: float) -> float:
+    if record.scale == "none":
+        return 1.0
+    scale = positive("scale", scale)
+    if record.scale == "read":
+        return max(1.0, scale)
+    if scale < 1:
+        raise ValueError(f"scale must be at least 1; got {scale!r}")
+    return scale
+
+
+def _check_fits(record: Extension, encoding: Encoding):
+    if not record.fits(encoding):
+        made_for = record.of.__module__.rpartition(".")[2]
+        raise ValueError(
+            f"extension {record.name!r} is made for {made_for} and does not fit encoding "
+            f"{encoding.name!r}; those that do: {', '.join(fitting(encoding))}"
+        )
+
+
+def _applied(record: Extension, encoding: Encoding, scale: float, options: dict) -> Encoding:
+    """`layers` chooses among layers that differ: an encoding that has such offers `extended_in`."""
+    layers = options.pop("layers", None)
+    extended_in = getattr(encoding, "extended_in", None)
+    if extended_in is not None:
+        extended = extended_in(layers, record, lambda own: record.applied(own, scale, **options))
+        if extended is None:
+            raise ValueError(
+                f"extension {record.name!r} changes nothing in encoding {encoding.name!r} with "
+                f"layers={layers!r}"
+            )
+        return extended
+    if layers is not None:
+        raise ValueError(
+            f"layers={layers!r} has no effect: the layers of encoding {encoding.name!r} are alike"
+        )
+    return record.applied(encoding, scale, **options)
+
+
+def fitting(encoding: Encoding) -> list[str]:
+    """The names of the extensions that fit an encoding."""
+    return [name for name, record in records().items() if record.fits(encoding)]
+
+
+def canonical(name: str) -> str:
+    """A composition as results name it: without its scale, its defaults and what has a column."""
+    parts = []
+    for record, part in named(name):
+        options = {
+            option: value
+            for option, value in sorted(part.options.items())
+            if option not in record.shown and not _is_default(record, option, value)
+        }
+        parts.append(Part(part.name, None, options))
+    return composition.text(parts)
+
+
+def _is_default(record: Extension, option: str, value: Any) -> bool:
+    return option in record.options and record.options[option].default == value

@@ -1,0 +1,29 @@
+"""Extensions of any encoding."""
+
+from posenc_jax.encoding import Encoding
+from posenc_jax.extensions._record import Kind, check_log_length, extension
+from posenc_jax.options import whole_number
+
+NOTHING = Kind("nothing", lambda encoding: False)
+TEMPERATURE = Kind("temperature", lambda encoding: encoding.logn)
+WINDOW = Kind("window", lambda encoding: encoding.window is not None)
+
+
+@extension(NOTHING, scale="none")
+def none(encoding: Encoding, scale: float) -> Encoding:
+    """The encoding as it was trained."""
+    return encoding
+
+
+@extension(TEMPERATURE, scale="none")
+def logn(encoding: Encoding, scale: float) -> Encoding:
+    """Su 2021, https://kexue.fm/archives/8823: the query at p times max(1, ln(p + 1) / ln L)."""
+    check_log_length("logn", encoding)
+    return encoding.replace(logn=True)
+
+
+@extension(WINDOW, scale="none", shown=("size",))
+def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
+    """A query sees the last `size` tokens alone, itself included; None: L, as it was trained."""
+    size = encoding.dims.train_length if size is None else size
+    return encoding.replace(window=whole_number("size", size, at_least=1))

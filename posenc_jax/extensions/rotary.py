@@ -1,0 +1,168 @@
+"""Extensions of RoPE: other frequencies, and a factor on the logits.
+
+What they change is `inv_freq` and `gain`, worked out in float64 on the host, so one compiled
+program serves all of them at every scale.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from posenc_jax.encoding import fixed
+from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
+from posenc_jax.options import choice, flag, positive
+from posenc_jax.schemes._rotation import frequencies
+from posenc_jax.schemes.rope import RoPE
+
+
+def _turned_otherwise(rope) -> bool:
+    """By its numbers: there is no mark that could be lost or forged."""
+    as_built = np.isclose(float64(rope.inv_freq), _theta(rope), rtol=1e-6, atol=0)
+    return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
+
+
+ROTATION = Kind("rotation", _turned_otherwise)
+
+
+@extension(ROTATION, scale="given", of=RoPE)
+def pi(rope: RoPE, scale: float) -> RoPE:
+    """Position interpolation, Chen et al. 2023, arXiv:2306.15595."""
+    return _rotate(rope, _theta(rope) / scale)
+
+
+@extension(ROTATION, scale="given", of=RoPE)
+def ntk(rope: RoPE, scale: float) -> RoPE:
+    """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), written as what it does to each pair.
+
+    The fastest pair is unchanged and the slowest divided by exactly the scale.
+    """
+    pairs = rope.inv_freq.shape[-1]
+    if pairs < 2:
+        raise ValueError("ntk needs at least 4 rotary dims, a fastest and a slowest pair; got 2")
+    return _rotate(rope, _theta(rope) / scale ** (np.arange(pairs) / (pairs - 1)))
+
+
+@extension(ROTATION, scale="given", of=RoPE)
+def ntk_by_parts(
+    rope: RoPE,
+    scale: float,
+    *,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+    ramp: str = "dims",
+) -> RoPE:
+    """bloc97 2023: pairs that turn often within L are kept, slow ones divided; as in YaRN."""
+    if positive("beta_fast", beta_fast) <= positive("beta_slow", beta_slow):
+        raise ValueError(
+            f"beta_fast must exceed beta_slow; got beta_fast={beta_fast}, beta_slow={beta_slow}"
+        )
+    flag("truncate", truncate)
+    if choice("ramp", ramp, ("dims", "rotations")) == "dims":
+        slowness = _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate)
+    else:
+        slowness = 1 - np.clip((turns(rope) - beta_slow) / (beta_fast - beta_slow), 0, 1)
+    return _rotate(rope, _theta(rope) * (1 - slowness * (1 - 1 / scale)))
+
+
+def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
+    """0 where a pair is kept, 1 where it is divided by the scale."""
+    rotary = 2 * rope.inv_freq.shape[-1]
+    base = float64(rope.base)[..., None]
+
+    def dim(rotations):
+        return rotary * np.log(rope.train_length / (2 * np.pi * rotations)) / (2 * np.log(base))
+
+    low, high = dim(beta_fast), dim(beta_slow)
+    if truncate:
+        low, high = np.floor(low), np.ceil(high)
+    low, high = np.clip(low, 0, rotary - 1), np.clip(high, 0, rotary - 1)
+    if scale > 1 and np.any(low == high):
+        warnings.warn(
+            f"YaRN's ramp collapses: with L = {rope.train_length} and {rotary} rotary dims its "
+            f"ends for beta_fast = {beta_fast:g} and beta_slow = {beta_slow:g} coincide, so each "
+            "pair is kept or divided, none between; choose other betas or ramp='rotations'",
+            stacklevel=5,
+        )
+    high = np.where(low == high, high + 0.001, high)
+    return np.clip((np.arange(rotary // 2) - low) / (high - low), 0, 1)
+
+
+@extension(ROTATION, scale="given", of=RoPE)
+def yarn(
+    rope: RoPE,
+    scale: float,
+    *,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+    ramp: str = "dims",
+    attention_factor: float | None = None,
+) -> RoPE:
+    """Peng et al. 2023, arXiv:2309.00071. Ramp 'dims' is that of its code, 'rotations' of its text.
+
+    cos and sin are multiplied by 0.1 ln s + 1, and so the logits by its square; `attention_factor`
+    replaces it.
+    """
+    if attention_factor is None:
+        attention_factor = 0.1 * math.log(scale) + 1
+    else:
+        positive("attention_factor", attention_factor)
+    parts = ntk_by_parts(
+        rope, scale, beta_fast=beta_fast, beta_slow=beta_slow, truncate=truncate, ramp=ramp
+    )
+    return parts.replace(gain=fixed(float64(rope.gain) * attention_factor))
+
+
+dynamic_pi = pi.at_the_length_read("dynamic_pi")
+dynamic_ntk = ntk.at_the_length_read("dynamic_ntk")
+dynamic_yarn = yarn.at_the_length_read("dynamic_yarn")
+
+
+@extension(ROTATION, scale="given", of=RoPE)
+def llama3(rope: RoPE, scale: float, *, low: float = 1.0, high: float = 4.0) -> RoPE:
+    """Dubey et al. 2024, arXiv:2407.21783: pairs kept above `high` turns, divided below `low`."""
+    if positive("low", low) >= positive("high", high):
+        raise ValueError(f"high must exceed low; got low={low}, high={high}")
+    kept = np.clip((turns(rope) - low) / (high - low), 0, 1)
+    return _rotate(rope, _theta(rope) * ((1 - kept) / scale + kept))
+
+
+@extension(ROTATION, scale="given", of=RoPE)
+def longrope(rope: RoPE, scale: float, *, lambdas: Sequence[float]) -> RoPE:
+    """Ding et al. 2024, arXiv:2402.13753: each pair divided by a factor found by search."""
+    pairs = rope.inv_freq.shape[-1]
+    if np.ndim(lambdas) != 1:
+        raise ValueError(f"lambdas must be a list of {pairs} numbers; got {lambdas!r}")
+    if len(lambdas) != pairs:
+        raise ValueError(f"lambdas needs one factor per rotary pair, {pairs}; got {len(lambdas)}")
+    divisors = np.array([positive("each of lambdas", factor) for factor in lambdas])
+    check_log_length("longrope", rope)
+    gain = math.sqrt(1 + math.log(scale) / math.log(rope.train_length))
+    extended = _rotate(rope, _theta(rope) / divisors)
+    return extended.replace(gain=fixed(float64(rope.gain) * gain))
+
+
+@extension(ROTATION, scale="none", of=RoPE)
+def abf(rope: RoPE, scale: float, *, base: float) -> RoPE:
+    """Adjusted base frequency, Xiong et al. 2023, arXiv:2309.16039."""
+    positive("base", base, above=1.0)
+    theta = frequencies(base, 2 * rope.inv_freq.shape[-1])
+    return _rotate(rope, np.where(_theta(rope) == 0, 0, theta))
+
+
+def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
+    """How often each pair turns within L."""
+    return rope.train_length * _theta(rope) / (2 * np.pi)
+
+
+def _theta(rope: RoPE) -> np.ndarray:
+    """The frequencies before they were rounded; pairs without position stay without."""
+    built = frequencies(float64(rope.base), 2 * rope.inv_freq.shape[-1])
+    return np.where(float64(rope.inv_freq) == 0, 0, built)
+
+
+def _rotate(rope: RoPE, theta: np.ndarray) -> RoPE:
+    return rope.replace(inv_freq=fixed(theta))

@@ -1,0 +1,47 @@
+"""Extensions of a table of positions: rows for places beyond the trained ones."""
+
+import math
+
+import numpy as np
+
+from posenc_jax.encoding import fixed
+from posenc_jax.extensions._record import Kind, extension, float64
+from posenc_jax.schemes.learned import Learned
+from posenc_jax.schemes.randomized import Randomized
+
+
+def _resampled(learned) -> bool:
+    return learned.table.shape[-2] != learned.train_length
+
+
+TABLE = Kind("table", _resampled)
+# Under randomized positions the rows are for `max_position`, which is not the table's to change.
+MADE_FOR = dict(of=Learned, stops_at=(Randomized,))
+
+
+@extension(TABLE, scale="given", **MADE_FOR)
+def interpolate(learned: Learned, scale: float) -> Learned:
+    """Row p of the longer table is row p / scale of the trained one, linearly between rows.
+
+    Places beyond the last trained row take that row.
+    """
+    table = float64(learned.table)
+    last = table.shape[-2] - 1
+    place = np.minimum(np.arange(_rows(learned, scale)) / scale, last)
+    below = np.floor(place).astype(int)
+    share = (place - below)[:, None]
+    above = np.minimum(below + 1, last)
+    rows = table[..., below, :] * (1 - share) + table[..., above, :] * share
+    return learned.replace(table=fixed(rows))
+
+
+@extension(TABLE, scale="given", **MADE_FOR)
+def clamp(learned: Learned, scale: float) -> Learned:
+    """The last trained row repeated."""
+    last = learned.table.shape[-2] - 1
+    rows = np.minimum(np.arange(_rows(learned, scale)), last)
+    return learned.replace(table=learned.table[..., rows, :])
+
+
+def _rows(learned: Learned, scale: float) -> int:
+    return math.ceil(scale * learned.train_length - 1e-6)

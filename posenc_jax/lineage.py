@@ -1,0 +1,168 @@
+"""What a configuration leaves open, and the run that it takes that from.
+
+A run that goes on takes it from itself, one with `init_from` from the run it starts from.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from posenc_jax import composition, configuration, formats
+from posenc_jax.composition import Part
+from posenc_jax.configuration import Config, beside_tokens, read_by
+from posenc_jax.errors import ConfigError
+
+# Without these a file is no configuration of a run.
+ESSENTIAL = (
+    "seed",
+    "train_length",
+    "batch_size",
+    "steps",
+    "model",
+    "encoding",
+    "extension",
+    "data",
+)
+
+
+def read(workdir: Path) -> dict[str, Any]:
+    """The configuration of a run, in today's words whatever wrote it."""
+    fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
+    missing = set(ESSENTIAL) - set(fields)
+    if missing:
+        raise ValueError(f"no {', '.join(sorted(missing))}")
+    return formats.upgraded(fields, fields.pop("format", None))
+
+
+def original_length(config, source: Mapping | None = None) -> int:
+    """L of the formulas: the run's own, or that of the run it starts or goes on from."""
+    if source is None:
+        return config.original_length or config.train_length
+    return config.original_length or source.get("original_length") or source["train_length"]
+
+
+def resolved(config, begun: Mapping | None = None) -> Config:
+    """With every value that training reads, each in one place."""
+    config = config.copy_and_resolve_references()
+    config.extension = _in_fields(config.extension)
+    config = _from_source(config, begun)
+    config.data = with_unset(config.data)
+    if config.init_from and not config.original_length:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
+            source = begun or read(Path(config.init_from))
+            config.original_length = original_length(config, source)
+    return config
+
+
+def _in_fields(extension: Config) -> Config:
+    """`yarn:8:beta_fast=16` in fields of its own; a composition keeps its options in the text."""
+    given = {name: value for name, value in extension.items() if value is not None}
+    try:
+        parts = composition.parts(given["name"])
+    except (KeyError, ValueError):  # which validation tells
+        return extension
+    scales = {part.scale for part in parts} - {None}
+    beside = given.get("scale", 1)
+    if len(scales) > 1 or (scales and beside not in (1, *scales)):
+        raise ConfigError(
+            f"extension.name = {given['name']!r} and extension.scale = {beside} say different "
+            "scales; give one"
+        )
+    given["scale"] = next(iter(scales), beside)
+    if len(parts) > 1:
+        given["name"] = composition.text([Part(p.name, None, p.options) for p in parts])
+        return ConfigDict(given)
+    (part,) = parts
+    twice = sorted(set(part.options) & set(given) | set(part.options) & {"name", "scale"})
+    if twice:
+        raise ConfigError(f"extension.name = {given['name']!r} sets {twice[0]!r} a second time")
+    return ConfigDict(given | {"name": part.name} | dict(part.options))
+
+
+def with_unset(data) -> Config:
+    """`data` with a value in every field that its source reads; prepared tokens read no source, and
+    what stands in its fields by default is taken out of them."""
+    data = data.copy_and_resolve_references()
+    with data.ignore_type():
+        data.tokens = data.tokens or None
+        if data.tokens:
+            usual = configuration.training().data
+            for name in set(data) - {"tokens", *beside_tokens()}:
+                data[name] = None if data[name] == usual[name] else data[name]
+            return data
+        for name, (sources, unset) in read_by().items():
+            if data.source in sources and data[name] is None:
+                data[name] = unset
+    return data
+
+
+def _from_source(config, begun: Mapping | None) -> Config:
+    defaults = configuration.training()
+    groups = [name for name in ("model", "encoding", "data") if _is_open(name, config, defaults)]
+    single = [n for n in ("train_length", "batch_size", "learning_rate") if config[n] is None]
+    if not groups and not single:
+        return config
+    source, again = begun, begun is not None
+    if source is None:
+        if not config.init_from:
+            raise ConfigError(
+                "init_from is missing: this recipe takes what it leaves open, such as "
+                f"{', '.join([*groups, *single])}, from a run: --config.init_from=RUN"
+            )
+        try:
+            source = read(Path(config.init_from))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(no_source(config, error)) from error
+    for name in groups:
+        said = {field: value for field, value in config[name].items() if value is not None}
+        taken = dict(source[name])
+        if name == "data":
+            taken = _beside(said, taken, defaults)
+        config[name] = ConfigDict(taken | said)
+    made = source if again else _lengthened(config, source)
+    for name in single:
+        config[name] = made[name]
+    return config
+
+
+def _beside(said: Mapping, taken: dict[str, Any], defaults) -> dict[str, Any]:
+    """What of another run's data goes with what is said of this one's."""
+    kept = {name: taken[name] for name in beside_tokens()}
+    if said.get("tokens"):
+        return dict.fromkeys(taken) | kept
+    if said.get("source") and taken.get("tokens"):
+        return defaults.data.to_dict() | kept
+    if said.get("source") not in (None, taken.get("source")):
+        return taken | {field: None for field in read_by() if field != "path"} | {"path": ""}
+    return taken
+
+
+def no_source(config, error: Exception) -> str:
+    return (
+        f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json that "
+        f"can be read ({type(error).__name__})"
+    )
+
+
+def _is_open(name: str, config, defaults) -> bool:
+    """Whether a group lacks a value that it cannot do without."""
+    needed = [field for field, value in defaults[name].items() if value is not None]
+    if name == "data" and config.data.get("tokens"):
+        needed = beside_tokens()
+    return any(config[name].get(field) is None for field in needed)
+
+
+def _lengthened(config, source: Mapping) -> dict[str, Any]:
+    """Training at the length that the extension reaches, with as many tokens in a step."""
+    original = source.get("original_length") or source["train_length"]
+    length = config.train_length or round(config.extension.scale * original)
+    tokens = source["batch_size"] * source["train_length"]
+    return {
+        "train_length": length,
+        "batch_size": max(1, tokens // length),
+        "learning_rate": source["learning_rate"] / 5,
+    }

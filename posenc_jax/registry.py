@@ -1,0 +1,20 @@
+"""What there is to choose from, by the names of files. Nothing is imported for it."""
+
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+
+def files(*folder: str) -> list[str]:
+    """The modules of a folder of this package; those that start with `_` are not for choosing."""
+    return sorted(path.stem for path in _HERE.joinpath(*folder).glob("[!_]*.py"))
+
+
+def encodings() -> list[str]:
+    return files("schemes")
+
+
+SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")  # of text; read in data/sources.py
+TASKS = ("copy", "induction", "passkey", "delayed_repeat")  # of synthetic text
+PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
+WANDB_MODES = ("auto", "online", "offline", "disabled")

@@ -1,0 +1,251 @@
+"""What of a configuration can be judged without jax: its structure, its numbers, its choices.
+
+The rest is judged by `posenc_jax.building`, which builds what it describes.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from posenc_jax import composition, configuration, fields, lineage, neighbours
+from posenc_jax.configuration import read_by, words
+from posenc_jax.errors import ConfigError
+from posenc_jax.experiment import unlike
+from posenc_jax.options import known, positive
+from posenc_jax.registry import PROTOCOLS, SOURCES, encodings
+
+
+def validate(config, begun: Mapping | None = None) -> list[str]:
+    """Everything that is wrong with a training configuration, each with its field, value and rule.
+
+    `begun` is the configuration of the run that goes on: where it came from lies behind it.
+    """
+    expected = configuration.training().to_dict()
+    wrong = _structure(config.to_dict(), expected, may_be_open=True)
+    if wrong:
+        return wrong  # the values cannot be asked for
+    try:
+        config = lineage.resolved(config, begun)
+    except ConfigError as error:
+        return [str(error)]
+    wrong = _structure(config.to_dict(), expected)
+    if wrong:
+        return wrong
+    values = config.to_dict()
+    problems = fields.mistakes(configuration.Training, values)
+    problems += _together(values)
+    problems += _model(values["model"])
+    problems += _names(values["encoding"], values["extension"])
+    problems += _data(config.data)
+    problems += fields.mistakes(configuration.Wandb, values["wandb"], "wandb.")
+    if begun is None and config.init_from:
+        problems += _source(config)
+    return problems
+
+
+def _structure(
+    given: Mapping, expected: Mapping, prefix: str = "", *, may_be_open: bool = False
+) -> list[str]:
+    problems = []
+    for name, default in expected.items():
+        field = f"{prefix}{name}"
+        if name not in given:
+            problems.append(f"{field} is missing; set single fields, --config.{field}=...")
+        elif isinstance(default, Mapping):
+            if not isinstance(given[name], Mapping):
+                problems.append(f"{field} holds fields and got {given[name]!r}")
+            else:
+                inner = _structure(given[name], default, f"{field}.", may_be_open=may_be_open)
+                problems += inner
+        elif may_be_open and given[name] is None:
+            continue
+        elif isinstance(default, bool) != isinstance(given[name], bool) and default is not None:
+            problems.append(f"{field} must be {type(default).__name__}; got {given[name]!r}")
+    for name in sorted(set(given) - set(expected)):
+        if prefix not in ("encoding.", "extension."):  # whose other fields are options
+            try:
+                known("field", f"{prefix}{name}", [f"{prefix}{n}" for n in expected])
+            except ValueError as error:
+                problems.append(str(error))
+    return problems
+
+
+def _together(values: Mapping) -> list[str]:
+    """What numbers must be to each other."""
+    steps, warmup = values["steps"], values["warmup_steps"]
+    batch, pieces = values["batch_size"], values["accumulate"]
+    said = []
+    if _is_whole(warmup) and _is_whole(steps) and warmup > steps >= 1:
+        said.append(f"warmup_steps must not exceed steps = {steps}; got {warmup}")
+    if _is_whole(batch) and _is_whole(pieces) and pieces >= 1 and batch % pieces:
+        said.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
+    return said
+
+
+def _model(values: Mapping) -> list[str]:
+    decoder = neighbours.models().config
+    if values["vocab"] is None:  # that of the tokenizer
+        values = {**values, "vocab": decoder.Config.vocab}
+    return decoder.mistakes(values, "model.")
+
+
+def _is_whole(value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _names(encoding: Mapping, extension: Mapping) -> list[str]:
+    said = fields.mistakes(configuration.Extension, extension, "extension.")
+    try:
+        known("encoding", encoding["name"], encodings())
+    except ValueError as error:
+        said.append(str(error))
+    try:
+        composition.parts(extension["name"])
+    except ValueError as error:
+        said.append(f"extension.name: {error}")
+    scale = extension["scale"]
+    if isinstance(scale, int | float) and 0 < scale < 1:
+        said.append(f"extension.scale must be at least 1; got {scale}")
+    return said
+
+
+def _data(data) -> list[str]:
+    if data.tokens:
+        return _tokens(data)
+    if data.source not in SOURCES:
+        return fields.mistakes(configuration.Data, data.to_dict(), "data.")
+    said = _unread(data, data.source)
+    data = lineage.with_unset(data)
+    values = data.to_dict()
+    said += fields.mistakes(configuration.Data, values, "data.")
+    if data.source in read_by()["path"][0] and not data.path:
+        said.append(f"data.path must say what to read for data.source={data.source}")
+    if data.source == "synthetic" and data.tokenizer != "bytes":
+        said.append("data.tokenizer must be 'bytes' for synthetic data")
+    fractions = (data.valid_fraction, data.choose_fraction)
+    if all(isinstance(f, int | float) for f in fractions) and not sum(fractions) < 1:
+        said.append(
+            "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
+            f"below 1; got {data.valid_fraction} + {data.choose_fraction}"
+        )
+    if data.tokenizer != "bytes" and not _exists(data.tokenizer):
+        said.append(
+            f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
+            f"merges.txt; there is no {_short(data.tokenizer)!r}"
+        )
+    return said
+
+
+def _tokens(data) -> list[str]:
+    said = [
+        f"data.{name} = {data[name]!r} has no effect with data.tokens: its text was read, cut "
+        "and split when the tokens were made"
+        for name in sorted(set(data) - {"tokens", *configuration.beside_tokens()})
+        if data[name] is not None
+    ]
+    return said + _folder_of_tokens(data.tokens)
+
+
+def _folder_of_tokens(folder) -> list[str]:
+    if _exists(f"{folder}/corpus.json"):
+        return []
+    return [
+        "data.tokens must be a folder that scripts/prepare_data.py --tokens_out wrote; there is "
+        f"no corpus.json in {_short(folder)!r}"
+    ]
+
+
+def _exists(path) -> bool:
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # a name that is too long, or no name
+        return False
+
+
+def _short(text, most: int = 200) -> str:
+    return text if len(str(text)) <= most else f"{str(text)[:most]}..."
+
+
+def _unread(data, source: str) -> list[str]:
+    """A field that the source does not read would have no effect."""
+    return [
+        f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
+        f"data.source={' or '.join(sources)}"
+        for name, (sources, _) in read_by().items()
+        if name in data and data[name] not in (None, "") and source not in sources
+    ]
+
+
+def _source(config) -> list[str]:
+    """What is wrong with the run that `init_from` names, as one to start from."""
+    try:
+        lines = unlike(config, lineage.read(Path(config.init_from)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [lineage.no_source(config, error)]
+    return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
+
+
+def validate_evaluation(config) -> list[str]:
+    """The same for configs/eval.py."""
+    problems = _structure(config.to_dict(), configuration.evaluation().to_dict())
+    if problems:
+        return problems
+    values = config.to_dict()
+    problems = fields.mistakes(configuration.Evaluation, values)
+    problems += fields.mistakes(configuration.EvaluationData, values["data"], "data.")
+    if re.fullmatch(r"[\w.+-]{0,80}", str(config.name)) is None:
+        problems.append(
+            f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}"
+        )
+    problems += _words(config) + _text(config.data)
+    for name, protocol in (("stride", "sliding"), ("last", "same_token")):
+        if config[name] and protocol not in words(config.protocols):
+            problems.append(
+                f"{name} = {config[name]} has no effect without {protocol} in protocols"
+            )
+    problems += fields.mistakes(configuration.EvaluationWandb, values["wandb"], "wandb.")
+    return problems
+
+
+def _words(config) -> list[str]:
+    """Of the lists, each word."""
+    said = []
+    for rule, text in (
+        (lambda word: positive("each of multiples", composition.value(word)), config.multiples),
+        (lambda word: word == "all" or composition.parts(word), config.extensions),
+        (lambda word: known("protocol", word, PROTOCOLS), config.protocols),
+    ):
+        for word in words(text) or ["nothing"]:
+            try:
+                rule(word)
+            except ValueError as error:
+                said.append(str(error))
+    return said
+
+
+def _text(data) -> list[str]:
+    """Another text than the run's own."""
+    if data.tokens:
+        return _folder_of_tokens(data.tokens) + [
+            f"data.{name} = {data[name]!r} has no effect with data.tokens, which is a text of its "
+            "own"
+            for name in ("source", "path", "field", "split")
+            if data[name]
+        ]
+    said = []
+    others = [source for source in SOURCES if source != "synthetic"]
+    if data.source and data.source not in others:
+        listed = ", ".join(map(repr, others))
+        said.append(f"data.source must be one of {listed}; got {data.source!r}")
+    if data.part != "held_out" and data.source:
+        said.append(
+            f"data.part = {data.part!r} is of the run's own text and has no effect with "
+            f"data.source={data.source}"
+        )
+    if bool(data.path) != (data.source in read_by()["path"][0]):
+        said.append(
+            "data.path goes with data.source=text, jsonl or hub; got "
+            f"source={data.source!r}, path={data.path!r}"
+        )
+    fields_of_rows = {name: value for name, value in data.items() if name != "path"}
+    return said + _unread(fields_of_rows, data.source or "'' (the run's own text)")
