@@ -10,10 +10,10 @@ PACKAGE = Path(__file__).parent.parent / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
     "errors options registry backend terminal files fields composition formats neighbours "
-    "configuration experiment lineage validation command encoding packing schemes extensions "
-    "building attention data tracking runs training evaluation sweeping reporting"
+    "configuration experiment lineage validation encoding packing schemes extensions "
+    "building attention data tracking command runs training evaluation sweeping reporting"
 ).split()
-APART = [("training", "evaluation"), ("sweeping", "training"), ("sweeping", "evaluation")]
+APART = [("training", "evaluation"), ("sweeping", "training")]
 
 
 def modules() -> dict[str, Path]:
