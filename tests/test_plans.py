@@ -3,7 +3,6 @@ project's own count, and they run to their end."""
 
 import json
 import re
-import shutil
 from importlib import import_module
 
 import numpy as np
@@ -76,6 +75,11 @@ def test_every_cell_of_a_plan_can_be_run(name, count, tokens_seen, cells):
         assert config.train_length * float(multiples[-1]) == 16_384
 
 
+def test_fine_tuning_starts_from_the_run_of_the_plan_before(extended):
+    start = plan("gpu_finetune").get_config()["fields"]["init_from"]
+    assert start == f"runs/gpu_extend/{extended.name}"
+
+
 @pytest.mark.parametrize("name", ["gpu_zoo", "gpu_extend", "gpu_finetune"])
 def test_the_minutes_of_a_plan_are_counted(name, cells):
     """Every number of minutes in its docstring, at the MFU that stands before it."""
@@ -100,14 +104,24 @@ def test_the_minutes_of_a_plan_are_counted(name, cells):
         assert abs(float(number) - expected) <= (0.05 if "." in number else 0.5), found[0]
 
 
+SHORTER = """
+from configs.sweeps import {name} as plan
+
+def get_config():
+    made = plan.get_config()
+    return made | {{"evaluation": made["evaluation"] | {{"multiples": "1,4", "documents": 4}}}}
+"""
+
+
 @pytest.mark.slow
 def test_plans_run_to_their_end(tokens, tmp_path):
-    """Two steps of a tiny size, through the commands that a borrowed machine gets."""
+    """Two steps of a tiny size, evaluated at two lengths alone, or it would take an hour."""
     runs = {name: tmp_path / name for name in ("gpu_zoo", "gpu_extend", "gpu_finetune")}
 
     def sweep(name, **fields):
         words = [f"--config.{field}={value}" for field, value in fields.items()]
-        plan_and_place = (f"--config=configs/sweeps/{name}.py", f"--workdir={runs[name]}")
+        (tmp_path / f"{name}.py").write_text(SHORTER.format(name=name))
+        plan_and_place = (f"--config={tmp_path / name}.py", f"--workdir={runs[name]}")
         return script("sweep.py", *plan_and_place, "--minutes=60", *words)
 
     tiny = TINY | {"data.tokens": tokens, "train_length": 16}
@@ -117,7 +131,6 @@ def test_plans_run_to_their_end(tokens, tmp_path):
     tuned = {"init_from": start, "train_length": 64, "steps": 2, "warmup_steps": 1}
     out = sweep("gpu_finetune", **tuned)
     assert "all 3 runs are trained and evaluated" in out
-    shutil.rmtree(runs["gpu_finetune"])
     out = sweep("gpu_zoo", **tiny)
     assert "all 16 runs are trained and evaluated" in out
     assert len(list(runs["gpu_zoo"].glob("*/eval/curves.csv"))) == 16

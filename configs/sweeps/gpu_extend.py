@@ -25,8 +25,7 @@ SIZES = {
 
 def get_config():
     return {
-        "recipe": "configs/rope.py",
-        "grid": [{"seed": 0}],
+        "grid": [{"recipe": "configs/rope.py", "seed": 0}],  # rope-s0
         "fields": SIZES
         | {
             "data.tokens": "prepared/books",
