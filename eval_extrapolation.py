@@ -45,7 +45,6 @@ def evaluate(config: Config, workdir: Path, step: int | None, every: bool) -> No
     from posenc_jax import backend
 
     backend.configure()
-    backend.self_test()
     from posenc_jax.evaluation import methods, picture, records, show, sweep
     from posenc_jax.runs.subject import run_config, saved_steps
     from posenc_jax.tracking import wandb_view
@@ -53,6 +52,7 @@ def evaluate(config: Config, workdir: Path, step: int | None, every: bool) -> No
     problems = methods.mistakes(config.extensions)
     if problems:
         command.refuse(problems)
+    backend.self_test()
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
     print(show.table(cells))
