@@ -45,13 +45,13 @@ def evaluate(config: Config, workdir: Path, step: int | None, every: bool) -> No
     from posenc_jax import backend
 
     backend.configure()
-    backend.self_test()
     from posenc_jax.evaluation import methods, picture, records, show, sweep, wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
     problems = methods.mistakes(config.extensions)
     if problems:
         command.refuse(problems)
+    backend.self_test()
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
     print(show.table(cells))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         trained_mask,
     )
     from posenc_jax.extensions import extend
+    from posenc_jax.lab import evaluate, recipe, train
     from posenc_jax.runs.subject import load_run
     from posenc_jax.schemes import build
 
@@ -36,6 +37,9 @@ _HOME = {
     "build": "schemes",
     "extend": "extensions",
     "load_run": "runs.subject",
+    "evaluate": "lab",
+    "recipe": "lab",
+    "train": "lab",
 }
 _MODULES = ("attention", "backend", "encoding", "extensions", "schemes")
 
@@ -49,22 +53,35 @@ __all__ = [
     "backend",
     "build",
     "combine",
+    "evaluate",
     "extend",
     "extensions",
     "load_run",
     "partition",
+    "recipe",
     "schemes",
     "stack",
+    "train",
     "trained_mask",
 ]
 
 
 def __getattr__(name):
     if name in _HOME:
-        return getattr(import_module(f"posenc_jax.{_HOME[name]}"), name)
+        return getattr(_home(_HOME[name]), name)
     if name in _MODULES:
         return import_module(f"posenc_jax.{name}")
     raise AttributeError(f"module 'posenc_jax' has no attribute {name!r}")
+
+
+def _home(module):
+    try:
+        return import_module(f"posenc_jax.{module}")
+    except ModuleNotFoundError as error:
+        told = import_module("posenc_jax.packages").missing(error)
+        if told is None:
+            raise
+        raise ImportError(told) from None
 
 
 def __dir__():

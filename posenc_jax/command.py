@@ -5,10 +5,16 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from absl import flags
-from ml_collections import ConfigDict, config_flags
+from posenc_jax import errors, packages
 
-from posenc_jax import composition, configuration, errors
+try:
+    from absl import flags
+    from ml_collections import ConfigDict, config_flags
+except ModuleNotFoundError as error:
+    print(f"error: {packages.missing(error)}", file=sys.stderr)
+    raise SystemExit(errors.CONFIG) from None
+
+from posenc_jax import composition, configuration
 from posenc_jax.tracking import environment
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")

@@ -17,6 +17,7 @@ from posenc_jax.registry import SOURCES, TASKS, WANDB_MODES
 Config = Any  # a ConfigDict; its fields have no types a checker could know
 
 MOST = 2**31 - 1
+LARGEST_SCALE = 1e6
 
 
 @dataclasses.dataclass
@@ -31,7 +32,7 @@ class Extension:
     """Its other fields are options, which may also stand within the name: `yarn:8:beta_fast=16`."""
 
     name: str = default("none", "in place while training; such as yarn, or yarn:beta_fast=16+logn")
-    scale: float = default(1.0, "how many times L it reaches", above_zero(0, 1e6))
+    scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
 
 
 @dataclasses.dataclass

@@ -16,17 +16,16 @@ def models() -> ModuleType:
 
 
 def recipe(name: str) -> ModuleType:
-    """A file of configs/."""
-    path = HERE / "configs" / f"{name}.py"
-    if _place(f"configs.{name}") == path:
+    """A file of configs/, with the `configs.base` that is ours."""
+    if all(_place(f"configs.{n}") == HERE / "configs" / f"{n}.py" for n in (name, "base")):
         return import_module(f"configs.{name}")
     with _own_configs():
-        return _ours(f"configs.{name}", path)
+        return import_module(f"configs.{name}")
 
 
 @contextmanager
 def _own_configs():
-    """Recipes import `configs.base`; ours, where another package is called `configs`."""
+    """While recipes are imported, `configs` is ours, whoever else has a package of that name."""
     theirs = {
         name: sys.modules.pop(name)
         for name in list(sys.modules)

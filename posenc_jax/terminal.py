@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from posenc_jax import errors
+from posenc_jax import errors, packages
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -35,6 +35,11 @@ def code_of(body: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         say("left at once; the same command goes on from what was saved", error=True)
         return errors.AGAIN
+    except ModuleNotFoundError as error:
+        if packages.missing(error) is None:
+            raise
+        say(f"error: {packages.missing(error)}", error=True)
+        return errors.CONFIG
     except (errors.Stop, OSError) as error:
         say(f"error: {error}", error=True)
         return error.code if isinstance(error, errors.Stop) else errors.IO

@@ -11,7 +11,16 @@ import pytest
 
 import models
 from configs import base
-from posenc_jax import building, experiment, lineage, schemes, validation
+from posenc_jax import (
+    building,
+    command,
+    configuration,
+    experiment,
+    formats,
+    lineage,
+    schemes,
+    validation,
+)
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import methods
 from posenc_jax.runs import parameters
@@ -281,3 +290,70 @@ def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
     config.model.activation = "swiglu"
     (problem,) = said(config)
     assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
+
+
+def with_extension(recipe="rope", **fields):
+    config = import_module(f"configs.{recipe}").get_config()
+    with config.ignore_type():
+        config.extension.update(fields)
+    return config
+
+
+def test_options_of_an_extension_stand_in_its_name_or_beside_it():
+    inside = lineage.resolved(with_extension(name="yarn:8:beta_fast=16"))
+    words = ["train.py", "--config=configs/rope.py", "--config.extension.name=yarn"]
+    words += ["--config.extension.scale=8", "--config.extension.beta_fast=16"]
+    beside = lineage.resolved(command.parse(words)[1])
+    assert inside.extension == beside.extension
+    assert inside.extension.to_dict() == {"name": "yarn", "scale": 8, "beta_fast": 16}
+    assert experiment.differences(inside.to_dict(), beside.to_dict()) == []
+    assert said(inside) == said(beside) == []
+    composed = lineage.resolved(with_extension(name="yarn:8:beta_fast=16+logn"))
+    assert composed.extension.to_dict() == {"name": "yarn:beta_fast=16+logn", "scale": 8}
+    assert lineage.resolved(composed).extension == composed.extension
+    assert said(composed) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "yarn:8", "scale": 4.0}, "say different scales"),
+        ({"name": "yarn:beta_fast=8", "beta_fast": 16.0}, "sets 'beta_fast' a second time"),
+        ({"name": "yarn:8:4"}, "has two scales"),
+        ({"name": "yarn+ntk", "scale": 2.0}, "of one kind, rotation"),
+        ({"name": "yarn+dynamic_ntk", "scale": 2.0}, "of one kind, rotation"),
+        ({"name": "dynamic_ntk+logn"}, "'dynamic_ntk' follows the length read; train with 'ntk'"),
+        ({"name": "logn+window", "scale": 2.0}, "extension.scale = 2.0 has no effect"),
+        ({"name": "yarn", "beta_fats": 1}, "did you mean 'beta_fast'?"),
+        ({"name": "none", "beta_fast": 1}, "extension 'none' takes no options; got 'beta_fast'"),
+        ({"name": "yarn", "scale": 2.0, "beta_fast": -1, "ramp": "steep"}, "ramp must be one of"),
+    ],
+)
+def test_what_an_extension_cannot_be_is_refused(fields, message):
+    assert message in "\n".join(said(with_extension(**fields)))
+
+
+def test_options_that_older_runs_did_not_set_are_gone_and_others_stay():
+    config = with_extension(name="yarn", scale=2.0).to_dict()
+    older = config["extension"] | {"beta_fast": 16.0, "ramp": None, "lambdas": None}
+    for written in (None, 1, 2):
+        today = formats.upgraded(config | {"extension": older}, written)
+        assert today["extension"] == {"name": "yarn", "scale": 2.0, "beta_fast": 16.0}
+
+
+def test_everything_that_building_says_is_said_at_once():
+    config = import_module("configs.t5").get_config()
+    config.encoding.num_buckets, config.encoding.scale = 7, -1.0
+    config.extension.name = "yran"
+    told = "\n".join(said(config))
+    for part in ("num_buckets must be even", "scale must be a finite", "unknown extension 'yran'"):
+        assert part in told
+
+
+def test_every_field_says_what_it_is():
+    lines = list(configuration.explained(configuration.Training, "--config."))
+    flat = set(experiment.experiment(base.get_config())) | set(experiment.FREE)
+    named = {line.split("=")[0].strip().removeprefix("--config.") for line in lines}
+    assert {name for name in flat if name in named or not name.startswith("wandb")} <= named | {
+        "wandb"
+    }

@@ -13,7 +13,7 @@ from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax import composition, extensions, schemes
-from posenc_jax.encoding import Dims, stack
+from posenc_jax.encoding import Dims, Encoding, stack
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "rope.json").read_text())
 NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
@@ -21,8 +21,9 @@ KEY = jax.random.key(0)
 # What each extension needs beyond a scale, for 4 rotary pairs.
 OPTIONS = {"longrope": {"lambdas": [1.0, 1.5, 2.0, 4.0]}, "abf": {"base": 50_000.0}}
 ROTARY = [n for n, e in extensions.records().items() if e.of is schemes.rope.RoPE]
-EVERYWHERE = ["none", "logn", "window"]
-IDENTITY_AT_ONE = [n for n in ROTARY if n not in ("abf", "longrope")]
+EVERYWHERE = [n for n, e in extensions.records().items() if e.of is Encoding]
+SCALED = [n for n in ROTARY if extensions.records()[n].scale != "none"]
+IDENTITY_AT_ONE = [n for n in SCALED if n != "longrope"]
 
 
 def build(name="rope", dims=DIMS, **options):
@@ -480,7 +481,10 @@ def test_a_window_is_that_of_attention(make_model, make_tokens, forward):
 
 def test_a_record_states_its_scale():
     scales = {name: record.scale for name, record in extensions.records().items()}
-    read = {name for name, scale in scales.items() if scale == "read"}
-    assert read == {"dynamic_pi", "dynamic_ntk", "dynamic_yarn"}
-    assert {n for n, scale in scales.items() if scale == "none"} == {*EVERYWHERE, "abf"}
     assert list(scales)[0] == "none"
+    for stated, names in (
+        ("read", ("dynamic_pi", "dynamic_ntk", "dynamic_yarn")),
+        ("none", ("none", "logn", "window", "abf")),
+        ("given", ("pi", "ntk", "yarn", "llama3", "longrope", "interpolate", "clamp")),
+    ):
+        assert {scales[name] for name in names} == {stated}

@@ -77,6 +77,73 @@ def test_where_ours_is_missing_both_paths_are_named(wheel, theirs, whole, tmp_pa
     assert f"is {theirs / 'models' / '__init__.py'} here" in done.stderr
 
 
+LIBRARY = """
+import sys
+sys.path.insert(0, {site!r})
+for name in ("ml_collections", "datasets", "wandb", "tokenizers", "matplotlib", "tqdm"):
+    sys.modules[name] = None  # as if it were not installed
+"""
+USE = """
+import jax, jax.numpy as jnp, models, posenc_jax
+assert posenc_jax.__file__.startswith({site!r}), posenc_jax.__file__
+rope = posenc_jax.build("rope", posenc_jax.Dims(2, 8, 16, 16))
+yarn = posenc_jax.extend("yarn:4:beta_slow=0.5+logn", rope, 1.0)
+q = jnp.ones((1, 64, 2, 8))
+assert posenc_jax.attention.attend(q, q, q, yarn).shape == q.shape
+model = models.Transformer(models.Config(layers=1, width=16, heads=2), jax.random.key(0))
+assert model(jnp.zeros((1, 8), int), yarn).shape == (1, 8, 256)
+for name in ("load_run", "recipe", "train", "evaluate"):
+    try:
+        getattr(posenc_jax, name)
+    except ImportError as error:
+        print(error)
+import posenc_jax.command
+"""
+LABORATORY = """
+import sys
+sys.path.insert(0, {site!r})
+import posenc_jax
+assert posenc_jax.__file__.startswith({site!r}), posenc_jax.__file__
+small = {{"model.width": 16, "model.layers": 1, "train_length": 16, "batch_size": 4, "steps": 2}}
+sys.path.insert(0, {theirs!r})
+small |= {{"warmup_steps": 1, "data.source": "text", "data.path": {text!r}}}
+small |= {{"wandb.mode": "disabled", "data.valid_fraction": 0.4, "data.cache": "cache"}}
+assert posenc_jax.train(posenc_jax.recipe("rope", small), "run") == 0
+asked = {{"multiples": "1,2", "extensions": "none,yarn+logn", "documents": 2, "windows": 1}}
+rows = posenc_jax.evaluate("run", asked)
+print(sorted({{row["extension"] for row in rows}}))
+try:
+    posenc_jax.train(posenc_jax.recipe("rope", small | {{"stepz": 1}}), "run")
+except Exception as error:
+    print(type(error).__name__, error)
+import configs.base
+print(configs.base.WHOSE)
+"""
+
+
+def test_the_wheel_alone_builds_extends_and_attends(wheel, tmp_path):
+    code = (LIBRARY + USE).format(site=str(wheel[1]))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    told = "training and evaluation need ml_collections: pip install 'posenc-jax[lab]'"
+    assert done.stdout.splitlines() == [told] * 4
+    assert done.stderr.splitlines()[-1] == f"error: {told}"
+
+
+def test_the_wheel_trains_and_evaluates_outside_a_checkout(wheel, theirs, text, tmp_path):
+    """Beside a package `configs` of other people, too."""
+    code = LABORATORY.format(site=str(wheel[1]), text=f"{text}/*.txt", theirs=str(theirs))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "['none', 'yarn+logn']" in lines
+    assert "ConfigError unknown field 'stepz'; did you mean 'steps'?" in done.stdout
+    assert lines[-1] == "theirs"
+    assert (tmp_path / "run" / "eval" / "curves.csv").exists()
+
+
 def test_a_wheel_holds_what_it_imports_and_its_types(wheel):
     names = zipfile.ZipFile(wheel[0]).namelist()
     needed = ["models/__init__.py", "models/py.typed", "configs/base.py", "configs/eval.py"]

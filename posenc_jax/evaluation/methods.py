@@ -3,12 +3,10 @@
 from typing import NamedTuple
 
 from posenc_jax import composition, extensions
-from posenc_jax.configuration import words
+from posenc_jax.configuration import LARGEST_SCALE, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.options import check_options
-
-MOST = 1e6  # of a scale
 
 
 class Method(NamedTuple):
@@ -88,7 +86,7 @@ def mistakes(text: str) -> list[str]:
 
 def _check(record: extensions.Extension, part: composition.Part, word: str) -> None:
     if part.scale is not None:
-        if not 1 <= part.scale <= MOST:
+        if not 1 <= part.scale <= LARGEST_SCALE:
             raise ValueError(f"the scale of {part.name} must be at least 1 and at most 1e6: {word}")
         if record.scale != "given":
             raise ValueError(f"{part.name} has a scale of its own or none; got {word!r}")

@@ -1,0 +1,75 @@
+"""Training and evaluation from Python, without a checkout: what the programs do, as functions."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from posenc_jax import backend, configuration, lineage, neighbours, packages, validation
+from posenc_jax.configuration import Config
+from posenc_jax.errors import ConfigError
+from posenc_jax.options import known
+
+Answer = TypeVar("Answer")
+
+
+def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | None = None):
+    """The configuration of a file in configs/, with fields such as {"model.width": 64} over it."""
+    there = [path.stem for path in (neighbours.HERE / "configs").glob("*.py")]
+    known("recipe", name, set(there) - {"base", "eval", "__init__"})
+    make = neighbours.recipe(name).get_config
+    return _with(make() if size is None else make(size), fields)
+
+
+def train(config: Config, workdir: str | Path) -> int:
+    """Trains, or goes on training, the run of a workdir; the exit code of train.py."""
+    from posenc_jax.runs.workdir import Workdir
+    from posenc_jax.training.loop import train
+
+    begun = Workdir(workdir).config()
+    _refuse(validation.validate(config, begun))
+    backend.configure()
+    return _explained(lambda: train(lineage.resolved(config, begun), Path(workdir)))
+
+
+def evaluate(
+    workdir: str | Path, fields: Mapping[str, Any] | None = None, *, step: int | None = None
+) -> list[dict]:
+    """The rows that an evaluation of a run adds to eval/curves.csv; pictures are in plots/."""
+    config = _with(configuration.evaluation(), fields)
+    _refuse(validation.validate_evaluation(config))
+    backend.configure()
+    backend.self_test()
+    return _explained(lambda: _evaluate(config, Path(workdir), step))
+
+
+def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
+    from posenc_jax.evaluation import methods, picture, records, sweep
+
+    _refuse(methods.mistakes(config.extensions))
+    done = sweep.evaluate(config, workdir, [step])
+    picture.draw(done.every, workdir / "plots", done.name)
+    return records.rows(done.cells)
+
+
+def _with(config: Config, fields: Mapping[str, Any] | None) -> Config:
+    with config.unlocked(), config.ignore_type():
+        for name, value in (fields or {}).items():
+            group, _, field = name.rpartition(".")
+            place = config
+            for part in filter(None, group.split(".")):
+                known("field", part, place)
+                place = place[part]
+            place[field] = value
+    return config
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _explained(body: Callable[[], Answer]) -> Answer:
+    try:
+        return body()
+    except ModuleNotFoundError as error:
+        raise ImportError(packages.missing(error) or str(error)) from error
