@@ -46,8 +46,8 @@ def evaluate(config: configuration.Config, workdir: Path, step: int | None, ever
     backend.configure()
     backend.self_test()
     from posenc_jax.evaluation import picture, records, show, sweep
+    from posenc_jax.runs.subject import run_config, saved_steps
     from posenc_jax.tracking import wandb_view
-    from posenc_jax.training.load import run_config, saved_steps
 
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)

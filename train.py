@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from posenc_jax import command, configuration, terminal
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking import environment
-from posenc_jax.training.run import Workdir
 
 
 def main(argv: list[str]) -> int:

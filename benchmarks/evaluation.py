@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 import posenc_jax  # noqa: E402
 from benchmarks.timing import machine, table  # noqa: E402
 from posenc_jax.evaluation.losses import Reader, read  # noqa: E402
-from posenc_jax.training import parts as making  # noqa: E402
+from posenc_jax.runs import parameters  # noqa: E402
 
 EXTENSIONS = ("none", "pi", "ntk", "ntk_by_parts", "dynamic_ntk", "yarn")
 LENGTHS = (128, 256, 512, 1024)
@@ -31,7 +31,7 @@ LONG = (1024, 4096, 8192, 32_768, 131_072)
 def small():
     config = import_module("configs.rope").get_config()
     config.model.vocab = 256
-    return making.make(config)
+    return parameters.make(config)
 
 
 def cells(parts, clear: bool) -> tuple[float, int]:

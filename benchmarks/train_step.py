@@ -24,8 +24,8 @@ from flax import nnx  # noqa: E402
 from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
+from posenc_jax.runs import parameters  # noqa: E402
 from posenc_jax.training import optimizer as optimizers  # noqa: E402
-from posenc_jax.training import parts as making  # noqa: E402
 from posenc_jax.training import report  # noqa: E402
 from posenc_jax.training import step as steps  # noqa: E402
 
@@ -49,7 +49,7 @@ def ours(name: str, length: int, rows: int, attention: str = "auto"):
     config.model.update(vocab=256, attention=attention)
     if name == "randomized":
         config.encoding.max_position = 8 * length
-    parts, optimizer = making.make(config), optimizers.make(config)
+    parts, optimizer = parameters.make(config), optimizers.make(config)
     mesh = steps.make_mesh(jax.devices()[:1])
     step = steps.train_step(parts, optimizer, config, mesh)
     state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))

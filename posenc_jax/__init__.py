@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         trained_mask,
     )
     from posenc_jax.extensions import extend
+    from posenc_jax.runs.subject import load_run
     from posenc_jax.schemes import build
-    from posenc_jax.training.load import load_run
 
 __version__ = "0.1.0"
 
@@ -35,7 +35,7 @@ _HOME = {
     "trained_mask": "encoding",
     "build": "schemes",
     "extend": "extensions",
-    "load_run": "training.load",
+    "load_run": "runs.subject",
 }
 _MODULES = ("attention", "backend", "encoding", "extensions", "schemes")
 

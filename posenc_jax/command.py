@@ -8,7 +8,7 @@ from typing import NoReturn
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from posenc_jax import exits
+from posenc_jax import errors
 from posenc_jax.tracking import environment
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
@@ -23,12 +23,12 @@ def read(
 ):
     """The flags and the configuration a command gives; on a mistake, what it is, and exit 2."""
     if any(arg in HELP for arg in argv[1:]):
-        codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in exits.MEANING.items())
+        codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in errors.MEANING.items())
         print(f"{usage.strip()}\n\nExit codes:\n{codes}")
-        raise SystemExit(exits.DONE)
+        raise SystemExit(errors.DONE)
     try:
         return parse(argv, default_config=default_config, define=define)
-    except exits.ConfigError as error:
+    except errors.ConfigError as error:
         refuse([str(error)])
 
 
@@ -55,20 +55,20 @@ def parse(
     except flags.Error as error:
         # Behind a recipe's own mistake stands a traceback; its last line says what it is.
         message = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
-        raise exits.ConfigError(message) from error
+        raise errors.ConfigError(message) from error
     except AttributeError as error:  # what ml_collections raises for a field there is not
         file = "configs/eval.py" if default_config else "configs/base.py"
         message = _unknown_field(str(error), file)
-        raise exits.ConfigError(message) from error
+        raise errors.ConfigError(message) from error
     except (KeyError, TypeError, ValueError, OSError, ImportError) as error:
-        raise exits.ConfigError(str(error)) from error
+        raise errors.ConfigError(str(error)) from error
     if stray:
         words = " ".join(stray)
-        raise exits.ConfigError(f"stray words: {words}; fields are set by --config.FIELD=VALUE")
+        raise errors.ConfigError(f"stray words: {words}; fields are set by --config.FIELD=VALUE")
     if not isinstance(config, ConfigDict):
         named = next((arg for arg in argv if arg.startswith("--config=")), None)
         missing = f"{named}: there is no such file" if named else "--config=configs/... is missing"
-        raise exits.ConfigError(missing)
+        raise errors.ConfigError(missing)
     environment.apply(config, argv)
     return values, config
 
@@ -82,4 +82,4 @@ def _unknown_field(message: str, file: str) -> str:
 def refuse(problems: list[str]) -> NoReturn:
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
-    raise SystemExit(exits.CONFIG)
+    raise SystemExit(errors.CONFIG)

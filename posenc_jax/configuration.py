@@ -11,7 +11,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from posenc_jax import catalog, formats, neighbours
-from posenc_jax.exits import ConfigError
+from posenc_jax.errors import ConfigError
 from posenc_jax.options import choice, known, positive, rotary_dims, whole_number
 
 Config = Any  # a ConfigDict; its fields have no types a checker could know

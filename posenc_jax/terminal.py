@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from posenc_jax import exits
+from posenc_jax import errors
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -31,10 +31,10 @@ def code_of(body: Callable[[], object]) -> int:
     """Runs what a program does; its exit code, with one line where it is an error."""
     try:
         code = body()
-        return code if isinstance(code, int) else exits.DONE
+        return code if isinstance(code, int) else errors.DONE
     except KeyboardInterrupt:
         say("left at once; the same command goes on from what was saved", error=True)
-        return exits.AGAIN
-    except (exits.Stop, OSError) as error:
+        return errors.AGAIN
+    except (errors.Stop, OSError) as error:
         say(f"error: {error}", error=True)
-        return error.code if isinstance(error, exits.Stop) else exits.IO
+        return error.code if isinstance(error, errors.Stop) else errors.IO

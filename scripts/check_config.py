@@ -29,11 +29,11 @@ def main(argv: list[str]) -> int:
 
     from posenc_jax import extensions
     from posenc_jax.data import tokenizer
+    from posenc_jax.runs import parameters
     from posenc_jax.schemes.rope import RoPE
-    from posenc_jax.training import parts as making
 
     config.model.vocab = config.model.vocab or tokenizer.load(config.data.tokenizer).vocab
-    parts = jax.eval_shape(lambda: making.make(config, extended=False).params())
+    parts = jax.eval_shape(lambda: parameters.make(config, extended=False).params())
     print(config)
     print("parameters")
     for group, leaves in parts.items():
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     count = sum(leaf.size for leaf in jax.tree.leaves(parts))
     print(f"  {count:>14,}  in all, {16 * count / 2**20:,.0f} MiB with gradient and two moments")
     print(f"logits of a batch: {_logits(config) / 2**20:,.0f} MiB in float32")
-    encoding = making.make(config, extended=False).encoding
+    encoding = parameters.make(config, extended=False).encoding
     if isinstance(encoding, RoPE):
         print(f"turns of each rotary pair within L = {encoding.train_length}")
         print("  " + " ".join(f"{turns:.3g}" for turns in extensions.turns(encoding).reshape(-1)))

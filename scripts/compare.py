@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np  # noqa: E402
 
-from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.configuration import PROTOCOLS  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import apart, label  # noqa: E402
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
-from posenc_jax.training.run import Workdir  # noqa: E402
+from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 
 def main() -> int:
@@ -62,12 +62,12 @@ def compare(a: str, b: str, protocols: list[str], evaluation: str = "") -> str:
                 continue
             lines.append(_line(one, other))
     if refused:
-        raise exits.DataError(
+        raise errors.DataError(
             f"{a} and {b} were evaluated on different targets ({', '.join(sorted(refused))}): "
             "evaluate both with the same data, multiples, documents, windows, stride and last"
         )
     if len(lines) == 1:
-        raise exits.DataError(f"{a} and {b} have no protocol and length in common")
+        raise errors.DataError(f"{a} and {b} have no protocol and length in common")
     return "\n".join(lines)
 
 
@@ -90,7 +90,7 @@ def select(words: str, evaluation: str = "") -> list[Measured]:
     scales = {label(cell.facts) for cell in chosen}
     if rest or not chosen or len(scales) > 1:
         lengths = sorted({cell.facts["length"] for cell in cells})
-        raise exits.DataError(
+        raise errors.DataError(
             f"{words!r} does not name one curve of {folder}; it has {', '.join(names)} at "
             f"lengths {', '.join(map(str, lengths))}"
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.reporting import figure, gather, page  # noqa: E402
 from scripts import sweep  # noqa: E402
 
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     words = [f"--config={ROOT / 'configs/sweeps/demo.py'}", f"--workdir={options.workdir}"]
     code = sweep.main(["sweep.py", *words, f"--workers={min(3, cores)}", *rest])
-    if code != exits.DONE:
+    if code != errors.DONE:
         return code
 
     def body() -> None:

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np  # noqa: E402
 
-from posenc_jax import backend, exits  # noqa: E402
+from posenc_jax import backend, errors  # noqa: E402
 
 
 def main() -> int:
@@ -34,20 +34,21 @@ def main() -> int:
     try:
         for path in diagnose(options):
             print(path)
-    except (exits.Stop, ValueError, OSError) as error:
+    except (errors.Stop, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        other = exits.IO if isinstance(error, OSError) else exits.CONFIG
+        other = errors.IO if isinstance(error, OSError) else errors.CONFIG
         return getattr(error, "code", other)
-    return exits.DONE
+    return errors.DONE
 
 
 def diagnose(options) -> list[Path]:
     from posenc_jax import neighbours
     from posenc_jax.evaluation import planning, sweep
+    from posenc_jax.runs.subject import load_subject
 
     config = neighbours.config("eval").get_config()
     config.documents, config.windows = max(2, options.documents), 1
-    subject = sweep.load(options.run, options.step)
+    subject = load_subject(options.run, options.step)
     length = options.multiple * subject.trained
     text = sweep.choose(config, subject, [length])
     rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
@@ -59,7 +60,7 @@ def diagnose(options) -> list[Path]:
             scale = f":{method.scale:g}" if method.scale else ""
             encodings[f"{method.name}{scale}"] = encoding
     if not encodings:
-        raise exits.ConfigError(f"no extension of {options.extensions} reaches {length} tokens")
+        raise errors.ConfigError(f"no extension of {options.extensions} reaches {length} tokens")
     tables, plots = options.run / "eval" / "diagnose", options.run / "plots"
     for folder in (tables, plots):
         folder.mkdir(parents=True, exist_ok=True)

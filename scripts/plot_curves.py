@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.evaluation import picture, records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import apart, label  # noqa: E402
-from posenc_jax.training.run import Workdir  # noqa: E402
+from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def readable(runs: list[str], evaluation: str) -> list[list[Measured]]:
     for words in runs:
         try:
             found.append(select(words, evaluation))
-        except exits.Stop as error:
+        except errors.Stop as error:
             wrong.append(error)
     if not found:
         raise wrong[0]
@@ -65,7 +65,7 @@ def select(words: str, evaluation: str = "") -> list[Measured]:
             chosen.append(cell._replace(facts=cell.facts | {"run": folder}))
     if not chosen:
         names = sorted({label(cell.facts) for cell in cells})
-        raise exits.DataError(f"{folder} has none of {methods}; it has {', '.join(names)}")
+        raise errors.DataError(f"{folder} has none of {methods}; it has {', '.join(names)}")
     return chosen
 
 
@@ -77,7 +77,7 @@ def together(runs: list[list[Measured]]) -> list[Measured]:
         chosen = [c.facts for c in cells if c.facts["protocol"] == protocol]
         scored = {(f["token_hash"], f["stride"], f["last"]) for f in chosen}
         if len(scored) > 1:
-            raise exits.DataError(
+            raise errors.DataError(
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"
             )

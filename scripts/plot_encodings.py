@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import backend, exits, terminal  # noqa: E402
+from posenc_jax import backend, errors, terminal  # noqa: E402
 
 BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
 ADDITIVE = ("sinusoidal", "learned")
@@ -40,20 +40,20 @@ def plot(options) -> None:
     import numpy as np
 
     import posenc_jax
-    from posenc_jax.evaluation import sweep
     from posenc_jax.reporting import encodings as pictures
+    from posenc_jax.runs.subject import load_subject
 
     dims = posenc_jax.Dims(options.heads, 64, 64 * options.heads, options.length)
     runs = {}
     for run in options.runs:
-        subject = sweep.load(run, None)
+        subject = load_subject(run)
         name = subject.plain.name
         if name in runs:
-            raise exits.ConfigError(f"{run}: a second run with {name!r}")
+            raise errors.ConfigError(f"{run}: a second run with {name!r}")
         if name not in ("rope", *BIASES, *ADDITIVE):
             terminal.warn(f"{run}: there is no picture of {name!r}")
         if name == "rope" and np.ndim(subject.plain.inv_freq) > 1:
-            raise exits.ConfigError(f"{run}: its heads have bases of their own; one is drawn")
+            raise errors.ConfigError(f"{run}: its heads have bases of their own; one is drawn")
         runs[name] = run, subject
 
     def of(name):  # without an extension: the pictures show what each would do

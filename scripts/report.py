@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import terminal  # noqa: E402
 from posenc_jax.reporting import figure, gather, page  # noqa: E402
+from posenc_jax.runs.workdir import Workdir  # noqa: E402
 from posenc_jax.tracking import wandb_view  # noqa: E402
-from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main(argv: list[str]) -> int:

@@ -23,14 +23,15 @@ from ml_collections import ConfigDict
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax import errors, terminal  # noqa: E402
+from posenc_jax.files import locked  # noqa: E402
+from posenc_jax.runs.signals import stop_requests  # noqa: E402
+from posenc_jax.runs.workdir import Workdir  # noqa: E402
 from posenc_jax.sweeping.cells import Cell, cells_of, check  # noqa: E402
 from posenc_jax.sweeping.launch import Launcher, Local  # noqa: E402
 from posenc_jax.sweeping.run import Sweep  # noqa: E402
 from posenc_jax.sweeping.show import Table  # noqa: E402
 from posenc_jax.sweeping.slurm import Slurm  # noqa: E402
-from posenc_jax.training.guard import hold, stop_requests  # noqa: E402
-from posenc_jax.training.run import Workdir  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -51,9 +52,9 @@ def main(argv: list[str]) -> int:
         if options.list:
             for cell in cells:
                 terminal.say(f"{cell.name:<40} {cell.next() or 'done'}")
-            return exits.DONE
+            return errors.DONE
         if options.workers is not None and options.workers < 1:
-            raise exits.ConfigError(f"--workers must be at least 1; got {options.workers}")
+            raise errors.ConfigError(f"--workers must be at least 1; got {options.workers}")
         if options.launcher == "slurm":
             launcher = Slurm(workdir.resolve(), sweep.get("slurm", {}), options.workers)
         else:
@@ -65,14 +66,14 @@ def main(argv: list[str]) -> int:
 
 def run(cells: list[Cell], workdir: Path, launcher: Launcher) -> int:
     Workdir(workdir).create()
-    with hold(workdir, "another sweep"), stop_requests() as stopping:
+    with locked(workdir, "another sweep"), stop_requests() as stopping:
         sweep, table = Sweep(cells, launcher), Table()
         table.say(f"{len(cells)} runs in {workdir}, {sweep.launcher.workers} at a time")
         code = sweep.run(stopping, table, table.say)
         failed = [progress for progress in sweep.all if progress.state == "failed"]
         for progress in failed:
             table.say(f"failed: {progress.cell.name}: {progress.reason}")
-        if code == exits.DONE:
+        if code == errors.DONE:
             table.say(f"all {len(cells)} runs are trained and evaluated")
         return code
 
@@ -81,7 +82,7 @@ def read(path: str) -> dict[str, Any]:
     """What get_config() of a sweep file returns: a recipe, fields of all runs, and the grid."""
     spec = importlib.util.spec_from_file_location("sweep_config", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
-        raise exits.ConfigError(f"--config={path}: there is no such sweep file")
+        raise errors.ConfigError(f"--config={path}: there is no such sweep file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -89,9 +90,9 @@ def read(path: str) -> dict[str, Any]:
     except Exception as error:  # whatever a user's file may do
         own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
         where = f", line {own[-1]}" if own and not isinstance(error, SyntaxError) else ""
-        raise exits.ConfigError(f"--config={path}{where}: {error!r}") from error
+        raise errors.ConfigError(f"--config={path}{where}: {error!r}") from error
     if isinstance(made, ConfigDict):
-        raise exits.ConfigError(
+        raise errors.ConfigError(
             f"--config={path} is the recipe of one run, for train.py; sweep files are in "
             "configs/sweeps/"
         )
@@ -103,7 +104,7 @@ def fields_of(words: list[str]) -> list[tuple[str, str]]:
     for word in words:
         name, equals, value = word.partition("=")
         if not name.startswith("--config.") or not equals:
-            raise exits.ConfigError(f"stray word {word!r}; fields are set by --config.FIELD=VALUE")
+            raise errors.ConfigError(f"stray word {word!r}; fields are set by --config.FIELD=VALUE")
         fields.append((name.removeprefix("--config."), value))
     return fields
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from posenc_jax import exits, terminal  # noqa: E402
+from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
+from posenc_jax.runs.metrics import read_metrics  # noqa: E402
+from posenc_jax.runs.workdir import Workdir  # noqa: E402
 from posenc_jax.tracking import wandb_view  # noqa: E402
-from posenc_jax.training.run import Workdir, read_metrics  # noqa: E402
 
 
 def main() -> int:
@@ -31,14 +32,14 @@ def sync(run: Path, mode: str) -> None:
     workdir = Workdir(run)
     config = workdir.checked_config()
     if config is None:
-        raise exits.Stop(f"{run} is not the workdir of a run: it holds no config.json")
+        raise errors.Stop(f"{run} is not the workdir of a run: it holds no config.json")
     lines = read_metrics(workdir / "metrics.jsonl")
     view = wandb_view.View(
         lambda: wandb_view.start_training(config, run, uuid.uuid4().hex[:12], mode), required=True
     )
     for line in lines:
         view.log({f"train/{name}": value for name, value in line.items()})
-    code = workdir.read_status().get("code", exits.AGAIN)
+    code = workdir.read_status().get("code", errors.AGAIN)
     view.finish(code, {"exit_code": code})
     said = f"{run}: {len(lines)} lines of metrics"
     if (run / "eval" / "documents.npz").exists():

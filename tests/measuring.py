@@ -12,7 +12,8 @@ from configs import eval as defaults
 from posenc_jax.data.corpus import Split
 from posenc_jax.evaluation import planning, records, sweep, windows
 from posenc_jax.evaluation.store import Store
-from posenc_jax.training.parts import Parts
+from posenc_jax.runs.parameters import Parts
+from posenc_jax.runs.subject import Subject
 
 LENGTHS = [L // 4, L, 2 * L, 4 * L]
 STRIDE, LAST = L // 2, 1
@@ -40,7 +41,7 @@ def subject(make_model):
             train_length=L, original_length=None, seed=0, extension=SimpleNamespace(name="none")
         )
         facts = dict(name="run", config=config, step=7, plain=encoding)
-        return planning.Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
+        return Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
 
     return make
 

@@ -11,9 +11,9 @@ import pytest
 import models
 from configs import base
 from posenc_jax import catalog, configuration, extensions, schemes
-from posenc_jax.exits import ConfigError
+from posenc_jax.errors import ConfigError
+from posenc_jax.runs import parameters
 from posenc_jax.sweeping import cells
-from posenc_jax.training import parts as making
 
 FOLDER = Path(__file__).parent.parent / "configs"
 
@@ -27,7 +27,7 @@ def test_every_encoding_has_a_recipe_that_runs(name):
     assert config.encoding.name == name
     assert configuration.validate(config) == []
     config.model.vocab = 256
-    parts = making.make(config)
+    parts = parameters.make(config)
     tokens = jax.ShapeDtypeStruct((1, config.train_length), jnp.int32)
     logits = jax.eval_shape(lambda t: parts.model(t, parts.encoding), tokens)
     assert logits.shape == (1, config.train_length, 256)

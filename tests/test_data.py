@@ -15,7 +15,7 @@ import pytest
 from configs import base
 from posenc_jax.data import corpus, synthetic, tokenizer
 from posenc_jax.data.batches import Batches, held_out
-from posenc_jax.exits import DataError
+from posenc_jax.errors import DataError
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from running import script
 
 from configs import base
 from posenc_jax import configuration
+from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer
-from posenc_jax.training import parts as making
 
 
 def parts_of(name, **fields):
@@ -17,7 +17,7 @@ def parts_of(name, **fields):
     config.encoding = {"name": name}
     config.update(fields)
     config.model.update(width=16, heads=2, layers=1, vocab=11)
-    return config, making.make(config)
+    return config, parameters.make(config)
 
 
 def moved(name, rate, *, decay=0.1, steps=3):

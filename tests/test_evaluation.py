@@ -12,11 +12,11 @@ from sizes import DIMS, L
 
 import posenc_jax
 from configs import eval as defaults
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import planning, sweep, windows
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.store import Store, tree_key
-from posenc_jax.exits import ConfigError
-from posenc_jax.training.parts import Parts
+from posenc_jax.runs.parameters import Parts
 
 # Every protocol, naively
 

@@ -15,10 +15,11 @@ from running import finish, script, wandb_records
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax.evaluation import planning, records, sweep
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.guard import hold
-from posenc_jax.training.parts import Parts
+from posenc_jax.evaluation import planning, records
+from posenc_jax.files import locked
+from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.parameters import Parts
+from posenc_jax.runs.subject import load_subject
 
 SMALL = [
     "--config.multiples=0.5,1,2",
@@ -146,7 +147,7 @@ def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
 
 def test_one_evaluation_at_a_time(run, call):
     (run / "eval").mkdir()
-    with hold(run / "eval", "another evaluation of this run"):
+    with locked(run / "eval", "another evaluation of this run"):
         out = call("eval_extrapolation.py", run, *SMALL, code=73)
     assert "is in use by another evaluation" in out and "process" in out
     call("eval_extrapolation.py", run, "--config.multiples=1", "--config.extensions=none")
@@ -154,7 +155,7 @@ def test_one_evaluation_at_a_time(run, call):
 
 def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
     """The last one is taken away between being seen and being read; the next one is there."""
-    real, gone = Checkpoints.restore, []
+    real, gone = Checkpoints.parameters, []
 
     def vanishing(self, step, *words):
         if not gone:
@@ -162,8 +163,8 @@ def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
             shutil.rmtree(self.folder / str(step))
         return real(self, step, *words)
 
-    monkeypatch.setattr(Checkpoints, "restore", vanishing)
-    assert sweep.load(run, None).step == 8 and gone == [12]
+    monkeypatch.setattr(Checkpoints, "parameters", vanishing)
+    assert load_subject(run).step == 8 and gone == [12]
 
 
 def test_a_checkpoint_that_is_gone_is_named(run, call):

@@ -11,7 +11,7 @@ import pytest
 from running import ROOT
 
 import posenc_jax
-from posenc_jax.training.checkpoints import Checkpoints
+from posenc_jax.runs.checkpoints import Checkpoints
 
 KEPT = ROOT / "tests" / "format1"
 T5 = f"{ROOT}/configs/t5.py"

@@ -12,8 +12,8 @@ from running import ROOT, script
 
 import posenc_jax
 from posenc_jax.data import sources
-from posenc_jax.exits import Stop
-from posenc_jax.training import seen
+from posenc_jax.errors import Stop
+from posenc_jax.runs import seen
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none", "--config.protocols=nonoverlap"]
 

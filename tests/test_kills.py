@@ -15,8 +15,8 @@ import pytest
 from running import ROOT, finish
 
 import posenc_jax
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.run import read_metrics
+from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.metrics import read_metrics
 
 LONGER = {"steps": 60, "save_every": 4, "log_every": 1, "valid_every": 7}
 
@@ -93,7 +93,7 @@ def test_twice_interrupted_it_leaves_at_once_with_the_last_checkpoint_whole(prog
 # Each ends the process by kill -9 at one exact place of a run, by code put around the real one.
 PLACES = {
     "before the first save": """
-        from posenc_jax.training.checkpoints import Checkpoints
+        from posenc_jax.runs.checkpoints import Checkpoints
         Checkpoints.save = lambda *words, **options: end()
     """,
     "in the middle of a write": """
@@ -120,7 +120,7 @@ PLACES = {
         shutil.rmtree = rmtree
     """,
     "in the middle of a line of metrics": """
-        from posenc_jax.training.run import Metrics
+        from posenc_jax.runs.metrics import Metrics
         def write(self, record):
             with self.path.open("a") as stream:
                 stream.write('{"step": 9999, "lo')

@@ -9,8 +9,8 @@ import time
 import pytest
 from running import finish
 
+from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.training import processes
-from posenc_jax.training.run import read_metrics
 
 SLOW = pytest.mark.slow
 
@@ -128,10 +128,10 @@ def test_what_ends_one_process_ends_both(sent, number, start, tmp_path):
 
 
 def test_one_that_cannot_ends_both(start, tmp_path):
-    from posenc_jax.training.guard import hold
+    from posenc_jax.files import locked
 
     (tmp_path / "run").mkdir()
-    with hold(tmp_path / "run", "another training run"):
+    with locked(tmp_path / "run", "another training run"):
         for process in start(tmp_path / "run"):
             assert f"process {os.getpid()} on " in finish(process, 73)
 

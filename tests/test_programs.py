@@ -14,7 +14,7 @@ import pytest
 from running import ROOT, finish, wandb_records
 
 import posenc_jax
-from posenc_jax.training.run import read_metrics
+from posenc_jax.runs.metrics import read_metrics
 
 
 def status(workdir):

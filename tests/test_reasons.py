@@ -15,9 +15,9 @@ from running import ROOT, finish, script
 from configs import base
 from posenc_jax import configuration
 from posenc_jax.data import corpus
-from posenc_jax.exits import ConfigError, DataError
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.files import write_atomically
 from posenc_jax.sweeping import cells, slurm
-from posenc_jax.training.run import write_atomically
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,pi:2,pi:4"]
 

@@ -6,7 +6,7 @@ from measuring import find, split, sums_by_document
 from sizes import L
 
 from posenc_jax.evaluation import picture, records, show, sweep, windows
-from posenc_jax.training.parts import Parts
+from posenc_jax.runs.parameters import Parts
 
 
 def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from running import ROOT, finish
 
-from posenc_jax.exits import OtherConfig, Stop
-from posenc_jax.training.checkpoints import Checkpoints, total_digest
-from posenc_jax.training.guard import hold
-from posenc_jax.training.run import Metrics, read_metrics
+from posenc_jax.errors import OtherConfig, Stop
+from posenc_jax.files import locked
+from posenc_jax.runs.checkpoints import Checkpoints, total_digest
+from posenc_jax.runs.metrics import Metrics, read_metrics
 
 # Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -284,7 +284,7 @@ def test_a_run_goes_on_with_other_numbers_of_devices(program, tmp_path):
 
 def test_one_training_run_at_a_time(call, tmp_path):
     (tmp_path / "run").mkdir()
-    with hold(tmp_path / "run", "another training run"):
+    with locked(tmp_path / "run", "another training run"):
         out = call("train.py", tmp_path / "run", code=73)
     assert f"in use by another training run: process {os.getpid()} on " in out
     assert not (tmp_path / "run" / "config.json").exists()

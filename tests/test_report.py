@@ -13,9 +13,9 @@ from measuring import sums_by_document
 from running import ROOT, wandb_records
 
 from posenc_jax.configuration import PROTOCOLS
+from posenc_jax.errors import DataError
 from posenc_jax.evaluation import records, statistics
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.exits import DataError
 from posenc_jax.reporting import figure, gather, page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

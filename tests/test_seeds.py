@@ -11,8 +11,8 @@ import pytest
 from configs import randomized
 from posenc_jax.data import synthetic
 from posenc_jax.data.batches import Batch, Batches
+from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
 
 FAR = 2**32  # the number of values that jax.random.key tells apart
@@ -28,13 +28,13 @@ def config(seed):
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])
 def test_a_small_seed_is_the_key_it_was(seed):
-    found = jax.random.key_data(making.key_of(seed))
+    found = jax.random.key_data(parameters.key_of(seed))
     np.testing.assert_array_equal(found, jax.random.key_data(jax.random.key(seed)))
 
 
 @pytest.mark.parametrize("other", [5 + FAR, 5 + 2 * FAR, 5 + 2**62])
 def test_a_large_seed_has_weights_of_its_own(other):
-    one, two = (making.make(config(seed)).params()["model"] for seed in (5, other))
+    one, two = (parameters.make(config(seed)).params()["model"] for seed in (5, other))
     for name in one:
         if "norm" not in name:
             assert np.mean(one[name] == two[name]) < 0.01, name
@@ -45,7 +45,7 @@ def test_a_large_seed_has_draws_of_its_own_in_training():
     tokens = np.random.default_rng(0).integers(0, 31, (4, 9)).astype(np.int32)
     ones, zeros = np.ones((4, 8), np.float32), np.zeros((4, 8), np.int32)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, zeros, ones.astype(int))
-    parts, optimizer = making.make(config(5)), optimizers.make(config(5))
+    parts, optimizer = parameters.make(config(5)), optimizers.make(config(5))
 
     def losses(seed):
         step = steps.train_step(parts, optimizer, config(seed), steps.make_mesh(jax.devices()[:1]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from configs import rope
-from posenc_jax.training import parts as making
+from posenc_jax.runs import parameters
 from posenc_jax.training.report import Report, flops_per_token
 
 MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
@@ -18,7 +18,7 @@ def logged(monkeypatch):
     """The line of a step on some devices, and the operations of a token."""
     config = rope.get_config()
     config.model.update(width=16, heads=2, layers=1, vocab=31)
-    parts = making.make(config)
+    parts = parameters.make(config)
 
     def make(kind, devices=1):
         named = [SimpleNamespace(device_kind=kind, memory_stats=lambda: None)] * devices

@@ -13,8 +13,8 @@ from running import ROOT
 
 from configs import base
 from posenc_jax.data import corpus, sources
-from posenc_jax.exits import DataError
-from posenc_jax.training.run import read_metrics
+from posenc_jax.errors import DataError
+from posenc_jax.runs.metrics import read_metrics
 
 OLD_TEXT = Path(__file__).parent / "format1" / "text"
 

@@ -13,8 +13,8 @@ import time
 import pytest
 from running import ROOT, TINY
 
-from posenc_jax import exits
-from posenc_jax.exits import ConfigError
+from posenc_jax import errors
+from posenc_jax.errors import ConfigError
 from posenc_jax.sweeping import grid
 from posenc_jax.sweeping import run as runs
 from posenc_jax.sweeping.cells import cells_of, name_of
@@ -90,17 +90,17 @@ class Pretend:
     def start(self, name, command, log):
         phase = "train" if command[1].endswith("train.py") else "evaluate"
         self.started.append((name, phase))
-        code = self.codes.get(name, []).pop(0) if self.codes.get(name) else exits.DONE
+        code = self.codes.get(name, []).pop(0) if self.codes.get(name) else errors.DONE
         folder = log.parent
         saved = sum(one == (name, "train") for one in self.started)
-        if code == exits.BUSY:
+        if code == errors.BUSY:
             pass
         elif phase == "train":
             status = {"state": "stopped", "code": code, "saved": saved}
-            if code == exits.DONE:
+            if code == errors.DONE:
                 status = {"state": "done", "code": 0, "step": self.steps, "digest": "d"}
             (folder / "status.json").write_text(json.dumps(status))
-        elif code == exits.DONE:
+        elif code == errors.DONE:
             (folder / "eval").mkdir(exist_ok=True)
             (folder / "eval" / "curves.csv").touch()
         log.write_text(f"error: it ended with {code}\n" if code else "")
@@ -129,13 +129,13 @@ def sweep(tmp_path, monkeypatch):
 
 def test_each_cell_is_trained_and_then_evaluated_once(sweep):
     code, started, said, _ = sweep({})
-    assert code == exits.DONE
+    assert code == errors.DONE
     assert sorted(started) == [(n, phase) for n in "ab" for phase in ("evaluate", "train")]
     assert "[2/2]" in said
     code, started, said, _ = sweep({})
-    assert (code, started) == (exits.DONE, []) and said.count("there already") == 2
+    assert (code, started) == (errors.DONE, []) and said.count("there already") == 2
     code, started, _, _ = sweep({}, names="abc")
-    assert code == exits.DONE and {name for name, _ in started} == {"c"}
+    assert code == errors.DONE and {name for name, _ in started} == {"c"}
 
 
 def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
@@ -151,7 +151,7 @@ def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
 def test_a_command_that_ends_well_and_leaves_nothing_is_a_failure(sweep, monkeypatch):
     monkeypatch.setattr(runs.Cell, "status", lambda self: {})
     code, started, said, _ = sweep({})
-    assert code == exits.FAULT and started.count(("a", "train")) == 3
+    assert code == errors.FAULT and started.count(("a", "train")) == 3
     assert "ended well and left nothing" in said
 
 
@@ -165,12 +165,12 @@ def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path
 
 
 def test_a_folder_that_is_busy_is_waited_for(sweep, monkeypatch):
-    code, started, said, _ = sweep({"a": [exits.BUSY] * 5})
-    assert code == exits.DONE and started.count(("a", "train")) == 6
+    code, started, said, _ = sweep({"a": [errors.BUSY] * 5})
+    assert code == errors.DONE and started.count(("a", "train")) == 6
     assert said.count("another process holds its folder") == 1
     monkeypatch.setattr(runs, "BUSY_TRIES", 5)
-    code, started, said, _ = sweep({"c": [exits.BUSY] * 99}, names="cd")
-    assert code == exits.BUSY and "c: FAILED" in said and ("d", "evaluate") in started
+    code, started, said, _ = sweep({"c": [errors.BUSY] * 99}, names="cd")
+    assert code == errors.BUSY and "c: FAILED" in said and ("d", "evaluate") in started
 
 
 def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
@@ -183,31 +183,31 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
         stream.write(
             "step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
         )
-    said = runs.reason_of(progress, exits.IO, "training")
+    said = runs.reason_of(progress, errors.IO, "training")
     assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
 
 
 def test_a_run_that_asks_to_be_run_again_is(sweep):
-    again = exits.AGAIN
+    again = errors.AGAIN
     code, started, _, _ = sweep({"a": [again] * 6})
-    assert code == exits.DONE and started.count(("a", "train")) == 7
+    assert code == errors.DONE and started.count(("a", "train")) == 7
 
 
 def test_a_run_that_asks_again_and_never_comes_forward_is_given_up(sweep, monkeypatch):
     monkeypatch.setattr(runs.Cell, "status", lambda self: {"state": "stopped", "saved": 0})
-    code, started, said, _ = sweep({"a": [exits.AGAIN] * 99, "b": [exits.AGAIN] * 99})
-    assert code == exits.AGAIN
+    code, started, said, _ = sweep({"a": [errors.AGAIN] * 99, "b": [errors.AGAIN] * 99})
+    assert code == errors.AGAIN
     assert started.count(("a", "train")) < 20 and "a: FAILED" in said
 
 
 @pytest.mark.parametrize("phase", ["train", "evaluate"])
 def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phase):
-    first = [] if phase == "train" else [exits.DONE]
-    code, started, said, _ = sweep({"a": first + [exits.FAULT, -signal.SIGKILL]})
-    assert code == exits.DONE and started.count(("a", phase)) == 3
+    first = [] if phase == "train" else [errors.DONE]
+    code, started, said, _ = sweep({"a": first + [errors.FAULT, -signal.SIGKILL]})
+    assert code == errors.DONE and started.count(("a", phase)) == 3
     assert "killed by SIGKILL" in said and "tried again" in said
-    code, started, said, one = sweep({"c": first + [exits.IO] * 9}, names="cd")
-    assert code == exits.IO and started.count(("c", phase)) == 3
+    code, started, said, one = sweep({"c": first + [errors.IO] * 9}, names="cd")
+    assert code == errors.IO and started.count(("c", phase)) == 3
     assert ("d", "evaluate") in started
     assert "c: FAILED" in said and "ended with 74 (input or output): error: it ended" in said
     assert {p.cell.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
@@ -227,7 +227,7 @@ def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, 
 
     monkeypatch.setattr(owner, method, full)
     code, started, said, _ = sweep({})
-    assert code == exits.IO and "a: FAILED" in said and "No space left on device" in said
+    assert code == errors.IO and "a: FAILED" in said and "No space left on device" in said
     assert ("b", "evaluate") in started and "b: done" in said
 
 
@@ -247,7 +247,7 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
 
         def start(self, name, command, log):
             def poll(self):
-                return exits.AGAIN if stopped else None
+                return errors.AGAIN if stopped else None
 
             def stop(self):
                 stopped.append(name)
@@ -258,12 +258,12 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
     one, stopping = Sweep(cells_of(made, tmp_path), Slow()), []
     said = []
     code = one.run(stopping, lambda _: stopping.append("SIGTERM"), said.append, every=0)
-    assert (code, stopped) == (exits.AGAIN, ["rope"]) and "the same command goes on" in said[-1]
+    assert (code, stopped) == (errors.AGAIN, ["rope"]) and "the same command goes on" in said[-1]
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
 def test_the_table_shows_what_runs_first_and_counts_the_rest(sweep, capsys):
-    *_, one = sweep({"b": [exits.CONFIG]}, names="abcd")
+    *_, one = sweep({"b": [errors.CONFIG]}, names="abcd")
     rows = lines(one, most=4)
     assert len(rows) == 4 and rows[1].split()[:2] == ["b", "failed"]
     assert rows[-1] == "4 runs: 1 failed, 3 done"
@@ -329,7 +329,7 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
     bad = {"recipe": "configs/rope.py", "data.path": "/nowhere/*.txt"}
     _, wait = program("--workers=2", recipes=("configs/rope.py", "configs/alibi.py"), more=[bad])
     code, said = wait()
-    assert code == exits.DATA, said
+    assert code == errors.DATA, said
     assert "rope-path=_nowhere_.txt: FAILED" in said and "/nowhere/*.txt" in said
     first = table_of(tmp_path / "runs")
     assert set(first) == {"rope-s0", "alibi-s0"} and all(first.values())
@@ -337,7 +337,7 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
 
     _, wait = program("--workers=2", seeds=2, recipes=("configs/rope.py",))
     code, said = wait()
-    assert code == exits.DONE, said
+    assert code == errors.DONE, said
     assert "rope-s0: there already" in said and "all 2 runs are trained" in said
     assert set(table_of(tmp_path / "runs")) == {"rope-s0", "rope-s1", "alibi-s0"}
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
@@ -354,7 +354,7 @@ def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
         kill(process, folder)
     at = damage_newest(folder)
     code, said = program(**one | {"steps": at + 20})[1]()
-    assert code == exits.DONE, said
+    assert code == errors.DONE, said
     assert (folder / "checkpoints" / "quarantine").is_dir()
     assert "rope-s0: done" in said and table_of(tmp_path / "runs")["rope-s0"]
 
@@ -364,7 +364,7 @@ def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, 
     """Two kills, a full disk under one of its cells, damage to the newest checkpoint of another."""
     fields = {"steps": 1_500, "save_every": 20, "log_every": 50}
     code, said = program("--workers=2", **fields)[1]()
-    assert code == exits.DONE, said
+    assert code == errors.DONE, said
     undisturbed = table_of(tmp_path / "runs")
     shutil.move(tmp_path / "runs", tmp_path / "undisturbed")
 
@@ -381,7 +381,7 @@ def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, 
         while stream.write(bytes(512)):
             pass
     code, said = program("--workers=2", **fields)[1]()
-    assert code == exits.IO and "alibi-s0: FAILED" in said and "rope-s0: done" in said, said
+    assert code == errors.IO and "alibi-s0: FAILED" in said and "rope-s0: done" in said, said
     ballast.unlink()
     shutil.rmtree(rope / "eval")
 
@@ -391,7 +391,7 @@ def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, 
     kill(process, alibi)
     damage_newest(alibi)
     code, said = program("--workers=2", **fields)[1]()
-    assert code == exits.DONE, said
+    assert code == errors.DONE, said
     assert (alibi / "checkpoints" / "quarantine").is_dir()
     assert len(undisturbed) == 2 and table_of(tmp_path / "runs") == undisturbed
 
@@ -425,7 +425,7 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
     wait_until(lambda: newest(tmp_path / "runs" / "rope-s0"), process)
     process.send_signal(signal.SIGTERM)
     code, said = wait()
-    assert code == exits.AGAIN and "the same command goes on" in said
+    assert code == errors.AGAIN and "the same command goes on" in said
     status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
     assert status["state"] == "stopped" and status["saved"] > 0
 
@@ -448,7 +448,7 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
 def test_mistakes_are_said_at_once(words, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     command = ["sweep.py", "--config=configs/sweeps/zoo.py", f"--workdir={tmp_path}", *words]
-    assert main(command) == exits.CONFIG
+    assert main(command) == errors.CONFIG
     assert message in capsys.readouterr().err
 
 
@@ -478,7 +478,7 @@ def test_a_sweep_file_is_checked_before_anything_runs(
         f"def get_config():\n    return {returned}\n"
     )
     command = ["sweep.py", f"--config={tmp_path / 'file.py'}", f"--workdir={tmp_path / 'runs'}"]
-    assert main(command) == exits.CONFIG
+    assert main(command) == errors.CONFIG
     said = capsys.readouterr().err
     assert message in said and not (tmp_path / "runs").exists()
 
@@ -497,9 +497,9 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     trained["init_from"] = "runs/x"  # of a first command; it has been said once
     del trained["sharding"], trained["model"]["attention"]  # of a run from before there were any
     (cell.folder / "config.json").write_text(json.dumps(trained))
-    assert main(command) == exits.DONE
-    assert main([*command, "--config.steps=700"]) == exits.DONE
-    assert main([*command, "--config.learning_rate=0.5"]) == exits.OTHER_CONFIG
+    assert main(command) == errors.DONE
+    assert main([*command, "--config.steps=700"]) == errors.DONE
+    assert main([*command, "--config.learning_rate=0.5"]) == errors.OTHER_CONFIG
     said = capsys.readouterr().err
     assert (
         "learning_rate: 0.003 in the workdir, 0.5 now" in said and "use another --workdir" in said

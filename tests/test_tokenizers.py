@@ -13,8 +13,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from configs import base
 from posenc_jax.data import corpus, tokenizer
-from posenc_jax.exits import DataError
-from posenc_jax.training.run import read_metrics
+from posenc_jax.errors import DataError
+from posenc_jax.runs.metrics import read_metrics
 
 TEXT = "Ann and Émile met at the café. They said \x1b<end>\x1b 1 word\r\n"
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from running import finish
 
-from posenc_jax.training.run import read_metrics
+from posenc_jax.runs.metrics import read_metrics
 
 
 class Wandb:

@@ -12,12 +12,12 @@ import optax
 import pytest
 
 from posenc_jax.data.batches import Batch
-from posenc_jax.exits import ConfigError, Stop
+from posenc_jax.errors import ConfigError, Stop
+from posenc_jax.runs import parameters
+from posenc_jax.runs.checkpoints import Checkpoints, total_digest
+from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import parts as making
 from posenc_jax.training import step as steps
-from posenc_jax.training.checkpoints import Checkpoints, total_digest
-from posenc_jax.training.run import Metrics, read_metrics
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def rows(batch=4, length=8, seed=0):
 
 def run(config, count=3, mesh=None):
     mesh = mesh or steps.make_mesh(jax.devices()[:1])
-    parts = making.make(config)
+    parts = parameters.make(config)
     optimizer = optimizers.make(config)
     state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
     step = steps.train_step(parts, optimizer, config, mesh)
@@ -56,11 +56,11 @@ def run(config, count=3, mesh=None):
 
 def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
     with pytest.raises(ConfigError, match="this process runs on cpu; take auto"):
-        making.check(config(**{"model.attention": "kernel"}))
+        parameters.check(config(**{"model.attention": "kernel"}))
 
 
 def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
-    parts = making.make(config())
+    parts = parameters.make(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
     nats = steps.nll(parts, parts.params(), batch, None, False)
     logits = np.float64(parts.model(jnp.asarray(batch.inputs), parts.encoding))
@@ -100,7 +100,7 @@ def test_a_frequency_is_the_same_bits_after_two_hundred_steps(config):
 
 
 def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
-    params = making.make(config("learned", **{"model.tied": False})).params()
+    params = parameters.make(config("learned", **{"model.tied": False})).params()
     decayed = optimizers.decays(params)
     assert not any(jax.tree.leaves(decayed["encoding"]))
     assert not decayed["model"]["embed.embedding"]
@@ -125,7 +125,7 @@ def test_computing_layers_again_changes_no_number(config):
 
 def test_draws_depend_on_seed_and_step_alone(config):
     settings = config("randomized", learning_rate=1e-9)
-    parts, optimizer = making.make(settings), optimizers.make(settings)
+    parts, optimizer = parameters.make(settings), optimizers.make(settings)
     step = steps.train_step(parts, optimizer, settings, steps.make_mesh())
 
     def loss(at):
@@ -162,7 +162,7 @@ def test_a_gradient_is_clipped_to_the_norm(config):
 
 
 def test_names_of_arrays_do_not_depend_on_how_flax_wraps_them(config):
-    parts = making.make(config("t5"))
+    parts = parameters.make(config("t5"))
     params = parts.params()
     assert "blocks.attention.q.kernel" in params["model"]
     assert list(params["encoding"]) == ["table"]
@@ -171,7 +171,7 @@ def test_names_of_arrays_do_not_depend_on_how_flax_wraps_them(config):
     for a, b in zip(*map(leaves, (same, parts)), strict=True):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
-        making.with_leaves(parts.encoding, {"tabel": 0})
+        parameters.with_leaves(parts.encoding, {"tabel": 0})
 
 
 def test_many_devices_give_the_losses_of_one():
@@ -183,14 +183,14 @@ from posenc_jax import backend
 backend.configure()
 import jax
 from importlib import import_module
-from test_training import rows, making, optimizers, steps
+from test_training import rows, parameters, optimizers, steps
 def losses(devices, sharding='replicated', attention='plain'):
     config = import_module('configs.alibi').get_config()
     config.sharding, config.model.attention = sharding, attention
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
     mesh = steps.make_mesh(jax.devices()[:devices])
-    parts, optimizer = making.make(config), optimizers.make(config)
+    parts, optimizer = parameters.make(config), optimizers.make(config)
     state = steps.fresh_state(parts, optimizer)
     state = jax.device_put(state, steps.state_shardings(state, mesh, sharding))
     step = steps.train_step(parts, optimizer, config, mesh)
@@ -257,7 +257,7 @@ def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, mon
     state, _, _ = run(config("t5"), count=1)
     manager = checkpoints()
     changed = "params.encoding.table"
-    from posenc_jax.training import checkpoints as module
+    from posenc_jax.runs import checkpoints as module
 
     real = module.digests
     monkeypatch.setattr(module, "digests", lambda arrays: real(arrays) | {changed: "0" * 64})

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from measuring import LENGTHS, STRIDE, split, text
 
+from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import windows
-from posenc_jax.exits import ConfigError, DataError
 
 
 def lies(chosen):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax.data.corpus import Split
-from posenc_jax.exits import DataError
+from posenc_jax.errors import DataError
 
 
 class Batch(NamedTuple):

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from posenc_jax.backend import cache_home
 from posenc_jax.data import sources, tokenizer
-from posenc_jax.exits import DataError, Interrupted, Stop
+from posenc_jax.errors import DataError, Interrupted, Stop
 from posenc_jax.terminal import warn
 
 FORMAT = 3  # of the files below; another number is another cache

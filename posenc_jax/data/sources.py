@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax.data import synthetic
-from posenc_jax.exits import DataError
+from posenc_jax.errors import DataError
 
 NAMES = ("stdlib", "text", "jsonl", "hub", "synthetic")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posenc_jax.exits import DataError
+from posenc_jax.errors import DataError
 
 
 class Bytes:

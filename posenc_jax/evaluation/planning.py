@@ -1,22 +1,18 @@
 """Which cells an evaluation has: extensions, protocols and lengths, and what each reads."""
 
-import dataclasses
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tqdm import tqdm
 
-import posenc_jax
 from posenc_jax import extensions
-from posenc_jax.configuration import Config, original_length, words
+from posenc_jax.configuration import Config, words
 from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import windows
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import ConfigError
 from posenc_jax.options import known
-from posenc_jax.training import parts as making
+from posenc_jax.runs.subject import Subject
 
 TARGETS = 2_000  # of `same_token`, below which its mean is a matter of which targets were asked
 
@@ -33,39 +29,11 @@ class Method(NamedTuple):
         if self.name == "none":
             return own
         if self.name.startswith("dynamic_"):
-            return posenc_jax.extend(self.name, encoding, max(1.0, ratio))
+            return extensions.extend(self.name, encoding, max(1.0, ratio))
         if self.name == "logn":
-            return posenc_jax.extend(self.name, encoding, 1.0)
+            return extensions.extend(self.name, encoding, 1.0)
         assert self.scale is not None
-        return posenc_jax.extend(self.name, encoding, self.scale)
-
-
-@dataclasses.dataclass(frozen=True)
-class Subject:
-    """A checkpoint, and what an evaluation has to know of its run."""
-
-    name: str
-    config: Config
-    step: int
-    parts: making.Parts
-    plain: Encoding  # without the run's own extension
-    workdir: Path = Path()
-    card: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the checkpoint
-
-    @property
-    def original(self) -> int:
-        """L of the formulas, which the encoding says; randomized's is beyond the trained length."""
-        return self.plain.train_length
-
-    @property
-    def trained(self) -> int:
-        """The longest length it was trained at."""
-        return max(self.config.train_length, original_length(self.config))
-
-    @property
-    def extensible(self) -> bool:
-        """A table that was resampled and then trained has no plain form to start others from."""
-        return self.config.extension.name not in ("interpolate", "clamp")
+        return extensions.extend(self.name, encoding, self.scale)
 
 
 class Cell(NamedTuple):
@@ -198,7 +166,7 @@ def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
     reaching = []
     for name in extensions.fitting(plain) if subject.extensible else []:
         if name != "none" and not extensions.needs_options(name):
-            extended = posenc_jax.extend(name, plain, ratio).reach
+            extended = extensions.extend(name, plain, ratio).reach
             if extended is None or extended >= length:
                 reaching.append(name)
     remedy = f"would be allowed by extension {' or '.join(reaching)}" if reaching else plain.remedy

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posenc_jax.errors import DataError, Stop
 from posenc_jax.evaluation.statistics import combined, mean_and_error, paired
-from posenc_jax.exits import DataError, Stop
+from posenc_jax.files import write_atomically
+from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.terminal import warn
-from posenc_jax.training.run import null_for_nan, write_atomically
 
 COLUMNS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"

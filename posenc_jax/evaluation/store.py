@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from posenc_jax.errors import Stop
 from posenc_jax.evaluation.records import Sums, load_arrays, save_arrays
-from posenc_jax.exits import Stop
+from posenc_jax.runs.checkpoints import digests
+from posenc_jax.runs.parameters import by_path
 from posenc_jax.terminal import warn
-from posenc_jax.training.checkpoints import digests
-from posenc_jax.training.parts import by_path
 
 FORMAT = 2  # of what a cell means; another number finds no older cell
 

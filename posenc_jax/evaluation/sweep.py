@@ -13,18 +13,17 @@ from tqdm import tqdm
 from posenc_jax.configuration import Config, with_unset, words
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.corpus import Corpus, Split
+from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import planning, records, windows
 from posenc_jax.evaluation.losses import Reader
-from posenc_jax.evaluation.planning import Cell, Subject, lengths_of, plan
+from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
 from posenc_jax.evaluation.store import Store
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.exits import ConfigError, DataError, Interrupted, Stop
+from posenc_jax.files import locked
+from posenc_jax.runs.signals import stop_requests
+from posenc_jax.runs.subject import Subject, load_subject, saved_steps
 from posenc_jax.terminal import warn
-from posenc_jax.training import parts as making
-from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import load_checkpoint, saved_steps
-from posenc_jax.training.seen import trained_on
 
 
 class Evaluated(NamedTuple):
@@ -41,14 +40,14 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
     folder.mkdir(exist_ok=True)
     measured: list[Measured] = []
     recorded: list[Measured] = []
-    with hold(folder, "another evaluation of this run"), stop_requests() as stopping:
+    with locked(folder, "another evaluation of this run"), stop_requests() as stopping:
         store = Store(folder / "cells")
         text = subject = None
         for step in steps:
             if stopping:
                 break
             try:
-                subject = load(workdir, step)
+                subject = load_subject(workdir, step)
             except Stop:
                 if len(steps) == 1 or step in saved_steps(workdir):
                     raise
@@ -85,17 +84,6 @@ def places_of(text: Text) -> Places:
     return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
-def load(workdir: Path, step: int | None) -> Subject:
-    at, run, settings, card = load_checkpoint(workdir, step)
-    subject = Subject(
-        workdir.resolve().name, settings, at, run, run.encoding, workdir=workdir, card=card
-    )
-    if subject.extensible:
-        plain = making.make(settings, extended=False, start=run.params()).encoding
-        return dataclasses.replace(subject, plain=plain)
-    return subject
-
-
 CHOOSE = "choose"  # the name of an evaluation of the third split
 
 
@@ -111,7 +99,7 @@ def choose(
 ) -> Text:
     """The windows of an evaluation, of documents that the run was not trained on."""
     source = _source(config, subject, stopping)
-    kept = source.split.without(trained_on(subject.workdir, subject.card, stopping))
+    kept = source.split.without(subject.trained_on(stopping))
     if not kept.all():
         told = (
             f"{len(kept) - kept.sum():,} of {len(kept):,} documents are text the run was trained on"

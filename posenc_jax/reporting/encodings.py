@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.picture import EXTENSIONS as COLOURS
 from posenc_jax.evaluation.picture import OTHER
-from posenc_jax.exits import ConfigError
 from posenc_jax.schemes.rope import RoPE
 
 CONTEXTS = (100, 1_000, 10_000)
@@ -132,7 +131,7 @@ def draw_wavelengths(rope: RoPE, scale: float, path: Path) -> Path:
     for name in extensions.fitting(rope):
         if extensions.needs_options(name) or name.startswith("dynamic_") or name == "logn":
             continue
-        extended: Any = posenc_jax.extend(name, rope, scale)
+        extended: Any = extensions.extend(name, rope, scale)
         waves = 2 * np.pi / np.asarray(extended.inv_freq, np.float64)
         colour, mark = ("#0072B2", "o") if name == "none" else COLOURS.get(name, OTHER)
         label = "as trained" if name == "none" else f"{name}:{scale:g}"

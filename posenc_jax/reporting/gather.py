@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.configuration import experiment, without_seed
+from posenc_jax.errors import DataError, OtherConfig, Stop
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
-from posenc_jax.exits import DataError, OtherConfig, Stop
-from posenc_jax.training.run import Workdir, null_for_nan, read_metrics
+from posenc_jax.runs.metrics import null_for_nan, read_metrics
+from posenc_jax.runs.workdir import Workdir
 
 RANKED = ("same_token", "nonoverlap", "sliding")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax.evaluation.windows import WORD
+from posenc_jax.files import write_atomically
 from posenc_jax.reporting import figure
-from posenc_jax.training.run import now, write_atomically
+from posenc_jax.runs.workdir import now
 
 TEMPLATE = Path(__file__).with_name("page.html")
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax import command, configuration
-from posenc_jax.exits import ConfigError, OtherConfig, Stop
+from posenc_jax.errors import ConfigError, OtherConfig, Stop
+from posenc_jax.files import write_atomically
 from posenc_jax.options import known
-from posenc_jax.training.run import Workdir, read_metrics, write_atomically
+from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runs.workdir import Workdir
 
 ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from posenc_jax.exits import ConfigError
+from posenc_jax.errors import ConfigError
 
 DEATH_SIGNAL = 1  # of prctl: what a process gets when its parent ends
 

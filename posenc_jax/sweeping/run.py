@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from posenc_jax import exits
+from posenc_jax import errors
 from posenc_jax.sweeping.cells import Cell
 from posenc_jax.sweeping.launch import Launcher, Task
 
@@ -17,7 +17,7 @@ STATES = {"train": "training", "evaluate": "evaluating"}
 PHASES = {state: phase for phase, state in STATES.items()}
 PAUSE = 5.0  # seconds before a command that failed is tried again
 BUSY_TRIES = 60  # PAUSE apart: a run whose sweep was killed saves before it ends
-SAME_AGAIN = (exits.CONFIG, exits.DATA, exits.NOT_FINITE, exits.OTHER_CONFIG)  # no use retrying
+SAME_AGAIN = (errors.CONFIG, errors.DATA, errors.NOT_FINITE, errors.OTHER_CONFIG)  # no use retrying
 
 
 @dataclasses.dataclass
@@ -72,9 +72,9 @@ class Sweep:
             time.sleep(every)
         if stopping:
             say("stopped; the same command goes on")
-            return exits.AGAIN
+            return errors.AGAIN
         failed = [progress for progress in self.all if progress.state == "failed"]
-        return (failed[0].code or exits.FAULT) if failed else exits.DONE
+        return (failed[0].code or errors.FAULT) if failed else errors.DONE
 
     def _start(self, say) -> None:
         for _ in range(len(self.waiting)):
@@ -88,7 +88,7 @@ class Sweep:
             try:
                 phase = cell.next()
             except OSError as error:
-                self._failed(progress, exits.IO, f"its folder cannot be read: {error}", say)
+                self._failed(progress, errors.IO, f"its folder cannot be read: {error}", say)
                 continue
             if phase is None:
                 again = progress.seconds == 0
@@ -103,7 +103,7 @@ class Sweep:
                 task = self.launcher.start(cell.name, command, cell.log)
             except OSError as error:  # its disk is full, say; the others' may not be
                 reason = f"{progress.state} could not be started: {error}"
-                self._failed(progress, exits.IO, reason, say)
+                self._failed(progress, errors.IO, reason, say)
             else:
                 self.running[cell.name] = progress, task
 
@@ -113,22 +113,22 @@ class Sweep:
         was, after, written = progress.state, PHASES[progress.state], None
         status = cell.status()
         step = status.get("saved", 0) or 0
-        if code == exits.DONE:
+        if code == errors.DONE:
             try:
                 if was == "evaluating":
                     cell.mark_evaluated()
                 after = cell.next()
-            except (OSError, exits.Stop) as error:
-                code, written = exits.IO, f"{was} ended well and could not be noted: {error}"
-        if code == exits.DONE and after != PHASES[was]:
+            except (OSError, errors.Stop) as error:
+                code, written = errors.IO, f"{was} ended well and could not be noted: {error}"
+        if code == errors.DONE and after != PHASES[was]:
             progress.failures = progress.idle = progress.busy = 0
             self._wait(progress, first=True)
         elif stopping:
             progress.state = "stopped"
-        elif code == exits.AGAIN and (step > progress.step or progress.idle < PATIENCE):
+        elif code == errors.AGAIN and (step > progress.step or progress.idle < PATIENCE):
             progress.idle = 0 if step > progress.step else progress.idle + 1
             self._wait(progress, first=True)
-        elif code == exits.BUSY and progress.busy < BUSY_TRIES:
+        elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
                 say(f"{cell.name}: another process holds its folder; waiting for it")
@@ -165,9 +165,9 @@ def reason_of(progress: Progress, code: int, phase: str) -> str:
     if code < 0:
         name = signal.Signals(-code).name
         return f"{phase} was killed by {name}; its output: {cell.log}"
-    if code == exits.DONE:
+    if code == errors.DONE:
         return f"{phase} ended well and left nothing that says so in {cell.folder}"
-    meaning = exits.MEANING.get(code, "an unknown exit code")
+    meaning = errors.MEANING.get(code, "an unknown exit code")
     last = _last_error(cell.log, progress.log_from)
     return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
 

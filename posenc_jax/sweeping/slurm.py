@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.exits import AGAIN, IO, ConfigError, Stop
-from posenc_jax.training.run import write_atomically
+from posenc_jax.errors import AGAIN, IO, ConfigError, Stop
+from posenc_jax.files import write_atomically
 
 LOST = -int(signal.SIGKILL)  # of a job that is gone and left nothing
 ASK_EVERY = 5.0  # seconds between questions to the queue

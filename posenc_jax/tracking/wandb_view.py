@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from posenc_jax.errors import Stop
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
 from posenc_jax.evaluation.statistics import series
-from posenc_jax.exits import Stop
+from posenc_jax.files import write_atomically
 from posenc_jax.terminal import say, warn
 from posenc_jax.tracking import environment
-from posenc_jax.training.run import write_atomically
 
 
 class View:

@@ -1,6 +1,5 @@
 """The training loop: what is done at each step, and what a run leaves behind."""
 
-import errno
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -8,24 +7,26 @@ from pathlib import Path
 
 import jax
 
-from posenc_jax import backend, exits
+from posenc_jax import backend, errors
 from posenc_jax.configuration import Config, differences, resolved
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data.batches import Batches
+from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked
 from posenc_jax.formats import FORMAT
+from posenc_jax.runs import parameters, seen
+from posenc_jax.runs.checkpoints import total_digest
+from posenc_jax.runs.metrics import Metrics
+from posenc_jax.runs.signals import stop_requests
+from posenc_jax.runs.subject import load_subject
+from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
 from posenc_jax.terminal import say, warn
 from posenc_jax.tracking.wandb_view import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import parts as making
-from posenc_jax.training import processes, seen
+from posenc_jax.training import processes
 from posenc_jax.training import step as steps
-from posenc_jax.training.checkpoints import total_digest
-from posenc_jax.training.guard import hold, stop_requests
-from posenc_jax.training.load import load_parts
 from posenc_jax.training.processes import by_lead, everywhere, is_lead
 from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
-from posenc_jax.training.run import Follower, Metrics, Workdir, refuse_another, sealed
 from posenc_jax.training.saving import Saving
 from posenc_jax.training.validation import Validation
 
@@ -34,12 +35,13 @@ def train(config: Config, workdir: Path) -> int:
     """Trains, or goes on training, the run of a workdir; the exit code."""
     try:
         return _begin(config, workdir)
-    except (OSError, exits.Stop) as error:
-        digest = _finished(config, workdir) if _unwritable(error) else None
+    except (OSError, errors.Stop) as error:
+        unwritable = caused_by(error, NO_ROOM | NO_PERMISSION | READ_ONLY)
+        digest = _finished(config, workdir) if unwritable else None
         if digest is None:
             raise
         say(f"already done: {config.steps} steps; digest {digest} (nothing was written: {error})")
-        return exits.DONE
+        return errors.DONE
 
 
 def _begin(config: Config, workdir: Path) -> int:
@@ -50,7 +52,7 @@ def _begin(config: Config, workdir: Path) -> int:
         config = everywhere(lambda: take_over(asked, run.config()))
         everywhere(lambda: is_lead() and held.enter_context(_held(run)))
         held.enter_context(run.explained())
-        making.check(config)  # before anything is written: a mistake must not claim the workdir
+        parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_rows(config, len(jax.devices()))
         backend.self_test()
         corpus = everywhere(
@@ -62,13 +64,6 @@ def _begin(config: Config, workdir: Path) -> int:
         _check_steps(config, saving.steps())
         everywhere(lambda: run.claim(config))
         return _train(config, run, corpus, saving, signals)
-
-
-def _unwritable(error: BaseException) -> bool:
-    """Whether a disk is full or may not be written."""
-    blamed = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
-    causes = (error, error.__cause__)
-    return any(isinstance(cause, OSError) and cause.errno in blamed for cause in causes)
 
 
 def _finished(config: Config, workdir: Path) -> str | None:
@@ -85,7 +80,7 @@ def _finished(config: Config, workdir: Path) -> str | None:
 @contextmanager
 def _held(run: Workdir) -> Iterator[None]:
     run.create()
-    with hold(run.path, "another training run"):
+    with locked(run.path, "another training run"):
         yield
 
 
@@ -104,7 +99,7 @@ def take_over(config: Config, begun: Config | None) -> Config:
 
 def _refuse_extended(place: str, source: Config) -> None:
     if source.extension.name != "none":
-        raise exits.OtherConfig(
+        raise errors.OtherConfig(
             f"init_from: {place} is extended by {source.extension.name!r} already; start from the "
             "run it began with"
         )
@@ -112,7 +107,7 @@ def _refuse_extended(place: str, source: Config) -> None:
 
 def with_vocab(config: Config, vocab: int) -> Config:
     if config.model.vocab is not None and config.model.vocab < vocab:
-        raise exits.DataError(
+        raise errors.DataError(
             f"model.vocab = {config.model.vocab} is less than the {vocab} tokens of the tokenizer"
         )
     config = config.copy_and_resolve_references()
@@ -130,7 +125,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     begun = bool(saving.steps())
     # The state of the lead becomes that of all; the others need its shape alone.
     parts = everywhere(
-        lambda: making.make(config) if begun or not is_lead() else starting_parts(config)
+        lambda: parameters.make(config) if begun or not is_lead() else starting_parts(config)
     )
     fresh = steps.fresh_state(parts, optimizers.make(config))
     shardings = steps.state_shardings(fresh, mesh, config.sharding)
@@ -150,7 +145,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     report = Report(run if is_lead() else None, screen)
     if at >= config.steps:
         return _done(run, report, at, state, "already done")
-    run.status("running", exits.AGAIN, step=at)
+    run.status("running", errors.AGAIN, step=at)
     # An unreachable host of wandb takes half a minute.
     records = _records(config, run, at, parts, corpus)
     report.start(at, config, parts)
@@ -167,23 +162,23 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
             save(at, state)
             saved = saving.steps()
             if at not in saved:
-                raise exits.Stop(
+                raise errors.Stop(
                     f"the last step, {at}, could not be saved in {run.path}; make room or give "
                     "back the right to write there, then run the same command: it goes on "
                     f"from step {max(saved, default=0)}"
                 )
-        record.code = exits.DONE if at == config.steps else exits.AGAIN
+        record.code = errors.DONE if at == config.steps else errors.AGAIN
     if at == config.steps:
         return _done(run, report, at, state, "done", record.facts)
     why = "stop_at" if at == config.stop_at and not signals else stopping.why
     report.line(f"stopped by {why}: saved step {at}; the same command goes on")
     run.saved = at
-    run.status("stopped", exits.AGAIN, step=at, signal=why, **record.facts)
-    return exits.AGAIN
+    run.status("stopped", errors.AGAIN, step=at, signal=why, **record.facts)
+    return errors.AGAIN
 
 
 def _records(
-    config, run: Workdir, at: int, parts: making.Parts, corpus
+    config, run: Workdir, at: int, parts: parameters.Parts, corpus
 ) -> tuple[Metrics | None, View | None]:
     if not is_lead():
         return None, None
@@ -225,27 +220,27 @@ def _done(run: Workdir, report: Report, at: int, state, word: str, facts=None) -
     skipped = (facts or {}).get("skipped")
     report.line(f"{word}: {at} steps{f', {skipped} skipped' if skipped else ''}; digest {digest}")
     run.saved = at
-    run.status("done", exits.DONE, step=at, digest=digest, **(facts or {}))
-    return exits.DONE
+    run.status("done", errors.DONE, step=at, digest=digest, **(facts or {}))
+    return errors.DONE
 
 
-def starting_parts(config) -> making.Parts:
+def starting_parts(config) -> parameters.Parts:
     """Drawn from the seed, or with the weights of the run that `init_from` names."""
     if not config.init_from:
-        return making.make(config)
-    source, settings = load_parts(Path(config.init_from), None)
-    _refuse_extended(config.init_from, settings)
-    theirs, ours = source.params(), making.make(config, extended=False).params()
+        return parameters.make(config)
+    source = load_subject(Path(config.init_from))
+    _refuse_extended(config.init_from, source.config)
+    theirs, ours = source.parts.params(), parameters.make(config, extended=False).params()
     for group in ours:
         for name, leaf in ours[group].items():
             other = theirs[group].get(name)
             if other is None or other.shape != leaf.shape:
                 found = "nothing" if other is None else other.shape
-                raise exits.OtherConfig(
+                raise errors.OtherConfig(
                     f"init_from: {group} {name} is {leaf.shape} here and {found} in "
                     f"{config.init_from}; give the model and the encoding of that run"
                 )
-    return making.make(config, start=theirs)
+    return parameters.make(config, start=theirs)
 
 
 def check_space(folder: Path, state, keep: int) -> None:
@@ -254,7 +249,7 @@ def check_space(folder: Path, state, keep: int) -> None:
     free = shutil.disk_usage(folder).free
     sizes = f"a checkpoint takes {one / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
     if free < one:
-        raise exits.Stop(f"no room for a single checkpoint in {folder}: {sizes}")
+        raise errors.Stop(f"no room for a single checkpoint in {folder}: {sizes}")
     if free < (keep + 1) * one:
         warn(f"{folder} has no room for {keep} + 1 checkpoints: {sizes}")
 
@@ -262,14 +257,14 @@ def check_space(folder: Path, state, keep: int) -> None:
 def _check_rows(config, devices: int) -> None:
     rows = config.batch_size // config.accumulate
     if rows % devices:
-        raise exits.ConfigError(
+        raise errors.ConfigError(
             f"batch_size / accumulate = {rows} rows do not divide among {devices} devices"
         )
 
 
 def _check_steps(config, saved: list[int]) -> None:
     if saved and saved[-1] > config.steps:
-        raise exits.ConfigError(
+        raise errors.ConfigError(
             f"steps = {config.steps} lies before the checkpoint of step {saved[-1]}; steps must be "
             "at least that, or the run another --workdir"
         )
@@ -289,7 +284,7 @@ def _keep_trained_on(config, run: Workdir, corpus, at: int) -> str:
 
 def _same_data(card: dict, corpus) -> None:
     if not corpus.is_that_of(card):
-        raise exits.DataError(
+        raise errors.DataError(
             f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
             f"the run began with {card['data'][:16]}; restore the text, or start another workdir"
         )

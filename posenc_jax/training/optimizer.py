@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from posenc_jax.encoding import Encoding
-from posenc_jax.training.parts import trained_arrays, with_leaves
+from posenc_jax.runs.parameters import trained_arrays, with_leaves
 
 
 def schedule(config) -> optax.Schedule:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from posenc_jax import configuration, exits
+from posenc_jax import configuration, errors
 from posenc_jax.terminal import code_of, say
 
 T = TypeVar("T")
@@ -36,11 +36,11 @@ def joined(distributed: bool) -> Iterator[None]:
     try:
         jax.distributed.initialize(**_named(os.environ), shutdown_timeout_seconds=SHUTDOWN_SECONDS)
     except (ValueError, RuntimeError) as error:
-        raise exits.ConfigError(f"{NEEDS}; jax says: {error}") from error
+        raise errors.ConfigError(f"{NEEDS}; jax says: {error}") from error
     try:
         yield
     except BaseException as error:
-        if not (isinstance(error, exits.Stop) and error.everywhere):
+        if not (isinstance(error, errors.Stop) and error.everywhere):
             _leave(error)
         jax.distributed.shutdown()
         raise
@@ -58,7 +58,7 @@ def _named(environment) -> dict[str, Any]:
             raise ValueError
     except (KeyError, ValueError):
         said = " ".join(f"{name}={value}" for name, value in given.items())
-        raise exits.ConfigError(f"{NEEDS}; given: {said}") from None
+        raise errors.ConfigError(f"{NEEDS}; given: {said}") from None
     return {
         "coordinator_address": address,
         "num_processes": int(count),
@@ -69,7 +69,7 @@ def _named(environment) -> dict[str, Any]:
 
 def _leave(error: BaseException) -> None:
     """At once: the others wait for what this process will not send, and die with it."""
-    if isinstance(error, exits.Stop | OSError | KeyboardInterrupt):
+    if isinstance(error, errors.Stop | OSError | KeyboardInterrupt):
         code = code_of(lambda: _raise(error))
     else:
         say("".join(traceback.format_exception(error)), error=True)
@@ -78,7 +78,7 @@ def _leave(error: BaseException) -> None:
             "was lost, its output says why; the same commands go on from the last checkpoint",
             error=True,
         )
-        code = exits.FAULT
+        code = errors.FAULT
     os._exit(code)
 
 
@@ -97,14 +97,14 @@ def everywhere(call: Callable[[], T]) -> T:
     result, ended = None, None
     try:
         result = call()
-    except exits.Stop as stop:
+    except errors.Stop as stop:
         ended = stop
     except OSError as error:
-        ended = exits.Stop(str(error))
+        ended = errors.Stop(str(error))
     reasons = _exchange([type(ended).__name__, str(ended)] if ended else None)
     for reason in reasons:
         if reason is not None:
-            stop = getattr(exits, reason[0])(reason[1])
+            stop = getattr(errors, reason[0])(reason[1])
             stop.everywhere = True
             raise stop from ended
     return result  # pyright: ignore[reportReturnType]
@@ -134,7 +134,7 @@ def same_configuration(config) -> None:
     for number, given in enumerate(all_given):
         lines = configuration.differences(all_given[0], given, free=("data.cache", "wandb"))
         if lines:
-            stop = exits.ConfigError(
+            stop = errors.ConfigError(
                 "the processes of a run must be given the same configuration:\n  "
                 + "\n  ".join(
                     line.replace(" in the workdir, ", " in process 0, ").removesuffix(" now")
@@ -150,7 +150,7 @@ def agree(value: Any, what: str) -> None:
     """Refuses to go on where processes hold different values."""
     values = _exchange(value)
     if any(other != values[0] for other in values):
-        stop = exits.DataError(f"{what} differs between the processes of this run: {values}")
+        stop = errors.DataError(f"{what} differs between the processes of this run: {values}")
         stop.everywhere = True
         raise stop
 

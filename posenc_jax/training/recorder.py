@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from jax.typing import ArrayLike
 
-from posenc_jax import exits
+from posenc_jax import errors
 from posenc_jax.data.batches import Batches
+from posenc_jax.runs.metrics import Metrics
 from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb_view import View
 from posenc_jax.training import processes
 from posenc_jax.training.report import Report
-from posenc_jax.training.run import Metrics
 
 SKIPS = 100  # steps that are not finite, one after the other, are no accident
 
@@ -32,17 +32,17 @@ class Recorder:
         self.finite: deque[str] = deque(maxlen=5)  # losses, to be named when one is not
         self.pending: tuple | None = None
         self.line: dict = {}  # of a step, until the next one is on its way
-        self.code = exits.IO  # how it ended, for wandb
+        self.code = errors.IO  # how it ended, for wandb
 
     def __enter__(self) -> "Recorder":
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        code = error.code if isinstance(error, exits.Stop) else self.code
+        code = error.code if isinstance(error, errors.Stop) else self.code
         try:
             if self.view:
                 self.view.finish(code, {"exit_code": code})
-        except exits.Stop as stop:  # wandb is required and failed
+        except errors.Stop as stop:  # wandb is required and failed
             if error is None:
                 raise
             warn(str(stop))
@@ -98,7 +98,7 @@ class Recorder:
         if self.skipping and self.in_a_row < SKIPS:
             self.report.line(f"step {at} is not finite: {_worded(values)}; skipped")
             return
-        raise exits.NotFinite(
+        raise errors.NotFinite(
             f"step {at} is not finite: {_worded(values)}. "
             + (f"So were the {SKIPS - 1} before it. " if self.skipping else "")
             + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "

@@ -9,8 +9,8 @@ from importlib.metadata import version
 import jax
 import numpy as np
 
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import clock, say
-from posenc_jax.training.run import Workdir
 
 # Dense bfloat16 operations per second of one device, summed in float32, by its whole name in jax;
 # for MFU. From NVIDIA's data sheets and the white papers of its GeForce and RTX cards, halved where

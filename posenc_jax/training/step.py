@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from posenc_jax.data.batches import Batch
-from posenc_jax.training.parts import Parts, key_of
+from posenc_jax.runs.parameters import Parts, key_of
 
 State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and optax's tuples of arrays
 

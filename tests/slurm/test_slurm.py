@@ -12,7 +12,7 @@ import cluster as clusters
 import pytest
 from running import ROOT, TINY
 
-from posenc_jax import exits
+from posenc_jax import errors
 
 pytestmark = [
     pytest.mark.slurm,
@@ -94,14 +94,14 @@ def test_a_job_that_is_killed_is_queued_again_and_the_sweep_ends(sweep, cluster,
     until(lambda: "Restarts=1" in facts(cluster, job), "the job queued again")
     at = saved(rope)
     assert 0 < at < 3_000
-    assert process.wait(timeout=300) == exits.DONE, (tmp_path / "said.txt").read_text()
+    assert process.wait(timeout=300) == errors.DONE, (tmp_path / "said.txt").read_text()
     log = (rope / "log.txt").read_text()
     assert f"resuming at step {at:,}" in log
     for name in ("rope", "alibi"):
         status = json.loads((runs / name / "status.json").read_text())
         assert (status["state"], status["step"]) == ("done", 3_000)
         assert (runs / name / "eval" / "curves.csv").exists()
-    assert sweep().wait(timeout=60) == exits.DONE
+    assert sweep().wait(timeout=60) == errors.DONE
     assert (tmp_path / "said.txt").read_text().count("there already") == 2
 
 
@@ -114,7 +114,7 @@ def test_a_killed_sweep_finds_its_jobs_again(sweep, cluster, tmp_path):
     process = sweep(12_000)
     time.sleep(8)
     assert job_of(runs / "rope") == job
-    assert process.wait(timeout=300) == exits.DONE, (tmp_path / "said.txt").read_text()
+    assert process.wait(timeout=300) == errors.DONE, (tmp_path / "said.txt").read_text()
     assert "tried again" not in (tmp_path / "said.txt").read_text()
 
 
@@ -122,7 +122,7 @@ def test_a_stopped_sweep_has_its_jobs_save_and_leaves_none(sweep, cluster, tmp_p
     process, runs = sweep(), tmp_path / "runs"
     until(lambda: saved(runs / "rope"), "a checkpoint of a job")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=120) == exits.AGAIN
+    assert process.wait(timeout=120) == errors.AGAIN
     command = ["squeue", "--noheader"]
     left = subprocess.run(command, env=cluster, capture_output=True, text=True).stdout
     assert left.strip() == "" or "CG" in left, left

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from ml_collections import ConfigDict
 from posenc_jax import configuration
 from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
-from posenc_jax.exits import DataError, Stop
-from posenc_jax.training.checkpoints import Checkpoints
-from posenc_jax.training.run import write_atomically
+from posenc_jax.errors import DataError, Stop
+from posenc_jax.files import write_atomically
+from posenc_jax.runs.checkpoints import Checkpoints
 
 FILE = "trained_on.txt"  # in a run's folder, a digest a line; every card holds the hash of them all
 
@@ -42,14 +42,9 @@ def trained_on(
     """
     try:
         card = card or _last_card(workdir)
-        lines = (workdir / FILE).read_text(encoding="utf-8").split()
-        kept = np.array([int(line, 16) for line in lines], np.uint64)
-        if hash_of(kept) == card.get("trained_on"):
+        kept = _kept(workdir)
+        if kept is not None and hash_of(kept) == card.get("trained_on"):
             return kept
-    except (Stop, OSError, ValueError, OverflowError, IndexError):
-        pass
-    try:
-        card = card or _last_card(workdir)
         config: Config = ConfigDict(configuration.read(workdir))
         corpus = corpora.prepare(config.data, config.seed, stopping=stopping)
         if not corpus.is_that_of(card):
@@ -60,6 +55,14 @@ def trained_on(
             f"{workdir} does not tell what it was trained on: {FILE} is not there or not what was "
             f"written, and its text cannot be read again ({error}); put one of them back"
         ) from error
+
+
+def _kept(workdir: Path) -> np.ndarray | None:
+    """The list in the run's folder, if there is one that can be read."""
+    with suppress(OSError, ValueError, OverflowError):
+        lines = (workdir / FILE).read_text(encoding="utf-8").split()
+        return np.array([int(line, 16) for line in lines], np.uint64)
+    return None
 
 
 def _last_card(workdir: Path) -> Mapping[str, Any]:

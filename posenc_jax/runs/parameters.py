@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-import posenc_jax
-from posenc_jax import neighbours
+from posenc_jax import extensions, neighbours, schemes
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
-from posenc_jax.exits import ConfigError, Stop
+from posenc_jax.errors import ConfigError, Stop
 
 if TYPE_CHECKING:
     import models
@@ -57,6 +56,13 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
     if start is not None:
         parts = parts.replace(start)
     return Parts(parts.model, _extended(config, parts.encoding)) if extended else parts
+
+
+def unextended(config, params: Params) -> Encoding:
+    """The run's encoding with these parameters, without the run's own extension."""
+    _, encoding_key = jax.random.split(key_of(config.seed))
+    plain = _plain(config, models.Config.of(dict(config.model)), encoding_key)
+    return with_leaves(plain, params["encoding"])
 
 
 def key_of(seed: int) -> jax.Array:
@@ -108,7 +114,7 @@ def _wrong_options(config, plain: Encoding) -> list[str]:
     said: dict[str, None] = {}
     for some in [*({n: v} for n, v in options.items()), options]:
         try:
-            posenc_jax.extend(name, plain, scale, **some)
+            extensions.extend(name, plain, scale, **some)
         except ValueError as error:
             if some == options or " needs the option " not in str(error):
                 said[str(error)] = None
@@ -118,13 +124,13 @@ def _wrong_options(config, plain: Encoding) -> list[str]:
 def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:
     options = dict(config.encoding)
     dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
-    return posenc_jax.build(options.pop("name"), dims, key, **options)
+    return schemes.build(options.pop("name"), dims, key, **options)
 
 
 def _extended(config, encoding: Encoding) -> Encoding:
     options = {name: value for name, value in config.extension.items() if value is not None}
     name, scale = options.pop("name"), float(options.pop("scale"))
-    return posenc_jax.extend(name, encoding, scale, **options)
+    return extensions.extend(name, encoding, scale, **options)
 
 
 def trained_arrays(encoding: Encoding) -> dict[str, jax.Array]:

@@ -5,7 +5,7 @@ import errno
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
-from posenc_jax.exits import Damaged, OtherConfig, Stop
+from posenc_jax.errors import Damaged, OtherConfig, Stop
+from posenc_jax.files import NO_PERMISSION, NO_RESOURCES, caused_by, causes
+from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.terminal import warn
-from posenc_jax.training.parts import by_path, with_leaves
+
+PARAMETERS = "params"  # of a state; beside them stand the optimizer's arrays and the step
 
 # Of several processes one saves and restores, and waits for no other.
 LEAD_ALONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
@@ -93,20 +96,28 @@ class Checkpoints:
         """The state of a step, in the shape of `like`, on the host; every array is checked."""
         saved = self.card(step)["digests"]
         wanted = by_path(like)
-        if set(wanted) != set(saved):
-            missing, unknown = sorted(set(wanted) - set(saved)), sorted(set(saved) - set(wanted))
-            raise OtherConfig(
-                f"checkpoint {step} holds other arrays; missing: {missing}, unknown: {unknown}"
-            )
+        _same_names(step, wanted, saved)
         abstract = {  # Orbax gives back numpy for numpy
             name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
             for name, leaf in wanted.items()
         }
         restored = self._read(step, "state", ocp.args.StandardRestore(abstract))
-        for name, digest in digests(restored).items():
-            if digest != saved[name]:
-                raise Damaged(f"checkpoint {step}: {name} is not what was written (digest differs)")
+        _check_digests(step, restored, saved)
         return with_leaves(like, restored)
+
+    def parameters(self, step: int, like: Any) -> Any:
+        """Of the state of a step its parameters alone; what the optimizer keeps is checked too."""
+        saved = self.card(step)["digests"]
+        wanted = by_path({PARAMETERS: like})
+        _same_names(step, wanted, [n for n in saved if n.partition(".")[0] == PARAMETERS])
+        restored = self._read(step, "state", ocp.args.StandardRestore())  # in the shapes saved
+        if set(restored) != set(saved):
+            raise Damaged(f"checkpoint {step}: its arrays are not those that were written")
+        _check_digests(step, restored, saved)
+        shapes = {n: restored[n].shape for n in wanted if restored[n].shape != wanted[n].shape}
+        if shapes:
+            raise OtherConfig(f"checkpoint {step} holds arrays of other shapes: {shapes}")
+        return with_leaves({PARAMETERS: like}, {n: restored[n] for n in wanted})[PARAMETERS]
 
     def restore_last(
         self, like: Any, accept: Callable[[int, dict], None]
@@ -180,18 +191,26 @@ class Checkpoints:
         self.manager.close()
 
 
+def _same_names(step: int, wanted: Iterable[str], saved: Iterable[str]) -> None:
+    missing, unknown = sorted(set(wanted) - set(saved)), sorted(set(saved) - set(wanted))
+    if missing or unknown:
+        raise OtherConfig(
+            f"checkpoint {step} holds other arrays; missing: {missing}, unknown: {unknown}"
+        )
+
+
+def _check_digests(step: int, restored: dict[str, Any], saved: dict[str, str]) -> None:
+    for name, digest in digests(restored).items():
+        if digest != saved[name]:
+            raise Damaged(f"checkpoint {step}: {name} is not what was written (digest differs)")
+
+
 def _of_the_machine(error: BaseException) -> bool:
     """Whether a failure says nothing about the files: no permission, no memory, no handles."""
-    blamed = (errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
     words = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory")
-    causes: list[BaseException] = [error]
-    while causes[-1].__cause__ is not None:
-        causes.append(causes[-1].__cause__)
-    return any(
-        isinstance(cause, MemoryError)
-        or (isinstance(cause, OSError) and cause.errno in blamed)
-        or any(word in str(cause) for word in words)
-        for cause in causes
+    return caused_by(error, NO_PERMISSION | NO_RESOURCES) or any(
+        isinstance(cause, MemoryError) or any(word in str(cause) for word in words)
+        for cause in causes(error)
     )
 
 

@@ -1,0 +1,60 @@
+"""Files that are written whole or not at all, folders one process holds, errors of a disk."""
+
+import errno
+import fcntl
+import os
+import platform
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from posenc_jax.errors import Busy, Stop
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+NO_PERMISSION = {errno.EACCES, errno.EPERM}
+READ_ONLY = {errno.EROFS}
+NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
+
+
+def write_atomically(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}.part")  # of one name, so that a killed one is replaced
+    try:
+        scratch.unlink(missing_ok=True)  # whatever it is: a link would be followed
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise Stop(f"cannot write {path}: {error}") from error
+
+
+@contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """One process at a time. The system lets go when the holder dies, so nothing is left over."""
+    with (folder / ".lock").open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read().strip() or "an unnamed process"
+            raise Busy(f"{folder} is in use by {what}: {holder}") from None
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {platform.node()}")
+        stream.flush()
+        yield
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """An error, and the errors that it was raised from."""
+    found: list[BaseException] = [error]
+    while found[-1].__cause__ is not None:
+        found.append(found[-1].__cause__)
+    return found
+
+
+def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
+    """Whether an error comes from the system, by one of these numbers of `errno`."""
+    return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))
