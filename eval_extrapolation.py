@@ -45,9 +45,8 @@ def evaluate(config: configuration.Config, workdir: Path, step: int | None, ever
 
     backend.configure()
     backend.self_test()
-    from posenc_jax.evaluation import picture, records, show, sweep
+    from posenc_jax.evaluation import picture, records, show, sweep, wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
-    from posenc_jax.tracking import wandb_view
 
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
@@ -58,7 +57,7 @@ def evaluate(config: configuration.Config, workdir: Path, step: int | None, ever
     if len(names) > 1:
         print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
     here = (run_config(workdir), config.wandb.mode, workdir)
-    wandb_view.log_evaluation(*here, cells, pictures, facts)
+    wandb_curves.log_evaluation(*here, cells, pictures, facts)
 
 
 def _define(values: absl_flags.FlagValues) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import terminal  # noqa: E402
-from posenc_jax.reporting import figure, gather, page  # noqa: E402
+from posenc_jax.reporting import figure, gather, page, wandb_report  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
-from posenc_jax.tracking import wandb_view  # noqa: E402
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +38,7 @@ def main(argv: list[str]) -> int:
         terminal.say("\n".join(map(str, pictures)))
         config = Workdir(data["runs"][0]["id"]).config()
         if config is not None and "wandb" in config and data["curves"]:
-            wandb_view.log_report(config, options.wandb, options.out, data, pictures)
+            wandb_report.log_report(config, options.wandb, options.out, data, pictures)
         terminal.say(f"{path}: {len(data['runs'])} runs, {done} of them evaluated")
 
     return terminal.code_of(body)

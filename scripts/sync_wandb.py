@@ -12,10 +12,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import errors, terminal  # noqa: E402
-from posenc_jax.evaluation import records  # noqa: E402
+from posenc_jax.evaluation import records, wandb_curves  # noqa: E402
 from posenc_jax.runs.metrics import read_metrics  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
-from posenc_jax.tracking import wandb_view  # noqa: E402
+from posenc_jax.tracking.wandb import View, start_training  # noqa: E402
 
 
 def main() -> int:
@@ -34,9 +34,7 @@ def sync(run: Path, mode: str) -> None:
     if config is None:
         raise errors.Stop(f"{run} is not the workdir of a run: it holds no config.json")
     lines = read_metrics(workdir / "metrics.jsonl")
-    view = wandb_view.View(
-        lambda: wandb_view.start_training(config, run, uuid.uuid4().hex[:12], mode), required=True
-    )
+    view = View(lambda: start_training(config, run, uuid.uuid4().hex[:12], mode), required=True)
     for line in lines:
         view.log({f"train/{name}": value for name, value in line.items()})
     code = workdir.read_status().get("code", errors.AGAIN)
@@ -44,11 +42,11 @@ def sync(run: Path, mode: str) -> None:
     said = f"{run}: {len(lines)} lines of metrics"
     if (run / "eval" / "documents.npz").exists():
         rows = records.rows(records.of_evaluation(records.read(run / "eval")))
-        view = wandb_view.View(
-            lambda: wandb_view.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
+        view = View(
+            lambda: wandb_curves.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
             required=True,
         )
-        wandb_view.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
+        wandb_curves.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
         said += f", {len(rows)} rows of curves"
     print(said)
 

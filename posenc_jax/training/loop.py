@@ -20,7 +20,7 @@ from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
 from posenc_jax.terminal import say, warn
-from posenc_jax.tracking.wandb_view import TrainingView, View
+from posenc_jax.tracking.wandb import TrainingView, View
 from posenc_jax.training import optimizer as optimizers
 from posenc_jax.training import processes
 from posenc_jax.training import step as steps

@@ -11,7 +11,7 @@ from posenc_jax import errors
 from posenc_jax.data.batches import Batches
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.terminal import warn
-from posenc_jax.tracking.wandb_view import View
+from posenc_jax.tracking.wandb import View
 from posenc_jax.training import processes
 from posenc_jax.training.report import Report
 

@@ -1,0 +1,108 @@
+"""The curves of a run in wandb, with length on the horizontal axis."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.show import label
+from posenc_jax.files import write_atomically
+from posenc_jax.tracking.wandb import View, define, digest_of, settings_now, start
+
+
+def log_evaluation(
+    config,
+    asked: str,
+    workdir: Path,
+    cells: Sequence[Measured],
+    pictures: Sequence[Path],
+    facts: Mapping[str, Any],
+) -> None:
+    """The curves as one run of the training run's group, with length on the horizontal axis.
+
+    A point once logged cannot be changed there, so other curves are another run, and the same ones
+    are not logged again.
+    """
+    rows = records.rows(cells)
+    identity = digest_of(rows)
+    path = workdir / "eval" / "wandb_id"
+    if path.exists() and path.read_text(encoding="utf-8") == identity:
+        return
+    view = View(
+        lambda: start_evaluation(config, workdir, identity, asked, facts=facts),
+        required=config.wandb.required,
+    )
+    if log_curves(view, rows, pictures):
+        write_atomically(path, identity)
+
+
+def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bool:
+    """For every length its values as extrap/<protocol>/<extension>, in bits per byte, and /ppl; and
+    all methods of a protocol in one panel."""
+    last = max(row["step"] for row in rows)
+    newest = [row for row in rows if row["step"] == last]
+    summary: dict[str, Any] = {}
+    for length in sorted({row["length"] for row in newest}):
+        multiple = length / newest[0]["train_length"]
+        values: dict[str, Any] = {"eval/length": length, "eval/multiple": multiple}
+        for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
+            name = f"extrap/{row['protocol']}/{label(row)}"
+            values |= {f"{name}/ppl": row["ppl"]}
+            if row["bpb"] is None:
+                continue
+            values |= {name: row["bpb"]}
+            largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
+            extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
+            extension = "window" if row["window"] else extension
+            at = f"{length / row['train_length']:g}x"
+            summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
+        view.log(values)
+    if view.run is None:
+        return False
+    view.log(_media(rows, pictures) | _methods(newest))
+    view.finish(0, summary)
+    return True
+
+
+def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:
+    import wandb
+
+    data: list[Any] = [[row[name] for name in records.COLUMNS] for row in rows]
+    table = wandb.Table(columns=list(records.COLUMNS), data=data, allow_mixed_types=True)
+    images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in pictures}
+    return {"eval/curves": table, **images}
+
+
+def _methods(rows: Sequence[dict]) -> dict[str, Any]:
+    """A panel for each protocol, in which the methods of this run lie over one another."""
+    import wandb
+
+    panels = {}
+    for protocol in ("same_token", "nonoverlap", "sliding"):
+        lines: dict[str, list[tuple[int, float]]] = {}
+        chosen = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
+        field = "bpb" if all(row["bpb"] is not None for row in chosen) else "nll"
+        for row in sorted(chosen, key=lambda row: row["length"]):
+            lines.setdefault(label(row), []).append((row["length"], row[field]))
+        if lines:
+            panels[f"methods/{protocol}"] = wandb.plot.line_series(
+                xs=[[x for x, _ in line] for line in lines.values()],
+                ys=[[y for _, y in line] for line in lines.values()],
+                keys=list(lines),
+                title=f"{protocol}, {'bits per byte' if field == 'bpb' else 'nats per token'}",
+                xname="length",
+            )
+    return panels
+
+
+def start_evaluation(
+    config, workdir: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
+) -> Any:
+    config = settings_now(config)
+    name = f"{config.wandb.get('name') or workdir.resolve().name}-eval"
+    here = (config, workdir / "eval", identity, asked, "eval", name, "eval/length", "extrap/*")
+    run = start(*here, facts)
+    for axis in ("eval/length", "eval/multiple"):
+        define(run, axis, hidden=True)
+    return run

@@ -1,0 +1,174 @@
+"""wandb as a view of a run: what it shows is in the workdir, and it may fail at any call."""
+
+import hashlib
+import json
+import netrc
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.errors import Stop
+from posenc_jax.files import write_atomically
+from posenc_jax.terminal import say, warn
+from posenc_jax.tracking import environment
+
+
+class View:
+    """Logs to wandb until the first failure, which is said once."""
+
+    def __init__(self, start: Callable[[], Any], *, required: bool):
+        self.required = required
+        self.run: Any = None
+        self.run = self._try(start)
+
+    def log(self, values: Mapping) -> None:
+        if self.run is not None:
+            self._try(lambda: self.run.log(dict(values)))
+
+    def finish(self, code: int, summary: Mapping) -> bool:
+        """Whether it got through."""
+        run, self.run = self.run, None
+
+        def end() -> bool:
+            run.summary.update(dict(summary))
+            run.finish(exit_code=code)
+            return True
+
+        return run is not None and self._try(end) is True
+
+    def _try(self, call: Callable):
+        try:
+            return call()
+        except Exception as error:  # anything: a missing key, a dead service, a full disk
+            self.run = None
+            if isinstance(error, ConnectionError):
+                _forget_service()
+            if self.required:
+                raise Stop(f"wandb failed and wandb.required is set: {error}") from error
+            warn(f"wandb failed and is off from here; metrics.jsonl goes on: {error}")
+            return None
+
+
+def _forget_service() -> None:
+    """wandb's own process is gone; at exit wandb would fail to say good-bye to it."""
+    import wandb
+
+    with suppress(Exception):
+        wandb.teardown()
+
+
+class TrainingView(View):
+    """The lines of metrics.jsonl as train/<name> against train/step; `facts` are in its config."""
+
+    def __init__(self, config, workdir: Path, facts: Mapping[str, Any]):
+        super().__init__(
+            lambda: start_training(config, workdir, _identity(workdir / "wandb_id"), facts=facts),
+            required=config.wandb.required,
+        )
+
+    def log(self, values: Mapping) -> None:
+        super().log({f"train/{name}": value for name, value in values.items()})
+
+
+def mode(asked: str) -> Any:  # of wandb's own literals
+    return asked if asked != "auto" else ("online" if _has_key() else "offline")
+
+
+def _has_key() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0]
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def start_training(
+    config, folder: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
+) -> Any:
+    """The best of each loss is in the summary; what is no curve to look at has no panel."""
+    name = config.wandb.get("name") or folder.resolve().name
+    run = start(config, folder, identity, asked, "train", name, "train/step", "train/*", facts)
+    for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
+        define(run, f"train/{loss}", step_metric="train/step", summary="min")
+    for noise in ("step", "tokens", "time"):
+        define(run, f"train/{noise}", hidden=True)
+    return run
+
+
+def settings_now(config) -> Any:
+    """A run's own settings, overridden by the environment of this command."""
+    config = config.copy_and_resolve_references()
+    environment.apply(config)
+    return config
+
+
+def define(run: Any, name: str, **options: Any) -> None:
+    if run is not None:
+        run.define_metric(name, **options)
+
+
+def start(
+    config,
+    folder: Path,
+    identity: str,
+    asked: str,
+    job: str,
+    name: str,
+    axis: str,
+    shown: str,
+    facts: Mapping[str, Any] | None = None,
+) -> Any:
+    """A run of wandb's that shows what `shown` names against `axis`; None where it is disabled."""
+    chosen = asked or config.wandb.mode
+    if chosen == "disabled":
+        return None
+    import wandb
+
+    run = wandb.init(
+        project=config.wandb.project,
+        group=config.wandb.group or _group(config),
+        name=name,
+        job_type=job,
+        id=identity,
+        resume="allow",
+        mode=mode(chosen),
+        dir=str(Path(config.wandb.get("dir") or folder).expanduser()),
+        config=config.to_dict() | dict(facts or {}),
+        settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
+    )
+    run.define_metric(axis)
+    run.define_metric(shown, step_metric=axis)
+    _say_where(run)
+    return run
+
+
+def _group(config) -> str:
+    """Runs that may be laid over one another: of one text, tokenizer, length and size."""
+    tokenizer = Path(config.data.tokenizer).stem
+    size = f"{config.model.layers}x{config.model.width}"
+    return f"{config.data.source}-{tokenizer}-L{config.train_length}-{size}"
+
+
+def _say_where(run: Any) -> None:
+    """Where to look, or what is needed to upload."""
+    url, folder = getattr(run, "url", None), getattr(run, "dir", None)
+    if url:
+        say(f"wandb: {url}")
+    elif folder:
+        say(f"wandb: offline, to upload: wandb sync {Path(folder).parent}")
+
+
+def digest_of(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _identity(path: Path) -> str:
+    """One id for the run's whole life, so that going on later is the same run there."""
+    if not path.exists():
+        write_atomically(path, environment.trial() or uuid.uuid4().hex[:12])
+    return path.read_text(encoding="utf-8").strip()
