@@ -18,6 +18,7 @@ from pathlib import Path
 from absl import flags as absl_flags
 
 from posenc_jax import command, configuration, terminal
+from posenc_jax.evaluation import protocols
 
 
 def main(argv: list[str]) -> int:
@@ -28,7 +29,7 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
-    problems = configuration.validate_evaluation(config)
+    problems = configuration.validate_evaluation(config) + protocols.mistakes(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")

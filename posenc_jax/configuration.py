@@ -485,7 +485,10 @@ def _unlike(config, source: Mapping) -> list[str]:
     ]
 
 
-PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
+def protocol_names() -> list[str]:
+    """The files of posenc_jax/evaluation/protocols."""
+    folder = Path(__file__).parent / "evaluation" / "protocols"
+    return sorted(path.stem for path in folder.glob("[!_]*.py"))
 
 
 def validate_evaluation(config) -> list[str]:
@@ -529,7 +532,7 @@ def validate_evaluation(config) -> list[str]:
             f"extension {name!r} needs options that a list of names cannot give; train with it",
         )
     for word in words(config.protocols) or ["nothing"]:
-        ask(known, "protocol", word, PROTOCOLS)
+        ask(known, "protocol", word, protocol_names())
     if config.wandb.mode:
         ask(choice, "wandb.mode", config.wandb.mode, WANDB_MODES)
     if config.data.source:
@@ -542,11 +545,6 @@ def validate_evaluation(config) -> list[str]:
     )
     others = {name: value for name, value in config.data.items() if name != "path"}
     _unread(others, config.data.source or "'' (the run's own text)", ask)
-    for name, protocol in (("stride", "sliding"), ("last", "same_token")):
-        ask.that(
-            not config[name] or protocol in words(config.protocols),
-            f"{name} = {config[name]} has no effect without {protocol} in protocols",
-        )
     return problems
 
 

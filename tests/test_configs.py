@@ -12,6 +12,7 @@ import models
 from configs import base
 from posenc_jax import catalog, configuration, extensions, schemes
 from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import protocols
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import cells
 
@@ -199,7 +200,8 @@ def test_fields_without_effect_are_refused(fields, message):
 def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
     config = import_module("configs.eval").get_config()
     config.update_from_flattened_dict(fields)
-    assert message in "\n".join(configuration.validate_evaluation(config))
+    said = configuration.validate_evaluation(config) + protocols.mistakes(config)
+    assert message in "\n".join(said)
 
 
 @pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])

@@ -12,9 +12,8 @@ import pytest
 from measuring import sums_by_document
 from running import ROOT, wandb_records
 
-from posenc_jax.configuration import PROTOCOLS
 from posenc_jax.errors import DataError
-from posenc_jax.evaluation import records, statistics
+from posenc_jax.evaluation import protocols, records, statistics
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.reporting import figure, gather, page
 
@@ -61,8 +60,9 @@ def make_run(
     hard = tokens * (2 + rng.random(documents))
     own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, documents)
     cells = []
-    for protocol in PROTOCOLS:
-        for length in LENGTHS if protocol != "position" else LENGTHS[-1:]:
+    for one in protocols.shown():
+        protocol, by_place = one.name, one.by_place
+        for length in LENGTHS[-1:] if by_place else LENGTHS:
             for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
                 facts = {name: None for name in records.FACTS} | {
@@ -77,7 +77,7 @@ def make_run(
                     "seed": seed,
                     "step": 10,
                 }
-                places = np.full(length, 2.5) if protocol == "position" else np.zeros(0)
+                places = np.full(length, 2.5) if by_place else np.zeros(0)
                 nats = hard + own + worse * tokens
                 read = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
                 read |= dict(tail_nats=nats, tail_tokens=tokens)

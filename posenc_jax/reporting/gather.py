@@ -13,15 +13,13 @@ import numpy as np
 
 from posenc_jax.configuration import experiment, without_seed
 from posenc_jax.errors import DataError, OtherConfig, Stop
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
 from posenc_jax.runs.metrics import null_for_nan, read_metrics
 from posenc_jax.runs.workdir import Workdir
-
-RANKED = ("same_token", "nonoverlap", "sliding")
 
 
 def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
@@ -203,7 +201,7 @@ def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
 def curves_of(run: str, cells: Sequence[Measured]) -> list[dict]:
     lines: dict[tuple, dict] = {}
     for row in records.rows(cells):
-        if row["protocol"] == "position":
+        if protocols.find(row["protocol"]).by_place:
             continue
         name = row["protocol"], label(row)
         line = lines.setdefault(
@@ -231,11 +229,13 @@ def curves_of(run: str, cells: Sequence[Measured]) -> list[dict]:
 def places_of(run: str, cells: Sequence[Measured]) -> list[dict]:
     found = []
     for cell in cells:
-        if cell.facts["protocol"] != "position" or not np.all(np.isfinite(cell.sums.by_place)):
+        by_place = protocols.find(cell.facts["protocol"]).by_place
+        if not by_place or not np.all(np.isfinite(cell.sums.by_place)):
             continue
         x, y = smooth(cell.sums.by_place / cell.sums.windows)
         points = [[round(float(a), 1), round(float(b), 5)] for a, b in zip(x, y, strict=True)]
-        found.append({"run": run, "method": label(cell.facts), "points": points})
+        facts = {"run": run, "protocol": cell.facts["protocol"], "method": label(cell.facts)}
+        found.append(facts | {"points": points})
     return found
 
 
@@ -249,15 +249,13 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
     tables: dict[str, dict[int, list[dict]]] = {}
     others: dict[str, None] = {}
     broken: dict[str, list[str]] = {}
+    measured = {(c.facts["protocol"], c.facts["length"]) for _, c in cells}
+    order = protocols.against_length()
     places = sorted(
-        {
-            (RANKED.index(p), c.facts["length"])
-            for _, c in cells
-            if (p := c.facts["protocol"]) in RANKED
-        }
+        (place for place in measured if place[0] in order),
+        key=lambda place: (order.index(place[0]), place[1]),
     )
-    for index, length in places:
-        protocol = RANKED[index]
+    for protocol, length in places:
         here = [
             (run, cell)
             for run, cell in cells

@@ -16,6 +16,7 @@ from typing import Any
 
 from posenc_jax import command, configuration
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
+from posenc_jax.evaluation import protocols
 from posenc_jax.files import write_atomically
 from posenc_jax.options import known
 from posenc_jax.runs.metrics import read_metrics
@@ -71,7 +72,8 @@ class Cell:
             return [str(error)]
         except Exception as error:  # whatever a recipe may do
             return [f"{self.recipe}: {error!r}"]
-        return wrong + configuration.validate_evaluation(evaluation[1])
+        asked = evaluation[1]
+        return wrong + configuration.validate_evaluation(asked) + protocols.mistakes(asked)
 
     def other_fields(self) -> list[str]:
         """In which the run that is in its folder is another one."""
