@@ -18,7 +18,6 @@ from pathlib import Path
 from absl import flags as absl_flags
 
 from posenc_jax import command, configuration, terminal
-from posenc_jax.evaluation import protocols
 
 
 def main(argv: list[str]) -> int:
@@ -29,6 +28,8 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
+    from posenc_jax.evaluation import protocols
+
     problems = configuration.validate_evaluation(config) + protocols.mistakes(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():

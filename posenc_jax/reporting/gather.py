@@ -18,6 +18,7 @@ from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
+from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import null_for_nan, read_metrics
 from posenc_jax.runs.workdir import Workdir
 
@@ -78,7 +79,6 @@ def run_facts(folder: Path) -> dict[str, Any]:
     assert config is not None
     status = _or(run.read_status, {})
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
-    speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
     memory = [line["memory_mib"] for line in lines if line.get("memory_mib")]
     return {
@@ -90,12 +90,12 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "steps": config.steps,
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
-        "speed": float(np.median(speeds[1:] or speeds)) if speeds else None,
+        "speed": status.get("speed") or speed(lines),  # of a run that goes on, so far
         "memory": max(memory, default=None),
         "held_out": held_out[-1] if held_out else None,
         "digest": status.get("digest", ""),
-        "command": _said(folder, "a fresh run"),
-        "data": _said(folder, "data "),
+        "command": status.get("command", ""),
+        "data": data_in_words(status.get("data", {})),
         "config": str(config),
         "experiment": experiment(config),
     }
@@ -352,16 +352,6 @@ def _usual(values: Iterable[Any]) -> Any:
     """What most have; the first of them where two are as many."""
     found = list(values)
     return max(dict.fromkeys(found), key=found.count) if found else None
-
-
-def _said(folder: Path, begin: str) -> str:
-    """The newest line of log.txt that begins so, without the beginning."""
-    try:
-        lines = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    found = [line.removeprefix(begin).lstrip(";, ") for line in lines if line.startswith(begin)]
-    return found[-1] if found else ""
 
 
 def _or(call, otherwise):
