@@ -29,7 +29,9 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
-    problems = validation.validate_evaluation(config)
+    from posenc_jax.evaluation import protocols
+
+    problems = validation.validate_evaluation(config) + protocols.mistakes(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")

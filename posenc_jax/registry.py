@@ -14,7 +14,10 @@ def encodings() -> list[str]:
     return files("schemes")
 
 
+def protocols() -> list[str]:
+    return files("evaluation", "protocols")
+
+
 SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")  # of text; read in data/sources.py
 TASKS = ("copy", "induction", "passkey", "delayed_repeat")  # of synthetic text
-PROTOCOLS = ("same_token", "nonoverlap", "sliding", "position")
 WANDB_MODES = ("auto", "online", "offline", "disabled")

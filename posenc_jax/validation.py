@@ -12,7 +12,7 @@ from posenc_jax.configuration import read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.options import known, positive
-from posenc_jax.registry import PROTOCOLS, SOURCES, encodings
+from posenc_jax.registry import SOURCES, encodings, protocols
 
 
 def validate(config, begun: Mapping | None = None) -> list[str]:
@@ -198,11 +198,6 @@ def validate_evaluation(config) -> list[str]:
             f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}"
         )
     problems += _words(config) + _text(config.data)
-    for name, protocol in (("stride", "sliding"), ("last", "same_token")):
-        if config[name] and protocol not in words(config.protocols):
-            problems.append(
-                f"{name} = {config[name]} has no effect without {protocol} in protocols"
-            )
     problems += fields.mistakes(configuration.EvaluationWandb, values["wandb"], "wandb.")
     return problems
 
@@ -213,7 +208,7 @@ def _words(config) -> list[str]:
     for rule, text in (
         (lambda word: positive("each of multiples", composition.value(word)), config.multiples),
         (lambda word: word == "all" or composition.parts(word), config.extensions),
-        (lambda word: known("protocol", word, PROTOCOLS), config.protocols),
+        (lambda word: known("protocol", word, protocols()), config.protocols),
     ):
         for word in words(text) or ["nothing"]:
             try:

@@ -22,10 +22,10 @@ import numpy as np  # noqa: E402
 
 from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
+from posenc_jax.evaluation.protocols import shown  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.show import apart, label  # noqa: E402
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
-from posenc_jax.registry import PROTOCOLS  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 
@@ -35,7 +35,8 @@ def main() -> int:
     )
     parser.add_argument("a", metavar="A")
     parser.add_argument("b", metavar="B")
-    parser.add_argument("--protocol", default=",".join(PROTOCOLS), help="default: all there are")
+    every = ",".join(protocol.name for protocol in shown())
+    parser.add_argument("--protocol", default=every, help="default: all there are")
     parser.add_argument(
         "--evaluation", default="", help="by its name; default: that of held-out text"
     )

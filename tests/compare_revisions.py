@@ -89,8 +89,12 @@ def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, st
 
 def check_out(revision: str, tree: Path) -> None:
     if revision == "tree":
-        left = shutil.ignore_patterns(".git", ".venv*", "runs", "report", "__pycache__")
-        shutil.copytree(ROOT, tree, ignore=left)
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        for name in names.stdout.splitlines():
+            if (ROOT / name).is_file():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, tree / name)
         return
     tree.mkdir()
     archive = subprocess.run(

@@ -64,7 +64,7 @@ def measure(subject, settings, tmp_path):
         lengths = planning.lengths_of(config, who)
         read = read or text(lengths[-1])
         cells = planning.plan(config, who, read, lengths)
-        return sweep.measure(config, who, read, cells, Store(tmp_path / folder))
+        return sweep.measure(config, who, cells, Store(tmp_path / folder))
 
     return run
 

@@ -22,7 +22,7 @@ from posenc_jax import (
     validation,
 )
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import methods
+from posenc_jax.evaluation import methods, protocols
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import cells
 
@@ -33,7 +33,8 @@ def said(config):
 
 
 def said_of_evaluation(config):
-    return validation.validate_evaluation(config) or methods.mistakes(config.extensions)
+    said = validation.validate_evaluation(config) + protocols.mistakes(config)
+    return said or methods.mistakes(config.extensions)
 
 
 FOLDER = Path(__file__).parent.parent / "configs"

@@ -13,7 +13,7 @@ from sizes import DIMS, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import planning, show, sweep, windows
+from posenc_jax.evaluation import planning, protocols, show, sweep
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.methods import mistakes
 from posenc_jax.evaluation.store import Store, tree_key
@@ -111,7 +111,7 @@ def test_a_prefix_of_a_window_is_the_shorter_window(name, measure, subject):
     long = find(cells, protocol="position").sums
     chosen = text(64)
     reader = Reader(who.parts.model, chosen.split.tokens, 128)
-    plan = windows.position(chosen)
+    plan = protocols.find("position").plan(chosen, 64, None)
     first, _ = reader(who.plain, plan.starts, L)
     np.testing.assert_allclose(long.by_place[:L], first.sum(axis=0, dtype=float), rtol=1e-6)
     assert find(short, length=64).sums.nats.sum() == pytest.approx(long.nats.sum(), rel=1e-12)
@@ -142,7 +142,7 @@ def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, 
 
     def passing(extension, length, window=None):
         return {
-            c.passing
+            c.pass_key
             for c in cells
             if (c.facts["extension"], c.facts["length"], c.facts["window"])
             == (extension, length, window)
@@ -224,10 +224,10 @@ def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings,
             return self.looks < 0
 
     store = Store(tmp_path / "cells")
-    part = sweep.measure(config, who, read, cells, store, After())
+    part = sweep.measure(config, who, cells, store, After())
     assert 0 < len(part) < len(cells)
-    rest = sweep.measure(config, who, read, cells, store)
-    whole = sweep.measure(config, who, read, cells, Store(tmp_path / "other"))
+    rest = sweep.measure(config, who, cells, store)
+    whole = sweep.measure(config, who, cells, Store(tmp_path / "other"))
     assert len(rest) == len(cells)
     for a, b in zip(rest, whole, strict=True):
         np.testing.assert_array_equal(a.sums.nats, b.sums.nats)

@@ -7,15 +7,15 @@ import pytest
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax.evaluation import diagnostics, picture
+from posenc_jax.evaluation import diagnostics, picture, protocols
 
 
 def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path):
-    protocols = "same_token,nonoverlap,sliding,position"
-    rope = measure(extensions="none,yarn:2,yarn:4", protocols=protocols)
+    every = [protocol.name for protocol in protocols.every()]
+    rope = measure(extensions="none,yarn:2,yarn:4", protocols=",".join(every))
     made = picture.draw(rope, tmp_path / "one")
     names = {path.stem for path in made}
-    assert names == {"same_token", "nonoverlap", "sliding", "position", "scale"}
+    assert names == {*every, "scale"}
     alibi = [
         cell._replace(facts=cell.facts | {"run": "alibi"})
         for cell in measure(subject("alibi"), folder="alibi")

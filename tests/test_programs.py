@@ -34,6 +34,11 @@ def test_a_run_leaves_what_was_promised(whole):
     assert 12 / 10 < epochs < 12 / 9  # one ends with step 9
     for word in ("a fresh run", "total", "documents held out", "12 steps of 4 x 32", "jax 0."):
         assert word in out
+    told = status(workdir)
+    assert told["command"].startswith("train.py --config=configs/rope.py --config.")
+    assert told["data"]["held_out"] > 0 and f"data {told['data']['fingerprint'][:16]}: " in out
+    speeds = [r["tokens_per_second"] for r in lines if "loss" in r]
+    assert told["speed"] == np.median(speeds[1:])
     log = (workdir / "log.txt").read_text()
     assert "a fresh run" in log and log in out.replace("\r", "\n")
 

@@ -13,9 +13,8 @@ from measuring import sums_by_document
 from running import ROOT, wandb_records
 
 from posenc_jax.errors import DataError
-from posenc_jax.evaluation import records, statistics
+from posenc_jax.evaluation import protocols, records, statistics
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.registry import PROTOCOLS
 from posenc_jax.reporting import figure, gather, page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -47,13 +46,14 @@ def make_run(
         "data": {"source": "stdlib"},
     } | fields
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
+    status = {"state": "done", "step": 10, "digest": "d", "command": "train.py --config=x.py"}
+    data = {"fingerprint": "abc", "documents": 3, "tokens": 1200, "bytes_per_token": 1.0}
+    (folder / "status.json").write_text(json.dumps(status | {"data": data}))
     lines = [
         {"step": step, "loss": 2.0, "tokens_per_second": 1000.0 * step, "memory_mib": 100.0 + step}
         for step in (1, 5, 10)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "log.txt").write_text("data abc: 3 documents\na fresh run; train.py --config=x.py\n")
     if not evaluated:
         return folder
     rng = np.random.default_rng(0)  # the documents are hard or easy to all alike
@@ -61,8 +61,9 @@ def make_run(
     hard = tokens * (2 + rng.random(documents))
     own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, documents)
     cells = []
-    for protocol in PROTOCOLS:
-        for length in LENGTHS if protocol != "position" else LENGTHS[-1:]:
+    for one in protocols.shown():
+        protocol, by_place = one.name, one.by_place
+        for length in LENGTHS[-1:] if by_place else LENGTHS:
             for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
                 facts = {name: None for name in records.FACTS} | {
@@ -77,7 +78,7 @@ def make_run(
                     "seed": seed,
                     "step": 10,
                 }
-                places = np.full(length, 2.5) if protocol == "position" else np.zeros(0)
+                places = np.full(length, 2.5) if by_place else np.zeros(0)
                 nats = hard + own + worse * tokens
                 read = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
                 read |= dict(tail_nats=nats, tail_tokens=tokens)
@@ -271,11 +272,25 @@ def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
     assert any(note.startswith("rope: other targets than most runs") for note in data["notes"])
 
 
+def test_a_run_whose_status_tells_less_is_reported(tmp_path):
+    """As runs were before status.json told of command, data and speed."""
+    folder = make_run(tmp_path / "rope-s0", "rope", 0)
+    (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
+    data = gather.gather([folder])
+    (run,) = data["runs"]
+    assert (run["command"], run["data"], run["speed"]) == ("", "", 7500)
+    page.write(data, tmp_path / "page")
+    (folder / "status.json").unlink()
+    (run,) = gather.gather([folder])["runs"]
+    assert (run["state"], run["step"]) == ("unknown", 10)
+
+
 def test_facts_and_curves_of_a_run(sweep):
     data = gather.gather([sweep / "rope-s0"])
     (run,) = data["runs"]
     assert run["speed"] == 7500 and run["memory"] == 110
-    assert run["command"] == "train.py --config=x.py" and run["data"] == "abc: 3 documents"
+    assert run["command"] == "train.py --config=x.py"
+    assert run["data"] == "abc: 3 documents, 1,200 tokens to train on, 1.0 bytes each"
     curve = next(c for c in data["curves"] if (c["protocol"], c["method"]) == ("sliding", "pi:2"))
     assert [point["length"] for point in curve["points"]] == list(LENGTHS)
     rows = records.rows(records.read(sweep / "rope-s0" / "eval"))

@@ -185,6 +185,12 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
         )
     said = runs.reason_of(progress, errors.IO, "training")
     assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
+    status = {"state": "failed", "code": errors.IO, "reason": "no room\nfor a checkpoint"}
+    (cell.folder / "status.json").write_text(json.dumps(status))
+    said = runs.reason_of(progress, errors.IO, "training")
+    assert said.endswith("error: no room; for a checkpoint")
+    progress.before = status  # written by an earlier attempt
+    assert "belongs to another" in runs.reason_of(progress, errors.IO, "training")
 
 
 def test_a_run_that_asks_to_be_run_again_is(sweep):

@@ -1,11 +1,14 @@
 """Which tokens a protocol reads and scores."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from measuring import LENGTHS, STRIDE, split, text
+from sizes import L
 
 from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.evaluation import windows
+from posenc_jax.evaluation import planning, protocols, windows
 
 
 def lies(chosen):
@@ -50,6 +53,10 @@ def test_too_few_documents_say_how_far_one_may_go():
         text(100, per_document=1)
 
 
+def planned(name, chosen, length, span=None):
+    return protocols.find(name).plan(chosen, length, span)
+
+
 def everything(chosen, last):
     """Where the scored targets have to be, by loops."""
     return [
@@ -63,25 +70,29 @@ def everything(chosen, last):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length, spread):
     chosen = text(per_document=2, spread=spread)
-    for plan, last in [
-        (windows.nonoverlap(chosen, length), 64),
-        (windows.same_token(chosen, length, 3), 3),
-        *([(windows.sliding(chosen, length, STRIDE), 64)] if length >= STRIDE else []),
-    ]:
+    config, found = SimpleNamespace(stride=STRIDE, last=3), []
+    for protocol in protocols.every():
+        span = protocol.span(config, L, LENGTHS)
+        plan = protocol.plan(chosen, length, span)
+        if plan is None or type(protocol).text is not protocols.Protocol.text:
+            continue  # which reads another length, or a text of its own
+        found.append(protocol.name)
+        last = protocol.scored(chosen, span)
         scored = plan.targets()[plan.scored()]
         assert sorted(scored) == everything(chosen, last)
         begins, ends = (chosen.split.starts[chosen.documents + i][plan.document] for i in (0, 1))
         assert np.all(plan.starts >= begins)  # no window crosses a document
         assert np.all(plan.starts + length < ends)
+    assert {"nonoverlap", "same_token"} <= set(found)
 
 
 def test_context_is_what_each_protocol_says():
     chosen = text()
-    plan = windows.sliding(chosen, 32, 8)
+    plan = planned("sliding", chosen, 32, 8)
     begins = chosen.split.starts[chosen.documents]
     for first, start, document in zip(plan.first, plan.starts, plan.document, strict=True):
         assert first == (0 if start == begins[document] else 32 - 8)
-    plan = windows.same_token(chosen, 16, 4)
+    plan = planned("same_token", chosen, 16, 4)
     np.testing.assert_array_equal(plan.first, 12)
     np.testing.assert_array_equal(plan.starts + 16, chosen.starts + 64)
 
@@ -91,9 +102,9 @@ def test_a_sliding_window_reads_what_lies_before_the_longest_one():
     before = chosen.starts - chosen.split.starts[chosen.document]
     assert list(before) == [2, 67, 0]
     for plan, firsts in [
-        (windows.sliding(chosen, 32, 8), [[0, *[24] * 4], [24] * 8, [0, *[24] * 4]]),
-        (windows.sliding(chosen, 64, 64), [[0], [0], [0]]),
-        (windows.sliding(chosen, 64, 32), [[0], [32] * 2, [0]]),
+        (planned("sliding", chosen, 32, 8), [[0, *[24] * 4], [24] * 8, [0, *[24] * 4]]),
+        (planned("sliding", chosen, 64, 64), [[0], [0], [0]]),
+        (planned("sliding", chosen, 64, 32), [[0], [32] * 2, [0]]),
     ]:
         found = [plan.first[plan.document == n].tolist() for n in range(3)]
         assert found == firsts
@@ -108,6 +119,21 @@ def test_the_hash_is_of_the_scored_targets():
     other = text()
     other.split.tokens[0] += 1  # context, no target
     assert other.token_hash(64) == text().token_hash(64) and other.hash != text().hash
+
+
+def test_what_a_protocol_says_of_itself_is_whole():
+    for protocol in protocols.every():
+        assert protocol.title and protocol.option in (None, *planning.OPTIONS)
+        assert protocol.value in ("ppl", "bpb") and protocols.find(protocol.name) is protocol
+    assert protocols.find(protocols.HEADLINE) is protocols.shown()[0]
+    assert protocols.find("of long ago").name == "of long ago"  # a row of another version
+
+
+def check(name, lengths, stride, last):
+    windows.check(lengths)
+    config = SimpleNamespace(stride=stride, last=last)
+    protocol = protocols.find(name)
+    protocol.check(lengths, protocol.span(config, 16, lengths))
 
 
 @pytest.mark.parametrize(
@@ -125,5 +151,5 @@ def test_targets_that_would_differ_between_lengths_are_refused(
     protocol, lengths, stride, last, message
 ):
     with pytest.raises(ConfigError, match=message):
-        windows.check([protocol], lengths, stride, last)
-    windows.check(["position"], [16, 64], stride, last)  # each rule is of its protocol
+        check(protocol, lengths, stride, last)
+    check("position", [16, 64], stride, last)  # each rule is of its protocol

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from posenc_jax import composition
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, is_baseline, label
-from posenc_jax.evaluation.windows import WORD
 from posenc_jax.terminal import warn
 
 # Told apart by colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
@@ -42,7 +41,6 @@ EXTENSIONS = {
 }
 FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
 EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
-OWN = ("same_token", "nonoverlap", "sliding", "position", "scale", "budget")
 NULL: dict[str, Any] = dict(
     color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2, label="null: no use of more than L tokens"
 )
@@ -68,23 +66,24 @@ def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD
     def at(name: str) -> Path:
         return folder / f"{name}{behind}.png"
 
-    for name in OWN:
+    for name in (*(protocol.name for protocol in protocols.shown()), "scale", "budget"):
         at(name).unlink(missing_ok=True)  # of an earlier evaluation of that name
     rows = records.rows(cells)
     last = max(row["step"] for row in rows)
     several_runs = len({row["run"] for row in rows}) > 1
     newest = [row for row in rows if several_runs or row["step"] == last]
-    made = [
-        *(curves(newest, name, at(name)) for name in ("same_token", "nonoverlap", "sliding")),
-        position([c for c in cells if several_runs or c.facts["step"] == last], at("position")),
-    ]
+    last_cells = [c for c in cells if several_runs or c.facts["step"] == last]
+    made = [curves(newest, name, at(name)) for name in protocols.against_length()]
+    for protocol in protocols.shown():
+        if protocol.by_place:
+            made.append(by_place(last_cells, protocol.name, at(protocol.name)))
     if not several_runs:
         made += [scales(newest, at("scale")), budget(rows, at("budget"))]
     return [path for path in made if path is not None]
 
 
 def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
-    """Against length: bits per byte with bands for `same_token`, else perplexity.
+    """Against length: perplexity, or bits per byte with bands, as the protocol has it.
 
     Nats per token where tokens do not hold the text, and so no bits per byte are known.
     """
@@ -92,9 +91,10 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
     if not rows:
         return None
     figure, axes = _figure()
-    value = _value_of(rows) if protocol == "same_token" else "ppl"
+    in_bits = protocols.find(protocol).value == "bpb"
+    value = _value_of(rows) if in_bits else "ppl"
     lines = _series(rows)
-    bands = protocol == "same_token" and sum(not is_baseline(s[0]) for s in lines) <= BANDS
+    bands = in_bits and sum(not is_baseline(s[0]) for s in lines) <= BANDS
     for series in lines:
         style = _style(series[0], rows)
         x = [row["length"] for row in series]
@@ -105,7 +105,7 @@ def curves(rows: Sequence[dict], protocol: str, path: Path) -> Path | None:
             axes.fill_between(x, y - half, y + half, color=style["color"], alpha=0.12, linewidth=0)
     _null_lines(axes, rows, value)
     _length_axis(axes, rows)
-    if protocol != "same_token":
+    if not in_bits:
         axes.set_yscale("log")
         _plain_log_labels(axes)
     _labels(axes, protocol, VALUES[value])
@@ -125,9 +125,9 @@ def _say_counts(axes, rows: Sequence[dict]) -> None:
     axes.set_title(f"{longest['evaluation']}: {counts(longest)}", fontsize=8, color="0.35")
 
 
-def position(cells: Sequence[Measured], path: Path) -> Path | None:
+def by_place(cells: Sequence[Measured], protocol: str, path: Path) -> Path | None:
     """The loss at every place of the longest window, over places that lie close together."""
-    chosen = [cell for cell in cells if cell.facts["protocol"] == "position"]
+    chosen = [cell for cell in cells if cell.facts["protocol"] == protocol]
     chosen = [cell for cell in chosen if np.all(np.isfinite(cell.sums.by_place))]
     if not chosen:
         return None
@@ -144,14 +144,14 @@ def position(cells: Sequence[Measured], path: Path) -> Path | None:
             if constant is not None:
                 axes.plot([trained, len(places)], [constant, constant], **NULL)
     _length_axis(axes, rows)
-    _labels(axes, "position", "nats per token", x="place in the window (tokens)")
+    _labels(axes, protocol, "nats per token", x="place in the window (tokens)")
     _say_counts(axes, [records.row(cell) for cell in chosen])
     return _save(figure, axes, path)
 
 
 def scales(rows: Sequence[dict], path: Path) -> Path | None:
     """For extensions that were tried at several scales: one panel each, a line per scale."""
-    rows = [row for row in rows if row["protocol"] == "same_token" and row["nll"] is not None]
+    rows = [r for r in rows if r["protocol"] == protocols.HEADLINE and r["nll"] is not None]
     tried: dict[str, set] = {}
     for row in rows:
         if row["scale"] is not None:
@@ -191,7 +191,7 @@ def budget(rows: Sequence[dict], path: Path) -> Path | None:
     rows = [
         row
         for row in rows
-        if (row["protocol"], row["extension"], row["window"]) == ("same_token", "none", None)
+        if (row["protocol"], row["extension"], row["window"]) == (protocols.HEADLINE, "none", None)
         and row["nll"] is not None
     ]
     scored = max(rows, key=lambda row: row["step"])["token_hash"] if rows else None
@@ -212,7 +212,7 @@ def budget(rows: Sequence[dict], path: Path) -> Path | None:
             linestyle="-" if within else "--",
             label=f"length {length}" + ("" if within else " (beyond L)"),
         )
-    _labels(axes, "same_token", VALUES[value], x="training step")
+    _labels(axes, protocols.HEADLINE, VALUES[value], x="training step")
     _say_counts(axes, rows)
     return _save(figure, axes, path)
 
@@ -347,7 +347,7 @@ def _plain_log_labels(axes) -> None:
 
 
 def _labels(axes, protocol: str, y: str, x: str = "length (tokens)") -> None:
-    axes.figure.suptitle(f"{protocol}: {WORD[protocol]}", fontsize=10)
+    axes.figure.suptitle(f"{protocol}: {protocols.find(protocol).title}", fontsize=10)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(True, color="0.92")

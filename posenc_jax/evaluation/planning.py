@@ -8,13 +8,14 @@ from posenc_jax import extensions
 from posenc_jax.configuration import Config, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import windows
+from posenc_jax.evaluation import protocols, windows
 from posenc_jax.evaluation.methods import Method, methods
+from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runs.subject import Subject
 
-TARGETS = 2_000  # of `same_token`, below which its mean is a matter of which targets were asked
+OPTIONS = ("stride", "last")  # columns that hold what a protocol calls its span
 
 
 class Cell(NamedTuple):
@@ -22,26 +23,24 @@ class Cell(NamedTuple):
     encoding: Encoding
     plan: Plan
     limit: int | None  # of attention, where it makes a difference
-    passing: str  # cells of one pass read windows of one length with the same numbers
+    pass_key: str  # cells of one pass read windows of one length with the same numbers
     key: str
+    text: Text
 
 
 def lengths_of(config: Config, subject: Subject) -> list[int]:
     multiples = {float(word) for word in words(config.multiples)}
     lengths = sorted({round(multiple * subject.trained) for multiple in multiples})
-    stride, last = spans(config, subject, lengths)
-    windows.check(words(config.protocols), lengths, stride, last)
+    windows.check(lengths)
+    for protocol in protocols.asked(config):
+        protocol.check(lengths, protocol.span(config, subject.trained, lengths))
     return lengths
 
 
-def spans(config: Config, subject: Subject, lengths: list[int]) -> tuple[int, int]:
-    """How far a sliding window advances, and how many targets `same_token` scores."""
-    return config.stride or subject.trained, config.last or max(1, min(lengths) // 4)
-
-
 def wanted(config: Config, subject: Subject, lengths: list[int]) -> int:
-    """How many longest windows give enough targets to `same_token`."""
-    return -(-TARGETS // spans(config, subject, lengths)[1])
+    """How many longest windows give enough targets to the headline, whatever else is asked."""
+    headline = protocols.find(protocols.HEADLINE)
+    return headline.wanted(headline.span(config, subject.trained, lengths))
 
 
 def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
@@ -50,7 +49,7 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
     asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
     _check_windows(asked, text.longest)
     limited = [Method("none", None, subject.trained)] if config.window else []
-    plans = plans_of(config, subject, text, lengths)
+    passes = passes_of(config, subject, text, lengths)
     model = model_key(subject.parts.model)
     cells: list[Cell] = []
     said: dict[str, None] = {}  # each line once
@@ -66,13 +65,12 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
                 said[_beyond(method, subject, length, encoding.reach)] = None
                 continue
             limit = method.limit if method.limit and method.limit < length else None
-            passing = key(model=model, encoding=tree_key(encoding), limit=limit, length=length)
-            for (protocol, at), (windows_read, span, token_hash) in plans.items():
-                if at == length:
-                    facts = _facts(subject, text, method, protocol, length, span, token_hash)
-                    read = dict(text=text.hash, trained=subject.trained)
-                    cell = key(passing=passing, protocol=protocol, span=span, **read)
-                    cells.append(Cell(facts, encoding, windows_read, limit, passing, cell))
+            pass_key = key(model=model, encoding=tree_key(encoding), limit=limit, length=length)
+            for one in passes[length]:
+                facts = _facts(subject, text.name, method, length, one)
+                read = dict(text=one.text.hash, trained=subject.trained)
+                cell = key(passing=pass_key, protocol=one.protocol.name, span=one.span, **read)
+                cells.append(Cell(facts, encoding, one.plan, limit, pass_key, cell, one.text))
     for line in said:
         tqdm.write(line)
     if not cells:
@@ -93,45 +91,50 @@ def _check_windows(asked: list[Method], longest: int) -> None:
             )
 
 
-def plans_of(config: Config, subject: Subject, text: Text, lengths: list[int]) -> dict:
-    """(protocol, length) -> windows, stride or last, hash of the scored targets."""
-    stride, last = spans(config, subject, lengths)
-    asked = words(config.protocols)
-    made: dict[tuple[str, int], tuple[Plan, int | None]] = {}
-    for length in lengths:
-        if "nonoverlap" in asked:
-            made["nonoverlap", length] = windows.nonoverlap(text, length), None
-        if "same_token" in asked:
-            made["same_token", length] = windows.same_token(text, length, last), last
-        if "sliding" in asked and length >= stride:
-            made["sliding", length] = windows.sliding(text, length, stride), stride
-    if "position" in asked:
-        made["position", text.longest] = windows.position(text), None
-    everything, ends = text.token_hash(text.longest), text.token_hash(last)
-    return {
-        (protocol, length): (*pair, ends if protocol == "same_token" else everything)
-        for (protocol, length), pair in made.items()
-    }
+class Pass(NamedTuple):
+    """What a protocol reads at one length."""
+
+    protocol: Protocol
+    text: Text
+    plan: Plan
+    span: int | None
+    token_hash: str  # of the scored targets
 
 
-def _facts(subject, text, method, protocol, length, span, token_hash) -> dict:
+def passes_of(
+    config: Config, subject: Subject, text: Text, lengths: list[int]
+) -> dict[int, list[Pass]]:
+    """By length, in the order of rows."""
+    passes: dict[int, list[Pass]] = {length: [] for length in lengths}
+    for protocol in protocols.asked(config):
+        own = protocol.text(text, subject, lengths)
+        span = protocol.span(config, subject.trained, lengths)
+        token_hash = own.token_hash(protocol.scored(own, span))
+        for length in lengths:
+            plan = protocol.plan(own, length, span)
+            if plan is not None:
+                passes[length].append(Pass(protocol, own, plan, span, token_hash))
+    return passes
+
+
+def _facts(subject: Subject, evaluation: str, method: Method, length: int, one: Pass) -> dict:
+    options = {name: one.span if one.protocol.option == name else None for name in OPTIONS}
     return {
         "run": subject.name,
         "encoding": subject.plain.name,
         "extension": method.name,
         "scale": method.scale,
-        "protocol": protocol,
+        "protocol": one.protocol.name,
         "window": method.limit,
-        "stride": span if protocol == "sliding" else None,
         "train_length": subject.trained,
         "length": length,
-        "token_hash": token_hash,
+        "token_hash": one.token_hash,
         "seed": subject.config.seed,
         "step": subject.step,
-        "last": span if protocol == "same_token" else None,
-        "evaluation": text.name,
-        "text": text.source,
-        "data": text.data,
+        "evaluation": evaluation,
+        "text": one.text.source,
+        "data": one.text.data,
+        **options,
     }
 
 

@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax.errors import DataError, Stop
-from posenc_jax.evaluation.statistics import combined, mean_and_error, paired
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired
+from posenc_jax.evaluation.sums import DOCUMENTS, Measured, Sums
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.terminal import warn
@@ -32,42 +34,6 @@ FACTS = (
 ).split(",")
 HELD_OUT = "held-out"  # the name of the evaluation of the run's own text
 UNNAMED = {"evaluation": "unnamed", "text": "", "data": ""}  # before evaluations had names
-
-
-class Sums(NamedTuple):
-    """What was measured in a cell, in float64: of every document, and by place in the window.
-
-    Beside the scored targets stand those of all windows that were read, for the null model: with
-    fewer than L tokens before them (`within`), and of these the last quarter (`tail`).
-    """
-
-    nats: np.ndarray  # [D]
-    tokens: np.ndarray  # [D]
-    bytes: np.ndarray  # [D]; 0 where tokens do not hold the text
-    answers: np.ndarray  # [D], marked targets
-    right: np.ndarray  # [D], of them
-    early: np.ndarray  # [D], scored targets that see L tokens or fewer
-    within_nats: np.ndarray  # [D]
-    within_tokens: np.ndarray  # [D]
-    tail_nats: np.ndarray  # [D]
-    tail_tokens: np.ndarray  # [D]
-    by_place: np.ndarray  # [length], nats over all windows; empty where places are not compared
-    windows: np.ndarray  # [1]
-
-    def check(self) -> None:
-        """Whether arrays that were read are those of one cell."""
-        if any(array.ndim != 1 for array in self) or len(self.windows) != 1:
-            raise ValueError("arrays of a cell have one axis")
-        if len({len(getattr(self, name)) for name in DOCUMENTS}) != 1:
-            raise ValueError("arrays of a cell have one entry for each document")
-
-
-DOCUMENTS = Sums._fields[:10]
-
-
-class Measured(NamedTuple):
-    facts: dict
-    sums: Sums
 
 
 class Places(NamedTuple):
@@ -114,18 +80,24 @@ def per_byte_of(sums: Sums) -> float | None:
 
 def rows(cells: Sequence[Measured]) -> list[dict]:
     """One row per cell, with the null model of its own curve."""
-    curves: dict[tuple, dict] = {}
-    for cell in cells:
-        key = cell.facts["protocol"], cell.facts["length"]
-        curves.setdefault(_curve(cell.facts), {})[key] = cell.sums
+    all_curves = curves(cells)
     made = []
     for cell in cells:
         one = row(cell)
-        terms = null(one, curves[_curve(one)], cell.sums)
+        terms = null(one, all_curves[_curve(one)], cell.sums)
         if terms is not None and one["nll"] is not None:
             one |= _against(terms, cell.sums)
         made.append(one)
     return made
+
+
+def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
+    """What was measured by curve, and in it by protocol and length."""
+    found: dict[tuple, dict[tuple[str, int], Sums]] = {}
+    for cell in cells:
+        key = cell.facts["protocol"], cell.facts["length"]
+        found.setdefault(_curve(cell.facts), {})[key] = cell.sums
+    return found
 
 
 def _curve(facts: Mapping) -> tuple:
@@ -134,33 +106,11 @@ def _curve(facts: Mapping) -> tuple:
     return tuple(facts.get(name) for name in names)
 
 
-Terms = list[tuple[float, np.ndarray, np.ndarray]]  # coefficient, nats [D], tokens [D]
-
-
-def null(one: Mapping, curve: Mapping[tuple, Sums], sums: Sums) -> Terms | None:
-    """What the same model would score if it never used more than L tokens.
-
-    `same_token`: its own value at L, of the same targets. Else, at the targets that see fewer
-    tokens, the mean over all windows of L; at the others that over their last quarter. A single
-    window of L has few such targets: all that were read are taken.
-    """
-    trained, length, protocol = one["train_length"], one["length"], one["protocol"]
-    own = (1.0, sums.nats, sums.tokens)
-    if length <= trained:
-        return [own]
-    at_trained = curve.get((protocol, trained))
-    if protocol == "same_token":
-        return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
-    if protocol == "position":
-        at_trained = curve.get(("nonoverlap", trained), sums)
-    if at_trained is None or not at_trained.tail_tokens.sum():
-        return None
-    within = sums if protocol == "position" else at_trained
-    early = float(sums.early.sum() / sums.tokens.sum())
-    return [
-        (early, within.within_nats, within.within_tokens),
-        (1.0 - early, at_trained.tail_nats, at_trained.tail_tokens),
-    ]
+def null(one: Mapping, curve: Mapping[tuple[str, int], Sums], sums: Sums) -> Terms | None:
+    """What the same model would score if it never used more than L tokens, as its protocol says."""
+    if one["length"] <= one["train_length"]:
+        return [(1.0, sums.nats, sums.tokens)]
+    return protocols.find(one["protocol"]).null(one["train_length"], sums, curve)
 
 
 def _against(terms: Terms, sums: Sums) -> dict:
@@ -180,18 +130,14 @@ def _against(terms: Terms, sums: Sums) -> dict:
 
 
 def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
-    """Nats per token at a place beyond L of the null model of a cell of `position`."""
-    at_trained = ("nonoverlap", cell.facts["train_length"], _curve(cell.facts))
-    sums = next(
-        (
-            c.sums
-            for c in cells
-            if (c.facts["protocol"], c.facts["length"], _curve(c.facts)) == at_trained
-        ),
-        cell.sums,
-    )
-    tokens = sums.tail_tokens.sum()
-    return float(sums.tail_nats.sum() / tokens) if tokens else None
+    """Nats per token at a place beyond L of the null model of a cell that has places."""
+    facts = cell.facts
+    curve = curves(cells)[_curve(facts)]
+    terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell.sums, curve)
+    if terms is None:
+        return None
+    _, nats, tokens = terms[-1]
+    return float(nats.sum() / tokens.sum())
 
 
 def write(folder: Path, cells: Sequence[Measured], places: Sequence[Places] = ()) -> list[Measured]:
@@ -273,7 +219,7 @@ def _cells(stored: Mapping[str, np.ndarray], by_place: Mapping[str, np.ndarray])
     cells = []
     for number, text in enumerate(texts):
         facts = UNNAMED | json.loads(text)
-        if text not in places and facts["protocol"] == "position":
+        if text not in places and protocols.find(facts["protocol"]).by_place:
             raise ValueError("they are of two evaluations")
         own = {name: parts[number] for name, parts in columns.items() if parts is not None}
         none = np.zeros(len(own["tokens"]))  # what the first wave did not keep

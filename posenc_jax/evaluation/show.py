@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posenc_jax import composition
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.evaluation.windows import WORD
 
 WIDTH, NAME = 11, 20
 
@@ -48,7 +47,7 @@ def table(cells: Sequence[Measured]) -> str:
     rows = records.rows(cells)
     blocks = []
     for step in dict.fromkeys(row["step"] for row in rows):
-        for protocol in ("same_token", "nonoverlap", "sliding"):
+        for protocol in protocols.against_length():
             chosen = [
                 (row, cell)
                 for row, cell in zip(rows, cells, strict=True)
@@ -80,7 +79,7 @@ def _block(protocol: str, chosen) -> str:
     best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
     lines = [
         f"{first['run']}, step {first['step']}, {first['evaluation']}: {protocol}, "
-        f"{WORD[protocol]}; {counts(chosen[-1][0])}",
+        f"{protocols.find(protocol).title}; {counts(chosen[-1][0])}",
         "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
         f"the next one (95%, {FEWEST_DOCUMENTS} documents or more)",
         " " * NAME + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),

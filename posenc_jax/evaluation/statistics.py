@@ -37,9 +37,10 @@ class Difference(NamedTuple):
         return self.leaves_zero_out and self.documents >= FEWEST_DOCUMENTS
 
 
-def combined(
-    terms: Sequence[tuple[float, np.ndarray, np.ndarray]],  # (coefficient, sums [D], counts [D])
-) -> Difference:
+Terms = Sequence[tuple[float, np.ndarray, np.ndarray]]  # (coefficient, sums [D], counts [D])
+
+
+def combined(terms: Terms) -> Difference:
     """Sum of coefficient * sums.sum() / counts.sum(), with a 95% t-interval over documents.
 
     Linearised in the documents, with residuals corrected for leverage (HC2; MacKinnon and White,

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.configuration import Config, words
+from posenc_jax.configuration import Config
 from posenc_jax.data import corpus as corpora
 from posenc_jax.data import prepared
 from posenc_jax.data.corpus import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import planning, records, windows
+from posenc_jax.evaluation import planning, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
@@ -60,7 +60,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                 text = choose(config, subject, lengths, stopping)
                 _tell_targets(config, subject, lengths, text)
             cells = plan(config, subject, text, lengths)
-            measured += measure(config, subject, text, cells, store, stopping)
+            measured += measure(config, subject, cells, store, stopping)
             if measured:
                 recorded = records.write(folder, measured, [places_of(text)])
         if stopping:
@@ -244,24 +244,22 @@ def _text_of(subject: Subject, name: str) -> str | None:
 
 
 def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Text) -> None:
-    count = len(text.starts)
-    targets = count * planning.spans(config, subject, lengths)[1]
+    count, headline = len(text.starts), protocols.find(protocols.HEADLINE)
+    span = headline.span(config, subject.trained, lengths)
+    targets = count * headline.scored(text, span)
     tqdm.write(
         f"{len(text.documents):,} documents, {count:,} windows of {text.longest:,} tokens, "
-        f"{count * text.longest:,} targets, {targets:,} of them of same_token"
+        f"{count * text.longest:,} targets, {targets:,} of them of {headline.name}"
     )
-    if "same_token" in words(config.protocols) and targets < planning.TARGETS:
-        warn(
-            f"same_token scores {targets:,} targets, and below about {planning.TARGETS:,} its mean "
-            "depends on which they are: give more text, raise windows or documents, or leave out "
-            "the shortest multiples"
-        )
+    for protocol in protocols.asked(config):
+        few = protocol.warning(count, protocol.span(config, subject.trained, lengths))
+        if few:
+            warn(few)
 
 
 def measure(
     config: Config,
     subject: Subject,
-    text: Text,
     cells: Sequence[Cell],
     store: Store,
     stopping: Sequence[str] = (),
@@ -269,10 +267,9 @@ def measure(
     """The sums of every cell: from the store, or read now, those of one pass together."""
     found = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
     missing = [cell for cell in cells if found[cell.key] is None]
-    passes: dict[str, list[Cell]] = {}
+    passes: dict[tuple[str, str], list[Cell]] = {}
     for cell in missing:
-        passes.setdefault(cell.passing, []).append(cell)
-    reader = Reader(subject.parts.model, text.split.tokens, config.tokens_per_call)
+        passes.setdefault((cell.text.hash, cell.pass_key), []).append(cell)
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
@@ -287,7 +284,9 @@ def measure(
             for group in passes.values():
                 facts = group[0].facts
                 bar.set_description(f"{facts['extension']} at {facts['length']}")
-                for cell, sums in _read(reader, text.split, group, after_call):
+                split = group[0].text.split
+                reader = Reader(subject.parts.model, split.tokens, config.tokens_per_call)
+                for cell, sums in _read(reader, split, group, after_call):
                     store.put(cell.key, sums)
                     found[cell.key] = sums
         except _Stopping:
@@ -316,7 +315,7 @@ def _read(
     for cell in group:
         if cell.key not in done:
             index = np.searchsorted(starts, cell.plan.starts)
-            places = cell.facts["protocol"] == "position"
+            places = protocols.find(cell.facts["protocol"]).by_place
             trained = cell.facts["train_length"]
             done[cell.key] = sums_of(cell.plan, nats[index], right[index], split, trained, places)
         yield cell, done[cell.key]

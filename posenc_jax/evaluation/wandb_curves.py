@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import label
 from posenc_jax.files import write_atomically
@@ -79,7 +79,7 @@ def _methods(rows: Sequence[dict]) -> dict[str, Any]:
     import wandb
 
     panels = {}
-    for protocol in ("same_token", "nonoverlap", "sliding"):
+    for protocol in protocols.against_length():
         lines: dict[str, list[tuple[int, float]]] = {}
         chosen = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
         field = "bpb" if all(row["bpb"] is not None for row in chosen) else "nll"

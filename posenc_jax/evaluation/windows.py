@@ -11,12 +11,6 @@ from posenc_jax.data.corpus import Split
 from posenc_jax.errors import ConfigError, DataError
 
 FEWEST = 50  # documents that are read where there are as many
-WORD = {  # of the titles of tables and pictures
-    "same_token": "the same targets at every length, each seen with as much context as fits",
-    "nonoverlap": "non-overlapping windows, the same targets at every length",
-    "sliding": "sliding windows, the same targets at every length",
-    "position": "loss by position in the longest window",
-}
 
 
 @dataclass(frozen=True)
@@ -125,36 +119,7 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
     )
 
 
-def nonoverlap(text: Text, length: int) -> Plan:
-    """Every longest window tiled by windows of `length`; all targets are scored."""
-    offsets = np.arange(0, text.longest, length)
-    return _plan(text, length, np.tile(offsets, (len(text.starts), 1)), 0)
-
-
-def position(text: Text) -> Plan:
-    return nonoverlap(text, text.longest)
-
-
-def sliding(text: Text, length: int, stride: int) -> Plan:
-    """Windows that end at every `stride` targets of a longest window and score the last of them.
-
-    Where the document does not hold `length` tokens before that yet, the first window that fits in
-    it scores all targets up to its end. So every target is scored once.
-    """
-    before = text.starts - text.split.starts[text.document]  # [W]
-    ends = stride * np.arange(1, text.longest // stride + 1)  # [N], from the window's start
-    first = np.maximum(0, -(-(length - before) // stride) - 1)  # [W], the first end that fits
-    place = np.where(np.arange(len(ends)) == first[:, None], length - ends, length - stride)
-    kept = np.arange(len(ends)) >= first[:, None]
-    return _plan(text, length, np.tile(ends - length, (len(before), 1)), place, kept)
-
-
-def same_token(text: Text, length: int, last: int) -> Plan:
-    """For each longest window one of `length` that ends with it; its last targets are scored."""
-    return _plan(text, length, np.full((len(text.starts), 1), text.longest - length), length - last)
-
-
-def _plan(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
+def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
     """Windows at offsets [W, N] from the starts of the longest ones; of them those kept."""
     kept = np.ones(offsets.shape, bool) if kept is None else kept
     document = np.searchsorted(text.documents, text.document)
@@ -166,8 +131,8 @@ def _plan(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Pla
     )
 
 
-def check(protocols, lengths: list[int], stride: int, last: int) -> None:
-    """Whether every length scores the same targets."""
+def check(lengths: list[int]) -> None:
+    """Whether windows of every length fit into the longest one."""
     longest, shortest = max(lengths), min(lengths)
     if shortest < 2:
         raise ConfigError(f"every length must be at least 2 tokens; multiples give {lengths}")
@@ -177,15 +142,3 @@ def check(protocols, lengths: list[int], stride: int, last: int) -> None:
             f"length {uneven[0]} does not divide the longest one, {longest}; choose multiples "
             "that do, or targets would differ between lengths"
         )
-    if "same_token" in protocols and last > shortest / 4:
-        raise ConfigError(
-            f"last must be at most a quarter of the shortest length, {shortest} / 4 = "
-            f"{shortest // 4}, or context would differ too much between its targets; got {last}"
-        )
-    wide = [n for n in lengths if n >= stride]
-    if "sliding" in protocols:
-        if not wide or any(n % stride for n in wide):
-            raise ConfigError(
-                "stride must divide every length that it slides over, or targets would be left "
-                f"out, and be no longer than the longest; got {stride} for lengths {lengths}"
-            )

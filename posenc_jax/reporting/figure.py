@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, OTHER, WINDOW
 from posenc_jax.evaluation.statistics import over_seeds, series
-from posenc_jax.evaluation.windows import WORD
-from posenc_jax.reporting.gather import RANKED
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
     """A picture for each protocol; the files."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
-    for protocol in RANKED:
+    for protocol in protocols.against_length():
         path = folder / f"{protocol}.png"
         if _draw(data, protocol, path):
             made.append(path)
@@ -59,7 +58,8 @@ def _draw(data: dict[str, Any], protocol: str, path: Path) -> bool:
         figure.axes[1].set_ylim(low, high)
         figure.axes[1].set_title("closer", fontsize=9)
     said = dict.fromkeys(c["points"][-1]["said"] for curves in groups.values() for c in curves)
-    figure.suptitle(f"{protocol}: {WORD[protocol]}\n{'; '.join(list(said)[:3])}", fontsize=10)
+    title = f"{protocol}: {protocols.find(protocol).title}"
+    figure.suptitle(f"{title}\n{'; '.join(list(said)[:3])}", fontsize=10)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside right center")
     figure.savefig(path, dpi=150)
@@ -116,7 +116,7 @@ def _at_the_end(found: tuple[list[int], list[list[float]]]) -> tuple[int, float]
     return -lengths[-1], float(np.mean(values[-1]))
 
 
-def table(data: dict[str, Any], protocol: str = "same_token") -> str:
+def table(data: dict[str, Any], protocol: str = protocols.HEADLINE) -> str:
     """Bits per byte, groups by lengths; below a group its extensions, the best first."""
     lengths = sorted(
         {p["length"] for c in data["curves"] if c["protocol"] == protocol for p in c["points"]}
@@ -124,7 +124,7 @@ def table(data: dict[str, Any], protocol: str = "same_token") -> str:
     if not lengths:
         return "nothing has been evaluated yet"
     lines = [
-        f"bits per byte, {protocol}: {WORD[protocol]}; means over seeds",
+        f"bits per byte, {protocol}: {protocols.find(protocol).title}; means over seeds",
         *_counts(data, protocol),
         " " * 24 + "".join(f"{n:>9,}" for n in lengths),
     ]

@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.errors import DataError, OtherConfig, Stop
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.show import counts, is_baseline, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
 from posenc_jax.experiment import experiment, without_seed
+from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import null_for_nan, read_metrics
 from posenc_jax.runs.workdir import Workdir
-
-RANKED = ("same_token", "nonoverlap", "sliding")
 
 
 def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
@@ -80,7 +79,6 @@ def run_facts(folder: Path) -> dict[str, Any]:
     assert config is not None
     status = _or(run.read_status, {})
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
-    speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
     memory = [line["memory_mib"] for line in lines if line.get("memory_mib")]
     return {
@@ -92,12 +90,12 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "steps": config.steps,
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
-        "speed": float(np.median(speeds[1:] or speeds)) if speeds else None,
+        "speed": status.get("speed") or speed(lines),  # of a run that goes on, so far
         "memory": max(memory, default=None),
         "held_out": held_out[-1] if held_out else None,
         "digest": status.get("digest", ""),
-        "command": _said(folder, "a fresh run"),
-        "data": _said(folder, "data "),
+        "command": status.get("command", ""),
+        "data": data_in_words(status.get("data", {})),
         "config": str(config),
         "experiment": experiment(config),
     }
@@ -203,7 +201,7 @@ def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
 def curves_of(run: str, cells: Sequence[Measured]) -> list[dict]:
     lines: dict[tuple, dict] = {}
     for row in records.rows(cells):
-        if row["protocol"] == "position":
+        if protocols.find(row["protocol"]).by_place:
             continue
         name = row["protocol"], label(row)
         line = lines.setdefault(
@@ -231,11 +229,13 @@ def curves_of(run: str, cells: Sequence[Measured]) -> list[dict]:
 def places_of(run: str, cells: Sequence[Measured]) -> list[dict]:
     found = []
     for cell in cells:
-        if cell.facts["protocol"] != "position" or not np.all(np.isfinite(cell.sums.by_place)):
+        by_place = protocols.find(cell.facts["protocol"]).by_place
+        if not by_place or not np.all(np.isfinite(cell.sums.by_place)):
             continue
         x, y = smooth(cell.sums.by_place / cell.sums.windows)
         points = [[round(float(a), 1), round(float(b), 5)] for a, b in zip(x, y, strict=True)]
-        found.append({"run": run, "method": label(cell.facts), "points": points})
+        facts = {"run": run, "protocol": cell.facts["protocol"], "method": label(cell.facts)}
+        found.append(facts | {"points": points})
     return found
 
 
@@ -249,15 +249,13 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[dict, list[str]]:
     tables: dict[str, dict[int, list[dict]]] = {}
     others: dict[str, None] = {}
     broken: dict[str, list[str]] = {}
+    measured = {(c.facts["protocol"], c.facts["length"]) for _, c in cells}
+    order = protocols.against_length()
     places = sorted(
-        {
-            (RANKED.index(p), c.facts["length"])
-            for _, c in cells
-            if (p := c.facts["protocol"]) in RANKED
-        }
+        (place for place in measured if place[0] in order),
+        key=lambda place: (order.index(place[0]), place[1]),
     )
-    for index, length in places:
-        protocol = RANKED[index]
+    for protocol, length in places:
         here = [
             (run, cell)
             for run, cell in cells
@@ -354,16 +352,6 @@ def _usual(values: Iterable[Any]) -> Any:
     """What most have; the first of them where two are as many."""
     found = list(values)
     return max(dict.fromkeys(found), key=found.count) if found else None
-
-
-def _said(folder: Path, begin: str) -> str:
-    """The newest line of log.txt that begins so, without the beginning."""
-    try:
-        lines = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    found = [line.removeprefix(begin).lstrip(";, ") for line in lines if line.startswith(begin)]
-    return found[-1] if found else ""
 
 
 def _or(call, otherwise):

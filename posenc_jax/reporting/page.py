@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.evaluation.windows import WORD
+from posenc_jax.evaluation import protocols
 from posenc_jax.files import write_atomically
 from posenc_jax.reporting import figure
 from posenc_jax.runs.workdir import now
@@ -21,7 +21,7 @@ def write(data: dict[str, Any], folder: Path) -> Path:
         "runs": runs,
         "looks": figure.looks(data["runs"]),
         "t95": [0.0, *(float(t.ppf(0.975, free)) for free in range(1, len(data["runs"]) + 1))],
-        "protocols": WORD,
+        "protocols": {one.name: one.title for one in protocols.shown()},
         "made": now(),
         "command": " ".join(["python", *sys.argv]),
     }

@@ -15,6 +15,7 @@ from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, O
 from posenc_jax.experiment import differences
 from posenc_jax.files import write_atomically
 from posenc_jax.formats import FORMAT, upgraded
+from posenc_jax.runs.facts import KEPT
 from posenc_jax.terminal import warn
 
 
@@ -22,6 +23,7 @@ class Workdir:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self.saved = 0  # the last step of which a checkpoint was seen on disk, for status.json
+        self.facts: dict[str, Any] = {}  # of the whole run, for status.json
 
     def create(self) -> None:
         try:
@@ -66,7 +68,8 @@ class Workdir:
         write_atomically(self / "config.json", _json(fields))
 
     def status(self, state: str, code: int, **facts: Any) -> None:
-        record = {"state": state, "code": code, "meaning": MEANING[code], "time": now(), **facts}
+        record = {"state": state, "code": code, "meaning": MEANING[code], "time": now()}
+        record |= self.facts | facts
         if self.saved:
             record["saved"] = self.saved
         write_atomically(self / "status.json", _json(record))
@@ -94,7 +97,9 @@ class Workdir:
     @contextmanager
     def explained(self) -> Iterator[None]:
         """An end by an error is in status.json as well, but for a run that was done before."""
-        self.saved = self._last_status().get("saved", 0)
+        last = self._last_status()
+        self.saved = last.get("saved", 0)
+        self.facts = {name: last[name] for name in KEPT if name in last}
         try:
             yield
         except Stop as stop:

@@ -18,6 +18,7 @@ from ml_collections import ConfigDict
 
 from posenc_jax import command, configuration, experiment, lineage, validation
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
+from posenc_jax.evaluation import protocols
 from posenc_jax.files import write_atomically
 from posenc_jax.options import known
 from posenc_jax.runs.metrics import read_metrics
@@ -73,8 +74,9 @@ class Cell:
             return [str(error)]
         except Exception as error:  # whatever a recipe may do
             return [f"{self.recipe}: {error!r}"]
-        wrong += validation.validate_evaluation(evaluation[1])
-        return wrong or _built(self.config, str(evaluation[1].extensions))
+        asked = evaluation[1]
+        wrong += validation.validate_evaluation(asked) + protocols.mistakes(asked)
+        return wrong or _built(self.config, str(asked.extensions))
 
     def other_fields(self) -> list[str]:
         """In which the run that is in its folder is another one."""

@@ -35,6 +35,7 @@ class Progress:
     not_before: float = 0.0
     began: float = 0.0
     log_from: int = 0  # what was in the log before
+    before: dict = dataclasses.field(default_factory=dict)  # the status of the run before
     busy: int = 0  # times its folder was held by another process
     seconds: float = 0.0  # in which its commands ran
 
@@ -106,6 +107,7 @@ class Sweep:
             command = cell.train if phase == "train" else cell.evaluate
             try:
                 cell.folder.mkdir(parents=True, exist_ok=True)
+                progress.before = cell.status()
                 progress.log_from = cell.log.stat().st_size if cell.log.exists() else 0
                 task = self.launcher.start(cell.name, command, cell.log)
             except OSError as error:  # its disk is full, say; the others' may not be
@@ -175,12 +177,21 @@ def reason_of(progress: Progress, code: int, phase: str) -> str:
     if code == errors.DONE:
         return f"{phase} ended well and left nothing that says so in {cell.folder}"
     meaning = errors.MEANING.get(code, "an unknown exit code")
-    last = _last_error(cell.log, progress.log_from)
+    status = cell.status()
+    last = ""
+    if status != progress.before and status.get("code") == code and "reason" in status:
+        last = f"error: {_in_a_line(status['reason'])}"
+    last = last or _last_error(cell.log, progress.log_from)
     return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
 
 
+def _in_a_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())[:600]
+
+
 def _last_error(log: Path, begin: int) -> str:
-    """From the first error on, or else the last line, of what was said since `begin`."""
+    """Of a program that ended without a word in status.json, such as an evaluation or one whose
+    configuration is wrong: from the first error that it printed on, or else its last line."""
     try:
         text = log.read_bytes()[begin:].decode(errors="replace")
     except OSError:
@@ -188,4 +199,4 @@ def _last_error(log: Path, begin: int) -> str:
     said = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((i for i, line in enumerate(said) if line.lower().startswith("error:")), None)
     kept = said[-1:] if first is None else said[first:]
-    return "; ".join(kept)[:600]
+    return _in_a_line("\n".join(kept))

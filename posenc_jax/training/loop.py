@@ -1,8 +1,9 @@
 """The training loop: what is done at each step, and what a run leaves behind."""
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import jax
@@ -17,7 +18,8 @@ from posenc_jax.formats import FORMAT
 from posenc_jax.lineage import resolved
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import total_digest
-from posenc_jax.runs.metrics import Metrics
+from posenc_jax.runs.facts import data_facts, speed
+from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
@@ -147,6 +149,9 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     report = Report(run if is_lead() else None, screen)
     if at >= config.steps:
         return _done(run, report, at, state, "already done")
+    before = run.facts if at else {}
+    run.facts = {"command": " ".join(sys.argv)} | before | {"data": data_facts(corpus)}
+    run.facts.pop("speed", None)  # that of the lines before
     run.status("running", errors.AGAIN, step=at)
     # An unreachable host of wandb takes half a minute.
     records = _records(config, run, at, parts, corpus)
@@ -169,6 +174,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
                     "back the right to write there, then run the same command: it goes on "
                     f"from step {max(saved, default=0)}"
                 )
+        if is_lead():
+            run.facts |= _speed(run)
         record.code = errors.DONE if at == config.steps else errors.AGAIN
     if at == config.steps:
         return _done(run, report, at, state, "done", record.facts)
@@ -215,6 +222,13 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
             save(at, state)
     record.flush()
     return at, state
+
+
+def _speed(run: Workdir) -> dict[str, float]:
+    with suppress(errors.Stop):  # a file of metrics that someone damaged meanwhile
+        found = speed(read_metrics(run / "metrics.jsonl"))
+        return {"speed": found} if found else {}
+    return {}
 
 
 def _done(run: Workdir, report: Report, at: int, state, word: str, facts=None) -> int:

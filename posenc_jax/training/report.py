@@ -7,8 +7,8 @@ import time
 from importlib.metadata import version
 
 import jax
-import numpy as np
 
+from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import clock, say
 
@@ -178,9 +178,7 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
             *table,
             f"  {'total':<{width}}  {total:>12,}",
             "",
-            f"data {corpus.fingerprint[:16]}: {train['documents']:,} documents, "
-            f"{train['tokens']:,} tokens to train on, {np.round(train['bytes_per_token'], 3)} "
-            f"bytes each; {kept}",
+            f"data {data_in_words(data_facts(corpus))}; {kept}",
             f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
             f"{planned:,} in all ({planned / train['tokens']:.2f} epochs)",
             f"{begin}; {' '.join(sys.argv)}",

@@ -1,0 +1,129 @@
+"""Protocols: which targets are scored, and from how much context. The file names are the registry.
+
+A file holds a class that derives from `Protocol`, and one object of it called `protocol`. Nothing
+here imports jax.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from posenc_jax import registry
+from posenc_jax.configuration import words
+from posenc_jax.evaluation.statistics import Terms
+from posenc_jax.evaluation.sums import Sums
+from posenc_jax.evaluation.windows import Plan, Text
+
+HEADLINE = "same_token"  # what tables and pictures begin with, and what windows are counted for
+
+Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> what was measured
+
+
+class Protocol:
+    """What one protocol says of itself; the defaults are those of most."""
+
+    title = ""  # of tables and pictures, behind the name
+    order = 100  # among the rows of a length
+    option: str | None = None  # the field of configs/eval.py, and the column, that its span is in
+    value = "ppl"  # in its picture against length: ppl, or bpb with bands
+    by_place = False  # a curve over the places of the longest window, not over lengths
+
+    @property
+    def name(self) -> str:
+        return type(self).__module__.rpartition(".")[2]
+
+    def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int | None:
+        """Its option as the configuration or the run has it; `trained` is L."""
+        return None
+
+    def check(self, lengths: Sequence[int], span: int | None) -> None:
+        """Raises a ConfigError where lengths and span would not score the same targets."""
+
+    def text(self, text: Text, subject: Any, lengths: Sequence[int]) -> Text:
+        """What it reads: the text of the evaluation, or one that it writes itself."""
+        return text
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+        """The windows of a length, and the targets scored in them; None: not read at this one."""
+        raise NotImplementedError
+
+    def scored(self, text: Text, span: int | None) -> int:
+        """How many of the last targets of each longest window it scores."""
+        return text.longest
+
+    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
+        """What the model would score beyond L = `trained` if it never used more than L tokens.
+
+        At targets that see fewer tokens, the mean over all windows of L; at the others that over
+        their last quarter. A single window of L has few such targets: all that were read are taken.
+        """
+        at_trained = curve.get((self.name, trained))
+        return None if at_trained is None else by_early(sums, at_trained, at_trained)
+
+    def wanted(self, span: int | None) -> int:
+        """How many longest windows give it enough targets."""
+        return 0
+
+    def warning(self, windows: int, span: int | None) -> str | None:
+        """What is to be said of so few longest windows."""
+        return None
+
+
+class Unknown(Protocol):
+    """One that earlier rows name, and there is no file of it."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+def by_early(sums: Sums, within: Sums, tail: Sums) -> Terms | None:
+    """The null of scored targets, by the share of them that sees L tokens or fewer."""
+    if not tail.tail_tokens.sum():
+        return None
+    early = float(sums.early.sum() / sums.tokens.sum())
+    return [
+        (early, within.within_nats, within.within_tokens),
+        (1.0 - early, tail.tail_nats, tail.tail_tokens),
+    ]
+
+
+@cache
+def find(name: str) -> Protocol:
+    if name not in registry.protocols():
+        return Unknown(name)
+    return import_module(f"{__name__}.{name}").protocol
+
+
+def every() -> list[Protocol]:
+    """In the order of rows."""
+    return sorted(map(find, registry.protocols()), key=lambda one: (one.order, one.name))
+
+
+def shown() -> list[Protocol]:
+    """In the order of tables and pictures: the headline first."""
+    return sorted(every(), key=lambda one: one.name != HEADLINE)
+
+
+def against_length() -> list[str]:
+    """Names of those with a curve over lengths, as they are shown."""
+    return [one.name for one in shown() if not one.by_place]
+
+
+def asked(config: Any) -> list[Protocol]:
+    chosen = words(config.protocols)
+    return [one for one in every() if one.name in chosen]
+
+
+def mistakes(config: Any) -> list[str]:
+    """Options of an evaluation that no protocol in it reads; those of structure are not sought."""
+    names = words(str(config.get("protocols", "")))
+    return [
+        f"{one.option} = {config[one.option]} has no effect without {one.name} in protocols"
+        for one in every()
+        if one.option and config.get(one.option) and one.name not in names
+    ]

@@ -1,0 +1,19 @@
+"""Windows that tile the longest ones: what the tables of ALiBi and KERPLE show."""
+
+import numpy as np
+
+from posenc_jax.evaluation.protocols import Protocol
+from posenc_jax.evaluation.windows import Plan, Text, plan_of
+
+
+class NonOverlap(Protocol):
+    title = "non-overlapping windows, the same targets at every length"
+    order = 1
+
+    def plan(self, text: Text, length: int, span: int | None = None) -> Plan:
+        """Every longest window tiled by windows of `length`; all targets are scored."""
+        offsets = np.arange(0, text.longest, length)
+        return plan_of(text, length, np.tile(offsets, (len(text.starts), 1)), 0)
+
+
+protocol = NonOverlap()

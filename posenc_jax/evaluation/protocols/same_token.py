@@ -1,0 +1,63 @@
+"""The last targets of each longest window, from more and more context: only the context changes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation.protocols import Curve, Protocol
+from posenc_jax.evaluation.statistics import Terms
+from posenc_jax.evaluation.sums import Sums
+from posenc_jax.evaluation.windows import Plan, Text, plan_of
+
+TARGETS = 2_000  # below which the mean is a matter of which targets were asked
+
+
+class SameToken(Protocol):
+    title = "the same targets at every length, each seen with as much context as fits"
+    order = 2
+    option = "last"
+    value = "bpb"
+
+    def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
+        return config.last or max(1, min(lengths) // 4)
+
+    def check(self, lengths: Sequence[int], span: int | None) -> None:
+        shortest = min(lengths)
+        if span is not None and span > shortest / 4:
+            raise ConfigError(
+                f"last must be at most a quarter of the shortest length, {shortest} / 4 = "
+                f"{shortest // 4}, or context would differ too much between its targets; got {span}"
+            )
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan:
+        """For each longest window one of `length` that ends with it; its last `span` targets."""
+        assert span is not None
+        offsets = np.full((len(text.starts), 1), text.longest - length)
+        return plan_of(text, length, offsets, length - span)
+
+    def scored(self, text: Text, span: int | None) -> int:
+        assert span is not None
+        return span
+
+    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
+        """Its own value at L, of the same targets."""
+        at_trained = curve.get((self.name, trained))
+        return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
+
+    def wanted(self, span: int | None) -> int:
+        return -(-TARGETS // (span or 1))
+
+    def warning(self, windows: int, span: int | None) -> str | None:
+        targets = windows * (span or 1)
+        if targets >= TARGETS:
+            return None
+        return (
+            f"{self.name} scores {targets:,} targets, and below about {TARGETS:,} its mean "
+            "depends on which they are: give more text, raise windows or documents, or leave out "
+            "the shortest multiples"
+        )
+
+
+protocol = SameToken()

@@ -1,0 +1,47 @@
+"""Windows that slide over the longest ones and score only what is new in them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation.protocols import Protocol
+from posenc_jax.evaluation.windows import Plan, Text, plan_of
+
+
+class Sliding(Protocol):
+    title = "sliding windows, the same targets at every length"
+    order = 3
+    option = "stride"
+
+    def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
+        return config.stride or trained
+
+    def check(self, lengths: Sequence[int], span: int | None) -> None:
+        assert span is not None
+        wide = [n for n in lengths if n >= span]
+        if not wide or any(n % span for n in wide):
+            raise ConfigError(
+                "stride must divide every length that it slides over, or targets would be left "
+                f"out, and be no longer than the longest; got {span} for lengths {list(lengths)}"
+            )
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+        """Windows that end at every `span` targets of a longest window and score the last of them.
+
+        Where the document does not hold `length` tokens before that yet, the first window that fits
+        in it scores all targets up to its end. So every target is scored once.
+        """
+        assert span is not None
+        if length < span:
+            return None
+        before = text.starts - text.split.starts[text.document]  # [W]
+        ends = span * np.arange(1, text.longest // span + 1)  # [N], from the window's start
+        first = np.maximum(0, -(-(length - before) // span) - 1)  # [W], the first end that fits
+        place = np.where(np.arange(len(ends)) == first[:, None], length - ends, length - span)
+        kept = np.arange(len(ends)) >= first[:, None]
+        return plan_of(text, length, np.tile(ends - length, (len(before), 1)), place, kept)
+
+
+protocol = Sliding()

@@ -1,0 +1,39 @@
+"""What a run tells other programs of itself, in status.json beside its state."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_jax.data.corpus import Corpus
+
+# Facts of the whole run, which stay when its state changes.
+KEPT = ("command", "data", "speed")
+
+
+def data_facts(corpus: Corpus) -> dict[str, Any]:
+    splits = corpus.card["splits"]
+    train = splits["train"]
+    return {
+        "fingerprint": corpus.fingerprint,
+        "documents": train["documents"],
+        "tokens": train["tokens"],
+        "bytes_per_token": train["bytes_per_token"],
+        "held_out": splits["valid"]["documents"],
+    }
+
+
+def data_in_words(data: Mapping[str, Any]) -> str:
+    """What was trained on, in a line; of a run whose status does not tell, nothing."""
+    if not data:
+        return ""
+    return (
+        f"{data['fingerprint'][:16]}: {data['documents']:,} documents, {data['tokens']:,} tokens "
+        f"to train on, {np.round(data['bytes_per_token'], 3)} bytes each"
+    )
+
+
+def speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    """Tokens per second, the median over lines of metrics; the first one has compilation in it."""
+    found = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
+    return float(np.median(found[1:] or found)) if found else None
