@@ -9,9 +9,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
-    "errors options registry backend terminal files fields composition formats neighbours "
+    "errors packages options registry backend terminal files fields composition formats neighbours "
     "configuration experiment lineage validation encoding packing schemes extensions "
-    "building attention data tracking command runs training evaluation sweeping reporting"
+    "building attention data tracking command runs training evaluation sweeping reporting lab"
 ).split()
 APART = [("training", "evaluation"), ("sweeping", "training")]
 
