@@ -72,7 +72,10 @@ class Cell:
         except Exception as error:  # whatever a recipe may do
             return [f"{self.recipe}: {error!r}"]
         wrong += validation.validate_evaluation(evaluation[1])
-        return wrong or _built(self.config, str(evaluation[1].extensions))
+        built = validation.buildable(self.config, self.begun)
+        if built is not None:
+            wrong += _built(built, str(evaluation[1].extensions))
+        return wrong
 
     def other_fields(self) -> list[str]:
         """In which the run that is in its folder is another one."""
