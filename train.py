@@ -16,16 +16,24 @@ from posenc_jax.configuration import Config
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking import environment
 
+CHOSEN = ("--config.encoding.", "--config.extension.")  # what only building can judge
+
 
 def main(argv: list[str]) -> int:
     flags, config = command.read(argv, __doc__ or "")
     workdir = flags.workdir and environment.workdir_of(flags.workdir)
-    return terminal.code_of(lambda: run(workdir, config))
+    chosen = any(word.startswith(CHOSEN) for word in argv)
+    return terminal.code_of(lambda: run(workdir, config, chosen))
 
 
-def run(workdir: str | None, config: Config) -> int:
+def run(workdir: str | None, config: Config, chosen: bool) -> int:
     begun = Workdir(workdir).config() if workdir else None
     problems = validation.validate(config, begun)
+    buildable = validation.buildable(config, begun)
+    if problems and chosen and buildable is not None:  # else training begins by building it
+        from posenc_jax import building
+
+        problems += building.mistakes(buildable)
     if not workdir:
         problems.append("--workdir is missing: the folder that the run is kept in")
     if problems or not workdir:

@@ -63,13 +63,15 @@ def _of_extension(config, encoding: Encoding | None) -> list[str]:
             f"extension.scale = {scale} has no effect with extension.name={name}; name one that "
             "takes a scale, such as yarn"
         )
-    if encoding is None or said:
+    if encoding is None:
         return said
     options = {k: v for k, v in config.extension.items() if k not in ("name", "scale")}
-    said, built = _everything_said(
+    more, built = _everything_said(
         lambda options: extensions.extend(name, encoding, scale, **options), options
     )
-    return said if built is None else said + _of_length(config, built, takes_scale)
+    if said or built is None:
+        return said + more
+    return _of_length(config, built, takes_scale)
 
 
 def _static(record: extensions.Extension) -> str:

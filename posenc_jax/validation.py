@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours
-from posenc_jax.configuration import read_by, words
+from posenc_jax.configuration import Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.options import known, positive
@@ -41,6 +41,23 @@ def validate(config, begun: Mapping | None = None) -> list[str]:
     if begun is None and config.init_from:
         problems += _source(config)
     return problems
+
+
+def buildable(config, begun: Mapping | None = None) -> Config | None:
+    """The configuration whose encoding can be built on the host: none of its sizes is wrong."""
+    if _structure(config.to_dict(), configuration.training().to_dict(), may_be_open=True):
+        return None
+    try:
+        config = lineage.resolved(config, begun)
+    except ConfigError:
+        return None
+    values = config.to_dict()
+    lengths = ("train_length", "original_length", "encoding_rate")
+    wrong = any(
+        line.startswith(lengths) for line in fields.mistakes(configuration.Training, values)
+    )
+    wrong |= bool(_model(values["model"]) + _names(values["encoding"], values["extension"]))
+    return None if wrong else config
 
 
 def _structure(

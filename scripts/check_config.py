@@ -18,9 +18,7 @@ LEAST_REACH = 3  # logits
 def main(argv: list[str]) -> int:
     _, config = command.read(argv, __doc__ or "")
     problems = validation.validate(config)
-    if problems:
-        command.refuse(problems)
-    config = lineage.resolved(config)
+    buildable = validation.buildable(config)
 
     from posenc_jax import backend
 
@@ -32,9 +30,11 @@ def main(argv: list[str]) -> int:
     from posenc_jax.runs import parameters
     from posenc_jax.schemes.rope import RoPE
 
-    problems = building.mistakes(config)
+    if buildable is not None:
+        problems += building.mistakes(buildable)
     if problems:
         command.refuse(problems)
+    config = lineage.resolved(config)
     config.model.vocab = config.model.vocab or prepared.encoder_of(config.data).vocab
     parts = jax.eval_shape(lambda: parameters.make(config, extended=False).params())
     print(config)

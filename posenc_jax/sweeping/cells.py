@@ -76,7 +76,10 @@ class Cell:
             return [f"{self.recipe}: {error!r}"]
         asked = evaluation[1]
         wrong += validation.validate_evaluation(asked) + protocols.mistakes(asked)
-        return wrong or _built(self.config, str(asked.extensions))
+        built = validation.buildable(self.config, self.begun)
+        if built is not None:
+            wrong += _built(built, str(asked.extensions))
+        return wrong
 
     def other_fields(self) -> list[str]:
         """In which the run that is in its folder is another one."""
