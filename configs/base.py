@@ -44,6 +44,7 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config.model.attention = "auto"  # auto, plain, blockwise, kernel
 
     config.encoding = ConfigDict({"name": "nope"})  # a file in posenc_jax/schemes, and its options
+    config.encoding.per_layer = False  # True: each layer has trained arrays of its own
     config.extension = ConfigDict()  # in place while training
     config.extension.name = "none"
     config.extension.scale = 1.0

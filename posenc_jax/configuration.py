@@ -11,8 +11,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from posenc_jax import catalog, formats, neighbours
+from posenc_jax.checks import choice, known, positive, rotary_dims, whole_number
 from posenc_jax.errors import ConfigError
-from posenc_jax.options import choice, known, positive, rotary_dims, whole_number
 
 Config = Any  # a ConfigDict; its fields have no types a checker could know
 
@@ -124,6 +124,8 @@ def _structure(
     problems = []
     for name, default in expected.items():
         field = f"{prefix}{name}"
+        if name not in given and field == "encoding.per_layer":
+            continue  # where a recipe replaced the group
         if name not in given:
             problems.append(f"{field} is missing; set single fields, --config.{field}=...")
         elif isinstance(default, Mapping):
@@ -221,7 +223,13 @@ def _encoding(config, ask):
     name = config.encoding.name
     if not ask(known, "encoding", name, catalog.encodings()):
         return
-    _options(ask, f"encoding {name!r}", config.encoding, catalog.encoding_options(name), ("name",))
+    _options(
+        ask,
+        f"encoding {name!r}",
+        config.encoding,
+        catalog.encoding_options(name),
+        ("name", "per_layer"),
+    )
     inner = config.encoding.get("inner", name)
     if name == "randomized" and not ask(known, "encoding", inner, catalog.encodings()):
         return

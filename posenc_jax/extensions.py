@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from posenc_jax.checks import check_options, choice, flag, known, positive
 from posenc_jax.encoding import Encoding, fixed
-from posenc_jax.options import check_options, choice, flag, known, positive
 from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.learned import Learned
 from posenc_jax.schemes.randomized import Randomized

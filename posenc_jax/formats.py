@@ -9,13 +9,19 @@ FORMAT = 2
 def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
     """A run's configuration in today's words; `written` is its format, None in the first one."""
     if written in (None, 1):
-        return _from_1(fields)
+        return _with_new_fields(_from_1(fields))
     if written != FORMAT:
         raise ValueError(
             f"format {written!r} is not known here; this version reads 1 to {FORMAT}. Take the "
             "version of posenc-jax that wrote it"
         )
-    return dict(fields)
+    return _with_new_fields(fields)
+
+
+def _with_new_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """With those that came later and change nothing."""
+    encoding = {"per_layer": False} | dict(fields["encoding"])
+    return dict(fields) | {"encoding": encoding}
 
 
 def _from_1(fields: Mapping[str, Any]) -> dict[str, Any]:

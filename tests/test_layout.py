@@ -46,20 +46,20 @@ for name in posenc_jax.__all__:
 
 
 def test_importing_the_package_alone_loads_not_even_jax():
-    assert "jax" not in loaded_by("import posenc_jax, posenc_jax.options, posenc_jax.backend")
+    assert "jax" not in loaded_by("import posenc_jax, posenc_jax.checks, posenc_jax.backend")
 
 
 # Who may be imported by whom: data flows one way.
 ALLOWED = {
-    "posenc_jax/options.py": set(),
+    "posenc_jax/checks.py": set(),
     "posenc_jax/backend.py": set(),
     "posenc_jax/catalog.py": set(),
-    "posenc_jax/encoding.py": {"options"},
-    "posenc_jax/packing.py": {"encoding"},
-    "posenc_jax/schemes": {"options", "catalog", "encoding", "schemes"},
-    "posenc_jax/extensions.py": {"options", "encoding", "schemes"},
-    "posenc_jax/attention": {"options", "encoding", "packing", "attention"},
-    "models": {"options", "encoding", "packing", "attention"},
+    "posenc_jax/encoding.py": {"checks"},
+    "posenc_jax/positions.py": {"encoding"},
+    "posenc_jax/schemes": {"checks", "catalog", "encoding", "schemes"},
+    "posenc_jax/extensions.py": {"checks", "encoding", "schemes"},
+    "posenc_jax/attention": {"checks", "encoding", "positions", "attention"},
+    "models": {"checks", "encoding", "positions", "attention"},
 }
 
 

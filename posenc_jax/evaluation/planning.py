@@ -9,13 +9,13 @@ from tqdm import tqdm
 
 import posenc_jax
 from posenc_jax import extensions
+from posenc_jax.checks import known
 from posenc_jax.configuration import Config, original_length, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import windows
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.options import known
 from posenc_jax.runs import parameters
 
 TARGETS = 2_000  # of `same_token`, below which its mean is a matter of which targets were asked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 import posenc_jax
-from posenc_jax import neighbours
+from posenc_jax import neighbours, schemes
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.configuration import original_length
 from posenc_jax.encoding import Dims, Encoding, trained_mask
@@ -117,8 +117,16 @@ def _wrong_options(config, plain: Encoding) -> list[str]:
 
 def _plain(config, settings: models.Config, key: jax.Array) -> Encoding:
     options = dict(config.encoding)
-    dims = Dims(settings.heads, settings.head_size, settings.width, original_length(config))
-    return posenc_jax.build(options.pop("name"), dims, key, **options)
+    name, per_layer = options.pop("name"), options.pop("per_layer", False)
+    dims = Dims(
+        settings.heads,
+        settings.head_size,
+        settings.width,
+        original_length(config),
+        settings.layers,
+    )
+    build = schemes.build_per_layer if per_layer else schemes.build
+    return build(name, dims, key, **options)
 
 
 def _extended(config, encoding: Encoding) -> Encoding:

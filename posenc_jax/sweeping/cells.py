@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax import command, configuration
+from posenc_jax.checks import known
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
-from posenc_jax.options import known
 from posenc_jax.runs.workdir import Workdir, read_metrics, write_atomically
 
 ROOT = Path(__file__).parent.parent.parent
