@@ -5,5 +5,5 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding = dict(name="fire", hidden=32)
+    config.encoding.update(name="fire", hidden=32)
     return config

@@ -5,5 +5,5 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding = dict(name="nope")
+    config.encoding.update(name="nope")
     return config

@@ -7,7 +7,7 @@ def get_config(size="tiny"):
     config = base.get_config(size)
     # max_position is also L in the formulas of extensions and `logn`: a dynamic scale is the length
     # read over max_position, and 1 up to there.
-    config.encoding = dict(
+    config.encoding.update(
         name="randomized", inner="rope", max_position=8 * config.train_length, evenly=False
     )
     return config

@@ -5,5 +5,5 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding = dict(name="sinusoidal")
+    config.encoding.update(name="sinusoidal")
     return config

@@ -6,8 +6,8 @@ from numbers import Integral
 from typing import Any
 
 from posenc_jax import fields
+from posenc_jax.checks import IMPLEMENTATIONS, known
 from posenc_jax.fields import default, one_of, true_or_false, whole
-from posenc_jax.options import IMPLEMENTATIONS, known
 
 WRITTEN_OUT = 8  # layers up to which a program without a loop is worth its compilation
 

@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from posenc_jax import packing
 from posenc_jax.attention import attention
-from posenc_jax.encoding import Encoding, hold_fixed, in_sight
-from posenc_jax.encoding import layer as layer_of
-from posenc_jax.options import whole_number
+from posenc_jax.checks import whole_number
+from posenc_jax.encoding import Encoding, Tokens, in_sight, overrides
+from posenc_jax.positions import check_places, number_documents, tokens_of_row
 
 from .config import Config
 
@@ -95,24 +94,17 @@ class Transformer(nnx.Module):
         """What the logits are made from."""
         self._check(tokens, encoding, window)
         batch, length = tokens.shape
-        contiguous = positions is None
         if segments is not None:
             if segments.shape != tokens.shape:
                 raise ValueError(f"segments must be {tokens.shape}, got {segments.shape}")
-            segments = packing.number(segments)
+            segments = number_documents(segments)
         if positions is None:
-            positions = packing.place(encoding, length, key, segments)
-        positions = packing.check_places("positions", positions, length, batch)
-        encoding = hold_fixed(encoding)
+            row = tokens_of_row(encoding, batch, length, key, segments)
+        else:
+            positions = check_places("positions", positions, length, batch)
+            row = Tokens(position=positions, document=segments)
         x = self.embed(tokens)  # [B, T, D], float32
-        x = self.run_blocks(
-            x,
-            encoding,
-            positions=positions,
-            contiguous=contiguous,
-            segments=segments,
-            window=window,
-        )
+        x = self.run_blocks(x, encoding, row, window=window)
         return x if self.norm is None else self.norm(x)
 
     def _check(self, tokens, encoding, window):
@@ -148,30 +140,48 @@ class Transformer(nnx.Module):
                     f"got {value}"
                 )
 
-    def run_blocks(self, x, encoding, *, positions, **places):  # [B, T, D]
-        """The input is embedded once, by the first layer's numbers where layers have their own."""
-        if encoding.layers is None:
-            x = encoding.embed(x, positions)
-            phase = encoding.phase(positions)
-            layers = (self.blocks, None)
-        else:
-            x = layer_of(encoding, 0).embed(x, positions)
-            phase = None
-            layers = (self.blocks, encoding.replace(layers=None))
-        x = x.astype(self.config.dtype)
+    def run_blocks(
+        self, x: jax.Array, encoding: Encoding, tokens: Tokens, *, window: int | None = None
+    ) -> jax.Array:  # [B, T, D]
+        """The input is embedded once, by the first layer's numbers where layers have their own.
 
-        def run(x, layer):
-            block, own = layer
-            if own is None:
-                return block(x, encoding, phase=phase, positions=positions, **places)
-            return block(x, own, phase=own.phase(positions), positions=positions, **places)
+        Layers of one period of the encoding are written out, and periods are a loop where layers
+        are many.
+        """
+        layers, period = self.config.layers, encoding.period
+        x = encoding.layer(0).embed(x, tokens.position).astype(self.config.dtype)
+        stacked = encoding.layers is not None
+        # Made once for all layers that share one.
+        shared = [] if stacked else [encoding.layer(i) for i in range(period)]
+        phases = [own.phase(tokens.position) for own in shared]
 
-        run = jax.checkpoint(run) if self.config.remat else run
-        if self.config.scanned:
-            return jax.lax.scan(lambda x, layer: (run(x, layer), None), x, layers)[0]
-        for i in range(self.config.layers):
-            x = run(x, jax.tree.map(lambda leaf, i=i: leaf[i], layers))
+        def run(x, part, place):  # one layer, at its place in the period
+            block, numbers = part
+            own = numbers.layer(place) if stacked else shared[place]
+            phase = own.phase(tokens.position) if stacked else phases[place]
+            return block(x, own, tokens, phase=phase, window=window)
+
+        run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
+        parts = self.blocks, encoding.replace(layers=None) if stacked else None
+        looped = layers // period if self.config.scanned else 0
+        if looped:
+
+            def run_period(x, parts):
+                for place in range(period):
+                    x = run(x, _at(parts, place), place)
+                return x, None
+
+            def by_period(leaf):
+                return leaf[: looped * period].reshape(looped, period, *leaf.shape[1:])
+
+            x, _ = jax.lax.scan(run_period, x, jax.tree.map(by_period, parts))
+        for i in range(looped * period, layers):
+            x = run(x, _at(parts, i), i % period)
         return x
+
+
+def _at(tree, index: int):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., D] -> [..., V]
@@ -201,15 +211,15 @@ class Block(nnx.Module):
         self.mlp = MLP(config, mlp_key)
         self.mlp_norm = make_norm(config)
 
-    def __call__(self, x, encoding, **places):  # [B, T, D]
+    def __call__(self, x, encoding, tokens, **options):  # [B, T, D]
         shape = x.shape
         # Two dimensions from here on: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
         if self.config.norm_place == "pre":
-            x = x + self.attention(self.attention_norm(x), shape[0], encoding, **places)
+            x = x + self.attention(self.attention_norm(x), encoding, tokens, shape, **options)
             x = x + self.mlp(self.mlp_norm(x))
         else:
-            x = self.attention_norm(x + self.attention(x, shape[0], encoding, **places))
+            x = self.attention_norm(x + self.attention(x, encoding, tokens, shape, **options))
             x = self.mlp_norm(x + self.mlp(x))
         return x.reshape(shape)
 
@@ -225,27 +235,25 @@ class Attention(nnx.Module):
         self.v = linear(config, config.width, grouped, keys[2])
         self.out = linear(config, inner, config.width, keys[3])
 
-    def __call__(
-        self, x, batch, encoding, *, phase, positions, contiguous, segments, window
-    ):  # [B * T, D]
+    def __call__(self, x, encoding, tokens, shape, *, phase, window):  # [B * T, D]
         q, k, v = (
-            project(x).reshape(batch, -1, heads, self.config.head_size).swapaxes(1, 2)
+            project(x).reshape(shape[0], -1, heads, self.config.head_size).swapaxes(1, 2)
             for project, heads in (
                 (self.q, self.config.heads),
                 (self.k, self.config.groups),
                 (self.v, self.config.groups),
             )
         )
+        if overrides(encoding, "read"):
+            tokens = tokens.replace(features=encoding.read(x.reshape(shape)))
         out = attention(
             q,
             k,
             v,
             encoding,
+            tokens,
+            tokens,
             phase=phase,
-            q_positions=positions,
-            k_positions=positions,
-            contiguous=contiguous,
-            segments=None if segments is None else (segments, segments),
             window=window,
             implementation=self.config.attention,
         )

@@ -12,14 +12,29 @@ from posenc_jax.lineage import original_length
 
 def plain(config, key: jax.Array) -> Encoding:
     """Without the run's own extension."""
-    options = dict(config.encoding)
-    return schemes.build(options.pop("name"), dims(config), key, **options)
+    options = _encoding_options(config)
+    return _builder(config)(config.encoding.name, dims(config), key, **options)
+
+
+def _builder(config) -> Callable[..., Encoding]:
+    return schemes.build_per_layer if config.encoding.get("per_layer") else schemes.build
+
+
+def _encoding_options(config) -> dict[str, Any]:
+    """The fields of `encoding` that its scheme reads."""
+    return {k: v for k, v in config.encoding.items() if k not in ("name", "per_layer")}
 
 
 def dims(config) -> Dims:
     fields = {name: value for name, value in dict(config.model).items() if value is not None}
     settings = neighbours.models().Config.of(fields)
-    return Dims(settings.heads, settings.head_size, settings.width, original_length(config))
+    return Dims(
+        settings.heads,
+        settings.head_size,
+        settings.width,
+        original_length(config),
+        settings.layers,
+    )
 
 
 def extended(config, encoding: Encoding) -> Encoding:
@@ -31,10 +46,10 @@ def extended(config, encoding: Encoding) -> Encoding:
 def mistakes(config) -> list[str]:
     """What schemes and extensions say against a configuration whose numbers are right."""
     said, built = _everything_said(
-        lambda options: schemes.build(
+        lambda options: _builder(config)(
             config.encoding.name, dims(config), jax.random.key(0), **options
         ),
-        {name: value for name, value in config.encoding.items() if name != "name"},
+        _encoding_options(config),
     )
     if built is not None and config.encoding_rate != 1:
         if not any(jax.tree.leaves(trained_mask(built))):

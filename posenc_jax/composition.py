@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from posenc_jax.options import positive
+from posenc_jax.checks import positive
 
 
 class Part(NamedTuple):

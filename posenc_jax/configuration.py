@@ -25,6 +25,9 @@ class Encoding:
     """Its other fields are the options of the scheme, which a recipe names."""
 
     name: str = default("nope", "a file in posenc_jax/schemes; its options stand beside it")
+    per_layer: bool = default(
+        False, "True: each layer has trained arrays of its own", true_or_false
+    )
 
 
 @dataclasses.dataclass

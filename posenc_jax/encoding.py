@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from posenc_jax.options import whole_number
+from posenc_jax.checks import whole_number
 
 FARTHEST = 1 << 24  # float32, in which angles are made, tells positions apart up to here
 
@@ -23,21 +24,15 @@ class Dims:
     head_dim: int
     width: int
     train_length: int
+    layers: int | None = None  # of the model; None: not known, so one encoding serves all of them
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            value = whole_number(field.name, getattr(self, field.name), at_least=1)
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            value = whole_number(field.name, value, at_least=1)
             object.__setattr__(self, field.name, value)
-
-
-class Phase(struct.PyTreeNode):
-    """Cosine and sine by which queries and keys are turned, any common factor included."""
-
-    q_cos: jax.Array  # [B or 1, H or 1, Q, R/2]
-    q_sin: jax.Array
-    k_cos: jax.Array  # [B or 1, H or 1, S, R/2]
-    k_sin: jax.Array
-    layout: str = struct.field(pytree_node=False)
 
 
 def trained():
@@ -50,13 +45,43 @@ def static(**options):
     return struct.field(pytree_node=False, **options)
 
 
+class Tokens(struct.PyTreeNode):
+    """One side of attention: where its tokens stand and what they carry."""
+
+    position: jax.Array  # [T] or [B, T]
+    document: jax.Array | None = None  # [B, T]; tokens see those of their own document
+    order: jax.Array | None = None  # [T] or [B, T], what is seen; None: the place in the row
+    features: Any = None  # pytree of [B, T, ...], from Encoding.read; gets a gradient
+    # Places 0, 1, 2, ... within a document, the queries being the last of the keys.
+    contiguous: bool = static(default=False)
+
+
+def position_of(tokens) -> Any:  # [T] or [B, T]
+    """The positions of `Tokens`, or the bare positions given in their place."""
+    return tokens.position if isinstance(tokens, Tokens) else tokens
+
+
+class Phase(struct.PyTreeNode):
+    """Cosine and sine by which queries and keys are turned, any common factor included."""
+
+    q_cos: jax.Array  # [B or 1, H or 1, Q, R/2]
+    q_sin: jax.Array
+    k_cos: jax.Array  # [B or 1, H or 1, S, R/2]
+    k_sin: jax.Array
+    layout: str = struct.field(pytree_node=False)
+
+
 class Encoding(struct.PyTreeNode, kw_only=True):
     """No position at all: every hook does nothing. A scheme overrides the hooks it is about."""
 
     dims: Dims = static()
     layers: int | None = static(default=None)  # leading axis of every leaf; None: shared by all
+    window: int | None = static(default=None)  # how far back a token sees, itself included
     logn: bool = static(default=False)
     window: int | None = static(default=None)  # how far back a query sees, itself included
+
+    # A scheme may bring an attention of its own, (q, k, v, q_tokens, k_tokens) -> out.
+    attend: ClassVar[Any] = None
 
     @property
     def train_length(self) -> int:
@@ -76,35 +101,76 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """What to do beyond the reach."""
         return "use a shorter length"
 
+    @property
+    def period(self) -> int:
+        """After how many layers they repeat; 1: all have the same hooks."""
+        return 1
+
+    def layer(self, index: int) -> Any:
+        """The encoding of one layer."""
+        if self.layers is None:
+            return self
+        return jax.tree.map(lambda leaf: leaf[index], self).replace(layers=None)
+
+    def narrowed(self, window: int | None) -> int | None:
+        """The smaller of the encoding's own window and another; None: no window."""
+        return min((w for w in (self.window, window) if w is not None), default=None)
+
     def positions(self, length: int, key: jax.Array | None = None) -> jax.Array:  # [T]
         """Where the tokens of a row stand; a key asks for the random draw of training."""
         check_reach(self, length)
         return jnp.arange(length)
 
+    def consecutive(self, key: jax.Array | None = None) -> bool:
+        """Whether `positions` are 0, 1, 2, ..."""
+        return type(self).positions is Encoding.positions
+
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:  # [B, T, D] -> [B, T, D]
         return x
+
+    def read(self, x: jax.Array, before: Any = None) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
+        """What tokens carry, from the input of a layer's attention.
+
+        `before` are the features of the tokens that precede these, where a row is read in parts.
+        """
+        return None
 
     def phase(self, positions: jax.Array) -> Phase | None:
         return None
 
-    def bias(self, q_positions: jax.Array, k_positions: jax.Array) -> jax.Array | None:
-        """[H, Q, S], or [B, H, Q, S] where positions differ between rows; added to the logits."""
+    def bias(self, q: Any, k: Any) -> jax.Array | None:
+        """[H, Q, S], or [B, H, Q, S] where it differs between rows; added to the logits.
+
+        Of `Tokens`, or of bare positions [Q] and [S]; finite above the diagonal too.
+        """
         return None
 
+    def logits(self, scores: jax.Array, bias: jax.Array | None) -> jax.Array:
+        """How scores [B, H, Q, S] and bias meet, before the mask: the sum."""
+        if bias is None:
+            return scores
+        return scores + (bias if bias.ndim == 4 else bias[None])
+
     def query_scale(self, positions: jax.Array) -> jax.Array | None:
-        """[T] or [B, T]; multiplies q . k, not the bias. Set by the extension `logn`."""
+        """[T], [B, T] or [B or 1, H, T]; multiplies q . k, not the bias.
+
+        Set by the extension `logn`.
+        """
         if not self.logn:
             return None
         check_far("positions", positions)
-        grown = jnp.log1p(positions.astype(jnp.float32)) / math.log(self.train_length)
-        return jnp.maximum(1.0, grown)
+        scale = jnp.log1p(positions.astype(jnp.float32)) / math.log(self.train_length)
+        return jnp.maximum(1.0, scale)
+
+    def sink(self) -> jax.Array | None:  # [H]
+        """A logit without value, beside those of the keys."""
+        return None
 
 
 class DistanceBias(Encoding):
     """An encoding whose bias depends on the distance query - key >= 0 alone.
 
-    For tokens 0, 1, 2, ... attention may ask for the curve once instead of the bias, so a scheme of
-    this kind overrides neither `bias` nor `positions`.
+    For tokens 0, 1, 2, ... attention may ask for the curve once instead of the bias.
     """
 
     def curve(self, distance: jax.Array) -> jax.Array:  # [N] -> [H, N]
@@ -114,12 +180,108 @@ class DistanceBias(Encoding):
         """m, where the curve is -m * distance: kernels that take no bias can take that one."""
         return None
 
-    def bias(self, q_positions, k_positions):
+    def bias(self, q, k):
+        q_positions, k_positions = position_of(q), position_of(k)
         check_far("positions", (q_positions, k_positions))
         # The values above the diagonal are masked, but their gradients must be finite too.
         distance = jnp.maximum(q_positions[..., :, None] - k_positions[..., None, :], 0)
         curve = self.curve(distance.reshape(-1))  # [H, N]
         return jnp.moveaxis(curve.reshape(-1, *distance.shape), 0, -3)
+
+
+class KeySum(Encoding):
+    """An encoding whose bias is what the tokens after the key, up to the query, add up to.
+
+    Every token carries the sum of all up to it, so the bias is the difference of two of them. A
+    float32 loses the digits of a difference of large sums: what each was rounded by comes along.
+    """
+
+    def sums(self, tokens: Any) -> tuple[jax.Array, jax.Array]:  # [T, H] or [B, T, H], twice
+        """The sum up to each token, and what rounding it left over, which gets no gradient."""
+        raise NotImplementedError
+
+    def bias(self, q, k):
+        (q_sum, q_rest), (k_sum, k_rest) = self.sums(q), self.sums(k)
+        difference = q_sum[..., :, None, :] - k_sum[..., None, :, :]
+        rest = q_rest[..., :, None, :] - k_rest[..., None, :, :]
+        return jnp.moveaxis(difference + jax.lax.stop_gradient(rest), -1, -3)
+
+
+class Wrapper(Encoding):
+    """An encoding around another one, whose hooks it forwards; override those it is about."""
+
+    inner: Encoding
+
+    @property
+    def train_length(self):
+        return self.inner.train_length
+
+    @property
+    def reach(self):
+        return self.inner.reach
+
+    @property
+    def remedy(self):
+        return self.inner.remedy
+
+    @property
+    def period(self):
+        return self.inner.period
+
+    def layer(self, index):
+        own = super().layer(index)
+        return own.replace(inner=own.inner.layer(index))
+
+    def narrowed(self, window):
+        return self.inner.narrowed(super().narrowed(window))
+
+    def positions(self, length, key=None):
+        return self.inner.positions(length, key)
+
+    def consecutive(self, key=None):
+        forwards = type(self).positions is Wrapper.positions
+        return forwards and self.inner.consecutive(key)
+
+    def embed(self, x, positions):
+        return self.inner.embed(x, positions)
+
+    def read(self, x, before=None):
+        return self.inner.read(x, before)
+
+    def phase(self, positions):
+        return self.inner.phase(positions)
+
+    def bias(self, q, k):
+        return self.inner.bias(q, k)
+
+    def logits(self, scores, bias):
+        return self.inner.logits(scores, bias)
+
+    def query_scale(self, positions):
+        own, inner = super().query_scale(positions), self.inner.query_scale(positions)
+        if own is None or inner is None:
+            return own if inner is None else inner
+        by_head = inner.ndim == 3  # [B or 1, H, T]
+        return (jnp.atleast_2d(own)[:, None] if by_head else own) * inner
+
+    def sink(self):
+        return self.inner.sink()
+
+
+def bearer(encoding: Encoding, hook: str) -> Encoding:
+    """The encoding whose own hook is asked: behind wrappers that forward it."""
+    while isinstance(encoding, Wrapper) and _of(encoding, hook) is getattr(Wrapper, hook):
+        encoding = encoding.inner
+    return encoding
+
+
+def overrides(encoding: Encoding, hook: str) -> bool:
+    """Whether a hook does anything: one that nobody overrides costs nothing."""
+    return _of(bearer(encoding, hook), hook) is not getattr(Encoding, hook)
+
+
+def _of(encoding: Encoding, hook: str):
+    return getattr(type(encoding), hook)
 
 
 def check_reach(encoding: Encoding, length: int):
@@ -149,8 +311,11 @@ def stack(encodings: Sequence[Encoding]) -> Encoding:
     return stacked.replace(layers=len(encodings))
 
 
-def layer(stacked: Encoding, index) -> Encoding:
-    return jax.tree.map(lambda leaf: leaf[index], stacked).replace(layers=None)
+def one_per_layer(make: Callable[[jax.Array], Encoding], dims: Dims, key: jax.Array) -> Encoding:
+    """A stack of encodings, each made with a key of its own."""
+    if dims.layers is None:
+        raise ValueError("one encoding per layer needs to know how many: give Dims(layers=...)")
+    return stack([make(key) for key in jax.random.split(key, dims.layers)])
 
 
 def trained_mask(encoding: Encoding) -> Encoding:
@@ -158,11 +323,15 @@ def trained_mask(encoding: Encoding) -> Encoding:
     fields = {}
     for field in dataclasses.fields(encoding):
         value = getattr(encoding, field.name)
-        if isinstance(value, Encoding):
-            fields[field.name] = trained_mask(value)
-        elif field.metadata.get("pytree_node", True):
+        if field.metadata.get("pytree_node", True):
             is_trained = field.metadata.get("trained", False)
-            fields[field.name] = jax.tree.map(lambda _, answer=is_trained: answer, value)
+            fields[field.name] = jax.tree.map(
+                lambda part, answer=is_trained: (
+                    trained_mask(part) if isinstance(part, Encoding) else answer
+                ),
+                value,
+                is_leaf=lambda part: isinstance(part, Encoding),
+            )
     return encoding.replace(**fields)
 
 
@@ -189,15 +358,6 @@ def combine(trained: Encoding, fixed: Encoding) -> Encoding:
         trained,
         fixed,
         is_leaf=lambda leaf: leaf is None,
-    )
-
-
-def hold_fixed(encoding: Encoding) -> Encoding:
-    """The same encoding, through which no gradient reaches a leaf that is not trained."""
-    return jax.tree.map(
-        lambda leaf, is_trained: leaf if is_trained else jax.lax.stop_gradient(leaf),
-        encoding,
-        trained_mask(encoding),
     )
 
 

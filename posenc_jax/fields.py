@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from posenc_jax.options import choice, flag, positive, whole_number
+from posenc_jax.checks import choice, flag, positive, whole_number
 
 Rule = Callable[[str, Any], object]  # (name, value); a ValueError says what is wrong
 

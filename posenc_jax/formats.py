@@ -15,9 +15,13 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
             f"format {written!r} is not known here; this version reads 1 to {FORMAT}. Take the "
             "version of posenc-jax that wrote it"
         )
-    fields = _set_alone(fields)
-    # Runs that are older than prepared tokens have none.
-    return fields | {"data": {"tokens": None} | dict(fields["data"])}
+    return _with_later_fields(_set_alone(fields))
+
+
+def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """With those that older runs do without."""
+    later = {"encoding": {"per_layer": False}, "data": {"tokens": None}}
+    return dict(fields) | {group: more | dict(fields[group]) for group, more in later.items()}
 
 
 def _set_alone(fields: Mapping[str, Any]) -> dict[str, Any]:

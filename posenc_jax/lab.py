@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posenc_jax import backend, configuration, lineage, neighbours, packages, validation
+from posenc_jax.checks import known
 from posenc_jax.configuration import Config
 from posenc_jax.errors import ConfigError
-from posenc_jax.options import known
 
 Answer = TypeVar("Answer")
 

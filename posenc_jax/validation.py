@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours
+from posenc_jax.checks import known, positive
 from posenc_jax.configuration import Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
-from posenc_jax.options import known, positive
 from posenc_jax.registry import SOURCES, encodings, protocols
 
 
@@ -66,6 +66,8 @@ def _structure(
     problems = []
     for name, default in expected.items():
         field = f"{prefix}{name}"
+        if name not in given and field == "encoding.per_layer":
+            continue  # where a recipe replaced the group
         if name not in given:
             problems.append(f"{field} is missing; set single fields, --config.{field}=...")
         elif isinstance(default, Mapping):

@@ -127,12 +127,11 @@ def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
 
 
 def bias(encoding, trained: int, length: int, tables: Path, plots: Path) -> list[Path]:
-    from posenc_jax.encoding import layer
     from posenc_jax.evaluation import diagnostics
 
-    layers = [encoding] if encoding.layers is None else [layer(encoding, 0)]
+    first = encoding.layer(0)
     curves = {
-        n: diagnostics.bias_by_distance(layers[0], n)
+        n: diagnostics.bias_by_distance(first, n)
         for n in (trained, length)
         if encoding.reach is None or n <= encoding.reach
     }

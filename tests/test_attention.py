@@ -10,6 +10,7 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax.attention import plain
 from posenc_jax.attention.plain import spread
+from posenc_jax.encoding import Tokens
 
 attend = jax.jit(posenc_jax.attention.attend, static_argnames="window")
 B, H, K = 2, DIMS.heads, DIMS.head_dim
@@ -228,10 +229,38 @@ def test_more_queries_than_keys_find_their_documents():
     np.testing.assert_allclose(out, jnp.pad(seen, ((0, 0), (0, 1), (0, 0), (0, 0))), atol=1e-6)
 
 
-def test_no_gradient_reaches_what_is_not_trained():
-    q, k, v = qkv(L, L)
-    gradient = jax.grad(lambda e: jnp.sum(attend(q, k, v, e) ** 2))(build("rope"))
-    assert all(jnp.all(leaf == 0) for leaf in jax.tree.leaves(gradient))
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+def test_what_is_fixed_in_training_can_be_differentiated(how):
+    """Nothing is held fixed in the forward pass: the gradient of a frequency, and of its gain."""
+    q, k, v = (np.asarray(x, np.float64) for x in qkv(70, 70))
+    rope = build("rope")
+
+    def loss(inv_freq, gain):
+        moved = rope.replace(inv_freq=jnp.asarray(inv_freq), gain=jnp.asarray(gain))
+        low = (jnp.asarray(x, jnp.float32) for x in (q, k, v))
+        return jnp.sum(jnp.sin(posenc_jax.attention.attend(*low, moved, implementation=how)))
+
+    found = jax.grad(loss, (0, 1))(rope.inv_freq, rope.gain)
+
+    def exact(inv_freq, gain):  # float64, one pair of entries at a time
+        angle = np.arange(70)[:, None] * inv_freq
+        spin = gain * np.exp(1j * angle)[None, :, None]
+        half = K // 2
+        zq, zk = ((x[..., :half] + 1j * x[..., half:]) * spin for x in (q, k))
+        scores = np.einsum("bqhp,bshp->bhqs", zq, zk.conj()).real / K**0.5
+        scores = np.where(np.tri(70, dtype=bool), scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        return np.sin(np.einsum("bhqs,bshk->bqhk", weights, v)).sum()
+
+    freq, gain, step = np.float64(rope.inv_freq), 1.0, 1e-6
+    expected = [
+        (exact(freq + step * unit, gain) - exact(freq - step * unit, gain)) / (2 * step)
+        for unit in np.eye(len(freq))
+    ]
+    np.testing.assert_allclose(found[0], expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
+    expected = (exact(freq, gain + step) - exact(freq, gain - step)) / (2 * step)
+    np.testing.assert_allclose(found[1], expected, rtol=1e-3)
 
 
 def test_scores_and_sums_of_bfloat16_are_float32():
@@ -286,13 +315,8 @@ def test_the_phase_may_be_made_once_and_handed_in():
 
 def test_the_core_is_heads_major():
     q, k, v = qkv(L, L)
-    core = plain(
-        *(x.swapaxes(1, 2) for x in (q, k, v)),
-        build("alibi"),
-        phase=None,
-        q_positions=jnp.arange(L),
-        k_positions=jnp.arange(L),
-    )
+    tokens = Tokens(position=jnp.arange(L))
+    core, _ = plain(*(x.swapaxes(1, 2) for x in (q, k, v)), build("alibi"), tokens, tokens)
     np.testing.assert_allclose(core.swapaxes(1, 2), attend(q, k, v, build("alibi")), atol=1e-6)
 
 

@@ -12,7 +12,14 @@ from sizes import DIMS
 import posenc_jax
 from posenc_jax import schemes
 from posenc_jax.attention import attend, attention, blockwise, plain
-from posenc_jax.encoding import Encoding, trained, trained_mask
+from posenc_jax.encoding import (
+    Encoding,
+    Tokens,
+    overrides,
+    position_of,
+    trained,
+    trained_mask,
+)
 
 B, H, K = 2, DIMS.heads, DIMS.head_dim
 SLOW = pytest.mark.slow
@@ -20,7 +27,7 @@ SLOW = pytest.mark.slow
 
 def build(name, length):
     dims = posenc_jax.Dims(H, K, DIMS.width, max(length, 2))
-    encoding = posenc_jax.build(name, dims, key=jax.random.key(5))
+    encoding = posenc_jax.build(name, dims, key=jax.random.key(5)).layer(0)
     mask = jax.tree.leaves(trained_mask(encoding))
     leaves, tree = jax.tree.flatten(encoding)
     keys = jax.random.split(jax.random.key(6), max(len(leaves), 1))
@@ -41,7 +48,7 @@ def inputs(length, queries, groups, dtype=jnp.float32):
     return q, k, v, jax.random.normal(keys[3], q.shape)
 
 
-def full(q, k, v, encoding, phase, q_positions, k_positions, window, segments):
+def full(q, k, v, encoding, q_tokens, k_tokens, *, phase, window):
     """Every score, in the precision of what is given; cosines and biases as the encoding says."""
     if phase is not None:
 
@@ -53,16 +60,17 @@ def full(q, k, v, encoding, phase, q_positions, k_positions, window, segments):
         q, k = turned(q, phase.q_cos, phase.q_sin), turned(k, phase.k_cos, phase.k_sin)
     k, v = (jnp.repeat(x, H // k.shape[1], axis=1) for x in (k, v))
     scores = jnp.einsum("bhqk,bhsk->bhqs", q, k) / K**0.5
-    scale = encoding.query_scale(q_positions)
+    scale = encoding.query_scale(q_tokens.position)
     scores = scores if scale is None else scores * jnp.atleast_2d(scale)[:, None, :, None]
-    bias = encoding.bias(q_positions, k_positions)
+    bias = encoding.bias(q_tokens, k_tokens)
     scores = scores if bias is None else scores + (bias if bias.ndim == 4 else bias[None])
     queries, keys = scores.shape[2:]
     back = jnp.arange(keys - queries, keys)[:, None] - jnp.arange(keys)[None, :]
-    seen = (back >= 0) & (back < (window or keys))
+    seen = (back >= 0) & (back < (encoding.narrowed(window) or keys))
     seen = seen[None, None]
-    if segments is not None:
-        seen = seen & (segments[0][:, None, :, None] == segments[1][:, None, None, :])
+    if k_tokens.document is not None:
+        same = q_tokens.document[:, None, :, None] == k_tokens.document[:, None, None, :]
+        seen = seen & same
     weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
     return jnp.einsum("bhqs,bhsk->bhqk", weights, v)
 
@@ -71,52 +79,58 @@ def setting(name, length, *, queries=None, groups=H, window=None, cut=None):
     """What both sides are given. `cut`: a second document begins there."""
     queries, encoding = queries or length, build(name, length)
     positions = np.arange(length)
-    segments = None
+    documents = None, None
     if cut is not None:
         positions = np.r_[0:cut, 0 : length - cut]
         row = np.tile(np.arange(length) >= cut, (B, 1)).astype(np.int32)
-        segments = jnp.asarray(row[:, length - queries :]), jnp.asarray(row)
+        documents = jnp.asarray(row[:, length - queries :]), jnp.asarray(row)
     k_positions = jnp.asarray(positions)
     q_positions = k_positions[length - queries :]
     if cut is not None:
         q_positions, k_positions = (jnp.tile(x, (B, 1)) for x in (q_positions, k_positions))
     phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
-    places = {"q_positions": q_positions, "k_positions": k_positions, "segments": segments}
-    return encoding, phase, places | {"window": window}, inputs(length, queries, groups)
+    features = None, None
+    if overrides(encoding, "read"):
+        whole = encoding.read(jax.random.normal(jax.random.key(9), (B, length, DIMS.width)))
+        features = jax.tree.map(lambda x: x[:, length - queries :], whole), whole
+    sides = [
+        Tokens(position=p, document=d, features=f, contiguous=True)
+        for p, d, f in zip((q_positions, k_positions), documents, features, strict=True)
+    ]
+    given = dict(zip(("q_tokens", "k_tokens"), sides, strict=True))
+    return encoding, given | {"phase": phase, "window": window}, inputs(length, queries, groups)
 
 
 def check(name, length, **options):
-    encoding, phase, places, (q, k, v, cotangent) = setting(name, length, **options)
+    encoding, given, (q, k, v, cotangent) = setting(name, length, **options)
+    features = given["q_tokens"].features, given["k_tokens"].features
 
-    def ours(q, k, v, encoding):
-        out = blockwise(q, k, v, encoding, phase=phase, contiguous=True, **places)
-        return jnp.sum(out * cotangent), out
-
-    (_, out), gradients = jax.jit(jax.value_and_grad(ours, (0, 1, 2, 3), has_aux=True))(
-        q, k, v, encoding
-    )
-    with jax.enable_x64(True):
-        double = jax.tree.map(
-            lambda x: jnp.asarray(np.asarray(x), jnp.float64), (q, k, v, encoding)
-        )
-
-        def theirs(q, k, v, encoding):
-            out = full(q, k, v, encoding, phase, **places)
+    def loss(way, pick):
+        def run(q, k, v, encoding, features):
+            sides = {
+                name: given[name].replace(features=carried)
+                for name, carried in zip(("q_tokens", "k_tokens"), features, strict=True)
+            }
+            out = pick(way(q, k, v, encoding, **given | sides))
             return jnp.sum(out * cotangent), out
 
-        (_, expected), exact = jax.jit(jax.value_and_grad(theirs, (0, 1, 2, 3), has_aux=True))(
-            *double
+        return jax.jit(jax.value_and_grad(run, (0, 1, 2, 3, 4), has_aux=True))
+
+    ours = loss(blockwise, lambda found: found[0])
+    (_, out), gradients = ours(q, k, v, encoding, features)
+    with jax.enable_x64(True):
+        double = jax.tree.map(
+            lambda x: jnp.asarray(np.asarray(x), jnp.float64), (q, k, v, encoding, features)
         )
+        (_, expected), exact = loss(full, lambda found: found)(*double)
         assert expected.dtype == jnp.float64
         exact, expected = jax.tree.map(np.asarray, (exact, expected))
     np.testing.assert_allclose(out, expected, atol=2e-5)
-    mask = [True] * 3 + jax.tree.leaves(trained_mask(encoding))
-    pairs = zip(jax.tree.leaves(gradients), jax.tree.leaves(exact), mask, strict=True)
-    for ours_, exact_, is_trained in pairs:
-        if is_trained:
-            largest = np.abs(exact_).max()
-            error = np.abs(ours_ - exact_).max()
-            assert error <= 1e-4 * largest + 3e-5, (ours_.shape, error, largest)
+    pairs = zip(jax.tree.leaves(gradients), jax.tree.leaves(exact), strict=True)
+    for ours_, exact_ in pairs:
+        largest = np.abs(exact_).max()
+        error = np.abs(ours_ - exact_).max()
+        assert error <= 1e-4 * largest + 3e-5, (ours_.shape, error, largest)
 
 
 SOME = ("nope", "rope", "alibi", "t5", "fire")
@@ -171,27 +185,29 @@ def test_given_positions_say_what_is_seen(name):
     k_positions = jnp.sort(jax.random.choice(jax.random.key(0), 300, (200,), replace=False))
     q_positions = k_positions[jnp.arange(50) * 3] + 1
     phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
-    places = {"q_positions": q_positions, "k_positions": k_positions, "phase": phase}
+    sides = [Tokens(position=p, order=p) for p in (q_positions, k_positions)]
     for window in (None, 40):
-        fields = places | {"order": (q_positions, k_positions), "window": window}
-        np.testing.assert_allclose(
-            blockwise(q, k, v, encoding, **fields), plain(q, k, v, encoding, **fields), atol=3e-6
-        )
-    none = jnp.zeros(50, jnp.int32), jnp.arange(1, 201)
-    out = blockwise(q, k, v, encoding, **places, order=none)
-    assert jnp.all(out == 0)  # a query that sees no key
+        options = {"phase": phase, "window": window}
+        ours, theirs = (way(q, k, v, encoding, *sides, **options) for way in (blockwise, plain))
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, atol=3e-6)
+    orders = jnp.zeros(50, jnp.int32), jnp.arange(1, 201)
+    sides = [side.replace(order=order) for side, order in zip(sides, orders, strict=True)]
+    for way in (blockwise, plain):
+        out, logsum = way(q, k, v, encoding, *sides, phase=phase)
+        assert jnp.all(out == 0) and jnp.all(logsum == -1e30)  # a query that sees no key
 
 
 @pytest.mark.parametrize("name", ["nope", "t5", "fire"])
 def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
     """At most twice its error, output and gradients."""
-    encoding, phase, places, (q, k, v, cotangent) = setting(name, 200)
+    encoding, sides, (q, k, v, cotangent) = setting(name, 200)
     low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
     exact = [x.astype(jnp.float32) for x in low]
 
     def run(how, given):
         def loss(q, k, v):
-            out = how(q, k, v, encoding, phase=phase, contiguous=True, **places)
+            out, _ = how(q, k, v, encoding, **sides)
             return jnp.sum(out.astype(jnp.float32) * cotangent), out
 
         (_, out), gradients = jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(*given)
@@ -205,10 +221,10 @@ def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
 @pytest.mark.parametrize("length", [200, 600])
 def test_it_maps_and_lies_on_several_devices(length):
     """Rows over devices, and what they share: its gradient is the sum of theirs."""
-    encoding, phase, places, (q, k, v, cotangent) = setting("t5", length)
+    encoding, sides, (q, k, v, cotangent) = setting("t5", length)
 
     def loss(q, k, v, encoding, cotangent):
-        out = blockwise(q, k, v, encoding, phase=phase, contiguous=True, **places)
+        out, _ = blockwise(q, k, v, encoding, **sides)
         return jnp.sum(out * cotangent), out
 
     gradient = jax.grad(loss, (0, 1, 2, 3), has_aux=True)
@@ -259,8 +275,8 @@ class WithWholeNumbers(Encoding):
     edges: jax.Array
     table: jax.Array = trained()
 
-    def bias(self, q_positions, k_positions):
-        distance = q_positions[..., :, None] - k_positions[..., None, :]
+    def bias(self, q, k):
+        distance = position_of(q)[..., :, None] - position_of(k)[..., None, :]
         return jnp.moveaxis(self.table[jnp.searchsorted(self.edges, distance)], -1, 0)
 
 
@@ -269,12 +285,11 @@ def test_an_encoding_may_hold_whole_numbers():
     table = jax.random.normal(jax.random.key(0), (4, H))
     encoding = WithWholeNumbers(dims=dims, edges=jnp.array([3, 9, 30]), table=table)
     q, k, v, cotangent = inputs(70, 70, H)
-    positions = jnp.arange(70)
-    places = {"q_positions": positions, "k_positions": positions, "phase": None}
+    tokens = Tokens(position=jnp.arange(70), contiguous=True)
 
     def gradient(how):
         def loss(table):
-            out = how(q, k, v, encoding.replace(table=table), contiguous=True, **places)
+            out, _ = how(q, k, v, encoding.replace(table=table), tokens, tokens)
             return jnp.sum(out * cotangent)
 
         return jax.grad(loss)(table)
@@ -282,19 +297,37 @@ def test_an_encoding_may_hold_whole_numbers():
     np.testing.assert_allclose(gradient(blockwise), gradient(plain), atol=1e-5)
 
 
-def test_a_bias_that_is_fixed_has_no_gradient_to_work_out():
-    def products(name):
-        encoding, phase, places, (q, k, v, _) = setting(name, 256)
+@pytest.mark.parametrize("name", ["alibi", "fire", "fox"])
+@pytest.mark.parametrize("length", [256, 600])
+def test_a_bias_that_nobody_differentiates_has_no_gradient_to_work_out(name, length):
+    """By the operations of the program, written out and as a loop: the curve, asked for, summed."""
+    encoding, sides, (q, k, v, _) = setting(name, length)
+    leaves, tree = jax.tree.flatten((encoding, sides["q_tokens"].features))
 
-        def loss(q, k, v, encoding):
-            return jnp.sum(
-                attention(q, k, v, encoding, phase=phase, contiguous=True, **places) ** 2
-            )
+    def operations(differentiated):
+        def loss(q, k, v, some):
+            own, features = jax.tree.unflatten(tree, some if differentiated else leaves)
+            given = {s: sides[s].replace(features=features) for s in ("q_tokens", "k_tokens")}
+            return jnp.sum(attention(q, k, v, own, **sides | given) ** 2)
 
-        jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2, 3)))(q, k, v, encoding)
-        return len([e for e in equations(jaxpr.jaxpr) if e.primitive.name == "reduce_sum"])
+        jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2, 3)))(q, k, v, leaves)
+        return [e.primitive.name for e in equations(jaxpr.jaxpr)]
 
-    assert products("alibi") < products("t5")
+    fixed, moved = operations(False), operations(True)
+    without = operations_without_bias(length)
+    for name_ in ("reduce_sum", "dot_general"):
+        assert fixed.count(name_) <= moved.count(name_)
+    assert fixed.count("reduce_sum") == without.count("reduce_sum") < moved.count("reduce_sum")
+
+
+def operations_without_bias(length):
+    encoding, sides, (q, k, v, _) = setting("nope", length)
+
+    def loss(q, k, v):
+        return jnp.sum(attention(q, k, v, encoding, **sides) ** 2)
+
+    jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(q, k, v)
+    return [e.primitive.name for e in equations(jaxpr.jaxpr)]
 
 
 @pytest.mark.parametrize("length", [2048, pytest.param(8192, marks=SLOW)])
@@ -302,10 +335,10 @@ def test_memory_is_linear_in_the_length(length):
     """Temporary bytes of the compiled gradient: twice the length, twice the memory."""
 
     def temporary(length, how):
-        encoding, phase, places, (q, k, v, _) = setting("t5", length)
+        encoding, sides, (q, k, v, _) = setting("t5", length)
 
         def loss(q, k, v, encoding):
-            return jnp.sum(how(q, k, v, encoding, phase=phase, contiguous=True, **places) ** 2)
+            return jnp.sum(how(q, k, v, encoding, **sides)[0] ** 2)
 
         compiled = jax.jit(jax.grad(loss, (0, 1, 2, 3))).lower(q, k, v, encoding).compile()
         return compiled.memory_analysis().temp_size_in_bytes

@@ -9,8 +9,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
-    "errors packages options registry backend terminal files fields composition formats neighbours "
-    "configuration experiment lineage validation encoding packing schemes extensions "
+    "errors packages checks registry backend terminal files fields composition formats neighbours "
+    "configuration experiment lineage validation encoding positions schemes extensions "
     "building attention data tracking command runs training evaluation sweeping reporting lab"
 ).split()
 APART = [("training", "evaluation"), ("sweeping", "training")]

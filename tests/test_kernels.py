@@ -8,6 +8,7 @@ from sizes import DIMS
 
 import posenc_jax
 from posenc_jax.attention import attention, kernels, plain
+from posenc_jax.encoding import Tokens
 from posenc_jax.schemes.alibi import ALiBi
 
 B, H, T, K = 2, DIMS.heads, 128, DIMS.head_dim
@@ -21,15 +22,9 @@ def setting(name, dtype, groups=H, length=T):
         jax.random.normal(key, (B, heads, length, K)).astype(dtype)
         for key, heads in zip(keys, (H, groups, groups), strict=True)
     )
-    places = {
-        "phase": encoding.phase(positions),
-        "q_positions": positions,
-        "k_positions": positions,
-        "contiguous": True,
-        "segments": None,
-        "window": None,
-    }
-    return (q, k, v, encoding), places
+    tokens = Tokens(position=positions, contiguous=True)
+    options = {"phase": encoding.phase(positions), "window": None}
+    return (q, k, v, encoding), {"q_tokens": tokens, "k_tokens": tokens} | options
 
 
 def outputs_and_gradients(way, given, places, **options):
@@ -37,6 +32,7 @@ def outputs_and_gradients(way, given, places, **options):
 
     def loss(q, k, v):
         out = way(q, k, v, encoding, **places, **options)
+        out = out[0] if way is plain else out  # beside its log-sum
         return jnp.sum(out.astype(jnp.float32) ** 2), out
 
     (_, out), gradients = jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
@@ -61,7 +57,7 @@ def test_a_window_on_a_gpu(monkeypatch):
     monkeypatch.setattr(kernels, "CUDNN", "xla")
     given, places = setting("rope", jnp.bfloat16)
     places["window"] = 20
-    ours, right = kernels.cudnn(*given, **places), plain(*given, **places)
+    ours, (right, _) = kernels.cudnn(*given, **places), plain(*given, **places)
     np.testing.assert_allclose(
         np.asarray(ours, np.float32), np.asarray(right, np.float32), atol=0.03
     )
@@ -95,9 +91,10 @@ def test_splash_attention_is_the_same_attention(name, groups, window):
 def test_splash_attention_keeps_documents_apart():
     given, places = setting("rope", jnp.float32)
     segments = jnp.broadcast_to((jnp.arange(T) >= 50).astype(jnp.int32), (B, T))
-    places["segments"] = (segments, segments)
+    for side in ("q_tokens", "k_tokens"):
+        places[side] = places[side].replace(document=segments)
     ours = kernels.splash(*given, **places, interpret=True)
-    np.testing.assert_allclose(ours, plain(*given, **places), atol=1e-3)
+    np.testing.assert_allclose(ours, plain(*given, **places)[0], atol=1e-3)
 
 
 @pytest.fixture
@@ -193,7 +190,8 @@ def test_a_curve_that_a_subclass_changed_is_not_taken_for_its_parents(monkeypatc
     (q, k, v, straight), places = setting("alibi", jnp.bfloat16)
     bent = Bent(dims=DIMS, slopes=straight.slopes)
     ours, right = (
-        np.asarray(way(q, k, v, bent, **places), np.float32) for way in (kernels.cudnn, plain)
+        np.asarray(out, np.float32)
+        for out in (kernels.cudnn(q, k, v, bent, **places), plain(q, k, v, bent, **places)[0])
     )
     np.testing.assert_allclose(ours, right, atol=0.03)
     assert kernels._slopes(straight) is straight.slopes and kernels._slopes(bent) is None

@@ -48,7 +48,7 @@ for name in posenc_jax.__all__:
 @pytest.mark.parametrize(
     "code",
     [
-        "import posenc_jax, posenc_jax.options, posenc_jax.backend",
+        "import posenc_jax, posenc_jax.checks, posenc_jax.backend",
         "import models; models.Config()",
         "from configs import rope; from posenc_jax import validation\n"
         "config = rope.get_config(); config.steps, config.encoding.name = 0, 'ropee'\n"
@@ -67,24 +67,24 @@ def test_structure_numbers_and_help_need_no_jax(code):
 
 # Who may be imported by whom: data flows one way.
 ALLOWED = {
-    "posenc_jax/options.py": set(),
+    "posenc_jax/checks.py": set(),
     "posenc_jax/backend.py": set(),
     "posenc_jax/registry.py": set(),
-    "posenc_jax/fields.py": {"options"},
-    "posenc_jax/composition.py": {"options"},
-    "posenc_jax/encoding.py": {"options"},
-    "posenc_jax/packing.py": {"encoding"},
-    "posenc_jax/schemes": {"options", "registry", "encoding", "schemes"},
+    "posenc_jax/fields.py": {"checks"},
+    "posenc_jax/composition.py": {"checks"},
+    "posenc_jax/encoding.py": {"checks"},
+    "posenc_jax/positions.py": {"encoding"},
+    "posenc_jax/schemes": {"checks", "registry", "encoding", "schemes"},
     "posenc_jax/extensions": {
-        "options",
+        "checks",
         "registry",
         "composition",
         "encoding",
         "schemes",
         "extensions",
     },
-    "posenc_jax/attention": {"options", "encoding", "packing", "attention"},
-    "models": {"options", "fields", "encoding", "packing", "attention"},
+    "posenc_jax/attention": {"checks", "encoding", "positions", "attention"},
+    "models": {"checks", "fields", "encoding", "positions", "attention"},
 }
 
 

@@ -8,7 +8,8 @@ from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
 from posenc_jax.attention import attend, phase_between, rotate
-from posenc_jax.encoding import DistanceBias, layer, stack, trained_mask
+from posenc_jax.encoding import DistanceBias, combine, overrides, partition, stack, trained_mask
+from posenc_jax.positions import tokens_of_row
 
 FAR = 4 * L
 
@@ -37,15 +38,12 @@ def score(encoding, q, k, q_position, k_position):
 def test_no_logit_depends_on_a_later_token(encoding, make_model, make_tokens):
     reach = encoding.reach
     length = FAR if reach is None else min(FAR, reach)
-    model, tokens = make_model(), make_tokens(length)
+    model, tokens = make_model(layers=max(2, encoding.period)), make_tokens(length)
 
     def last_seen(shift, at):
         # A shift of the input embeddings, one number per token, is what the gradient is taken of.
         x = model.embed(tokens) + shift[None, :, None]
-        positions = encoding.positions(length)
-        x = model.run_blocks(
-            x, encoding, positions=positions, contiguous=True, segments=None, window=None
-        )
+        x = model.run_blocks(x, encoding, tokens_of_row(encoding, 1, length))
         return jnp.sum(jnp.sin(x[0, at]))
 
     gradient = jax.jit(jax.grad(last_seen))
@@ -82,10 +80,16 @@ def test_scores_depend_on_distance_alone(encoding, start, tolerance):
 
 
 def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
-    encoding = drawn(encoding)
+    encoding = drawn(encoding).layer(0)
     q, k, v = qkv(L)
-    whole, last = jax.jit(lambda: (attend(q, k, v, encoding), attend(q[:, -3:], k, v, encoding)))()
+    features = None
+    if overrides(encoding, "read"):
+        features = encoding.read(jax.random.normal(jax.random.key(7), (2, L, DIMS.width)))
+    whole, last = jax.jit(
+        lambda: [attend(one, k, v, encoding, features=features) for one in (q, q[:, -3:])]
+    )()
     np.testing.assert_allclose(last, whole[:, -3:], atol=2e-6)  # without positions: at the end
+    cut = lambda at: lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1, axis=1)  # noqa: E731
     one = jax.jit(
         lambda at: attend(
             jax.lax.dynamic_slice_in_dim(q, at, 1, axis=1),
@@ -94,6 +98,7 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
             encoding,
             q_positions=encoding.positions(L)[at][None],
             k_positions=encoding.positions(L),
+            features=None if features is None else (jax.tree.map(cut(at), features), features),
         )
     )
     for at in range(L):
@@ -110,13 +115,15 @@ def test_gradients_reach_exactly_the_trained_fields(encoding, packed, make_model
         picked = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], axis=-1)
         return -jnp.mean(picked)
 
+    # Of everything: what is fixed has a gradient too, which training never asks for.
     gradients = jax.jit(jax.grad(loss))(encoding)
-    mask = trained_mask(encoding)
-    for (path, gradient), is_trained in zip(
-        jax.tree_util.tree_leaves_with_path(gradients), jax.tree.leaves(mask), strict=True
-    ):
+    for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         assert jnp.all(jnp.isfinite(gradient)), path
-        assert bool(jnp.any(gradient != 0)) == is_trained, path
+    trained, fixed = partition(encoding)
+    gradients = jax.jit(jax.grad(lambda trained: loss(combine(trained, fixed))))(trained)
+    assert len(jax.tree.leaves(gradients)) == sum(jax.tree.leaves(trained_mask(encoding)))
+    for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
+        assert jnp.all(jnp.isfinite(gradient)) and jnp.any(gradient != 0), path
 
 
 def test_word_order_reaches_the_last_row(encoding, make_model, make_tokens, forward, drawn):
@@ -172,8 +179,7 @@ def test_a_stack_of_equal_layers_is_the_shared_encoding(encoding, make_model, ma
     np.testing.assert_allclose(
         forward(model, tokens, stacked), forward(model, tokens, encoding), atol=1e-5
     )
-    alone = layer(stacked, 1)
-    assert jax.tree.structure(alone) == jax.tree.structure(encoding)
+    assert jax.tree.structure(stacked.layer(1)) == jax.tree.structure(encoding.layer(1))
 
 
 def test_layers_of_a_stack_differ(encoding, make_model, make_tokens, forward, drawn):

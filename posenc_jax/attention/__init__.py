@@ -1,33 +1,60 @@
 """Attention under any encoding: rotation, bias and query scale applied inside."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax import packing
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
+from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import plain, rotate
-from posenc_jax.encoding import Encoding, Phase, hold_fixed, in_sight
-from posenc_jax.options import IMPLEMENTATIONS, choice, whole_number
+from posenc_jax.checks import IMPLEMENTATIONS, choice, whole_number
+from posenc_jax.encoding import Encoding, Phase, Tokens, bearer, in_sight, overrides
+from posenc_jax.positions import (
+    check_places,
+    check_rows,
+    check_told_apart,
+    number_documents,
+    number_documents_of_both,
+    place,
+)
 
-__all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "plain", "rotate"]
+__all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "merge", "plain", "rotate"]
 
 CROSSOVER = 64  # keys from which blockwise trains faster than plain, on CPU
 
 
-def attention(q, k, v, encoding: Encoding, *, implementation: str = "auto", **places) -> jax.Array:
-    """The heads-major core, q [B, H, Q, K]: `plain`, or what is faster, from the same arguments."""
+def attention(
+    q: jax.Array,  # [B, H, Q, K]
+    k: jax.Array,  # [B, G, S, K]
+    v: jax.Array,  # [B, G, S, K]
+    encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    *,
+    phase: Phase | None = None,
+    window: int | None = None,
+    implementation: str = "auto",
+) -> jax.Array:  # [B, H, Q, K]
+    """The heads-major core: `plain`, or what is faster, from the same arguments."""
     choice("implementation", implementation, IMPLEMENTATIONS)
-    if encoding.window is not None:
-        places["window"] = min(places.get("window") or encoding.window, encoding.window)
+    own = bearer(encoding, "attend")
+    if own.attend is not None:
+        own = own.replace(window=encoding.narrowed(window))
+        return own.attend(q, k, v, q_tokens, k_tokens)
+    given: Any = (q, k, v, encoding, q_tokens, k_tokens)
+    if implementation == "kernel":
+        return kernel(*given, phase=phase, window=window)
     if implementation == "auto":
-        out = kernel_if_fit(q, k, v, encoding, **places)
+        out = kernel_if_fit(*given, phase=phase, window=window)
         if out is not None:
             return out
         implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
-    ways = {"plain": plain, "blockwise": blockwise, "kernel": kernel}
-    return ways[implementation](q, k, v, encoding, **places)
+    way = {"plain": plain, "blockwise": blockwise}[implementation]
+    out, logsum = way(*given, phase=phase, window=window)
+    return with_sink(out, logsum, encoding.sink())
 
 
 def attend(
@@ -41,6 +68,7 @@ def attend(
     phase: Phase | None = None,
     segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
+    features: Any = None,  # what encoding.read gave of the keys; or (of the queries, of the keys)
     implementation: str = "auto",  # one of IMPLEMENTATIONS
 ) -> jax.Array:  # [B, Q, H, K]
     """Causal attention of the queries to the keys.
@@ -53,6 +81,9 @@ def attend(
     Equal neighbours in segments are one document; a number that comes again is another one. In a
     pair that is said of the keys, and a query is of the document of its key among the last Q where
     their segments are equal, else of the last document with its segment.
+
+    Features are those of the keys, of which the queries take the last Q, or a plain tuple of those
+    of the queries and those of the keys.
     """
     _check(q, k, v, encoding, window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
@@ -60,31 +91,35 @@ def attend(
     if segments is not None:
         segments = _pair(segments, batch, queries, keys)
     if k_positions is None:
-        k_positions = packing.place(encoding, keys, None, segments and segments[1])
-    k_positions = packing.check_places("k_positions", k_positions, keys, batch)
+        k_positions = place(encoding, keys, None, segments and segments[1])
+    k_positions = check_places("k_positions", k_positions, keys, batch)
     if q_positions is None:
         if queries > keys:
             raise ValueError(f"{queries} queries and {keys} keys: give q_positions and k_positions")
         q_positions = k_positions[..., keys - queries :]
-    q_positions = packing.check_places("q_positions", q_positions, queries, batch)
+    q_positions = check_places("q_positions", q_positions, queries, batch)
     if given and segments is None:
         _check_ascending(k_positions)
     if q_positions.ndim != k_positions.ndim:
         q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
-    encoding = hold_fixed(encoding)
     if phase is None:
         phase = phase_between(encoding, q_positions, k_positions)
+    documents = segments or (None, None)
+    orders = (q_positions, k_positions) if given else (None, None)
+    carried = _features(encoding, features, batch, queries, keys, given)
+    contiguous = not given and encoding.consecutive()
+    q_tokens, k_tokens = (
+        Tokens(position=p, document=d, order=o, features=f, contiguous=contiguous)
+        for p, d, o, f in zip((q_positions, k_positions), documents, orders, carried, strict=True)
+    )
     out = attention(
         jnp.swapaxes(q, 1, 2),
         jnp.swapaxes(k, 1, 2),
         jnp.swapaxes(v, 1, 2),
         encoding,
+        q_tokens,
+        k_tokens,
         phase=phase,
-        q_positions=q_positions,
-        k_positions=k_positions,
-        contiguous=not given,
-        order=(q_positions, k_positions) if given else None,
-        segments=segments,
         window=window,
         implementation=implementation,
     )
@@ -107,19 +142,42 @@ def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
     )
 
 
+def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, given: bool):
+    """Those of the queries and of the keys."""
+    reads = overrides(encoding, "read")
+    if features is None:
+        if reads:
+            raise ValueError(
+                f"encoding {encoding.name!r} reads the layer's input x [B, T, D]: give "
+                "features=encoding.read(x)"
+            )
+        return None, None
+    if not reads:
+        raise ValueError(f"encoding {encoding.name!r} reads no features; give none")
+    if type(features) is not tuple:
+        if given and queries != keys:
+            raise ValueError("one pytree of features serves Q = S; give (of queries, of keys)")
+        features = jax.tree.map(lambda x: x[:, keys - queries :], features), features
+    for side, name, length in zip(features, ("query", "key"), (queries, keys), strict=True):
+        for leaf in jax.tree.leaves(side):
+            if leaf.shape[:2] not in ((batch, length), (1, length)):
+                raise ValueError(
+                    f"{name} features must be [{batch}, {length}, ...]; got {leaf.shape}"
+                )
+    return features
+
+
 def _pair(segments, batch, queries, keys):
     if not isinstance(segments, tuple | list):
         if queries != keys:
             raise ValueError("one segments array serves Q = S; give (query segments, key segments)")
-        numbers = packing.number(
-            jnp.atleast_2d(packing.check_rows("segments", segments, keys, batch))
-        )
+        numbers = number_documents(jnp.atleast_2d(check_rows("segments", segments, keys, batch)))
         return numbers, numbers
     q_segments, k_segments = segments
-    q_segments = jnp.atleast_2d(packing.check_rows("query segments", q_segments, queries, batch))
-    k_segments = jnp.atleast_2d(packing.check_rows("key segments", k_segments, keys, batch))
-    packing.check_told_apart(q_segments, k_segments)
-    return packing.number_both(q_segments, k_segments)
+    q_segments = jnp.atleast_2d(check_rows("query segments", q_segments, queries, batch))
+    k_segments = jnp.atleast_2d(check_rows("key segments", k_segments, keys, batch))
+    check_told_apart(q_segments, k_segments)
+    return number_documents_of_both(q_segments, k_segments)
 
 
 def _check_ascending(positions):
@@ -140,7 +198,12 @@ def _check(q, k, v, encoding, window):
     if encoding.layers is not None:
         raise ValueError(
             f"the encoding is stacked over {encoding.layers} layers; attention takes one of them: "
-            "posenc_jax.encoding.layer(encoding, index)"
+            "encoding.layer(index)"
+        )
+    if encoding.period > 1:
+        raise ValueError(
+            f"the layers of encoding {encoding.name!r} differ; attention takes one of them: "
+            "encoding.layer(index)"
         )
     if window is not None:
         whole_number("window", window, at_least=1)

@@ -7,7 +7,8 @@ keys there is no loop, and memory is that of half the matrix.
 
 Scores lie keys by queries, [c, R c] for R heads that share their keys: every product then reads its
 operands as they lie, and what is reduced or broadcast runs along the queries, side by side in
-memory. Positions, and what an encoding holds fixed, get no gradient; there is no forward mode.
+memory. Positions get no gradient, nor does what nobody differentiates cost one; there is no forward
+mode.
 """
 
 import functools
@@ -16,12 +17,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
-from posenc_jax.attention.plain import check_fits, has_bias, turn
-from posenc_jax.encoding import DistanceBias, Encoding, Phase, trained_mask
+from posenc_jax.attention.merging import NONE
+from posenc_jax.attention.plain import (
+    check_fits,
+    curve_of,
+    documents_of,
+    order_of,
+    query_scale,
+    turn,
+)
+from posenc_jax.encoding import Encoding, KeySum, Phase, Tokens, bearer, overrides
 
-NONE = -1e30  # below every score; a row that sees no key stays at it
 HIGHEST = lax.Precision.HIGHEST
 UNROLLED = 512  # keys up to which the blocks at one distance are taken at once, without a loop
 
@@ -33,25 +43,39 @@ class Shape(NamedTuple):
     offset: int  # blocks of keys before the first block of queries
     window: int | None
     ordered: bool  # what is seen follows `Places.order`, not the places in the row
-    learned: bool  # the bias has a gradient
 
 
 class Places(NamedTuple):
     """Who sees whom, beyond causality, by block; None where that decides nothing."""
 
-    segments: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
+    documents: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
     order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
 
 
-class Positioned(NamedTuple):
-    """A bias that is asked for block by block."""
+class Curve(NamedTuple):
+    """A bias by distance."""
 
-    encoding: Encoding
-    q_positions: Any  # [n, c] or [n, B, c]; None in a gradient
-    k_positions: Any
+    line: Any  # [H, c + S + c]: of the distances 0 .. S-1, filled up by a block at either end
 
 
-Bias = None | jax.Array | Positioned  # an array is the curve of the distances 0 .. S-1, [H, S]
+class Sums(NamedTuple):
+    """A bias that is the difference of two sums, each with what rounding it left over."""
+
+    q_sum: Any  # [n, B or 1, H, c]; so for the next
+    q_rest: Any
+    k_sum: Any  # [m, B or 1, H, c]; so for the next
+    k_rest: Any
+
+
+class Asked(NamedTuple):
+    """A bias, or a way in which scores and bias meet, that is asked for block by block."""
+
+    encoding: Any
+    q_tokens: Any  # Tokens whose leaves are [n, c] or [n, B, c, ...]
+    k_tokens: Any
+
+
+Bias = None | Curve | Sums | Asked
 
 
 class Pairs(NamedTuple):
@@ -76,7 +100,7 @@ class Pairs(NamedTuple):
 
 def block_size(keys: int, bias: Bias = None) -> int:
     """As measured; a bias that is asked for takes more memory than the scores it is added to."""
-    largest = 128 if isinstance(bias, Positioned) else 256
+    largest = 128 if isinstance(bias, Asked) else 256
     return min(largest, 64 if keys < 256 else 128 if keys < 1024 else 256)
 
 
@@ -85,26 +109,23 @@ def blockwise(
     k: jax.Array,  # [B, G, S, K]
     v: jax.Array,  # [B, G, S, K]
     encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
     *,
-    phase: Phase | None,
-    q_positions: jax.Array,  # [Q] or [B, Q]
-    k_positions: jax.Array,  # [S] or [B, S]
-    contiguous: bool = False,
-    order: tuple[jax.Array, jax.Array] | None = None,
-    segments: tuple[jax.Array, jax.Array] | None = None,
+    phase: Phase | None = None,
     window: int | None = None,
     block: int | None = None,
-) -> jax.Array:  # [B, H, Q, K]
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """What `plain` computes, from the same arguments."""
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
     repeats = heads // groups
-    grown = encoding.query_scale(q_positions)
-    grown = jnp.ones((1, 1)) if grown is None else jnp.atleast_2d(grown)
-    q = (q * (grown / size**0.5)[:, None, :, None]).astype(q.dtype)
-    bias = _bias(encoding, heads, keys, q_positions, k_positions, contiguous)
-    learned = any(jax.tree.leaves(trained_mask(encoding)))
+    scale = query_scale(encoding, q_tokens)
+    scale = jnp.ones((1, 1, 1, 1)) if scale is None else scale
+    q = (q * (scale / size**0.5)).astype(q.dtype)
+    order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
+    bias = _bias(encoding, heads, keys, q_tokens, k_tokens)
 
     # Queries are the last of the keys: filled up in front to a whole block, and both at the end.
     c = block or block_size(keys, bias)
@@ -112,51 +133,74 @@ def blockwise(
     of_queries = (front, -(front + queries) % c)
     of_keys = (0, -keys % c)
 
-    def blocks(x, fill, axis=-1, value=0):  # of c along an axis, which comes first
+    def blocks(x, fill, axis=-1, **how):  # of c along an axis, which comes first
         axis %= x.ndim
         widths = [(0, 0)] * x.ndim
         widths[axis] = fill
-        x = jnp.pad(x, widths, constant_values=value)
+        x = jnp.pad(x, widths, **how)
         return jnp.moveaxis(x.reshape(*x.shape[:axis], -1, c, *x.shape[axis + 1 :]), axis, 0)
 
     def places(pair, q_value, k_value):
         return (
-            blocks(jnp.atleast_2d(pair[0]), of_queries, value=q_value),
-            blocks(jnp.atleast_2d(pair[1]), of_keys, value=k_value),
+            blocks(jnp.atleast_2d(pair[0]), of_queries, constant_values=q_value),
+            blocks(jnp.atleast_2d(pair[1]), of_keys, constant_values=k_value),
+        )
+
+    def tokens(side: Tokens, fill) -> Tokens:
+        return Tokens(
+            position=blocks(lax.stop_gradient(side.position), fill),
+            document=None if side.document is None else blocks(side.document, fill),
+            order=None if side.order is None else blocks(side.order, fill),
+            features=jax.tree.map(lambda x: blocks(x, fill, 1), side.features),
         )
 
     q = blocks(q.reshape(batch, groups, repeats, queries, size), of_queries, 3)
     k, v = blocks(k, of_keys, 2), blocks(v, of_keys, 2)
-    if isinstance(bias, Positioned):
-        bias = bias._replace(
-            q_positions=blocks(q_positions, of_queries), k_positions=blocks(k_positions, of_keys)
-        )
+    if isinstance(bias, Asked):
+        sides = tokens(bias.q_tokens, of_queries), tokens(bias.k_tokens, of_keys)
+        bias = Asked(bias.encoding, *sides)
+    elif isinstance(bias, Sums):
+        of_sums = (of_queries, of_queries, of_keys, of_keys)
+        bias = Sums(*(blocks(x, f, mode="edge") for x, f in zip(bias, of_sums, strict=True)))
     elif bias is not None:
-        bias = jnp.pad(bias, ((0, 0), (c, of_keys[1] + c)))
+        bias = Curve(jnp.pad(bias.line, ((0, 0), (c, of_keys[1] + c))))
     seen = Places(
-        segments and places(segments, -1, -2),
+        documents and places(documents, -1, -2),
         order and places(order, 0, np.iinfo(np.int32).max),  # what fills up comes after all
     )
-    shape = Shape(c, (keys - queries) // c, window, order is not None, learned)
+    shape = Shape(c, (keys - queries) // c, encoding.narrowed(window), order is not None)
     q = q.reshape(len(q), batch, groups, repeats * c, size)
-    out: Any = _attention(shape, q, k, v, bias, seen)  # [n, B, G, K, R c]
+    found: Any = _attention(shape, q, k, v, bias, seen)
+    out, logsum = found  # [n, B, G, K, R c] and [n, B, G, R c]
     out = out.reshape(len(q), batch, groups, size, repeats, c)
     out = jnp.transpose(out, (1, 2, 4, 0, 5, 3)).reshape(batch, heads, len(q) * c, size)
-    return out[:, :, front : front + queries]
+    logsum = logsum.reshape(len(q), batch, groups, repeats, c)
+    logsum = jnp.transpose(logsum, (1, 2, 3, 0, 4)).reshape(batch, heads, len(q) * c)
+    own = slice(front, front + queries)
+    return out[:, :, own], logsum[:, :, own]
 
 
-def _bias(encoding, heads: int, keys: int, q_positions, k_positions, contiguous: bool) -> Bias:
-    if not has_bias(encoding):
+def _bias(encoding, heads: int, keys: int, q_tokens: Tokens, k_tokens: Tokens) -> Bias:
+    biased, mixed = overrides(encoding, "bias"), overrides(encoding, "logits")
+    if not biased and not mixed:
         return None
     check_fits(encoding, "heads", heads)
-    if contiguous and isinstance(encoding, DistanceBias):
-        return encoding.curve(jnp.arange(keys)).astype(jnp.float32)
-    return Positioned(encoding, q_positions, k_positions)
+    if not mixed:
+        curve = curve_of(encoding, q_tokens, k_tokens)
+        if curve is not None:
+            return Curve(curve(jnp.arange(keys)).astype(jnp.float32))
+        inner = bearer(encoding, "bias")
+        if isinstance(inner, KeySum) and type(inner).bias is KeySum.bias:
+            (q_sum, q_rest), (k_sum, k_rest) = inner.sums(q_tokens), inner.sums(k_tokens)
+            q_rest, k_rest = lax.stop_gradient(q_rest), lax.stop_gradient(k_rest)
+            sides = (x if x.ndim == 3 else x[None] for x in (q_sum, q_rest, k_sum, k_rest))
+            return Sums(*(x.swapaxes(1, 2).astype(jnp.float32) for x in sides))
+    return Asked(encoding, q_tokens, k_tokens)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(shape: Shape, q, k, v, bias: Bias, places: Places):
-    return _forward(shape, q, k, v, bias, places)[0]
+    return _forward(shape, q, k, v, bias, places)
 
 
 def _forward(shape: Shape, q, k, v, bias, places):
@@ -165,7 +209,7 @@ def _forward(shape: Shape, q, k, v, bias, places):
 
     def add(state, pairs: Pairs):
         acc, top, total = state
-        s = _scores(shape, pairs, q, k, bias, places)
+        s = _masked(shape, pairs, places, _logits(shape, pairs, _products(pairs, q, k), bias))
         before = pairs.queries(top)
         now = jnp.maximum(before, s.max(axis=3))
         p = jnp.exp(s - now[:, :, :, None])
@@ -185,26 +229,64 @@ def _forward(shape: Shape, q, k, v, bias, places):
     return (acc / total[:, :, :, None]).astype(q.dtype), top + jnp.log(total)
 
 
-def _saved(shape: Shape, q, k, v, bias, places):
-    out, lse = _forward(shape, q, k, v, bias, places)
-    return out, (q, k, v, bias, places, out, lse)
+class Saved(struct.PyTreeNode):
+    """For the backward pass; of the leaves of the bias, which somebody differentiates."""
+
+    arrays: Any
+    out: Any
+    logsum: Any
+    wanted: tuple[bool, ...] = struct.field(pytree_node=False)
 
 
-def _backward(shape: Shape, saved, d_out):
-    q, k, v, bias, places, out, lse = saved
+def _saved(shape: Shape, *arguments):
+    arrays = jax.tree.map(lambda leaf: leaf.value, arguments)
+    out, logsum = _forward(shape, *arrays)
+    bias = arguments[3]
+    wanted = tuple(bool(leaf.perturbed) and _is_real(leaf.value) for leaf in jax.tree.leaves(bias))
+    return (out, logsum), Saved(arrays, out, logsum, wanted)
+
+
+def _backward(shape: Shape, saved: Saved, gradients):
+    (q, k, v, bias, places), out, logsum = saved.arrays, saved.out, saved.logsum
+    d_out, d_logsum = gradients
+    if isinstance(d_out, SymbolicZero):
+        d_out = jnp.zeros_like(out)
     delta = jnp.sum(d_out.astype(jnp.float32) * out.astype(jnp.float32), axis=3)
+    if not isinstance(d_logsum, SymbolicZero):
+        delta = delta - d_logsum
     d_out = d_out.swapaxes(3, 4)
     k_turned = k.swapaxes(3, 4)
+    wanted = [x for x, is_wanted in zip(_leaves(bias), saved.wanted, strict=True) if is_wanted]
 
     def add(state, pairs: Pairs):
-        d_q, d_k, d_v, d_trained = state
-        s = _scores(shape, pairs, q, k, bias, places)
-        p = jnp.exp(s - pairs.queries(lse)[:, :, :, None])
+        d_q, d_k, d_v, d_wanted = state
+        products = _products(pairs, q, k)
+        if isinstance(bias, Asked):
+            parts = _cut(pairs, bias)
+            chosen = [x for x, w in zip(_leaves(parts), saved.wanted, strict=True) if w]
+
+            def meet(products, chosen):
+                given = iter(chosen)
+                leaves = zip(_leaves(parts), saved.wanted, strict=True)
+                put = [next(given) if w else x for x, w in leaves]
+                return _met(products, jax.tree.unflatten(jax.tree.structure(parts), put))
+
+            s, pull = jax.vjp(meet, products, chosen)
+        else:
+            s, pull = _logits(shape, pairs, products, bias), None
+        s = _masked(shape, pairs, places, s)
+        p = jnp.exp(s - pairs.queries(logsum)[:, :, :, None])
         d_i = pairs.queries(d_out)
         d_v_j = _product("nbgsq,nbgqk->nbgsk", p.astype(v.dtype), d_i)
         d_p = _product("nbgsk,nbgqk->nbgsq", pairs.keys(v), d_i)
         d_s = p * (d_p - pairs.queries(delta)[:, :, :, None])
-        d_trained = _add_to_bias(shape, pairs, d_trained, bias, d_s)
+        if pull is not None:
+            d_s, d_chosen = pull(d_s)
+            d_wanted = _add_to_asked(pairs, bias, saved.wanted, d_wanted, d_chosen)
+        elif isinstance(bias, Curve) and d_wanted:
+            d_wanted = [_add_to_line(shape, pairs, d_wanted[0], d_s)]
+        elif isinstance(bias, Sums) and saved.wanted[2]:
+            d_wanted = [*d_wanted[:-1], _add_to_sums(pairs, bias, d_wanted[-1], d_s)]
         d_s = d_s.astype(q.dtype)
         d_q_i = _product("nbgks,nbgsq->nbgkq", pairs.keys(k_turned), d_s)
         d_k_j = _product("nbgsq,nbgqk->nbgsk", d_s, pairs.queries(q))
@@ -212,21 +294,26 @@ def _backward(shape: Shape, saved, d_out):
             pairs.put_queries(d_q, pairs.queries(d_q) + d_q_i),
             pairs.put_keys(d_k, pairs.keys(d_k) + d_k_j),
             pairs.put_keys(d_v, pairs.keys(d_v) + d_v_j),
-            d_trained,
+            d_wanted,
         )
 
     zero = _zero(q, k, v, bias, places, d_out)
     zeros = (jnp.broadcast_to(zero, x.shape) for x in (q.swapaxes(3, 4), k, v))
-    trained, _ = _trained(bias)
-    d_trained = [jnp.broadcast_to(zero.astype(leaf.dtype), leaf.shape) for leaf in trained]
-    state = (*zeros, d_trained)
-    d_q, d_k, d_v, d_trained = _over_pairs(shape, q, k, add, state)
-    d_bias = _gradient(bias, [_summed(d, x) for d, x in zip(d_trained, trained, strict=True)])
+    d_wanted = [jnp.broadcast_to(zero.astype(leaf.dtype), leaf.shape) for leaf in wanted]
+    d_q, d_k, d_v, d_wanted = _over_pairs(shape, q, k, add, (*zeros, d_wanted))
+    if isinstance(bias, Sums) and saved.wanted[0] and not isinstance(d_logsum, SymbolicZero):
+        of_heads = d_logsum.reshape(*d_logsum.shape[:3], -1, shape.block)
+        of_heads = of_heads.reshape(*d_logsum.shape[:2], -1, shape.block)  # [n, B, H, c]
+        shared = d_wanted[0].shape[1] == 1
+        d_wanted[0] = of_heads.sum(axis=1, keepdims=True) if shared else of_heads
+    summed = iter([_summed(d, x) for d, x in zip(d_wanted, wanted, strict=True)])
+    d_bias = [next(summed) if is_wanted else None for is_wanted in saved.wanted]
+    d_bias = jax.tree.unflatten(jax.tree.structure(bias), d_bias)
     found = zip((d_q.swapaxes(3, 4), d_k, d_v), (q, k, v), strict=True)
     return *(_summed(d, x).astype(x.dtype) for d, x in found), d_bias, None
 
 
-_attention.defvjp(_saved, _backward)
+_attention.defvjp(_saved, _backward, symbolic_zeros=True)
 
 
 def _over_pairs(shape: Shape, q, k, add, state):
@@ -256,17 +343,13 @@ def _over_pairs(shape: Shape, q, k, add, state):
     return state
 
 
-def _scores(shape: Shape, pairs: Pairs, q, k, bias, places):  # [n, B, G, c, R c], float32
+def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
+    return _product("nbgsk,nbgqk->nbgsq", pairs.keys(k), pairs.queries(q))
+
+
+def _masked(shape: Shape, pairs: Pairs, places: Places, s):
     """-inf where a key is not seen."""
     c = shape.block
-    q_i = pairs.queries(q)
-    s = _product("nbgsk,nbgqk->nbgsq", pairs.keys(k), q_i)
-    by_head = (*s.shape[:4], -1, c)  # [n, B, G, c, R, c]
-    s = s.reshape(by_head)
-    if bias is not None:
-        block = _bias_block(shape, pairs, bias)  # [n or 1, B or 1, H, c, c]
-        block = block.reshape(*block.shape[:2], s.shape[2], s.shape[4], c, c)
-        s = s + block.swapaxes(3, 4)
     if places.order is None:
         place = jnp.arange(c)
         far = (pairs.query + shape.offset - pairs.key) * c
@@ -277,22 +360,65 @@ def _scores(shape: Shape, pairs: Pairs, q, k, bias, places):  # [n, B, G, c, R c
         seen = _against(pairs, places.order, jnp.greater_equal)  # a difference could overflow
     if shape.window is not None:
         seen &= back < shape.window
-    if places.segments is not None:
-        seen = seen & _against(pairs, places.segments, jnp.equal)
-    s = jnp.where(seen[:, :, None, :, None, :], s, -jnp.inf)
-    return s.reshape(q_i.shape[:3] + (c, -1))
+    if places.documents is not None:
+        seen = seen & _against(pairs, places.documents, jnp.equal)
+    by_head = s.reshape(*s.shape[:4], -1, c)  # [n, B, G, c, R, c]
+    return jnp.where(seen[:, :, None, :, None, :], by_head, -jnp.inf).reshape(s.shape)
 
 
 def _against(pairs: Pairs, of, compare):  # [n, B or 1, c, c], keys by queries
     return compare(pairs.queries(of[0])[:, :, None, :], pairs.keys(of[1])[:, :, :, None])
 
 
-def _bias_block(shape: Shape, pairs: Pairs, bias):  # [n or 1, B or 1, H, c, c], keys by queries
-    if isinstance(bias, Positioned):
-        block = _positioned(pairs, bias)
-        return block if block.ndim == 5 else block[:, None]
-    line = lax.dynamic_slice_in_dim(bias, _nearest(shape, pairs), 2 * shape.block, axis=1)
-    return _skew(line)[None, None]
+def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R c]
+    """What scores are under their bias, keys by queries."""
+    if bias is None:
+        return products
+    if isinstance(bias, Asked):
+        return _met(products, _cut(pairs, bias))
+    if isinstance(bias, Curve):
+        line = lax.dynamic_slice_in_dim(bias.line, _nearest(shape, pairs), 2 * shape.block, axis=1)
+        return _plus(products, _skew(line)[None, None])
+    # Both sides less the sum of the block's first query: what is left is small where it matters,
+    # and no later token changes how it is rounded.
+    q_sum, q_rest = pairs.queries(bias.q_sum), pairs.queries(bias.q_rest)
+    k_sum, k_rest = pairs.keys(bias.k_sum), pairs.keys(bias.k_rest)
+    first, first_rest = q_sum[..., :1], q_rest[..., :1]
+    of_queries = (q_sum - first) + (q_rest - first_rest)
+    of_keys = (k_sum - first) + (k_rest - first_rest)
+    return _plus(products, of_queries[..., None, :] - of_keys[..., :, None])
+
+
+def _plus(products, block):
+    """Adds a bias [n or 1, B or 1, H, c, c], keys by queries, where heads share their keys."""
+    c = block.shape[-1]
+    by_head = products.reshape(*products.shape[:4], -1, c)  # [n, B, G, c, R, c]
+    groups, repeats = by_head.shape[2], by_head.shape[4]
+    block = block.reshape(*block.shape[:2], groups, repeats, c, c)
+    return (by_head + block.swapaxes(3, 4)).reshape(products.shape)
+
+
+def _cut(pairs: Pairs, asked: Asked) -> Asked:
+    """Of the tokens, those of the blocks."""
+    return Asked(
+        asked.encoding,
+        jax.tree.map(pairs.queries, asked.q_tokens),
+        jax.tree.map(pairs.keys, asked.k_tokens),
+    )
+
+
+def _met(products, asked: Asked):  # [n, B, G, c, R c]
+    """What the encoding makes of scores and bias."""
+    encoding: Encoding = asked.encoding
+    bias: Any = jax.vmap(encoding.bias)(asked.q_tokens, asked.k_tokens)  # [n, H, c, c] or with B
+    if not overrides(encoding, "logits"):
+        block = bias.swapaxes(-1, -2)
+        return _plus(products, block if block.ndim == 5 else block[:, None])
+    n, batch, groups, c = products.shape[:4]
+    by_head = products.reshape(n, batch, groups, c, -1, c)
+    scores = jnp.transpose(by_head, (0, 1, 2, 4, 5, 3)).reshape(n, batch, -1, c, c)
+    scores = jax.vmap(encoding.logits)(scores, bias).reshape(n, batch, groups, -1, c, c)
+    return jnp.transpose(scores, (0, 1, 2, 5, 3, 4)).reshape(products.shape)
 
 
 def _nearest(shape: Shape, pairs: Pairs):
@@ -307,54 +433,46 @@ def _skew(line):  # [H, 2c] -> [H, c, c], where [s, q] is line[c - 1 + q - s]
     return rows[:, : c * (double - 1)].reshape(heads, c, double - 1)[:, :, c - 1 :]
 
 
-def _add_to_bias(shape: Shape, pairs: Pairs, d_trained: list, bias, d_scores):
-    if bias is None or not shape.learned:
-        return d_trained
-    c = shape.block
+def _by_head(c: int, d_scores):  # [n, B, H, c, c], keys by queries
     block = d_scores.reshape(*d_scores.shape[:4], -1, c).swapaxes(3, 4)  # [n, B, G, R, c, c]
-    if isinstance(bias, Positioned):
-        block = block.reshape(*block.shape[:2], -1, c, c)
-        trained, put = _trained(bias)
-        value, pull = jax.vjp(lambda arrays: _positioned(pairs, put(arrays)), trained)
-        (added,) = pull(block if value.ndim == 5 else block.sum(axis=1))
-        return [d + one for d, one in zip(d_trained, added, strict=True)]
-    (d_curve,) = d_trained
-    block = block.sum(axis=(0, 1)).reshape(-1, c, c)
-    (line,) = jax.linear_transpose(_skew, jnp.zeros_like(block, shape=(len(block), 2 * c)))(block)
+    return block.reshape(*block.shape[:2], -1, c, c)
+
+
+def _add_to_line(shape: Shape, pairs: Pairs, d_line, d_scores):
+    block = _by_head(shape.block, d_scores).sum(axis=(0, 1))
+    (line,) = jax.linear_transpose(
+        _skew, jnp.zeros_like(block, shape=(len(block), 2 * shape.block))
+    )(block)
     start = _nearest(shape, pairs)
-    line += lax.dynamic_slice_in_dim(d_curve, start, 2 * c, axis=1)
-    return [lax.dynamic_update_slice_in_dim(d_curve, line, start, axis=1)]
+    line += lax.dynamic_slice_in_dim(d_line, start, 2 * shape.block, axis=1)
+    return lax.dynamic_update_slice_in_dim(d_line, line, start, axis=1)
 
 
-def _positioned(pairs: Pairs, bias: Positioned):  # [n, H, c, c] or [n, B, H, c, c]
-    """Keys by queries."""
-    places = pairs.queries(bias.q_positions), pairs.keys(bias.k_positions)
-    block: Any = jax.vmap(bias.encoding.bias)(*places)
-    return block.swapaxes(-1, -2)
+def _add_to_sums(pairs: Pairs, bias: Sums, d_k_sum, d_scores):
+    """Of the keys. That of a query moves all its scores alike, and so its log-sum alone."""
+    one = _by_head(bias.k_sum.shape[-1], d_scores).sum(axis=-1)
+    one = one.sum(axis=1, keepdims=True) if d_k_sum.shape[1] == 1 else one
+    return pairs.put_keys(d_k_sum, pairs.keys(d_k_sum) - one)
 
 
-def _trained(bias: Bias):
-    """The arrays of a bias that can have a gradient, and the bias with others in their place."""
-    if not isinstance(bias, Positioned):
-        return [] if bias is None else [bias], lambda arrays: arrays[0]
-    leaves, tree = jax.tree.flatten(bias.encoding)
+def _add_to_asked(pairs: Pairs, bias: Asked, wanted, d_wanted: list, d_chosen: list):
+    """The encoding's arrays are one for all blocks; what tokens carry is of each block."""
+    of_all, of_queries, of_keys = (len(jax.tree.leaves(part)) for part in bias)
+    kinds = ["all"] * of_all + ["queries"] * of_queries + ["keys"] * of_keys
+    kinds = [kind for kind, is_wanted in zip(kinds, wanted, strict=True) if is_wanted]
+    added = []
+    for kind, d, one in zip(kinds, d_wanted, d_chosen, strict=True):
+        if kind == "all":
+            added.append(d + one)
+        elif kind == "queries":
+            added.append(pairs.put_queries(d, pairs.queries(d) + one))
+        else:
+            added.append(pairs.put_keys(d, pairs.keys(d) + one))
+    return added
 
-    def put(arrays):
-        given = iter(arrays)
-        merged = [next(given) if _is_real(leaf) else leaf for leaf in leaves]
-        return bias._replace(encoding=jax.tree.unflatten(tree, merged))
 
-    return [leaf for leaf in leaves if _is_real(leaf)], put
-
-
-def _gradient(bias: Bias, arrays: list):
-    """In the form of a bias; None for what has none, such as whole numbers."""
-    if not isinstance(bias, Positioned):
-        return arrays[0] if arrays else None
-    leaves, tree = jax.tree.flatten(bias.encoding)
-    given = iter(arrays)
-    merged = [next(given) if _is_real(leaf) else None for leaf in leaves]
-    return Positioned(jax.tree.unflatten(tree, merged), None, None)
+def _leaves(bias: Bias) -> list:
+    return jax.tree.leaves(bias)
 
 
 def _is_real(leaf) -> bool:

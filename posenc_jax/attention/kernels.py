@@ -14,8 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.attention.plain import check_fits, has_bias, spread, turn
-from posenc_jax.encoding import DistanceBias, Encoding
+from posenc_jax.attention.plain import (
+    check_fits,
+    curve_of,
+    documents_of,
+    query_scale,
+    spread,
+    turn,
+)
+from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens, bearer, overrides
 
 PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is laid out, [1, H, T, T]
@@ -28,7 +35,9 @@ class Unfit(ValueError):
     """Why a kernel cannot take these arguments."""
 
 
-def kernel(q, k, v, encoding: Encoding, **places) -> jax.Array:  # [B, H, Q, K]
+def kernel(
+    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
+) -> jax.Array:  # [B, H, Q, K]
     """What `plain` computes, by the kernel of this process's platform; raises Unfit."""
     platform = jax.default_backend()
     if platform not in PLATFORMS:
@@ -36,15 +45,18 @@ def kernel(q, k, v, encoding: Encoding, **places) -> jax.Array:  # [B, H, Q, K]
             f"attention='kernel' needs a GPU or a TPU, this process runs on {platform}; "
             "take auto, plain or blockwise"
         )
-    return (cudnn if platform == "gpu" else splash)(q, k, v, encoding, **places)
+    run = cudnn if platform == "gpu" else splash
+    return run(q, k, v, encoding, q_tokens, k_tokens, **options)
 
 
-def kernel_if_fit(q, k, v, encoding: Encoding, **places) -> jax.Array | None:
+def kernel_if_fit(
+    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
+) -> jax.Array | None:
     """None where there is none for this platform or these arguments."""
     if jax.default_backend() not in PLATFORMS:
         return None
     try:
-        return kernel(q, k, v, encoding, **places)
+        return kernel(q, k, v, encoding, q_tokens, k_tokens, **options)
     except Unfit as reason:
         _say_once(f"attention goes without the kernel of this platform: {reason}")
         return None
@@ -56,34 +68,44 @@ def _say_once(line: str) -> None:
 
 
 def cudnn(
-    q, k, v, encoding, *, phase, q_positions, k_positions, contiguous, segments, window, order=None
-):
+    q,
+    k,
+    v,
+    encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    *,
+    phase: Phase | None = None,
+    window: int | None = None,
+) -> jax.Array:
     length, size = q.shape[2:]
-    _check_places(q, k, contiguous, order)
-    if segments is not None:
+    biased, window = overrides(encoding, "bias"), encoding.narrowed(window)
+    _check_tokens(q, k, encoding, q_tokens, k_tokens)
+    if k_tokens.document is not None:
         raise Unfit("several documents in a row")
     if q.dtype != jnp.bfloat16:
         raise Unfit(f"cuDNN's takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
     if length % 2:  # which cuDNN's gradient refuses, later than it could be caught here
         raise Unfit(f"an odd number of tokens, {length}")
-    biased = has_bias(encoding)
     if biased:
         check_fits(encoding, "heads", q.shape[1])
     if biased and window is not None:
         raise Unfit("a window and a bias at once")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _grown(q, encoding, q_positions)
-    slopes = _slopes(encoding)
+    q = _scaled(q, encoding, q_tokens)
+    slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
     elif biased:
-        if length > MATERIALISED or q_positions.ndim > 1:
+        if length > MATERIALISED or q_tokens.position.ndim > 1:
             raise Unfit(f"a bias of more than {MATERIALISED} keys, or of its own for each row")
-        if isinstance(encoding, DistanceBias):
-            bias = spread(encoding.curve(jnp.arange(length)), length)[None]
+        curve = curve_of(encoding, q_tokens, k_tokens)
+        if curve is not None:
+            bias = spread(curve(jnp.arange(length)), length)[None]
         else:
-            bias = encoding.bias(q_positions, k_positions)[None]
+            whole: Any = encoding.bias(q_tokens, k_tokens)
+            bias = whole[None]
         bias = bias.astype(q.dtype)  # cuDNN's gives NaN for a bias in float32
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
     window_size = None if window is None else (window - 1, 0)
@@ -107,35 +129,33 @@ def splash(
     q,
     k,
     v,
-    encoding,
+    encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
     *,
-    phase,
-    q_positions,
-    k_positions,
-    contiguous,
-    segments,
-    window,
-    order=None,
-    interpret=False,
-):
+    phase: Phase | None = None,
+    window: int | None = None,
+    interpret: bool = False,
+) -> jax.Array:
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel as kernels,
     )
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
     heads, length, size = q.shape[1:]
-    _check_places(q, k, contiguous, order)
+    window = encoding.narrowed(window)
+    _check_tokens(q, k, encoding, q_tokens, k_tokens)
     if length % LANES:
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
     if jax.device_count() > 1 and not interpret:
         raise Unfit("splash attention would gather the rows of several devices on each")
     if q.dtype != jnp.bfloat16 and not interpret:
         raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
-    slopes = _slopes(encoding)
-    if has_bias(encoding) and slopes is None:
+    slopes = _slopes(encoding) if k_tokens.contiguous else None
+    if overrides(encoding, "bias") and slopes is None:
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _grown(q, encoding, q_positions)
+    q = _scaled(q, encoding, q_tokens)
     q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # it has no scale of its own
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes)
@@ -147,37 +167,42 @@ def splash(
     run = kernels.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * heads), interpret=interpret
     )
-    documents = None
-    if segments is not None:
+    documents, segments = documents_of(q_tokens, k_tokens), None
+    if documents is not None:
         rows = (len(q), length)
-        documents = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in segments))
-    out: Any = jax.vmap(run)(q, k, v, documents)
+        segments = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in documents))
+    out: Any = jax.vmap(run)(q, k, v, segments)
     return out[..., :size]
 
 
-def _check_places(q, k, contiguous: bool, order):
-    if order is not None or not contiguous:
+def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
+    if q_tokens.order is not None or k_tokens.order is not None:
         raise Unfit("positions that are given")
     if q.shape[2] != k.shape[2]:
         raise Unfit(f"{q.shape[2]} queries of {k.shape[2]} keys")
+    for hook, what in (("read", "a bias of what tokens carry"), ("sink", "a learned sink")):
+        if overrides(encoding, hook):
+            raise Unfit(what)
+    if overrides(encoding, "logits"):
+        raise Unfit("scores and bias that meet otherwise than as a sum")
 
 
-def _grown(q, encoding, q_positions):
-    grown = encoding.query_scale(q_positions)
-    if grown is None:
-        return q
-    return (q * jnp.atleast_2d(grown)[:, None, :, None]).astype(q.dtype)
+def _scaled(q, encoding: Encoding, q_tokens: Tokens):
+    scale = query_scale(encoding, q_tokens)
+    return q if scale is None else (q * scale).astype(q.dtype)
 
 
-def _slopes(encoding) -> jax.Array | None:
-    """Not of a class that changed the curve and left what its parent says of it."""
+def _slopes(encoding: Encoding) -> jax.Array | None:
+    """Not of a class that changed the bias and left what its parent says of it."""
+    encoding = bearer(encoding, "bias")
     if not isinstance(encoding, DistanceBias):
         return None
-    of_curve, of_straight = (
+    of_bias, of_curve, of_straight = (
         next(one for one in type(encoding).__mro__ if name in vars(one))
-        for name in ("curve", "straight")
+        for name in ("bias", "curve", "straight")
     )
-    return encoding.straight() if issubclass(of_straight, of_curve) else None
+    told = issubclass(of_straight, of_curve) and issubclass(of_straight, of_bias)
+    return encoding.straight() if told else None
 
 
 def _with_slopes(q, k, v, slopes: jax.Array):  # [H]

@@ -1,9 +1,12 @@
 """The plain reference: the whole matrix of scores, in float32. All else must agree with it."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.encoding import DistanceBias, Encoding, Phase
+from posenc_jax.attention.merging import NONE
+from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens, bearer, overrides
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -13,16 +16,13 @@ def plain(
     k: jax.Array,  # [B, G, S, K]
     v: jax.Array,  # [B, G, S, K]
     encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
     *,
-    phase: Phase | None,
-    q_positions: jax.Array,  # [Q] or [B, Q]
-    k_positions: jax.Array,  # [S] or [B, S]
-    contiguous: bool = False,  # tokens of a document stand side by side; queries are the last Q
-    order: tuple[jax.Array, jax.Array] | None = None,  # [Q] or [B, Q], and [S] or [B, S]
-    segments: tuple[jax.Array, jax.Array] | None = None,  # [B, Q] and [B, S]
+    phase: Phase | None = None,
     window: int | None = None,
-) -> jax.Array:  # [B, H, Q, K]
-    """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see.
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
+    """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see, and its log-sum.
 
     Those are no later in order; without one, tokens come as they stand and the queries are the last
     Q. A query that sees no key at all gets zeros.
@@ -35,22 +35,16 @@ def plain(
         "bgrqk,bgsk->bgrqs", grouped, k, precision=_HIGHEST, preferred_element_type=jnp.float32
     ).reshape(batch, heads, queries, keys)
     scores = scores / size**0.5
-    scale = encoding.query_scale(q_positions)
+    scale = query_scale(encoding, q_tokens)
     if scale is not None:
-        scores = scores * jnp.atleast_2d(scale)[:, None, :, None]
-    if contiguous and isinstance(encoding, DistanceBias):
+        scores = scores * scale
+    if overrides(encoding, "bias") or overrides(encoding, "logits"):
         check_fits(encoding, "heads", heads)
-        scores = scores + spread(encoding.curve(jnp.arange(keys)), queries)[None]
-    else:
-        bias = encoding.bias(q_positions, k_positions)
-        if bias is not None:
-            check_fits(encoding, "heads", heads)
-            scores = scores + (bias if bias.ndim == 4 else bias[None])
+        scores = encoding.logits(scores, _bias(encoding, q_tokens, k_tokens, queries, keys))
 
-    if order is None:
-        order = jnp.arange(keys - queries, keys), jnp.arange(keys)
-    seen = visible(*order, segments, window)
-    weights = jax.nn.softmax(jnp.where(seen, scores, jnp.finfo(jnp.float32).min), axis=-1)
+    seen = visible(q_tokens, k_tokens, queries, keys, encoding.narrowed(window))
+    scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
+    weights = jax.nn.softmax(scores, axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
     out = jnp.einsum(
         "bgrqs,bgsk->bgrqk",
@@ -59,7 +53,32 @@ def plain(
         precision=_HIGHEST,
         preferred_element_type=jnp.float32,
     )
-    return out.reshape(batch, heads, queries, -1).astype(q.dtype)
+    logsum = jnp.maximum(jax.nn.logsumexp(scores, axis=-1), NONE)
+    return out.reshape(batch, heads, queries, -1).astype(q.dtype), logsum
+
+
+def _bias(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):
+    curve = curve_of(encoding, q_tokens, k_tokens)
+    if curve is None:
+        return encoding.bias(q_tokens, k_tokens)
+    return spread(curve(jnp.arange(keys)), queries)
+
+
+def curve_of(encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
+    """The function of the distance that is the whole bias, if there is one for such tokens."""
+    encoding = bearer(encoding, "bias")
+    if not isinstance(encoding, DistanceBias) or type(encoding).bias is not DistanceBias.bias:
+        return None
+    return encoding.curve if q_tokens.contiguous and k_tokens.contiguous else None
+
+
+def query_scale(encoding: Encoding, q_tokens: Tokens):  # [B or 1, H or 1, Q, 1]
+    """What the scores of each query are multiplied by; None: nothing."""
+    scale = encoding.query_scale(q_tokens.position)
+    if scale is None:
+        return None
+    by_head = scale if scale.ndim == 3 else jnp.atleast_2d(scale)[:, None]
+    return by_head[..., None]
 
 
 def turn(q, k, v, encoding: Encoding, phase: Phase | None):
@@ -101,16 +120,35 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Arr
     return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
 
 
-def visible(q_order, k_order, segments, window):  # -> [B or 1, 1, Q, S]
-    q_order, k_order = (jnp.atleast_2d(o) for o in (q_order, k_order))
+def visible(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, window: int | None):
+    """Which keys a query may see, [B or 1, 1, Q, S]."""
+    order = order_of(q_tokens, k_tokens)
+    if order is None:
+        order = jnp.arange(keys - queries, keys), jnp.arange(keys)
+    q_order, k_order = (jnp.atleast_2d(o) for o in order)
     back = q_order[:, None, :, None] - k_order[:, None, None, :]  # how far back a key is
     seen = back >= 0
     if window is not None:
         seen &= back < window
-    if segments is not None:
-        q_segments, k_segments = segments
-        seen = seen & (q_segments[:, None, :, None] == k_segments[:, None, None, :])
+    documents = documents_of(q_tokens, k_tokens)
+    if documents is not None:
+        q_documents, k_documents = documents
+        seen = seen & (q_documents[:, None, :, None] == k_documents[:, None, None, :])
     return seen
+
+
+def order_of(q_tokens: Tokens, k_tokens: Tokens) -> tuple[jax.Array, jax.Array] | None:
+    return _both("order", q_tokens.order, k_tokens.order)
+
+
+def documents_of(q_tokens: Tokens, k_tokens: Tokens) -> tuple[jax.Array, jax.Array] | None:
+    return _both("document", q_tokens.document, k_tokens.document)
+
+
+def _both(name: str, of_queries: Any, of_keys: Any) -> tuple[jax.Array, jax.Array] | None:
+    if (of_queries is None) != (of_keys is None):
+        raise ValueError(f"queries and keys both have a field {name!r}, or neither has")
+    return None if of_queries is None else (of_queries, of_keys)
 
 
 def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
@@ -125,11 +163,6 @@ def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
     rows = jnp.broadcast_to(line[:, None, :], (heads, queries, length)).reshape(heads, -1)
     skewed = rows[:, : queries * (length - 1)].reshape(heads, queries, length - 1)
     return skewed[:, :, queries - 1 :]
-
-
-def has_bias(encoding: Encoding) -> bool:
-    one = jnp.zeros(1, jnp.int32)
-    return jax.eval_shape(encoding.bias, one, one) is not None
 
 
 def check_fits(encoding: Encoding, name: str, here: int):

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import posenc_jax
 from posenc_jax import neighbours
-from posenc_jax.attention import plain
 from posenc_jax.encoding import Encoding
-from posenc_jax.encoding import layer as layer_of
+from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
 
@@ -77,14 +77,13 @@ def attention_weights(
     config = model.config
     batch, length = tokens.shape
     positions = encoding.positions(length)
-    places = dict(positions=positions, contiguous=True, segments=None, window=None)
-    shared = encoding.layers is None
-    x = (encoding if shared else layer_of(encoding, 0)).embed(model.embed(tokens), positions)
+    row = tokens_of_row(encoding, batch, length)
+    x = encoding.layer(0).embed(model.embed(tokens), positions)
     x = x.astype(config.dtype)
     identity = jnp.broadcast_to(jnp.eye(length), (batch, config.groups, length, length))
     for index in range(config.layers):
         block = jax.tree.map(lambda leaf, i=index: leaf[i], model.blocks)
-        own = encoding if shared else layer_of(encoding, index)
+        own = encoding.layer(index)
         phase = own.phase(positions)
         read = x.reshape(-1, config.width)
         read = block.attention_norm(read) if config.norm_place == "pre" else read
@@ -92,17 +91,13 @@ def attention_weights(
             project(read).reshape(batch, length, -1, config.head_size).swapaxes(1, 2)
             for project in (block.attention.q, block.attention.k)
         )
-        yield plain(
-            q,
-            k,
-            identity,
-            own,
-            phase=phase,
-            q_positions=positions,
-            k_positions=positions,
-            contiguous=True,
-        ).astype(jnp.float32)
-        x = block(x, own, phase=phase, **places)
+        carried = own.read(read.reshape(batch, length, -1))
+        seen = row.replace(features=carried)
+        weights = posenc_jax.attention.attention(
+            q, k, identity, own, seen, seen, phase=phase, implementation="plain"
+        )
+        yield weights.astype(jnp.float32)
+        x = block(x, own, row, phase=phase, window=None)
 
 
 def uniform_entropy(length: int) -> np.ndarray:  # [T]

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from posenc_jax import composition, extensions
+from posenc_jax.checks import check_options
 from posenc_jax.configuration import LARGEST_SCALE, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
-from posenc_jax.options import check_options
 
 
 class Method(NamedTuple):

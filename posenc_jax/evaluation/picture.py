@@ -26,6 +26,8 @@ ENCODINGS = {
     "kerple_power": ("#999933", "<"),
     "sandwich": ("#AA4499", ">"),
     "randomized": ("#777777", "p"),
+    "fox": ("#661100", "d"),
+    "hybrid": ("#44AA99", "8"),
 }
 EXTENSIONS = {
     "pi": ("#D55E00", "s"),

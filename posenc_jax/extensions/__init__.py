@@ -13,11 +13,11 @@ import jax
 from jax.core import Tracer
 
 from posenc_jax import composition
+from posenc_jax.checks import check_options, known, positive
 from posenc_jax.composition import Part
 from posenc_jax.encoding import Encoding
 from posenc_jax.extensions._record import Extension
 from posenc_jax.extensions.rotary import turns
-from posenc_jax.options import check_options, known, positive
 from posenc_jax.registry import files
 
 __all__ = ["Extension", "extend", "fitting", "named", "records", "turns"]

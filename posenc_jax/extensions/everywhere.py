@@ -1,8 +1,8 @@
 """Extensions of any encoding."""
 
+from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Encoding
 from posenc_jax.extensions._record import Kind, check_log_length, extension
-from posenc_jax.options import whole_number
 
 NOTHING = Kind("nothing", lambda encoding: False)
 TEMPERATURE = Kind("temperature", lambda encoding: encoding.logn)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posenc_jax.checks import choice, flag, positive
 from posenc_jax.encoding import fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
-from posenc_jax.options import choice, flag, positive
 from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.rope import RoPE
 

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import jax
 
-from posenc_jax.encoding import Dims, Encoding
-from posenc_jax.options import check_options, known
+from posenc_jax.checks import check_options, known
+from posenc_jax.encoding import Dims, Encoding, one_per_layer, overrides, trained_mask
 from posenc_jax.registry import encodings as names
 
 
@@ -29,6 +29,24 @@ def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Enc
             f"encoding {name!r} has trained fields: build it with key=jax.random.key(...)"
         )
     return builder(dims, key, **options)
+
+
+def build_per_layer(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:
+    """One encoding for each of `dims.layers` layers, drawn from a key of its own."""
+    encoding = build(name, dims, key, **options)
+    if not any(jax.tree.leaves(trained_mask(encoding))):
+        raise ValueError(
+            f"encoding.per_layer = True has no effect: encoding {name!r} has no trained arrays"
+        )
+    if overrides(encoding, "embed"):
+        raise ValueError(
+            f"encoding.per_layer = True has no effect: encoding {name!r} is added to the token "
+            "embeddings, which all layers share"
+        )
+    if encoding.layers is not None:
+        return encoding
+    assert key is not None  # what is trained is drawn
+    return one_per_layer(lambda one: build(name, dims, one, **options), dims, key)
 
 
 def find(name: str) -> ModuleType:

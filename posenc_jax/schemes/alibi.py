@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Dims, DistanceBias, fixed
-from posenc_jax.options import whole_number
 
 
 class ALiBi(DistanceBias):

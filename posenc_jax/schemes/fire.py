@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Dims, Encoding, check_far, fixed, trained
-from posenc_jax.options import whole_number
+from posenc_jax.checks import whole_number
+from posenc_jax.encoding import Dims, Encoding, check_far, fixed, position_of, trained
 
 
 class FIRE(Encoding):
@@ -22,7 +22,8 @@ class FIRE(Encoding):
     hidden_bias: jax.Array = trained()  # [F]
     kernel: jax.Array = trained()  # [F, H]
 
-    def bias(self, q_positions, k_positions):
+    def bias(self, q, k):
+        q_positions, k_positions = position_of(q), position_of(k)
         check_far("positions", (q_positions, k_positions))
         c, threshold = jnp.exp(self.log_c), jnp.exp(self.log_threshold) * self.train_length
         queries = q_positions[..., :, None].astype(jnp.float32)

@@ -8,20 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
-from posenc_jax.encoding import FARTHEST, Dims, Encoding, check_reach, static
-from posenc_jax.options import flag, known, whole_number
+from posenc_jax.checks import flag, known, whole_number
+from posenc_jax.encoding import FARTHEST, Dims, Wrapper, check_reach, static
 
 OWN = ("inner", "max_position", "evenly")
 
 
-class Randomized(Encoding):
+class Randomized(Wrapper):
     """Ruoss et al. 2023, arXiv:2305.16843: ordered positions, none twice, one draw per pass.
 
     L of every formula, those of extensions and `logn` included, is max_position: training went up
     to there, however short its rows.
     """
 
-    inner: Encoding
     max_position: int = static()
     evenly: bool = static(default=False)
 
@@ -51,14 +50,8 @@ class Randomized(Encoding):
             return jnp.asarray(np.arange(length, dtype=np.int64) * self.max_position // length)
         return jnp.arange(length)
 
-    def embed(self, x, positions):
-        return self.inner.embed(x, positions)
-
-    def phase(self, positions):
-        return self.inner.phase(positions)
-
-    def bias(self, q_positions, k_positions):
-        return self.inner.bias(q_positions, k_positions)
+    def consecutive(self, key=None):
+        return key is None and not self.evenly and self.inner.consecutive()
 
 
 def build(
@@ -91,7 +84,8 @@ def build(
     check_reach(encoding, max_position)
     return Randomized(
         dims=dims,
-        inner=encoding,
+        layers=encoding.layers,
+        inner=encoding.replace(layers=None),
         max_position=max_position,
         evenly=flag("evenly", evenly),
     )

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.checks import choice, positive, rotary_dims
 from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static
-from posenc_jax.options import choice, positive, rotary_dims
 from posenc_jax.schemes._rotation import cos_sin, frequencies
 
 

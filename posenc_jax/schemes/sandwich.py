@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Dims, DistanceBias, static
-from posenc_jax.options import whole_number
 from posenc_jax.schemes._rotation import cos_sin, split
 
 

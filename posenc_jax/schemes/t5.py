@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.checks import positive, whole_number
 from posenc_jax.encoding import Dims, DistanceBias, check_far, static, trained
-from posenc_jax.options import positive, whole_number
 
 
 class T5(DistanceBias):

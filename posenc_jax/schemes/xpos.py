@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from posenc_jax.checks import choice, rotary_dims
 from posenc_jax.encoding import Dims, Encoding, Phase, check_reach, fixed, static
-from posenc_jax.options import choice, rotary_dims
 from posenc_jax.schemes._rotation import cos_sin, frequencies
 from posenc_jax.schemes.rope import base_per_head, by_head, positions_by_head
 

@@ -17,10 +17,10 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from posenc_jax import command, configuration, experiment, lineage, validation
+from posenc_jax.checks import known
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
 from posenc_jax.evaluation import protocols
 from posenc_jax.files import write_atomically
-from posenc_jax.options import known
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 

@@ -77,7 +77,7 @@ def reach(config, encoding: Encoding) -> float | None:
     back = jnp.unique(jnp.geomspace(1, last + 1, 32).astype(jnp.int32) - 1)  # 0, 1, ..., L - 1
 
     def bias(arrays):
-        return with_leaves(encoding, arrays).bias(jnp.array([last]), last - back)
+        return with_leaves(encoding, arrays).layer(0).bias(jnp.array([last]), last - back)
 
     if not trained or bias(trained) is None:
         return None

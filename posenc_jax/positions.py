@@ -1,10 +1,26 @@
-"""Documents packed in a row: where each token stands, and what its neighbours are."""
+"""Where the tokens of a row stand, and which document of a packed row they belong to."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Encoding, check_far, check_reach, in_sight
+from posenc_jax.encoding import Encoding, Tokens, check_far, check_reach, in_sight
+
+
+def tokens_of_row(
+    encoding: Encoding,
+    batch: int,
+    length: int,
+    key: jax.Array | None = None,
+    documents: jax.Array | None = None,  # [B, T]
+) -> Tokens:
+    """The tokens of a row where no positions are given; a key asks for the draw of training."""
+    position = place(encoding, length, key, documents)
+    return Tokens(
+        position=check_places("positions", position, length, batch),
+        document=documents,
+        contiguous=encoding.consecutive(key),
+    )
 
 
 def place(
@@ -30,16 +46,16 @@ def in_document(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
     return index - jax.lax.cummax(jnp.where(_starts(segments), index, 0), axis=1)
 
 
-def number(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
+def number_documents(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
     """1, 2, ... for the documents of a row: a number that comes again is another document."""
     return jnp.cumsum(_starts(segments), axis=1)
 
 
-def number_both(
+def number_documents_of_both(
     q_segments: jax.Array,  # [B or 1, Q]
     k_segments: jax.Array,  # [B or 1, S]
 ) -> tuple[jax.Array, jax.Array]:  # [B, Q] and [B, S]
-    """`number` of the keys, and of each query that of its document among them.
+    """`number_documents` of the keys, and of each query that of its document among them.
 
     Queries are the last Q of the keys. One whose segment is not that of its key belongs to the last
     document of the row with its segment, or to none, 0.
@@ -49,7 +65,7 @@ def number_both(
         jnp.broadcast_to(s, (batch, s.shape[1])) for s in (q_segments, k_segments)
     )
     queries, keys = q_segments.shape[1], k_segments.shape[1]
-    numbers = number(k_segments)
+    numbers = number_documents(k_segments)
     # A sort, not a comparison of all with all: memory must stay linear in the length.
     order = jnp.argsort(k_segments, axis=1, stable=True)
     ascending = jnp.take_along_axis(k_segments, order, axis=1)

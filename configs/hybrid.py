@@ -1,0 +1,12 @@
+"""Three layers of RoPE in a window of L / 4, then one without position that sees everything."""
+
+from ml_collections.config_dict import placeholder
+
+from configs import base
+
+
+def get_config(size="tiny"):
+    config = base.get_config(size)
+    config.encoding.update(name="hybrid", pattern="local,local,local,global", base=10_000.0)
+    config.encoding.window = placeholder(int)  # of local layers, itself included; None: L / 4
+    return config

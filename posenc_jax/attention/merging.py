@@ -1,0 +1,30 @@
+"""Attentions put together by the logs of their sums: over disjoint sets of keys, and a sink."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+NONE = -1e30  # the log of the sum over no keys: below every score, and finite
+
+
+def merge(
+    parts: Sequence[tuple[jax.Array, jax.Array]],
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] and [B, H, Q]
+    """The attention over all keys, from (out, log-sum) over each of disjoint sets of them.
+
+    A set in which a query sees no key has weight 0 and takes part in no gradient.
+    """
+    outs, logsums = zip(*parts, strict=True)
+    logsum = jax.nn.logsumexp(jnp.stack(logsums), axis=0)
+    weights = jnp.exp(jnp.stack(logsums) - logsum[None])
+    out = jnp.sum(weights[..., None] * jnp.stack(outs), axis=0)
+    return out.astype(outs[0].dtype), logsum
+
+
+def with_sink(out: jax.Array, logsum: jax.Array, sink: jax.Array | None) -> jax.Array:
+    """The same attention beside a logit [H] that has no value."""
+    if sink is None:
+        return out
+    kept = jax.nn.sigmoid(logsum - sink.astype(jnp.float32)[None, :, None])
+    return (out * kept[..., None]).astype(out.dtype)

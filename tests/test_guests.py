@@ -1,0 +1,228 @@
+"""Forget gates, and layers that differ: what the interface holds beside the schemes of old."""
+
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS, VOCAB, L
+
+import models
+import posenc_jax
+from posenc_jax.attention import attend, blockwise
+from posenc_jax.data.batches import Batch
+from posenc_jax.encoding import Tokens
+from posenc_jax.errors import ConfigError
+from posenc_jax.runs import parameters
+from posenc_jax.schemes import fox
+from posenc_jax.training import optimizer, step
+
+KEY = jax.random.key(0)
+GATES, LOG_F = [2, -1, 0, 1, 3, -2], [-0.126928, -1.313262, -0.693147, -0.313262, -0.048587]
+
+
+def build(name, dims=DIMS, **options):
+    return posenc_jax.build(name, dims, key=KEY, **options)
+
+
+# Forget gates
+
+
+def test_forget_gates_are_golden():
+    gates = jnp.array(GATES, jnp.float32)
+    bias = fox.bias(gates)
+    last = [-4.495186, -3.181924, -2.488777, -2.175515, -2.126928, 0]
+    np.testing.assert_allclose(bias[5], last, atol=2e-6)
+    weights = jax.nn.softmax(bias[5])
+    expected = [0.008157, 0.030331, 0.060662, 0.082978, 0.087109, 0.730763]
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        bias[4, 3], LOG_F[4], atol=1e-6
+    )  # the query's own gate, not the key's
+    assert jnp.all(jnp.isfinite(fox.bias(jnp.stack([gates, -30 * gates]))))
+
+
+def test_forget_gates_are_what_attention_takes():
+    """A scheme whose kernel hands the gates through, against the bias of the function."""
+    dims = posenc_jax.Dims(2, 4, 2, 16)
+    encoding = build("fox", dims).replace(kernel=jnp.eye(2))
+    gates = jax.random.normal(KEY, (1, 70, 2))
+    q, k, v = (jax.random.normal(jax.random.key(i), (1, 70, 2, 4)) for i in range(3))
+    bias = fox.bias(gates.swapaxes(1, 2))
+    scores = jnp.einsum("bqhk,bshk->bhqs", q, k, precision="highest") / 2 + bias
+    scores = jnp.where(jnp.tri(70, dtype=bool)[None, None], scores, -jnp.inf)
+    expected = jnp.einsum("bhqs,bshk->bqhk", jax.nn.softmax(scores), v, precision="highest")
+    for how in ("plain", "blockwise"):
+        features = encoding.read(gates)
+        out = attend(q, k, v, encoding, features=features, implementation=how)
+        np.testing.assert_allclose(out, expected, atol=3e-6)
+
+
+def test_a_long_sum_of_gates_keeps_its_digits():
+    """Gates near 1/2 over 16,000 tokens, where a float32 sum is off by 1e-3 among the last ones."""
+    length, heads = 16_000, 1
+    dims = posenc_jax.Dims(heads, 4, 1, length)
+    encoding = build("fox", dims).replace(kernel=jnp.ones((1, 1)))
+    gates = np.asarray(jax.random.normal(KEY, (length,)))
+    q, k, v = (np.asarray(jax.random.normal(jax.random.key(i), (length, 4))) for i in range(3))
+    features = encoding.read(jnp.asarray(gates)[None, :, None])
+    row = Tokens(position=jnp.arange(length), features=features)
+    last = jax.tree.map(lambda x: x[..., -50:] if x.ndim == 1 else x[:, -50:], row)
+
+    def loss(x, features):
+        sides = last.replace(features=jax.tree.map(lambda f: f[:, -50:], features))
+        heads_major = (jnp.asarray(x)[None, None] for x in (q[-50:], k, v))
+        out, _ = blockwise(*heads_major, encoding, sides, row.replace(features=features))
+        return out
+
+    out = jax.jit(loss)(gates, features)[0, 0]
+    steps = -np.log1p(np.exp(-np.float64(gates)))
+    total = np.cumsum(steps)
+    scores = np.float64(q[-50:]) @ np.float64(k).T / 2 + total[-50:, None] - total[None, :]
+    scores = np.where(np.arange(length)[None] <= np.arange(length)[-50:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ np.float64(v)
+    np.testing.assert_allclose(out, expected, atol=2e-5)
+
+
+def test_gates_are_read_in_parts_as_at_once():
+    encoding, x = build("fox"), jax.random.normal(KEY, (2, 40, DIMS.width))
+    whole, first = encoding.read(20 * x), encoding.read(20 * x[:, :25])
+    second = encoding.read(20 * x[:, 25:], before=first)
+    for name in ("sum", "rest"):
+        joined = jnp.concatenate([first[name], second[name]], axis=1)
+        np.testing.assert_allclose(joined, whole[name], atol=1e-5)
+    exact = lambda f: np.float64(f["sum"]) + np.float64(f["rest"])  # noqa: E731
+    np.testing.assert_allclose(exact(second), exact(whole)[:, 25:], rtol=1e-7)
+
+
+def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens):
+    dims = posenc_jax.Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
+    encoding = build("fox", dims)
+    assert encoding.layers == 2 and encoding.kernel.shape == (2, DIMS.width, DIMS.heads)
+    assert jnp.any(encoding.kernel[0] != encoding.kernel[1])
+    wrapped = build("randomized", dims, inner="fox")
+    assert wrapped.layers == 2 and wrapped.inner.layers is None
+    tokens = make_tokens(L)
+    for one in (encoding, wrapped):
+        scanned, written = (make_model(scan=s)(tokens, one) for s in (True, False))
+        np.testing.assert_allclose(scanned, written, atol=1e-5)
+    np.testing.assert_allclose(make_model()(tokens, encoding), scanned, atol=1e-5)
+
+
+# Layers that differ
+
+
+def test_a_hybrid_of_wide_windows_alone_is_rope_to_the_bit(make_model, make_tokens, forward):
+    tokens, model = make_tokens(L), make_model()
+    hybrid = build("hybrid", pattern="local", window=L)
+    expected = forward(model, tokens, build("rope"), window=L)
+    np.testing.assert_array_equal(forward(model, tokens, hybrid), expected)
+    hybrid = build("hybrid", pattern=["global", "global"])
+    expected = forward(model, tokens, build("nope"))
+    np.testing.assert_array_equal(forward(model, tokens, hybrid), expected)
+
+
+@pytest.mark.parametrize("layers", [4, 6])
+def test_periods_in_a_loop_are_layers_written_out(layers, make_tokens):
+    """Also where the last period is not whole; and each layer is the one its place says."""
+    tokens = make_tokens(L, batch=2)
+    encoding = build("hybrid", pattern="local,local,local,global", window=5)
+
+    def value(scan):
+        fields = dict(layers=layers, width=DIMS.width, heads=DIMS.heads, vocab=VOCAB, scan=scan)
+        model = models.Transformer(models.Config(**fields), KEY)
+
+        def loss(model):
+            return jnp.mean(model(tokens, encoding) ** 2)
+
+        return jax.jit(jax.value_and_grad(loss))(model)
+
+    for one, other in zip(jax.tree.leaves(value(True)), jax.tree.leaves(value(False)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+    kinds = [encoding.layer(i) for i in range(layers)]
+    assert [one.name for one in kinds] == (["rope"] * 3 + ["nope"]) * (layers // 4) + ["rope"] * (
+        layers % 4
+    )
+    assert [one.window for one in kinds][:4] == [5, 5, 5, None]
+
+
+def test_a_hybrid_says_what_is_wrong_with_its_pattern():
+    with pytest.raises(ValueError, match="layer of a pattern: 'lokal'; did you mean 'local'"):
+        build("hybrid", pattern="local,lokal")
+    with pytest.raises(ValueError, match="window must be a whole number of at least 1; got 0"):
+        build("hybrid", window=0)
+    with pytest.raises(ValueError, match="got none"):
+        build("hybrid", pattern=[])
+
+
+def test_query_scales_reach_the_layers_of_a_hybrid(make_model, make_tokens, forward):
+    hybrid = posenc_jax.extend("logn", build("hybrid"), 1.0)
+    assert all(hybrid.layer(i).logn for i in range(4))
+    model, tokens = make_model(), make_tokens(4 * L)
+    plain = forward(model, tokens, build("hybrid"))
+    assert jnp.any(jnp.abs(forward(model, tokens, hybrid) - plain) > 1e-4)
+
+
+# From a configuration
+
+
+def config_of(name, **fields):
+    config = import_module(f"configs.{name}").get_config()
+    config.model.update(width=16, heads=2, layers=4, vocab=31)
+    config.update(train_length=80, batch_size=4, steps=20, warmup_steps=2)
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def trained(config, steps=6):
+    made, optimize = parameters.make(config), optimizer.make(config)
+    mesh = step.make_mesh(jax.devices()[:1])
+    take, state = step.train_step(made, optimize, config, mesh), step.fresh_state(made, optimize)
+    before = jax.tree.map(np.asarray, state["params"])
+    tokens = np.random.default_rng(0).integers(0, 31, (4, 81)).astype(np.int32)
+    ones, segments = np.ones((4, 80), np.float32), np.zeros((4, 80), np.int32)
+    batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, segments, ones.astype(np.int32))
+    losses = []
+    for _ in range(steps):
+        state, metrics = take(state, batch)
+        losses.append(float(metrics["loss"]))
+    return losses, before, state["params"]
+
+
+@pytest.mark.parametrize("name", ["fox", "hybrid"])
+def test_it_trains_from_its_configuration_and_alike_by_blocks(name):
+    losses, before, after = trained(config_of(name, **{"model.attention": "blockwise"}))
+    assert losses[-1] < losses[0] - 0.1
+    for path, moved in after["encoding"].items():
+        assert np.any(moved != before["encoding"][path]), path
+        assert len(moved) == 4
+    plain, _, _ = trained(config_of(name, **{"model.attention": "plain"}))
+    np.testing.assert_allclose(losses, plain, rtol=1e-4)
+
+
+def test_a_trained_encoding_may_be_one_per_layer():
+    made = parameters.make(config_of("t5", **{"encoding.per_layer": True}))
+    table = made.encoding.table
+    assert made.encoding.layers == 4 and table.shape[0] == 4
+    assert len({float(one.sum()) for one in table}) == 4
+    shared = parameters.make(config_of("t5"))
+    assert shared.encoding.layers is None and shared.encoding.table.shape == table.shape[1:]
+    losses, _, after = trained(config_of("kerple_log", **{"encoding.per_layer": True}), steps=2)
+    assert after["encoding"]["log_r1"].shape == (4, 2) and np.all(np.isfinite(losses))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("rope", "has no trained arrays"), ("learned", "which all layers share")]
+)
+def test_one_per_layer_is_refused_where_it_has_no_effect(name, reason):
+    with pytest.raises(ConfigError, match=f"per_layer = True has no effect: .*{name}.* {reason}"):
+        parameters.check(config_of(name, **{"encoding.per_layer": True}))
+
+
+def test_a_run_of_before_has_one_encoding_for_all_layers():
+    from posenc_jax.formats import FORMAT, upgraded
+
+    fields = {"encoding": {"name": "t5", "scale": 2.0}, "data": {}}
+    assert upgraded(fields, FORMAT)["encoding"] == fields["encoding"] | {"per_layer": False}

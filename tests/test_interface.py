@@ -1,0 +1,327 @@
+"""What an encoding may bring beyond phase and bias, on the plain path and by blocks alike."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxprs import equations
+from sizes import DIMS
+
+import posenc_jax
+from posenc_jax.attention import attend, attention, blockwise, merge, plain
+from posenc_jax.encoding import Encoding, Tokens, Wrapper, bearer, overrides, static, trained
+
+B, H, K, T = 2, DIMS.heads, DIMS.head_dim, 150
+WAYS = [plain, blockwise]
+ROW = Tokens(position=jnp.arange(T), contiguous=True)
+
+
+def build(name, **options):
+    return posenc_jax.build(name, DIMS, key=jax.random.key(5), **options)
+
+
+def qkv(length=T, heads=H, seed=0):
+    keys = jax.random.split(jax.random.key(seed), 3)
+    shapes = (B, H, length, K), (B, heads, length, K), (B, heads, length, K)
+    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+
+
+def close(ours, theirs, tolerance=2e-5):
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance * max(1, np.abs(other).max()))
+
+
+def gradients(loss, *arguments):
+    return jax.jit(jax.value_and_grad(loss, tuple(range(len(arguments)))))(*arguments)
+
+
+# Attentions over disjoint keys
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_attentions_over_disjoint_keys_are_merged_by_their_log_sums(way):
+    q, k, v = qkv()
+    encoding, cut = build("alibi"), 60
+    tokens = Tokens(position=jnp.arange(T), order=jnp.arange(T))
+
+    def of(part):
+        return jax.tree.map(lambda x: x[part], tokens)
+
+    def whole(q, k, v, encoding):
+        out, logsum = way(q, k, v, encoding, tokens, tokens)
+        return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum)), out
+
+    def merged(q, k, v, encoding):
+        parts = [
+            way(q, k[:, :, part], v[:, :, part], encoding, tokens, of(part))
+            for part in (slice(None, cut), slice(cut, None))
+        ]
+        out, logsum = merge(parts)
+        return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum)), out
+
+    one, other = (
+        jax.jit(jax.value_and_grad(f, (0, 1, 2, 3), has_aux=True))(q, k, v, encoding)
+        for f in (whole, merged)
+    )
+    close(other, one)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_empty_region_has_weight_0_and_finite_gradients(way):
+    q, k, v = qkv(20)
+    tokens = Tokens(position=jnp.arange(20), order=jnp.arange(20))
+    later = tokens.replace(order=100 + jnp.arange(20))  # which no query sees
+
+    def loss(q, k, v, other):
+        parts = [way(q, k, v, build("nope"), tokens, tokens)]
+        parts += [way(q, other, other, build("nope"), tokens, later)] * 2
+        out, logsum = merge(parts[1:] if k is None else parts)
+        return jnp.sum(out**2) + jnp.sum(logsum)
+
+    value, found = gradients(loss, q, k, v, k + 1)
+    alone = jnp.sum(plain(q, k, v, build("nope"), tokens, tokens)[0] ** 2)
+    alone += jnp.sum(plain(q, k, v, build("nope"), tokens, tokens)[1])
+    np.testing.assert_allclose(value, alone, rtol=1e-5)
+    assert all(jnp.all(jnp.isfinite(one)) for one in found)
+    assert jnp.all(found[3] == 0)
+
+    def nothing(q, other):
+        out, logsum = merge([way(q, other, other, build("nope"), tokens, later)] * 2)
+        return jnp.sum(out) + 1e-30 * jnp.sum(logsum)
+
+    _, found = gradients(nothing, q, k)
+    assert all(jnp.all(one == 0) for one in found)
+
+
+@pytest.mark.parametrize("name", ["nope", "t5", "fire"])
+def test_the_log_sum_has_the_gradient_of_a_log_sum(name):
+    q, k, v = qkv()
+    encoding = build(name)
+
+    def loss(way):
+        def run(q, k, v, encoding):
+            out, logsum = way(q, k, v, encoding, ROW, ROW)
+            return jnp.sum(jnp.sin(logsum)) + jnp.sum(out**2)
+
+        return run
+
+    ours, theirs = (gradients(loss(way), q, k, v, encoding) for way in (blockwise, plain))
+    close(ours, theirs, 1e-4)
+
+
+# A sink
+
+
+class WithSink(Encoding):
+    weights: jax.Array = trained()
+
+    def sink(self):
+        return self.weights
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+def test_a_sink_is_one_more_column_of_the_softmax(how):
+    q, k, v = qkv(70)
+    tokens = Tokens(position=jnp.arange(70), contiguous=True)
+    weights = jnp.array([0.5, -1.0, 3.0, 0.0])
+
+    def ours(q, k, v, weights):
+        encoding = WithSink(dims=DIMS, weights=weights)
+        return jnp.sum(jnp.sin(attention(q, k, v, encoding, tokens, tokens, implementation=how)))
+
+    def theirs(q, k, v, weights):
+        scores = jnp.einsum("bhqk,bhsk->bhqs", q, k, precision="highest") / K**0.5
+        scores = jnp.where(jnp.tri(70, dtype=bool)[None, None], scores, -jnp.inf)
+        column = jnp.broadcast_to(weights[None, :, None, None], (*scores.shape[:3], 1))
+        shares = jax.nn.softmax(jnp.concatenate([scores, column], axis=-1), axis=-1)
+        out = jnp.einsum("bhqs,bhsk->bhqk", shares[..., :-1], v, precision="highest")
+        return jnp.sum(jnp.sin(out))
+
+    close(gradients(ours, q, k, v, weights), gradients(theirs, q, k, v, weights), 1e-4)
+
+
+def test_a_sink_is_golden():
+    """Scores 1, 2, 0 and a sink of 0.5."""
+    k = jnp.array([1.0, 2.0, 0.0])[None, None, :, None]
+    row = Tokens(position=jnp.arange(3))
+    encoding = WithSink(dims=posenc_jax.Dims(1, 1, 1, 3), weights=jnp.array([0.5]))
+    q, v = jnp.ones((1, 1, 1, 1)), jnp.eye(3)[None, None]
+    out = attention(q, k, v, encoding, row.replace(position=jnp.array([2])), row)
+    np.testing.assert_allclose(out[0, 0, 0], [0.213097, 0.579259, 0.078394], atol=1e-6)
+
+
+# How scores and bias meet
+
+
+class Capped(Wrapper):
+    """A soft cap, and a mixture of the heads."""
+
+    mix: jax.Array = trained()  # [H, H]
+
+    def logits(self, scores, bias):
+        summed = self.inner.logits(scores, bias)
+        capped = 3 * jnp.tanh(summed / 3)
+        return capped + jnp.einsum("hg,bgqs->bhqs", self.mix, capped, precision="highest")
+
+
+@pytest.mark.parametrize("inner", ["nope", "rope", "t5", "fire"])
+@pytest.mark.parametrize(("length", "groups"), [(T, H), (600, 2)])
+def test_scores_and_bias_may_meet_in_another_way(inner, length, groups):
+    if length > T and inner != "t5":
+        pytest.skip("one is enough")
+    q, k, v = qkv(length, groups)
+    row = Tokens(position=jnp.arange(length), contiguous=True)
+    encoding = Capped(
+        dims=DIMS, inner=build(inner), mix=0.3 * jax.random.normal(jax.random.key(1), (H, H))
+    )
+    phase = encoding.phase(row.position)
+
+    def loss(way):
+        def run(q, k, v, encoding):
+            out, logsum = way(q, k, v, encoding, row, row, phase=phase, window=100)
+            return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum))
+
+        return run
+
+    ours, theirs = (gradients(loss(way), q, k, v, encoding) for way in (blockwise, plain))
+    close(ours, theirs, 1e-4)
+
+
+# The scale of queries
+
+
+class Scaled(Encoding):
+    scale: jax.Array = trained()  # [H]
+    by_row: bool = static(default=False)
+
+    def query_scale(self, positions):
+        length = jnp.log1p(jnp.atleast_2d(positions).astype(jnp.float32))  # [B or 1, T]
+        return self.scale[None, :, None] * length[:, None]
+
+
+@pytest.mark.parametrize("rows", [1, B])
+@pytest.mark.parametrize("way", WAYS)
+def test_queries_may_be_scaled_by_head_and_row(way, rows):
+    q, k, v = qkv()
+    positions = jnp.arange(T) if rows == 1 else jnp.stack([jnp.arange(T), 3 + jnp.arange(T)])
+    row, scale = Tokens(position=positions), jnp.array([0.5, 1.0, 2.0, -0.3])
+
+    def ours(q, scale):
+        out, _ = way(q, k, v, Scaled(dims=DIMS, scale=scale), row, row)
+        return jnp.sum(jnp.sin(out))
+
+    def theirs(q, scale):
+        factor = jnp.log1p(jnp.broadcast_to(positions, (B, T)).astype(jnp.float32))
+        q = q * scale[None, :, None, None] * factor[:, None, :, None]
+        return jnp.sum(jnp.sin(plain(q, k, v, build("nope"), row, row)[0]))
+
+    close(gradients(ours, q, scale), gradients(theirs, q, scale), 1e-4)
+
+
+# Windows
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+def test_a_window_of_the_encoding_is_the_window_asked_for_and_the_smaller_counts(how):
+    q, k, v = (x.swapaxes(1, 2) for x in qkv())
+    rope = build("rope")
+
+    def run(encoding, window):
+        return attend(q, k, v, encoding, window=window, implementation=how)
+
+    expected = run(rope, 9)
+    for own, asked in ((9, None), (9, 40), (40, 9), (9, 9)):
+        np.testing.assert_array_equal(run(rope.replace(window=own), asked), expected)
+    wrapped = Wrapper(dims=DIMS, inner=rope.replace(window=40), window=9)
+    np.testing.assert_array_equal(run(wrapped, 70), expected)
+
+
+def test_blocks_before_the_window_of_an_encoding_are_skipped():
+    def visited(encoding):
+        shapes = [jax.ShapeDtypeStruct((1, H, 4096, K), jnp.float32)] * 3
+        row = Tokens(position=jnp.arange(4096), contiguous=True)
+        jaxpr = jax.make_jaxpr(lambda *x: blockwise(*x, encoding, row, row))(*shapes)
+        scans = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan"]
+        return scans[0].params["length"]
+
+    whole, near = visited(build("nope")), visited(build("nope").replace(window=256))
+    assert whole == 16 * 17 // 2 and near == 16 + 15
+
+
+# Wrappers and attentions of a scheme's own
+
+
+@pytest.mark.parametrize("name", ["nope", "rope", "alibi", "fire", "fox"])
+@pytest.mark.parametrize("way", WAYS)
+def test_hooks_that_nobody_overrides_cost_nothing(name, way):
+    """The program of a wrapper that overrides none of them is that of what it is around."""
+    shapes = [jax.ShapeDtypeStruct((B, H, T, K), jnp.float32)] * 3
+    inner = build(name)
+    features = None
+    if overrides(inner, "read"):
+        features = inner.read(jax.random.normal(jax.random.key(0), (B, T, DIMS.width)))
+    row = ROW.replace(features=features)
+
+    def program(encoding):
+        def loss(q, k, v):
+            phase = encoding.phase(row.position)
+            return jnp.sum(way(q, k, v, encoding, row, row, phase=phase)[0])
+
+        return str(jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(*shapes))
+
+    assert program(Wrapper(dims=DIMS, inner=inner)) == program(inner)
+
+
+def test_a_wrapper_forwards_every_hook():
+    hooks = [name for name in vars(Encoding) if callable(getattr(Encoding, name, None))]
+    hooks = {name for name in hooks if not name.startswith("_") and name != "replace"}
+    assert hooks <= set(vars(Wrapper)), hooks - set(vars(Wrapper))
+    inner = build("rope")
+    twice = Wrapper(dims=DIMS, inner=Wrapper(dims=DIMS, inner=inner))
+    assert bearer(twice, "phase") is inner and not overrides(twice, "bias")
+    logn = posenc_jax.extend("logn", twice, 1.0)
+    np.testing.assert_array_equal(
+        logn.query_scale(jnp.arange(40)),
+        posenc_jax.extend("logn", inner, 1.0).query_scale(jnp.arange(40)),
+    )
+
+
+def test_a_scheme_may_bring_an_attention_of_its_own():
+    class Mean(Encoding):
+        def attend(self, q, k, v, q_tokens, k_tokens):
+            return jnp.zeros_like(q) + self.window
+
+    q, k, v = (x.swapaxes(1, 2) for x in qkv())
+    mean = Mean(dims=DIMS, window=7)
+    np.testing.assert_array_equal(attend(q, k, v, mean), jnp.full_like(q, 7))
+    np.testing.assert_array_equal(attend(q, k, v, mean, window=3), jnp.full_like(q, 3))
+    wrapped = Wrapper(dims=DIMS, inner=mean)
+    np.testing.assert_array_equal(attend(q, k, v, wrapped, window=3), jnp.full_like(q, 3))
+
+
+def test_drawn_positions_offer_no_curve():
+    from posenc_jax.attention.plain import curve_of
+    from posenc_jax.positions import tokens_of_row
+
+    even, drawn = (
+        build("randomized", inner="alibi", evenly=True),
+        build("randomized", inner="alibi"),
+    )
+    for encoding, key, offers in ((drawn, None, True), (drawn, 3, False), (even, None, False)):
+        key = key if key is None else jax.random.key(key)
+        row = tokens_of_row(encoding, B, 8, key)
+        assert row.contiguous == offers == (curve_of(encoding, row, row) is not None)
+
+
+def test_features_are_asked_for_where_they_are_read():
+    q, k, v = (x.swapaxes(1, 2) for x in qkv())
+    fox = build("fox")
+    features = fox.read(jnp.zeros((B, T, DIMS.width)))
+    for encoding, given, message in (
+        (fox, None, r"'fox' reads the layer's input .* features=encoding.read\(x\)"),
+        (build("rope"), features, "'rope' reads no features"),
+        (fox, jax.tree.map(lambda x: x[:, 1:], features), r"must be \[2, 150, ...\]"),
+        (build("hybrid"), None, "layers of encoding 'hybrid' differ"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            attend(q, k, v, encoding, features=given)
