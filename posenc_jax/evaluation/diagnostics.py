@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import posenc_jax
+from posenc_jax import attention
 from posenc_jax import neighbours
 from posenc_jax.encoding import Encoding
 from posenc_jax.positions import tokens_of_row
@@ -93,7 +93,7 @@ def attention_weights(
         )
         carried = own.read(read.reshape(batch, length, -1))
         seen = row.replace(features=carried)
-        weights = posenc_jax.attention.attention(
+        weights = attention.attention(
             q, k, identity, own, seen, seen, phase=phase, implementation="plain"
         )
         yield weights.astype(jnp.float32)
