@@ -56,6 +56,8 @@ for name in posenc_jax.__all__:
         "import sys, train\ntry: train.main(['train.py', '--help'])\nexcept SystemExit: pass",
         "import sys, train\ntry: train.main(['train.py', '--config=configs/rope.py', "
         "'--workdir=x', '--config.stepz=3'])\nexcept SystemExit as end: assert end.code == 2",
+        "import sys, train\ntry: train.main(['train.py', '--config=configs/rope.py', "
+        "'--workdir=x', '--config.steps=0'])\nexcept SystemExit as end: assert end.code == 2",
         "import eval_extrapolation as e\ntry: e.main(['e', '--config.documents=1'])\n"
         "except SystemExit as end: assert end.code == 2",
     ],

@@ -241,7 +241,9 @@ def _style(row: dict, rows: Sequence[dict]) -> dict[str, Any]:
     if len({r["encoding"] for r in rows}) == 1 and extension in EXTENSIONS:
         colour, mark = EXTENSIONS[extension]
     line = "-"
-    if extension in FOLLOWING:
+    if row["extension"] != extension:  # composed, or with options
+        line = ":"
+    elif extension in FOLLOWING:
         line = "--"
     elif len({r["encoding"] for r in rows}) > 1 and row["extension"] != "none":
         line = "--"
