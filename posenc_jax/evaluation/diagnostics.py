@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax import attention
-from posenc_jax import neighbours
+from posenc_jax import attention, neighbours
 from posenc_jax.encoding import Encoding
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.randomized import Randomized
