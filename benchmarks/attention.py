@@ -18,20 +18,20 @@ import posenc_jax  # noqa: E402
 from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.attention import blockwise, plain  # noqa: E402
 from posenc_jax.attention.plain import spread  # noqa: E402
-from posenc_jax.encoding import DistanceBias  # noqa: E402
+from posenc_jax.encoding import DistanceBias, Tokens  # noqa: E402
 
 BATCH, HEADS, SIZE = 2, 4, 64
 ENCODINGS = ("nope", "alibi", "t5", "kerple_log", "fire")
 
 
-def materialised(q, k, v, encoding, *, q_positions, k_positions, **_):
+def materialised(q, k, v, encoding, q_tokens, k_tokens):
     """The way of jax.nn: a bias of [1, H, T, T], and q, k, v as it takes them, [B, T, H, K]."""
-    bias = None
+    bias, positions = None, k_tokens.position
     if isinstance(encoding, DistanceBias):
-        bias = spread(encoding.curve(k_positions), len(q_positions))[None]
+        bias = spread(encoding.curve(positions), len(positions))[None]
     elif encoding.name != "nope":
-        bias = encoding.bias(q_positions, k_positions)[None]
-    return jax.nn.dot_product_attention(q, k, v, bias=bias, is_causal=True)
+        bias = encoding.bias(q_tokens, k_tokens)[None]
+    return jax.nn.dot_product_attention(q, k, v, bias=bias, is_causal=True), None
 
 
 WAYS = {"blockwise": blockwise, "plain": plain, "jax.nn": materialised}
@@ -44,15 +44,16 @@ def gradient(way, encoding, length: int):
     if way is materialised:
         shape = BATCH, length, HEADS, SIZE
     q, k, v, cotangent = (jax.random.normal(key, shape) for key in keys)
-    positions = jnp.arange(length)
-    places = {"q_positions": positions, "k_positions": positions, "contiguous": True}
+    tokens = Tokens(position=jnp.arange(length), contiguous=True)
+    trained, fixed = posenc_jax.partition(encoding)
 
-    def loss(q, k, v, encoding):
-        encoding = posenc_jax.encoding.hold_fixed(encoding)
-        return jnp.sum(way(q, k, v, encoding, phase=None, **places) * cotangent)
+    def loss(q, k, v, trained, fixed):
+        out, _ = way(q, k, v, posenc_jax.combine(trained, fixed), tokens, tokens)
+        return jnp.sum(out * cotangent)
 
     taken = jax.jit(jax.value_and_grad(loss, (0, 1, 2, 3)))
-    return taken.lower(q, k, v, encoding).compile(), (q, k, v, encoding)
+    given = q, k, v, trained, fixed
+    return taken.lower(*given).compile(), given
 
 
 def build(name: str):

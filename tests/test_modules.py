@@ -20,10 +20,11 @@ def built(name):
 
 
 def mixed(x, qkv, encoding):
-    """Attention with whatever the encoding adds to the embeddings."""
+    """Attention with whatever the encoding adds to the embeddings, and reads from them."""
+    encoding = encoding.layer(0)
     x = encoding.embed(x, jnp.arange(x.shape[1]))
     q, k, v = jnp.split(qkv(x).reshape(*x.shape[:2], DIMS.heads, -1), 3, axis=-1)
-    return posenc_jax.attention.attend(q, k, v, encoding)
+    return posenc_jax.attention.attend(q, k, v, encoding, features=encoding.read(x))
 
 
 class InNNX(nnx.Module):
