@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax import attention, neighbours
+from posenc_jax import neighbours
+from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.randomized import Randomized
@@ -92,9 +93,7 @@ def attention_weights(
         )
         carried = own.read(read.reshape(batch, length, -1))
         seen = row.replace(features=carried)
-        weights = attention.attention(
-            q, k, identity, own, seen, seen, phase=phase, implementation="plain"
-        )
+        weights = attend_heads(q, k, identity, own, seen, seen, phase=phase, implementation="plain")
         yield weights.astype(jnp.float32)
         x = block(x, own, row, phase=phase, window=None)
 
