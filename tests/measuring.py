@@ -9,7 +9,7 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.data.corpus import Split
+from posenc_jax.data.corpora import Split
 from posenc_jax.evaluation import planning, records, sweep, windows
 from posenc_jax.evaluation.store import Store
 from posenc_jax.runs.parameters import Parts

@@ -14,7 +14,7 @@ from running import ROOT, finish, script
 
 from configs import base
 from posenc_jax import configuration
-from posenc_jax.data import corpus
+from posenc_jax.data import corpora
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.files import write_atomically
 from posenc_jax.sweeping import cells, slurm
@@ -62,7 +62,7 @@ def prepared(folder, source="jsonl", pattern="*"):
     data.update(source=source, path=f"{folder}/{pattern}", cache=str(folder / "cache"))
     if source == "jsonl":
         data.field = "text"
-    return corpus.prepare(data, 0, quiet=True)
+    return corpora.prepare(data, 0, quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
 def test_a_relative_cache_home_is_no_place(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/cache")
-    assert corpus.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
+    assert corpora.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
     monkeypatch.setenv("XDG_CACHE_HOME", "/some/cache")
-    assert str(corpus.cache_folder("")) == "/some/cache/posenc-jax"
+    assert str(corpora.cache_folder("")) == "/some/cache/posenc-jax"
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])

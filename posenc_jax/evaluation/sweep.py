@@ -11,8 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.configuration import Config, with_unset
-from posenc_jax.data import corpus as corpora
-from posenc_jax.data.corpus import Corpus, Split
+from posenc_jax.data import corpora
+from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import planning, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
