@@ -39,21 +39,21 @@ def main(argv: list[str]) -> int:
     if problems:
         command.refuse(problems)
 
-    return terminal.code_of(lambda: evaluate(config, workdir, flags.step, flags.every_checkpoint))
+    return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 
-def evaluate(config: configuration.Config, workdir: Path, step: int | None, every: bool) -> None:
+def run(config: configuration.Config, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import backend
 
     backend.configure()
     backend.self_test()
-    from posenc_jax.evaluation import picture, records, show, sweep, wandb_curves
+    from posenc_jax.evaluation import evaluate, picture, records, table, wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
     steps = saved_steps(workdir) if every else [step]
-    name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
-    print(show.table(cells))
-    print(show.without_null(records.rows(cells)) or "")
+    name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
+    print(table.table(cells))
+    print(table.without_null(records.rows(cells)) or "")
     pictures = picture.draw(every, workdir / "plots", name)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:

@@ -13,7 +13,7 @@ from sizes import DIMS, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import planning, protocols, sweep
+from posenc_jax.evaluation import evaluate, planning, protocols
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.store import Store, tree_key
 from posenc_jax.runs.parameters import Parts
@@ -223,10 +223,10 @@ def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings,
             return self.looks < 0
 
     store = Store(tmp_path / "cells")
-    part = sweep.measure(config, who, cells, store, After())
+    part = evaluate.measure(config, who, cells, store, After())
     assert 0 < len(part) < len(cells)
-    rest = sweep.measure(config, who, cells, store)
-    whole = sweep.measure(config, who, cells, Store(tmp_path / "other"))
+    rest = evaluate.measure(config, who, cells, store)
+    whole = evaluate.measure(config, who, cells, Store(tmp_path / "other"))
     assert len(rest) == len(cells)
     for a, b in zip(rest, whole, strict=True):
         np.testing.assert_array_equal(a.sums.nats, b.sums.nats)

@@ -299,10 +299,10 @@ def test_a_signal_sent_twice_saves_once(program, tmp_path):
 
 
 def test_an_evaluation_interrupted_twice_leaves_at_once(call, whole, tmp_path, monkeypatch):
-    from posenc_jax.evaluation import sweep
+    from posenc_jax.evaluation import evaluate
 
     def interrupted(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep, "evaluate", interrupted)
+    monkeypatch.setattr(evaluate, "evaluate", interrupted)
     assert "left at once" in call("eval_extrapolation.py", whole[0], code=75)

@@ -17,7 +17,7 @@ from posenc_jax import configuration
 from posenc_jax.data import corpora
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.files import write_atomically
-from posenc_jax.sweeping import cells, slurm
+from posenc_jax.sweeping import jobs, slurm
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,pi:2,pi:4"]
 
@@ -202,8 +202,8 @@ def test_kept_programs_that_were_swapped_are_no_mistake_of_the_configuration(pro
 
 
 def test_a_field_of_a_sweep_is_a_name(tmp_path):
-    with pytest.raises(ConfigError, match="a cell of the grid has the field 5; a field is a name"):
-        cells.cells_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
+    with pytest.raises(ConfigError, match="a job of the grid has the field 5; a field is a name"):
+        jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
 
 
 def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):

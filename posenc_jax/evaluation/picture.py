@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import counts, label
+from posenc_jax.evaluation.table import counts, label
 
 # Told apart by colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
 ENCODINGS = {

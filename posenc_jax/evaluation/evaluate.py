@@ -1,4 +1,4 @@
-"""The cells of a run, read from its checkpoints: each pass over the text once, kept as it ends."""
+"""Evaluates a run from its checkpoints: each pass over the text once, each cell kept as it ends."""
 
 import dataclasses
 import hashlib
