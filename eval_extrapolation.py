@@ -40,14 +40,14 @@ def main(argv: list[str]) -> int:
     if problems:
         command.refuse(problems)
 
-    return terminal.code_of(lambda: evaluate(config, workdir, flags.step, flags.every_checkpoint))
+    return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 
-def evaluate(config: Config, workdir: Path, step: int | None, every: bool) -> None:
+def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import backend
 
     backend.configure()
-    from posenc_jax.evaluation import methods, picture, records, show, sweep, wandb_curves
+    from posenc_jax.evaluation import evaluate, methods, picture, records, table, wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
     problems = methods.mistakes(config.extensions)
@@ -55,9 +55,9 @@ def evaluate(config: Config, workdir: Path, step: int | None, every: bool) -> No
         command.refuse(problems)
     backend.self_test()
     steps = saved_steps(workdir) if every else [step]
-    name, cells, every, names, facts = sweep.evaluate(config, workdir, steps)
-    print(show.table(cells))
-    print(show.without_null(records.rows(cells)) or "")
+    name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
+    print(table.table(cells))
+    print(table.without_null(records.rows(cells)) or "")
     pictures = picture.draw(every, workdir / "plots", name)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:

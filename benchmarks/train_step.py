@@ -25,9 +25,7 @@ from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
-from posenc_jax.training import optimizer as optimizers  # noqa: E402
-from posenc_jax.training import report  # noqa: E402
-from posenc_jax.training import step as steps  # noqa: E402
+from posenc_jax.training import adamw, compiled, report  # noqa: E402
 
 SIZES = ((128, 32), (512, 8))  # tokens per row, rows
 HOWS = ("eager", "flash", "compiled", "flax")
@@ -49,21 +47,21 @@ def ours(name: str, length: int, rows: int, attention: str = "auto"):
     config.model.update(vocab=256, attention=attention)
     if name == "randomized":
         config.encoding.max_position = 8 * length
-    parts, optimizer = parameters.make(config), optimizers.make(config)
-    mesh = steps.make_mesh(jax.devices()[:1])
-    step = steps.train_step(parts, optimizer, config, mesh)
-    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
+    parts, optimizer = parameters.make(config), adamw.make(config)
+    mesh = compiled.make_mesh(jax.devices()[:1])
+    step = compiled.train_step(parts, optimizer, config, mesh)
+    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
     held = SimpleNamespace(state=state)
     given = tokens(length, rows)
     ones = np.ones((rows, length), np.float32)
     batch = Batch(given[:, :-1], given[:, 1:], ones, np.zeros_like(given[:, 1:]), ones)
-    compiled = step.lower(state, batch).compile()
+    program = step.lower(state, batch).compile()
 
     def call():
-        held.state, measured = compiled(held.state, batch)
+        held.state, measured = program(held.state, batch)
         return float(measured["loss"])
 
-    memory = compiled.memory_analysis().temp_size_in_bytes
+    memory = program.memory_analysis().temp_size_in_bytes
     return call, report.flops_per_token(config, parts), memory
 
 

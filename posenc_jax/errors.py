@@ -27,7 +27,7 @@ class Stop(Exception):
     """An end with an explanation for people: no traceback is shown for it."""
 
     code = IO
-    everywhere = False  # whether it ends every process of the run in the same way
+    ends_all = False  # whether it ends every process of the run in the same way
 
 
 class ConfigError(Stop):
@@ -40,7 +40,7 @@ class DataError(Stop):
 
 class NotFinite(Stop):
     code = NOT_FINITE
-    everywhere = True  # all of them see the same loss
+    ends_all = True  # all of them see the same loss
 
 
 class Damaged(Stop):

@@ -43,10 +43,10 @@ def evaluate(
 
 
 def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax.evaluation import methods, picture, records, sweep
+    from posenc_jax.evaluation import evaluate, methods, picture, records
 
     _refuse(methods.mistakes(config.extensions))
-    done = sweep.evaluate(config, workdir, [step])
+    done = evaluate.evaluate(config, workdir, [step])
     picture.draw(done.every, workdir / "plots", done.name)
     return records.rows(done.cells)
 

@@ -56,12 +56,12 @@ def main(argv: list[str]) -> int:
 
 def reach_of_the_encoding(config, encoding) -> None:
     from posenc_jax import terminal
-    from posenc_jax.training import optimizer
+    from posenc_jax.training import adamw
 
-    moves = optimizer.travel(config)
+    moves = adamw.travel(config)
     print(f"reach: {moves:.3g} in every trained array of the encoding (sum of rates, times")
     print(f"  encoding_rate = {config.encoding_rate:g})", end="")
-    logits = optimizer.reach(config, encoding)
+    logits = adamw.reach(config, encoding)
     if logits is None:
         print()
         return

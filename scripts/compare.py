@@ -24,8 +24,8 @@ from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.protocols import shown  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
-from posenc_jax.evaluation.show import apart, label  # noqa: E402
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired  # noqa: E402
+from posenc_jax.evaluation.table import apart, label  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 

@@ -43,14 +43,14 @@ def main() -> int:
 
 def diagnose(options) -> list[Path]:
     from posenc_jax import composition, configuration
-    from posenc_jax.evaluation import methods, sweep
+    from posenc_jax.evaluation import evaluate, methods
     from posenc_jax.runs.subject import load_subject
 
     config = configuration.evaluation()
     config.documents, config.windows = max(2, options.documents), 1
     subject = load_subject(options.run, options.step)
     length = options.multiple * subject.trained
-    text = sweep.choose(config, subject, [length])
+    text = evaluate.choose(config, subject, [length])
     rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
     encodings = {}
     longer = length / subject.original  # than the L of the formulas

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.evaluation import picture, records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
-from posenc_jax.evaluation.show import apart, label  # noqa: E402
+from posenc_jax.evaluation.table import apart, label  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 

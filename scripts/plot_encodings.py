@@ -86,12 +86,12 @@ def plot(options) -> None:
 def held_out(subject):
     """Sixteen rows of L tokens, from documents that the run did not train on."""
     from posenc_jax import configuration
-    from posenc_jax.evaluation import sweep
+    from posenc_jax.evaluation import evaluate
 
     settings = configuration.evaluation()
     settings.documents, settings.windows = 16, 1
     length = subject.config.train_length
-    text = sweep.choose(settings, subject, [length])
+    text = evaluate.choose(settings, subject, [length])
     return text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
 
 

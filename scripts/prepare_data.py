@@ -46,11 +46,11 @@ def main(argv: list[str]) -> int:
 
 
 def _prepare(config, vocab: int | None, out: str, folder: str, limit: int | None) -> None:
-    from posenc_jax.data import corpus, prepared, tokenizer
+    from posenc_jax.data import corpora, prepared, tokenizer
 
     if vocab is not None:
         _train(config, vocab, out)
-    made = corpus.prepare(config.data, config.seed)
+    made = corpora.prepare(config.data, config.seed)
     if folder:
         encoder, place = tokenizer.load(config.data.tokenizer), Path(folder).expanduser()
         made = prepared.write(made, encoder, place, limit)
@@ -68,11 +68,11 @@ def _define(values: absl_flags.FlagValues) -> None:
 
 
 def _train(config, vocab: int, out: str) -> None:
-    from posenc_jax.data import corpus, tokenizer
+    from posenc_jax.data import corpora, tokenizer
 
     data = config.data.copy_and_resolve_references()
     data.tokenizer = "bytes"
-    split = corpus.prepare(data, config.seed).train
+    split = corpora.prepare(data, config.seed).train
     texts = (
         bytes(split.tokens[start:end]).decode(errors="replace")
         for start, end in zip(split.starts, split.starts[1:], strict=False)

@@ -1,8 +1,8 @@
 """python scripts/sweep.py --config=configs/sweeps/zoo.py --workdir=runs/zoo [--workers=N]
 
-Trains and evaluates every cell of a grid. Each is an ordinary run in WORKDIR/<name>; what is done
+Trains and evaluates every job of a grid. Each is an ordinary run in WORKDIR/<name>; what is done
 already is not done again, so the same command goes on where it was stopped or killed, and a grid
-that grew adds only what is new. A cell that fails is tried again, then reported at the end.
+that grew adds only what is new. A job that fails is tried again, then reported at the end.
 
   --workers=N              that many at once, each on its share of the cores or on a GPU of its own;
                            default: one per GPU, one where there is none
@@ -31,10 +31,10 @@ from posenc_jax import errors, terminal  # noqa: E402
 from posenc_jax.files import locked  # noqa: E402
 from posenc_jax.runs.signals import stop_requests  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
-from posenc_jax.sweeping.cells import Cell, cells_of, check  # noqa: E402
+from posenc_jax.sweeping.jobs import Job, check, jobs_of  # noqa: E402
 from posenc_jax.sweeping.launch import Launcher, Local  # noqa: E402
-from posenc_jax.sweeping.run import Sweep  # noqa: E402
-from posenc_jax.sweeping.show import Table  # noqa: E402
+from posenc_jax.sweeping.progress import Table  # noqa: E402
+from posenc_jax.sweeping.scheduler import Scheduler  # noqa: E402
 from posenc_jax.sweeping.slurm import Slurm  # noqa: E402
 
 
@@ -54,11 +54,11 @@ def main(argv: list[str]) -> int:
     def body() -> int:
         leave_accelerators()
         sweep, workdir = read(options.config), Path(options.workdir)
-        cells = cells_of(sweep, workdir, fields_of(rest))
-        check(cells)
+        jobs = jobs_of(sweep, workdir, fields_of(rest))
+        check(jobs)
         if options.list:
-            for cell in cells:
-                terminal.say(f"{cell.name:<40} {cell.next() or 'done'}")
+            for job in jobs:
+                terminal.say(f"{job.name:<40} {job.next() or 'done'}")
             return errors.DONE
         if options.workers is not None and options.workers < 1:
             raise errors.ConfigError(f"--workers must be at least 1; got {options.workers}")
@@ -69,22 +69,22 @@ def main(argv: list[str]) -> int:
             launcher = Slurm(workdir.resolve(), sweep.get("slurm", {}), options.workers)
         else:
             launcher = Local(options.workers)
-        return run(cells, workdir, launcher, until)
+        return run(jobs, workdir, launcher, until)
 
     return terminal.code_of(body)
 
 
-def run(cells: list[Cell], workdir: Path, launcher: Launcher, until: float) -> int:
+def run(jobs: list[Job], workdir: Path, launcher: Launcher, until: float) -> int:
     Workdir(workdir).create()
     with locked(workdir, "another sweep"), stop_requests() as stopping:
-        sweep, table = Sweep(cells, launcher), Table()
-        table.say(f"{len(cells)} runs in {workdir}, {sweep.launcher.workers} at a time")
-        code = sweep.run(stopping, table, table.say, until=until)
-        failed = [progress for progress in sweep.all if progress.state == "failed"]
+        scheduler, table = Scheduler(jobs, launcher), Table()
+        table.say(f"{len(jobs)} runs in {workdir}, {scheduler.launcher.workers} at a time")
+        code = scheduler.run(stopping, table, table.say, until=until)
+        failed = [progress for progress in scheduler.all if progress.state == "failed"]
         for progress in failed:
-            table.say(f"failed: {progress.cell.name}: {progress.reason}")
+            table.say(f"failed: {progress.job.name}: {progress.reason}")
         if code == errors.DONE:
-            table.say(f"all {len(cells)} runs are trained and evaluated")
+            table.say(f"all {len(jobs)} runs are trained and evaluated")
         return code
 
 

@@ -9,8 +9,8 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.data.corpus import Split
-from posenc_jax.evaluation import planning, records, sweep, windows
+from posenc_jax.data.corpora import Split
+from posenc_jax.evaluation import evaluate, planning, records, windows
 from posenc_jax.evaluation.store import Store
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runs.subject import Subject
@@ -64,7 +64,7 @@ def measure(subject, settings, tmp_path):
         lengths = planning.lengths_of(config, who)
         read = read or text(lengths[-1])
         cells = planning.plan(config, who, read, lengths)
-        return sweep.measure(config, who, cells, Store(tmp_path / folder))
+        return evaluate.measure(config, who, cells, Store(tmp_path / folder))
 
     return run
 

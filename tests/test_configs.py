@@ -24,7 +24,7 @@ from posenc_jax import (
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import methods, protocols
 from posenc_jax.runs import parameters
-from posenc_jax.sweeping import cells
+from posenc_jax.sweeping import jobs
 
 
 def said(config):
@@ -219,9 +219,9 @@ def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
 def test_an_axis_without_effect_is_no_sweep(field, tmp_path):
     values = {"data.task": ["copy", "passkey"], "data.field": ["text", "body"]}.get(field, [2, 3])
     grid = [{field: value} for value in values]
-    found = cells.cells_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
-    with pytest.raises(ConfigError, match=f"2 of the cells cannot be run\n.*{field} = .* has no"):
-        cells.check(found)
+    found = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
+    with pytest.raises(ConfigError, match=f"2 of the jobs cannot be run\n.*{field} = .* has no"):
+        jobs.check(found)
 
 
 def test_what_training_reads_stands_in_the_configuration():

@@ -14,7 +14,7 @@ import pytest
 
 from configs import base
 from posenc_jax import registry
-from posenc_jax.data import corpus, synthetic, tokenizer
+from posenc_jax.data import corpora, synthetic, tokenizer
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.errors import DataError
 
@@ -45,7 +45,7 @@ def texts(tmp_path, settings):
 
 
 def prepare(data, seed=0):
-    return corpus.prepare(data, seed, quiet=True)
+    return corpora.prepare(data, seed, quiet=True)
 
 
 def test_documents_are_kept_whole_and_split_by_their_hash(texts):
@@ -78,7 +78,7 @@ def test_a_corpus_is_built_once_and_again_when_a_file_changes(texts, tmp_path):
     (tmp_path / "texts" / "00.txt").write_text("something else")
     changed = prepare(texts)
     assert changed.folder != first.folder and changed.fingerprint != first.fingerprint
-    assert corpus.load(first.folder).fingerprint == first.fingerprint  # the old one is still there
+    assert corpora.load(first.folder).fingerprint == first.fingerprint  # the old one is still there
 
 
 def test_what_a_killed_build_left_is_in_nobodys_way(texts, tmp_path):
@@ -116,8 +116,8 @@ def test_duplicates_and_empty_documents_are_dropped(texts, tmp_path):
 def test_two_processes_build_one_corpus(texts, tmp_path):
     code = (
         "import sys, json\nfrom types import SimpleNamespace\n"
-        "from ml_collections import ConfigDict\nfrom posenc_jax.data import corpus\n"
-        "print(corpus.prepare(ConfigDict(json.loads(sys.argv[1])), 0, quiet=True).fingerprint)"
+        "from ml_collections import ConfigDict\nfrom posenc_jax.data import corpora\n"
+        "print(corpora.prepare(ConfigDict(json.loads(sys.argv[1])), 0, quiet=True).fingerprint)"
     )
     command = [sys.executable, "-c", code, json.dumps(texts.to_dict())]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -9,7 +9,7 @@ from running import script
 from configs import base
 from posenc_jax import building
 from posenc_jax.runs import parameters
-from posenc_jax.training import optimizer
+from posenc_jax.training import adamw
 
 
 def parts_of(name, **fields):
@@ -23,7 +23,7 @@ def parts_of(name, **fields):
 def moved(name, rate, *, decay=0.1, steps=3):
     """What a few steps of one gradient add to each array of the encoding, and to a kernel."""
     config, parts = parts_of(name, encoding_rate=rate, weight_decay=decay, warmup_steps=1)
-    adam, params = optimizer.make(config), parts.params()
+    adam, params = adamw.make(config), parts.params()
     state, start = adam.init(params), params
     gradients = jax.tree.map(jnp.ones_like, params)
     for _ in range(steps):
@@ -55,13 +55,13 @@ def test_what_places_tokens_does_not_decay(name):
 def test_reach_is_what_adam_can_add_to_a_logit():
     """Of T5 exactly: every step of Adam moves an entry by the rate, and the bias by sqrt(K)."""
     config, parts = parts_of("t5", encoding_rate=3.0, steps=50, warmup_steps=5, learning_rate=0.01)
-    rates = sum(float(optimizer.schedule(config)(step)) for step in range(50))
-    assert optimizer.travel(config) == pytest.approx(3 * rates, rel=1e-5)
+    rates = sum(float(adamw.schedule(config)(step)) for step in range(50))
+    assert adamw.travel(config) == pytest.approx(3 * rates, rel=1e-5)
     expected = 3 * rates * np.sqrt(8)
-    assert optimizer.reach(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
+    assert adamw.reach(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
     for name in ("rope", "alibi", "nope", "learned"):
         config, parts = parts_of(name)
-        assert optimizer.reach(config, parts.encoding) is None
+        assert adamw.reach(config, parts.encoding) is None
 
 
 def test_a_bias_that_cannot_move_is_warned_of():

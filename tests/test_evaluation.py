@@ -13,7 +13,7 @@ from sizes import DIMS, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import planning, protocols, show, sweep
+from posenc_jax.evaluation import evaluate, planning, protocols, table
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.methods import mistakes
 from posenc_jax.evaluation.store import Store, tree_key
@@ -224,10 +224,10 @@ def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings,
             return self.looks < 0
 
     store = Store(tmp_path / "cells")
-    part = sweep.measure(config, who, cells, store, After())
+    part = evaluate.measure(config, who, cells, store, After())
     assert 0 < len(part) < len(cells)
-    rest = sweep.measure(config, who, cells, store)
-    whole = sweep.measure(config, who, cells, Store(tmp_path / "other"))
+    rest = evaluate.measure(config, who, cells, store)
+    whole = evaluate.measure(config, who, cells, Store(tmp_path / "other"))
     assert len(rest) == len(cells)
     for a, b in zip(rest, whole, strict=True):
         np.testing.assert_array_equal(a.sums.nats, b.sums.nats)
@@ -332,10 +332,10 @@ def test_compositions_have_their_options_and_windows_in_the_columns(measure, sub
         ("yarn+window", 2.0, L),
         ("window", None, 8),
     }
-    labels = {show.label(c.facts) for c in cells}
+    labels = {table.label(c.facts) for c in cells}
     assert {"yarn:2:beta_slow=0.5+logn", "yarn:2+window:size=16", "window:size=8"} <= labels
     again = measure(extensions=",".join(labels - {"window"}), folder="again", **few)
-    assert {show.label(c.facts) for c in again} == labels
+    assert {table.label(c.facts) for c in again} == labels
     for cell in again:
         same = find(cells, **{k: cell.facts[k] for k in ("extension", "window", "length")})
         np.testing.assert_array_equal(same.sums.nats, cell.sums.nats)

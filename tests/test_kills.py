@@ -201,9 +201,9 @@ def test_a_signal_inside_a_save_saves(call, tmp_path, monkeypatch):
 
 
 def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, monkeypatch):
-    from posenc_jax.training import step as steps
+    from posenc_jax.training import compiled
 
-    real, asked = steps.train_step, threading.Event()
+    real, asked = compiled.train_step, threading.Event()
 
     def slow(parts, optimizer, config, mesh):
         step = real(parts, optimizer, config, mesh)
@@ -213,14 +213,14 @@ def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, m
                 asked.set()
                 soon = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
                 soon.start()
-                compiled = step(state, batch)
+                done = step(state, batch)
                 soon.join()
-                return compiled
+                return done
             return step(state, batch)
 
         return compiling
 
-    monkeypatch.setattr(steps, "train_step", slow)
+    monkeypatch.setattr(compiled, "train_step", slow)
     out = call("train.py", tmp_path / "run", code=75)
     assert "stopped by SIGTERM: saved step 1;" in out
 
@@ -299,10 +299,10 @@ def test_a_signal_sent_twice_saves_once(program, tmp_path):
 
 
 def test_an_evaluation_interrupted_twice_leaves_at_once(call, whole, tmp_path, monkeypatch):
-    from posenc_jax.evaluation import sweep
+    from posenc_jax.evaluation import evaluate
 
     def interrupted(*words):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep, "evaluate", interrupted)
+    monkeypatch.setattr(evaluate, "evaluate", interrupted)
     assert "left at once" in call("eval_extrapolation.py", whole[0], code=75)

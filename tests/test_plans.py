@@ -10,9 +10,9 @@ import pytest
 from running import script
 
 from configs import base
-from posenc_jax.data import corpus, prepared, tokenizer
+from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.runs import parameters
-from posenc_jax.sweeping.cells import cells_of, check
+from posenc_jax.sweeping.jobs import cells_of, check
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
@@ -34,7 +34,7 @@ def tokens(tmp_path_factory):
         (folder / "text" / f"{i}.txt").write_text(" ".join(drawn))
     data = base.get_config().data
     data.update(source="text", path=f"{folder}/text/*.txt", cache=str(folder), valid_fraction=0.4)
-    made = corpus.prepare(data, 0, quiet=True)
+    made = corpora.prepare(data, 0, quiet=True)
     prepared.write(made, tokenizer.Bytes(), folder / "tokens")
     return folder / "tokens"
 

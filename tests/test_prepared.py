@@ -14,7 +14,7 @@ from running import ROOT, TINY, script
 import posenc_jax
 from configs import base
 from posenc_jax import lineage, validation
-from posenc_jax.data import corpus, prepared, tokenizer
+from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.errors import ConfigError, DataError
 
 WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
@@ -77,8 +77,8 @@ def documents_of(split):
 
 
 def test_documents_are_kept_as_they_were_up_to_the_limit(texts):
-    whole = corpus.prepare(data_of(texts), 0, quiet=True)
-    made = corpus.prepared(f"{texts}/tokens")
+    whole = corpora.prepare(data_of(texts), 0, quiet=True)
+    made = corpora.prepared(f"{texts}/tokens")
     for name in ("train", "valid"):
         before, kept = (documents_of(getattr(one, name)) for one in (whole, made))
         assert 0 < len(kept) < len(before)
@@ -101,9 +101,9 @@ def test_the_order_of_the_files_changes_nothing(texts, tmp_path):
     other.mkdir()
     for i in range(24):
         shutil.copy(texts / "text" / f"{i:02d}.txt", other / f"{23 - i:02d}.txt")
-    made = corpus.prepare(data_of(texts, path=f"{other}/*.txt"), 0, quiet=True)
+    made = corpora.prepare(data_of(texts, path=f"{other}/*.txt"), 0, quiet=True)
     again = prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
-    first = corpus.prepared(f"{texts}/tokens")
+    first = corpora.prepared(f"{texts}/tokens")
     assert documents_of(again.train) == documents_of(first.train)
     assert documents_of(again.valid) == documents_of(first.valid)
 
@@ -112,7 +112,7 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     data = base.get_config().data
     data.update(source="synthetic", task="copy", documents=20, document_length=200)
     data.cache = str(tmp_path)
-    whole = corpus.prepare(data, 0, quiet=True)
+    whole = corpora.prepare(data, 0, quiet=True)
     made = prepared.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
     for name in ("train", "valid"):
         ours, theirs = getattr(made, name), getattr(whole, name)
@@ -130,19 +130,19 @@ def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
     words_alone = tokenizers.Tokenizer(model)
     words_alone.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words_alone.save(str(tmp_path / "words.json"))
-    whole = corpus.prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
+    whole = corpora.prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
     made = prepared.write(whole, tokenizer.load(f"{tmp_path}/words.json"), tmp_path / "tokens")
     assert len(np.load(tmp_path / "tokens" / "train.odd.npy")) > 100
     np.testing.assert_array_equal(made.train.bytes_of, whole.train.bytes_of)
     assert not made.lossless
-    splits = (made.card["splits"][name]["bytes"] for name in corpus.SPLITS)
+    splits = (made.card["splits"][name]["bytes"] for name in corpora.SPLITS)
     assert sum(splits) == sum(path.stat().st_size for path in (texts / "text").iterdir())
     everything = made.whole()
     assert documents_of(everything) == documents_of(whole.train) | documents_of(whole.valid)
 
 
 def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_path):
-    whole = corpus.prepare(data_of(texts), 0, quiet=True)
+    whole = corpora.prepare(data_of(texts), 0, quiet=True)
     encoder = tokenizer.load(f"{texts}/bpe.json")
     with pytest.raises(DataError, match="--limit=5 tokens are fewer than the first document"):
         prepared.write(whole, encoder, tmp_path / "few", 5)
@@ -158,9 +158,9 @@ def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(DataError, match="is not what was written there; write it again"):
-            corpus.prepared(str(folder))
+            corpora.prepared(str(folder))
         (folder / name).write_bytes(whole)
-    corpus.prepared(str(folder))
+    corpora.prepared(str(folder))
 
 
 def test_the_tokenizer_lies_beside_its_tokens_or_is_said_to_be_missing(texts, tmp_path):
@@ -314,7 +314,7 @@ def test_so_do_bytes(text, tmp_path):
 
 def test_the_same_text_gives_the_same_numbers(trained, texts, tmp_path):
     """From text and tokenizer, and from its tokens: the same digest of the weights."""
-    whole = corpus.prepare(data_of(texts), 0, quiet=True)
+    whole = corpora.prepare(data_of(texts), 0, quiet=True)
     prepared.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens")
     text = {name.removeprefix("--config."): value for name, value in map(split, text_of(texts))}
     text |= {"data.tokenizer": f"{texts}/bpe.json"}
@@ -344,7 +344,7 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, t
     news = ["--config.data.source=text", f"--config.data.path={tmp_path}/news/*.txt"]
     call("eval_extrapolation.py", run, *SMALL, *news)
     data = data_of(texts, path=f"{tmp_path}/news/*.txt", valid_fraction=0.0)
-    made = corpus.prepare(data, 0, quiet=True)
+    made = corpora.prepare(data, 0, quiet=True)
     prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "newer")
     call("eval_extrapolation.py", run, *SMALL, f"--config.data.tokens={tmp_path}/newer")
     nll = {
@@ -368,7 +368,7 @@ def test_its_own_tokens_are_known_wherever_they_lie(trained, texts, call, tmp_pa
 def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(trained[0], run)
-    whole = corpus.prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
+    whole = corpora.prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
     prepared.write(whole, tokenizer.Bytes(), tmp_path / "bytes")
     other = f"--config.data.tokens={tmp_path}/bytes"
     out = call("eval_extrapolation.py", run, *SMALL, other, code=65)

@@ -14,11 +14,11 @@ from running import ROOT, finish, script
 
 from configs import base
 from posenc_jax import experiment, validation
-from posenc_jax.data import corpus
+from posenc_jax.data import corpora
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import methods
 from posenc_jax.files import write_atomically
-from posenc_jax.sweeping import cells, slurm
+from posenc_jax.sweeping import jobs, slurm
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,pi:2,pi:4"]
 
@@ -63,7 +63,7 @@ def prepared(folder, source="jsonl", pattern="*"):
     data.update(source=source, path=f"{folder}/{pattern}", cache=str(folder / "cache"))
     if source == "jsonl":
         data.field = "text"
-    return corpus.prepare(data, 0, quiet=True)
+    return corpora.prepare(data, 0, quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_kept_programs_that_were_swapped_are_no_mistake_of_the_configuration(pro
 
 
 def test_a_field_of_a_sweep_is_a_name(tmp_path):
-    with pytest.raises(ConfigError, match="a cell of the grid has the field 5; a field is a name"):
-        cells.cells_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
+    with pytest.raises(ConfigError, match="a job of the grid has the field 5; a field is a name"):
+        jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
 
 
 def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
@@ -219,9 +219,9 @@ def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
 def test_a_relative_cache_home_is_no_place(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/cache")
-    assert corpus.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
+    assert corpora.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
     monkeypatch.setenv("XDG_CACHE_HOME", "/some/cache")
-    assert str(corpus.cache_folder("")) == "/some/cache/posenc-jax"
+    assert str(corpora.cache_folder("")) == "/some/cache/posenc-jax"
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])

@@ -5,7 +5,7 @@ import numpy as np
 from measuring import find, split, sums_by_document
 from sizes import L
 
-from posenc_jax.evaluation import picture, records, show, sweep, windows
+from posenc_jax.evaluation import evaluate, picture, records, table, windows
 from posenc_jax.runs.parameters import Parts
 
 
@@ -30,7 +30,7 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     widths = rng.integers(1, 5, 100)
     marked = rng.random(100) < 0.2
     right = rng.random((6, 10)) < 0.5
-    sums = sweep.sums_of(plan, nats, right, split((100,), marked, widths), 8, places=False)
+    sums = evaluate.sums_of(plan, nats, right, split((100,), marked, widths), 8, places=False)
     row = records.row(records.Measured({"protocol": "nonoverlap"}, sums))
     kept = np.ones((6, 10), bool)
     kept[2, :5] = False
@@ -70,7 +70,7 @@ def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
             assert all(row[n] is None for n in ("nll", "ppl", "bpb", "nll_se", "null_nll"))
         else:
             assert row["flag"] is None and row["nll"] > 0 and row["null_nll"] > 0
-    assert "not finite" in show.table(both)
+    assert "not finite" in table.table(both)
     assert picture.draw(both, tmp_path / "plots")
 
 
@@ -150,11 +150,11 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
         facts["train_length"] = L
         return records.Measured(facts, sums_by_document(nats, counts))
 
-    clear = show.table([cell("none", level), cell("yarn", level - 5)])
+    clear = table.table([cell("none", level), cell("yarn", level - 5)])
     assert clear.count("*") == 2 and "*" in clear.splitlines()[-1]  # one is in the legend
     twice = [cell("none", level), cell("yarn", level - 5), cell("dynamic_yarn", level - 5)]
-    assert show.table(twice).count("*") == 3  # one cell by two names
+    assert table.table(twice).count("*") == 3  # one cell by two names
     noise = np.random.default_rng(1).normal(0, 20, 20)
-    assert show.table([cell("none", level), cell("yarn", level + noise)]).count("*") == 1
+    assert table.table([cell("none", level), cell("yarn", level + noise)]).count("*") == 1
     few = [cell("none", level[:9], counts[:9]), cell("yarn", level[:9] - 5, counts[:9])]
-    assert show.table(few).count("*") == 1  # however large the difference
+    assert table.table(few).count("*") == 1  # however large the difference

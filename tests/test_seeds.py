@@ -12,8 +12,7 @@ from configs import randomized
 from posenc_jax.data import synthetic
 from posenc_jax.data.batches import Batch, Batches
 from posenc_jax.runs import parameters
-from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import step as steps
+from posenc_jax.training import adamw, compiled
 
 FAR = 2**32  # the number of values that jax.random.key tells apart
 
@@ -45,11 +44,13 @@ def test_a_large_seed_has_draws_of_its_own_in_training():
     tokens = np.random.default_rng(0).integers(0, 31, (4, 9)).astype(np.int32)
     ones, zeros = np.ones((4, 8), np.float32), np.zeros((4, 8), np.int32)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, zeros, ones.astype(int))
-    parts, optimizer = parameters.make(config(5)), optimizers.make(config(5))
+    parts, optimizer = parameters.make(config(5)), adamw.make(config(5))
 
     def losses(seed):
-        step = steps.train_step(parts, optimizer, config(seed), steps.make_mesh(jax.devices()[:1]))
-        fresh = steps.fresh_state(parts, optimizer)
+        step = compiled.train_step(
+            parts, optimizer, config(seed), compiled.make_mesh(jax.devices()[:1])
+        )
+        fresh = compiled.fresh_state(parts, optimizer)
         copies = [jax.tree.map(jnp.copy, fresh) | {"step": jnp.int32(i)} for i in range(3)]
         return [float(step(state, batch)[1]["loss"]) for state in copies]
 

@@ -12,7 +12,7 @@ import tokenizers
 from running import ROOT
 
 from configs import base
-from posenc_jax.data import corpus, sources
+from posenc_jax.data import corpora, sources
 from posenc_jax.errors import DataError
 from posenc_jax.runs.metrics import read_metrics
 
@@ -37,7 +37,7 @@ def prepare(tmp_path):
     def make(path, source="text", **fields):
         data = base.get_config().data
         data.update(source=source, path=str(path), cache=str(tmp_path / "cache"), **fields)
-        return corpus.prepare(data, 0, quiet=True)
+        return corpora.prepare(data, 0, quiet=True)
 
     return make
 

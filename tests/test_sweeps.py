@@ -15,12 +15,11 @@ from running import ROOT, TINY
 
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError
-from posenc_jax.sweeping import grid
-from posenc_jax.sweeping import run as runs
-from posenc_jax.sweeping.cells import cells_of, name_of
+from posenc_jax.sweeping import grid, scheduler
+from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
 from posenc_jax.sweeping.launch import Local, share
-from posenc_jax.sweeping.run import Sweep
-from posenc_jax.sweeping.show import Table, lines
+from posenc_jax.sweeping.progress import Table, lines
+from posenc_jax.sweeping.scheduler import Scheduler
 from scripts.sweep import main
 
 
@@ -37,7 +36,7 @@ def test_grids_are_lists_of_cells():
         {"seed": 1, "model.width": 16},
     ]
     assert grid.chain(seeds, widths) == [*seeds, *widths]
-    with pytest.raises(ValueError, match="zip takes grids of one size, got 2, 3 cells"):
+    with pytest.raises(ValueError, match="zip takes grids of one size, got 2, 3 jobs"):
         grid.zip(seeds, grid.axis("steps", range(3)))
     with pytest.raises(ValueError, match="seed is set by two"):
         grid.product(seeds, seeds)
@@ -59,15 +58,15 @@ def test_names_can_be_read(fields, name):
 def test_a_grid_that_grows_renames_nothing(tmp_path):
     def named(seeds):
         made = {"recipe": "configs/rope.py", "grid": grid.axis("seed", range(seeds))}
-        return [cell.name for cell in cells_of(made, tmp_path)]
+        return [job.name for job in jobs_of(made, tmp_path)]
 
     assert named(3)[:1] == named(1)
-    with pytest.raises(ConfigError, match="two cells of the grid are called 's0'"):
-        cells_of({"recipe": "configs/rope.py", "grid": [{"seed": 0}, {"seed": 0}]}, tmp_path)
+    with pytest.raises(ConfigError, match="two jobs of the grid are called 's0'"):
+        jobs_of({"recipe": "configs/rope.py", "grid": [{"seed": 0}, {"seed": 0}]}, tmp_path)
     with pytest.raises(ConfigError, match="recipe 'configs/x.py', and there is no such file"):
-        cells_of({"grid": [{"recipe": "configs/x.py"}]}, tmp_path)
+        jobs_of({"grid": [{"recipe": "configs/x.py"}]}, tmp_path)
     with pytest.raises(ConfigError, match="no recipe"):
-        cells_of({"grid": [{"seed": 0}]}, tmp_path)
+        jobs_of({"grid": [{"seed": 0}]}, tmp_path)
 
 
 def test_cores_are_shared_without_overlap():
@@ -78,7 +77,7 @@ def test_cores_are_shared_without_overlap():
 
 
 class Pretend:
-    """A launcher whose commands end at once, with the codes that each cell's list says."""
+    """A launcher whose commands end at once, with the codes that each job's list says."""
 
     workers = 2
 
@@ -109,7 +108,7 @@ class Pretend:
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "PAUSE", 0.0)
+    monkeypatch.setattr(scheduler, "PAUSE", 0.0)
 
     def make(codes, names="ab"):
         for name in names:
@@ -120,7 +119,7 @@ def sweep(tmp_path, monkeypatch):
             "evaluation": {"multiples": "1,2"},
         }
         launcher, said = Pretend(codes), []
-        one = Sweep(cells_of(made, tmp_path), launcher)
+        one = Scheduler(jobs_of(made, tmp_path), launcher)
         code = one.run([], lambda _: None, said.append, every=0)
         return code, launcher.started, "\n".join(said), one
 
@@ -142,14 +141,14 @@ def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
     sweep({})
     made = {"grid": [{"recipe": str(tmp_path / "a.py")}], "evaluation": {"multiples": "1,2"}}
     for text in ("4", "0_4"):
-        (cell,) = cells_of(made, tmp_path, [("steps", text)])
-        assert cell.next() is None
-    (cell,) = cells_of(made, tmp_path, [("steps", "5")])
-    assert cell.next() == "train"
+        (job,) = jobs_of(made, tmp_path, [("steps", text)])
+        assert job.next() is None
+    (job,) = jobs_of(made, tmp_path, [("steps", "5")])
+    assert job.next() == "train"
 
 
 def test_a_command_that_ends_well_and_leaves_nothing_is_a_failure(sweep, monkeypatch):
-    monkeypatch.setattr(runs.Cell, "status", lambda self: {})
+    monkeypatch.setattr(Job, "status", lambda self: {})
     code, started, said, _ = sweep({})
     assert code == errors.FAULT and started.count(("a", "train")) == 3
     assert "ended well and left nothing" in said
@@ -168,29 +167,29 @@ def test_a_folder_that_is_busy_is_waited_for(sweep, monkeypatch):
     code, started, said, _ = sweep({"a": [errors.BUSY] * 5})
     assert code == errors.DONE and started.count(("a", "train")) == 6
     assert said.count("another process holds its folder") == 1
-    monkeypatch.setattr(runs, "BUSY_TRIES", 5)
+    monkeypatch.setattr(scheduler, "BUSY_TRIES", 5)
     code, started, said, _ = sweep({"c": [errors.BUSY] * 99}, names="cd")
     assert code == errors.BUSY and "c: FAILED" in said and ("d", "evaluate") in started
 
 
 def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
     (tmp_path / "rope.py").write_text("from configs.rope import get_config")
-    (cell,) = cells_of({"grid": [{"recipe": str(tmp_path / "rope.py")}]}, tmp_path)
-    cell.folder.mkdir()
-    cell.log.write_text("error: of yesterday\n")
-    progress = runs.Progress(cell, log_from=cell.log.stat().st_size)
-    with cell.log.open("a") as stream:
+    (job,) = jobs_of({"grid": [{"recipe": str(tmp_path / "rope.py")}]}, tmp_path)
+    job.folder.mkdir()
+    job.log.write_text("error: of yesterday\n")
+    progress = scheduler.Progress(job, log_from=job.log.stat().st_size)
+    with job.log.open("a") as stream:
         stream.write(
             "step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
         )
-    said = runs.reason_of(progress, errors.IO, "training")
+    said = scheduler.reason_of(progress, errors.IO, "training")
     assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
     status = {"state": "failed", "code": errors.IO, "reason": "no room\nfor a checkpoint"}
-    (cell.folder / "status.json").write_text(json.dumps(status))
-    said = runs.reason_of(progress, errors.IO, "training")
+    (job.folder / "status.json").write_text(json.dumps(status))
+    said = scheduler.reason_of(progress, errors.IO, "training")
     assert said.endswith("error: no room; for a checkpoint")
     progress.before = status  # written by an earlier attempt
-    assert "belongs to another" in runs.reason_of(progress, errors.IO, "training")
+    assert "belongs to another" in scheduler.reason_of(progress, errors.IO, "training")
 
 
 def test_a_run_that_asks_to_be_run_again_is(sweep):
@@ -200,7 +199,7 @@ def test_a_run_that_asks_to_be_run_again_is(sweep):
 
 
 def test_a_run_that_asks_again_and_never_comes_forward_is_given_up(sweep, monkeypatch):
-    monkeypatch.setattr(runs.Cell, "status", lambda self: {"state": "stopped", "saved": 0})
+    monkeypatch.setattr(Job, "status", lambda self: {"state": "stopped", "saved": 0})
     code, started, said, _ = sweep({"a": [errors.AGAIN] * 99, "b": [errors.AGAIN] * 99})
     assert code == errors.AGAIN
     assert started.count(("a", "train")) < 20 and "a: FAILED" in said
@@ -216,14 +215,15 @@ def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phas
     assert code == errors.IO and started.count(("c", phase)) == 3
     assert ("d", "evaluate") in started
     assert "c: FAILED" in said and "ended with 74 (input or output): error: it ended" in said
-    assert {p.cell.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
+    assert {p.job.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
 
 
 @pytest.mark.parametrize(
-    ("owner", "method"), [(Pretend, "start"), (runs.Cell, "mark_evaluated"), (runs.Cell, "next")]
+    ("owner", "method"),
+    [(Pretend, "start"), (Job, "mark_evaluated"), (Job, "next")],
 )
 def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, method):
-    """The sweep writes into a cell's folder too, before its commands and after them."""
+    """The sweep writes into a job's folder too, before its commands and after them."""
     works = getattr(owner, method)
 
     def full(self, *words):
@@ -237,7 +237,7 @@ def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, 
     assert ("b", "evaluate") in started and "b: done" in said
 
 
-@pytest.mark.parametrize("code", runs.SAME_AGAIN)
+@pytest.mark.parametrize("code", scheduler.SAME_AGAIN)
 def test_a_mistake_is_not_tried_again(sweep, code):
     found, started, said, _ = sweep({"a": [code] * 9})
     assert found == code and started.count(("a", "train")) == 1 and "a: FAILED" in said
@@ -261,7 +261,7 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
             return type("Task", (), {"poll": poll, "stop": stop})()
 
     made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
-    one, stopping = Sweep(cells_of(made, tmp_path), Slow()), []
+    one, stopping = Scheduler(jobs_of(made, tmp_path), Slow()), []
     said = []
     code = one.run(stopping, lambda _: stopping.append("SIGTERM"), said.append, every=0)
     assert (code, stopped) == (errors.AGAIN, ["rope"]) and "the same command goes on" in said[-1]
@@ -273,7 +273,7 @@ def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
     one = {"recipes": ("configs/rope.py",), "save_every": 10**9, "log_every": 1_000}
     code, said = program("--minutes=0.3", **one, steps=10**6)[1]()
     assert code == errors.AGAIN, said
-    assert "stopping by --minutes: running cells save first" in said
+    assert "stopping by --minutes: running jobs save first" in said
     assert "stopped; the same command goes on" in said
     status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
     assert status["state"] == "stopped" and status["saved"] == status["step"] > 0
@@ -285,7 +285,7 @@ def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
 
 def test_after_its_time_a_sweep_starts_nothing(tmp_path):
     launcher, said = Pretend({}), []
-    one = Sweep(cells_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path), launcher)
+    one = Scheduler(jobs_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path), launcher)
     assert one.run([], lambda _: None, said.append, every=0, until=0.0) == errors.AGAIN
     assert launcher.started == [] and said[-1] == "stopped; the same command goes on"
 
@@ -395,7 +395,7 @@ def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
 
 @pytest.mark.slow
 def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, tmp_path):
-    """Two kills, a full disk under one of its cells, damage to the newest checkpoint of another."""
+    """Two kills, a full disk under one of its jobs, damage to the newest checkpoint of another."""
     fields = {"steps": 1_500, "save_every": 20, "log_every": 50}
     code, said = program("--workers=2", **fields)[1]()
     assert code == errors.DONE, said
@@ -491,8 +491,8 @@ def test_mistakes_are_said_at_once(words, message, tmp_path, capsys, monkeypatch
     [
         ("axes('seed', range(3))", "line 5: NameError"),
         ("None", "returns a dict with a grid"),
-        ("{'grid': [1, 2]}", "a list of cells"),
-        ("{'grid': []}", "the grid has no cell"),
+        ("{'grid': [1, 2]}", "a list of jobs"),
+        ("{'grid': []}", "the grid has no job"),
         ("{'grid': axis('recipe', 'configs/rope.py')}", "takes a list of values"),
         ("{'grid': ROPE, 'feilds': {}}", "did you mean 'fields'"),
         ("{'grid': ROPE, 'fields': None}", "fields of a sweep file is a dict"),
@@ -524,13 +524,13 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     )
     command = ["sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={tmp_path}", "--list"]
     made = {"grid": [{}], "recipe": "configs/rope.py"}
-    (cell,) = cells_of(made, tmp_path)
-    cell.folder.mkdir()
-    trained = cell.config.to_dict()
+    (job,) = jobs_of(made, tmp_path)
+    job.folder.mkdir()
+    trained = job.config.to_dict()
     trained["model"]["vocab"] = 256  # as training makes it
     trained["init_from"] = "runs/x"  # of a first command; it has been said once
     del trained["sharding"], trained["model"]["attention"]  # of a run from before there were any
-    (cell.folder / "config.json").write_text(json.dumps(trained))
+    (job.folder / "config.json").write_text(json.dumps(trained))
     assert main(command) == errors.DONE
     assert main([*command, "--config.steps=700"]) == errors.DONE
     assert main([*command, "--config.learning_rate=0.5"]) == errors.OTHER_CONFIG

@@ -12,7 +12,7 @@ from running import ROOT
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from configs import base
-from posenc_jax.data import corpus, tokenizer
+from posenc_jax.data import corpora, tokenizer
 from posenc_jax.errors import DataError
 from posenc_jax.runs.metrics import read_metrics
 
@@ -71,7 +71,7 @@ def made(tmp_path):
         data.update(source="text", path=f"{tmp_path}/texts/*.txt", cache=str(tmp_path / "cache"))
         data.update(tokenizer="bytes" if learned is None else str(tmp_path / "t.json"))
         data.update(valid_fraction=0.0, **fields)
-        return corpus.prepare(data, 0)
+        return corpora.prepare(data, 0)
 
     return make
 
@@ -109,7 +109,7 @@ def test_bytes_that_are_no_text_are_lossless(tmp_path):
     data = base.get_config().data
     data.update(source="text", path=f"{tmp_path}/a.txt", cache=str(tmp_path / "cache"))
     data.update(valid_fraction=0.0)
-    assert corpus.prepare(data, 0).lossless
+    assert corpora.prepare(data, 0).lossless
 
 
 def test_a_text_that_loses_no_letter_may_still_come_back_another(made, capsys):

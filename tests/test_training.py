@@ -16,8 +16,7 @@ from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
-from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import step as steps
+from posenc_jax.training import adamw, compiled
 
 
 @pytest.fixture
@@ -42,11 +41,11 @@ def rows(batch=4, length=8, seed=0):
 
 
 def run(config, count=3, mesh=None):
-    mesh = mesh or steps.make_mesh(jax.devices()[:1])
+    mesh = mesh or compiled.make_mesh(jax.devices()[:1])
     parts = parameters.make(config)
-    optimizer = optimizers.make(config)
-    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
-    step = steps.train_step(parts, optimizer, config, mesh)
+    optimizer = adamw.make(config)
+    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
+    step = compiled.train_step(parts, optimizer, config, mesh)
     losses = []
     for i in range(count):
         state, measured = step(state, rows(seed=i))
@@ -62,14 +61,14 @@ def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
 def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
     parts = parameters.make(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
-    nats = steps.nll(parts, parts.params(), batch, None, False)
+    nats = compiled.nll(parts, parts.params(), batch, None, False)
     logits = np.float64(parts.model(jnp.asarray(batch.inputs), parts.encoding))
     shifted = logits - logits.max(-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
     np.testing.assert_allclose(nats, expected * batch.weights, atol=1e-5)
-    step = steps.train_step(parts, optimizers.make(config()), config(), steps.make_mesh())
-    _, measured = step(steps.fresh_state(parts, optimizers.make(config())), batch)
+    step = compiled.train_step(parts, adamw.make(config()), config(), compiled.make_mesh())
+    _, measured = step(compiled.fresh_state(parts, adamw.make(config())), batch)
     mean = (expected * batch.weights).sum() / batch.weights.sum()
     np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
     np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
@@ -101,7 +100,7 @@ def test_a_frequency_is_the_same_bits_after_two_hundred_steps(config):
 
 def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
     params = parameters.make(config("learned", **{"model.tied": False})).params()
-    decayed = optimizers.decays(params)
+    decayed = adamw.decays(params)
     assert not any(jax.tree.leaves(decayed["encoding"]))
     assert not decayed["model"]["embed.embedding"]
     names = {name for name, yes in decayed["model"].items() if yes}
@@ -125,32 +124,32 @@ def test_computing_layers_again_changes_no_number(config):
 
 def test_draws_depend_on_seed_and_step_alone(config):
     settings = config("randomized", learning_rate=1e-9)
-    parts, optimizer = parameters.make(settings), optimizers.make(settings)
-    step = steps.train_step(parts, optimizer, settings, steps.make_mesh())
+    parts, optimizer = parameters.make(settings), adamw.make(settings)
+    step = compiled.train_step(parts, optimizer, settings, compiled.make_mesh())
 
     def loss(at):
-        state = steps.fresh_state(parts, optimizer) | {"step": jnp.int32(at)}
+        state = compiled.fresh_state(parts, optimizer) | {"step": jnp.int32(at)}
         return float(step(state, rows())[1]["loss"])
 
     assert loss(0) == loss(0) != loss(1) == loss(1)
 
 
 def test_rates_rise_then_fall(config):
-    cosine = optimizers.schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
+    cosine = adamw.schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
     at = lambda rate, *steps: [rate(step - 1) for step in steps]  # noqa: E731 optax counts from 0
     np.testing.assert_allclose(at(cosine, 1, 5, 10, 55, 100), [0.1, 0.5, 1, 0.55, 0.1], rtol=1e-5)
-    linear = optimizers.schedule(
+    linear = adamw.schedule(
         config(steps=100, warmup_steps=10, learning_rate=1.0, schedule="linear")
     )
     np.testing.assert_allclose(at(linear, 5, 10, 50, 80), [0.5, 1, 1, 1])
     np.testing.assert_allclose(at(linear, 90, 100), [0.55, 0.1], rtol=1e-5)
     for warmup in (0, 1):
-        flat = optimizers.schedule(config(steps=10, warmup_steps=warmup, learning_rate=1.0))
+        flat = adamw.schedule(config(steps=10, warmup_steps=warmup, learning_rate=1.0))
         assert all(rate > 0 for rate in at(flat, *range(1, 11)))  # no step is made for nothing
 
 
 def test_a_gradient_is_clipped_to_the_norm(config):
-    chain = optimizers.make(config(clip=0.5, weight_decay=0.0))
+    chain = adamw.make(config(clip=0.5, weight_decay=0.0))
     params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
     state = chain.init(params)
     big = {"model": {"norm.scale": jnp.full(4, 100.0)}, "encoding": {}}
@@ -183,17 +182,17 @@ from posenc_jax import backend
 backend.configure()
 import jax
 from importlib import import_module
-from test_training import rows, parameters, optimizers, steps
+from test_training import rows, parameters, adamw, compiled
 def losses(devices, sharding='replicated', attention='plain'):
     config = import_module('configs.alibi').get_config()
     config.sharding, config.model.attention = sharding, attention
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
-    mesh = steps.make_mesh(jax.devices()[:devices])
-    parts, optimizer = parameters.make(config), optimizers.make(config)
-    state = steps.fresh_state(parts, optimizer)
-    state = jax.device_put(state, steps.state_shardings(state, mesh, sharding))
-    step = steps.train_step(parts, optimizer, config, mesh)
+    mesh = compiled.make_mesh(jax.devices()[:devices])
+    parts, optimizer = parameters.make(config), adamw.make(config)
+    state = compiled.fresh_state(parts, optimizer)
+    state = jax.device_put(state, compiled.state_shardings(state, mesh, sharding))
+    step = compiled.train_step(parts, optimizer, config, mesh)
     out = []
     for i in range(20):
         state, measured = step(state, rows(batch=8, seed=i))

@@ -12,8 +12,7 @@ from benchmarks.gpu.plans import Plan
 from benchmarks.gpu.steps import batch_of, configured
 from benchmarks.timing import in_turns
 from posenc_jax.runs import parameters
-from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import step as steps
+from posenc_jax.training import adamw, compiled
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
@@ -25,14 +24,14 @@ def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
 
 def together(plan: Plan, size: str, count: int) -> dict:
     config = configured(plan, size, "rope")
-    optimizer, mesh = optimizers.make(config), steps.make_mesh(jax.devices()[:1])
+    optimizer, mesh = adamw.make(config), compiled.make_mesh(jax.devices()[:1])
     states = []
     for seed in range(count):
         config.seed = seed
         parts = parameters.make(config)
-        states.append(steps.fresh_state(parts, optimizer))
+        states.append(compiled.fresh_state(parts, optimizer))
     # The step takes its arrays from the state, so the parts of any seed serve all of them.
-    step = steps.train_step(parts, optimizer, config, mesh)
+    step = compiled.train_step(parts, optimizer, config, mesh)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     batch = jax.device_put(batch_of(config))
     batches = jax.tree.map(lambda x: jnp.stack([x] * count), batch)

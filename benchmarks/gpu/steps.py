@@ -19,9 +19,7 @@ from benchmarks.timing import in_turns
 from benchmarks.train_step import Textbook, textbook_step
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
-from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import report
-from posenc_jax.training import step as steps
+from posenc_jax.training import adamw, compiled, report
 
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # that keep a device busy
 VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
@@ -66,21 +64,21 @@ def batch_of(config) -> Batch:
 
 def compiled_step(config):
     """(a call that makes a step and waits for it, what it costs)."""
-    parts, optimizer = parameters.make(config), optimizers.make(config)
-    mesh = steps.make_mesh(jax.devices()[:1])
-    state = jax.device_put(steps.fresh_state(parts, optimizer), steps.replicated(mesh))
+    parts, optimizer = parameters.make(config), adamw.make(config)
+    mesh = compiled.make_mesh(jax.devices()[:1])
+    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
     held, batch = SimpleNamespace(state=state), jax.device_put(batch_of(config))
     begin = time.perf_counter()
-    compiled = steps.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()
+    program = compiled.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()
     costs = {
         "compile_s": time.perf_counter() - begin,
-        "temporary_mib": compiled.memory_analysis().temp_size_in_bytes / 2**20,
+        "temporary_mib": program.memory_analysis().temp_size_in_bytes / 2**20,
         "flops_per_token": report.flops_per_token(config, parts),
         "parameters": parts.counts()["total"],
     }
 
     def call() -> float:
-        held.state, measured = compiled(held.state, batch)
+        held.state, measured = program(held.state, batch)
         return float(measured["loss"])
 
     return call, costs

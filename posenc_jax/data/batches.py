@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posenc_jax.data.corpus import Split
+from posenc_jax.data.corpora import Split
 from posenc_jax.errors import DataError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from posenc_jax.data import tokenizer
-from posenc_jax.data.corpus import (
+from posenc_jax.data.corpora import (
     SPLITS,
     TOKENIZER,
     WIDTHS,

@@ -9,7 +9,7 @@ import numpy as np
 from posenc_jax import composition
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import counts, is_baseline, label
+from posenc_jax.evaluation.table import counts, is_baseline, label
 from posenc_jax.terminal import warn
 
 # Told apart by colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.

@@ -140,19 +140,31 @@ def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
     return float(nats.sum() / tokens.sum())
 
 
-def write(folder: Path, cells: Sequence[Measured], places: Sequence[Places] = ()) -> list[Measured]:
+class Record(NamedTuple):
+    """What all evaluations of a run left in its folder."""
+
+    cells: list[Measured]
+    places: list[Places]
+
+
+def write(
+    folder: Path,
+    cells: Sequence[Measured],
+    places: Sequence[Places] = (),
+    earlier: Record | None = None,  # where it was read already
+) -> list[Measured]:
     """Puts cells into the record of all evaluations of the run; all of them.
 
     The newest come first; those of the same evaluation and checkpoint are replaced. Written are
     curves.csv and curves.jsonl, and documents.npz and positions.npz to make them again.
     """
+    earlier = before(folder) if earlier is None else earlier
     folder.mkdir(parents=True, exist_ok=True)
     told = {(cell.facts["evaluation"], cell.facts["step"]) for cell in cells}
-    before, lying = _before(folder)
-    others = [c for c in before if (c.facts["evaluation"], c.facts["step"]) not in told]
+    others = [c for c in earlier.cells if (c.facts["evaluation"], c.facts["step"]) not in told]
     every = [*cells, *others]
     named = {cell.facts["evaluation"] for cell in every}
-    lies = {p.evaluation: p for p in [*lying, *places] if p.evaluation in named}
+    lies = {p.evaluation: p for p in [*earlier.places, *places] if p.evaluation in named}
     made = rows(every)
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
@@ -185,24 +197,28 @@ def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(arrays) if arrays else np.zeros(0)
 
 
-def _before(folder: Path) -> tuple[list[Measured], list[Places]]:
-    """What other evaluations left; nothing where it cannot be read, which is said."""
+def before(folder: Path) -> Record:
+    """The record as it is; an empty one, with a warning, where it cannot be read."""
     if not (folder / "documents.npz").exists():
-        return [], []
+        return Record([], [])
     try:
-        return read(folder), places_of(folder)
+        return _read(folder)
     except Stop as error:
         warn(f"{error}; it is written anew, without what other evaluations left there")
-        return [], []
+        return Record([], [])
 
 
 def read(folder: Path) -> list[Measured]:
     """The cells of every evaluation of a run, from their arrays alone."""
+    return _read(folder).cells
+
+
+def _read(folder: Path) -> Record:
     by_documents, by_place = (
         load_arrays(folder / f"{name}.npz") for name in ("documents", "positions")
     )
     try:
-        return _cells(by_documents, by_place)
+        return Record(_cells(by_documents, by_place), _places(by_documents))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise Stop(
             f"the arrays in {folder} are not those of one record ({error}); run "
@@ -260,9 +276,8 @@ def _parts(stored: Mapping[str, np.ndarray], counts: str, name: str) -> list[np.
     return np.split(values, np.cumsum(each)[:-1]) if cells else []
 
 
-def places_of(folder: Path) -> list[Places]:
+def _places(stored: Mapping[str, np.ndarray]) -> list[Places]:
     """Where the longest windows of each evaluation lie."""
-    stored = load_arrays(folder / "documents.npz")
     if "window_evaluation" not in stored:
         return []
     owner = stored["window_evaluation"]

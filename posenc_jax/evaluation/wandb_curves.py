@@ -6,7 +6,7 @@ from typing import Any
 
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import label
+from posenc_jax.evaluation.table import label
 from posenc_jax.files import write_atomically
 from posenc_jax.tracking.wandb import View, define, digest_of, settings_now, start
 

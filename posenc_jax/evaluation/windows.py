@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posenc_jax.data.corpus import Split
+from posenc_jax.data.corpora import Split
 from posenc_jax.errors import ConfigError, DataError
 
 FEWEST = 50  # documents that are read where there are as many

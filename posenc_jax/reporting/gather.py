@@ -15,8 +15,8 @@ from posenc_jax.errors import DataError, OtherConfig, Stop
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.picture import smooth
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.show import counts, is_baseline, label
 from posenc_jax.evaluation.statistics import over_seeds, paired
+from posenc_jax.evaluation.table import counts, is_baseline, label
 from posenc_jax.experiment import experiment, without_seed
 from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import null_for_nan, read_metrics
@@ -43,7 +43,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> dict[str, Any]:
         raise edited[0]
     if not runs:
         raise DataError(
-            f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a cell "
+            f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a job "
             "of a sweep that has none says why in its sweep.log" + "".join(f"; {n}" for n in notes)
         )
     name_groups(runs)

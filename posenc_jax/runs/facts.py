@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.data.corpus import Corpus
+from posenc_jax.data.corpora import Corpus
 
 # Facts of the whole run, which stay when its state changes.
 KEPT = ("command", "data", "speed")

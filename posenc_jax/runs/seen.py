@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from posenc_jax import lineage
 from posenc_jax.configuration import Config
-from posenc_jax.data import corpus as corpora
+from posenc_jax.data import corpora
 from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import Checkpoints

@@ -10,7 +10,7 @@ import jax
 
 from posenc_jax import backend, errors
 from posenc_jax.configuration import Config
-from posenc_jax.data import corpus as corpora
+from posenc_jax.data import corpora
 from posenc_jax.data.batches import Batches
 from posenc_jax.experiment import differences
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked
@@ -25,10 +25,8 @@ from posenc_jax.runs.subject import load_subject
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
 from posenc_jax.terminal import say, warn
 from posenc_jax.tracking.wandb import TrainingView, View
-from posenc_jax.training import optimizer as optimizers
-from posenc_jax.training import processes
-from posenc_jax.training import step as steps
-from posenc_jax.training.processes import by_lead, everywhere, is_lead
+from posenc_jax.training import adamw, compiled, processes
+from posenc_jax.training.processes import all_or_none, by_lead, is_lead
 from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
 from posenc_jax.training.saving import Saving
@@ -53,20 +51,20 @@ def _begin(config: Config, workdir: Path) -> int:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
         asked = config
-        config = everywhere(lambda: take_over(asked, run.config()))
-        everywhere(lambda: is_lead() and held.enter_context(_held(run)))
+        config = all_or_none(lambda: take_over(asked, run.config()))
+        all_or_none(lambda: is_lead() and held.enter_context(_held(run)))
         held.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_rows(config, len(jax.devices()))
         backend.self_test()
-        corpus = everywhere(
+        corpus = all_or_none(
             lambda: corpora.prepare(config.data, config.seed, quiet=not is_lead(), stopping=signals)
         )
         processes.agree(corpus.fingerprint, "the data")
         config = with_vocab(config, corpus.vocab)
-        saving = everywhere(lambda: held.enter_context(closing(Saving(run, config.keep))))
+        saving = all_or_none(lambda: held.enter_context(closing(Saving(run, config.keep))))
         _check_steps(config, saving.steps())
-        everywhere(lambda: run.claim(config))
+        all_or_none(lambda: run.claim(config))
         return _train(config, run, corpus, saving, signals)
 
 
@@ -120,7 +118,7 @@ def with_vocab(config: Config, vocab: int) -> Config:
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
-    mesh = steps.make_mesh()
+    mesh = compiled.make_mesh()
 
     def accept(step: int, card: dict) -> None:
         refuse_another(sealed(card), config, f"checkpoint {step} of {run.path}")
@@ -128,14 +126,14 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
     begun = bool(saving.steps())
     # The state of the lead becomes that of all; the others need its shape alone.
-    parts = everywhere(
+    parts = all_or_none(
         lambda: parameters.make(config) if begun or not is_lead() else starting_parts(config)
     )
-    fresh = steps.fresh_state(parts, optimizers.make(config))
-    shardings = steps.state_shardings(fresh, mesh, config.sharding)
+    fresh = compiled.fresh_state(parts, adamw.make(config))
+    shardings = compiled.state_shardings(fresh, mesh, config.sharding)
     at, state = saving.restore_last(fresh, shardings, accept)
-    everywhere(lambda: run.goes_on_from(at))
-    everywhere(lambda: is_lead() and check_space(run.path, state, config.keep))
+    all_or_none(lambda: run.goes_on_from(at))
+    all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
     trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, at))
     belongs = {
@@ -164,7 +162,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
                 run.saves(step, saving.last())
 
         at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
-        everywhere(record.check)
+        all_or_none(record.check)
         if at not in saving.steps():
             save(at, state)
             saved = saving.steps()
@@ -197,9 +195,9 @@ def _records(
 
 def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
     """From step `at` to the last one, or to where a signal asks to stop."""
-    train_step = steps.train_step(parts, optimizers.make(config), config, mesh)
+    train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
-    rate = optimizers.schedule(config)
+    rate = adamw.schedule(config)
     rows = Batches(
         corpus.train,
         length=config.train_length,
@@ -207,11 +205,11 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
         seed=config.seed,
         within_documents=config.data.mask_documents,
     )
-    own = steps.own_rows(mesh, config.batch_size)
+    own = compiled.own_rows(mesh, config.batch_size)
     # A stop that lies behind is past: the same command goes on.
     last = min(config.steps, config.stop_at) if config.stop_at > at else config.steps
     while at < last and not stopping():
-        state, measured = train_step(state, steps.spread(rows.batch(at, own), mesh))
+        state, measured = train_step(state, compiled.spread(rows.batch(at, own), mesh))
         at += 1
         record.flush()  # the step before, now that this one is on its way
         record.later(at, measured, rate, rows)

@@ -1,6 +1,6 @@
 """Several processes that train one model: the lead reads and writes, the others compute with it.
 
-What one of them may fail at is done by `everywhere`, so that all end for the same reason.
+What one of them may fail at is done by `all_or_none`, so that all end for the same reason.
 """
 
 import json
@@ -40,7 +40,7 @@ def joined(distributed: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not (isinstance(error, errors.Stop) and error.everywhere):
+        if not (isinstance(error, errors.Stop) and error.ends_all):
             _leave(error)
         jax.distributed.shutdown()
         raise
@@ -90,7 +90,7 @@ def is_lead() -> bool:
     return jax.process_index() == 0
 
 
-def everywhere(call: Callable[[], T]) -> T:
+def all_or_none(call: Callable[[], T]) -> T:
     """Each process does it; where one of them cannot, all end for its reason."""
     if jax.process_count() == 1:
         return call()
@@ -105,14 +105,14 @@ def everywhere(call: Callable[[], T]) -> T:
     for reason in reasons:
         if reason is not None:
             stop = getattr(errors, reason[0])(reason[1])
-            stop.everywhere = True
+            stop.ends_all = True
             raise stop from ended
     return result  # pyright: ignore[reportReturnType]
 
 
 def by_lead(call: Callable[[], T]) -> T:
     """What the lead finds, in every process; it must be expressible in JSON."""
-    found = everywhere(lambda: call() if is_lead() else None)
+    found = all_or_none(lambda: call() if is_lead() else None)
     return _exchange(found)[0]
 
 
@@ -142,7 +142,7 @@ def same_configuration(config) -> None:
                     for line in lines
                 )
             )
-            stop.everywhere = True
+            stop.ends_all = True
             raise stop
 
 
@@ -151,7 +151,7 @@ def agree(value: Any, what: str) -> None:
     values = _exchange(value)
     if any(other != values[0] for other in values):
         stop = errors.DataError(f"{what} differs between the processes of this run: {values}")
-        stop.everywhere = True
+        stop.ends_all = True
         raise stop
 
 

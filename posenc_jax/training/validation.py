@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from posenc_jax.data.batches import Batch, held_out
-from posenc_jax.training import step as steps
+from posenc_jax.training import compiled
 
 
 class Validation:
@@ -13,8 +13,8 @@ class Validation:
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
-        self.mesh, self.own = mesh, steps.own_rows(mesh, config.batch_size)
-        self.sums = steps.loss_sums(parts, config.data.mask_documents, mesh)
+        self.mesh, self.own = mesh, compiled.own_rows(mesh, config.batch_size)
+        self.sums = compiled.loss_sums(parts, config.data.mask_documents, mesh)
         self.lossless = corpus.lossless
         self.rows = {
             name: held_out(
@@ -46,5 +46,5 @@ class Validation:
             rows = jax.tree.map(lambda x, i=index: x[i % count], held)
             repeats = (index < count)[:, None]  # a short last batch is filled with rows of weight 0
             rows = rows._replace(weights=rows.weights * repeats)
-            total += np.array(jax.device_get(self.sums(params, steps.spread(rows, self.mesh))))
+            total += np.array(jax.device_get(self.sums(params, compiled.spread(rows, self.mesh))))
         return total

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 
-from posenc_jax.sweeping.run import Progress, Sweep
+from posenc_jax.sweeping.scheduler import Progress, Scheduler
 from posenc_jax.terminal import clock, say
 
 EVERY = 1.0  # seconds
@@ -16,12 +16,12 @@ class Table:
         self.live = sys.stdout.isatty() if live is None else live
         self.drawn, self.last = 0, 0.0
 
-    def __call__(self, sweep: Sweep) -> None:
+    def __call__(self, scheduler: Scheduler) -> None:
         if not self.live or time.monotonic() - self.last < EVERY:
             return
         self.last = time.monotonic()
         size = shutil.get_terminal_size()
-        self._draw([line[: size.columns - 1] for line in lines(sweep, size.lines - 2)])
+        self._draw([line[: size.columns - 1] for line in lines(scheduler, size.lines - 2)])
 
     def say(self, text: str) -> None:
         """A line that stays, above the table."""
@@ -39,30 +39,30 @@ class Table:
             self.drawn = 0
 
 
-def lines(sweep: Sweep, most: int) -> list[str]:
-    """Running cells first; what does not fit is counted."""
+def lines(scheduler: Scheduler, most: int) -> list[str]:
+    """Running jobs first; what does not fit is counted."""
     order = ("training", "evaluating", "failed", "waiting", "stopped", "done")
-    cells = sorted(sweep.all, key=lambda progress: order.index(progress.state))
+    jobs = sorted(scheduler.all, key=lambda progress: order.index(progress.state))
     room = max(1, most - 2)
-    counted = {name: sum(p.state == name for p in sweep.all) for name in order}
+    counted = {name: sum(p.state == name for p in scheduler.all) for name in order}
     total = ", ".join(f"{number} {name}" for name, number in counted.items() if number)
-    return [HEAD, *map(line, cells[:room]), f"{len(cells)} runs: {total}{_left(sweep)}"]
+    return [HEAD, *map(line, jobs[:room]), f"{len(jobs)} runs: {total}{_left(scheduler)}"]
 
 
 def line(progress: Progress) -> str:
-    cell, metrics = progress.cell, {}
+    job, metrics = progress.job, {}
     step = speed = loss = left = ""
     if progress.state in ("training", "evaluating", "done"):
-        metrics = cell.last_metrics()
+        metrics = job.last_metrics()
     if metrics:
-        steps = cell.config.steps
+        steps = job.config.steps
         step = f"{metrics['step']}/{steps}"
         loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
         speed = f"{metrics['tokens_per_second']:,.0f}"
         if progress.state == "training":
             left = clock(_seconds_left(metrics, steps))
     return (
-        f"{cell.name[:28]:<28} {progress.state:<11} {step:>13} {loss:>8} {speed:>9} {left:>8}"
+        f"{job.name[:28]:<28} {progress.state:<11} {step:>13} {loss:>8} {speed:>9} {left:>8}"
     ).rstrip()
 
 
@@ -71,13 +71,13 @@ def _seconds_left(metrics: dict, steps: int) -> float:
     return (steps - metrics["step"]) * a_step / max(metrics["tokens_per_second"], 1e-9)
 
 
-def _left(sweep: Sweep) -> str:
-    """As long for each waiting cell as the finished ones took."""
-    done = [p.seconds for p in sweep.all if p.state == "done" and p.seconds]
-    open_ = [p for p in sweep.all if p.state in ("waiting", "training", "evaluating")]
+def _left(scheduler: Scheduler) -> str:
+    """As long for each waiting job as the finished ones took."""
+    done = [p.seconds for p in scheduler.all if p.state == "done" and p.seconds]
+    open_ = [p for p in scheduler.all if p.state in ("waiting", "training", "evaluating")]
     if not done or not open_:
         return ""
     mean = sum(done) / len(done)
-    spent = sum(p.seconds + (time.monotonic() - p.began) for p, _ in sweep.running.values())
-    left = max(0.0, mean * len(open_) - spent) / sweep.launcher.workers
+    spent = sum(p.seconds + (time.monotonic() - p.began) for p, _ in scheduler.running.values())
+    left = max(0.0, mean * len(open_) - spent) / scheduler.launcher.workers
     return f"; about {clock(left)} left"

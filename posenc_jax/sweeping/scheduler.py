@@ -1,4 +1,4 @@
-"""A sweep from its first cell to its last: started, run again, retried, reported."""
+"""A sweep from its first job to its last: started, run again, retried, reported."""
 
 import collections
 import dataclasses
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posenc_jax import errors
-from posenc_jax.sweeping.cells import Cell
+from posenc_jax.sweeping.jobs import Job
 from posenc_jax.sweeping.launch import Launcher, Task
 
 RETRIES = 2
@@ -23,9 +23,9 @@ SAME_AGAIN = (errors.CONFIG, errors.DATA, errors.NOT_FINITE, errors.OTHER_CONFIG
 
 @dataclasses.dataclass
 class Progress:
-    """What a sweep knows of a cell beyond its folder."""
+    """What a sweep knows of a job beyond its folder."""
 
-    cell: Cell
+    job: Job
     state: str = "waiting"  # waiting, training, evaluating, done, failed, stopped
     code: int | None = None
     reason: str = ""
@@ -40,9 +40,9 @@ class Progress:
     seconds: float = 0.0  # in which its commands ran
 
 
-class Sweep:
-    def __init__(self, cells: Sequence[Cell], launcher: Launcher, retries: int = RETRIES):
-        self.all = [Progress(cell) for cell in cells]
+class Scheduler:
+    def __init__(self, jobs: Sequence[Job], launcher: Launcher, retries: int = RETRIES):
+        self.all = [Progress(job) for job in jobs]
         self.launcher, self.retries = launcher, retries
         self.waiting = collections.deque(self.all)
         self.running: dict[str, tuple[Progress, Task]] = {}
@@ -50,12 +50,12 @@ class Sweep:
     def run(
         self,
         stopping: list[str],
-        show: Callable[["Sweep"], None],
+        show: Callable[["Scheduler"], None],
         say: Callable[[str], None],
         every: float = 0.2,
         until: float = math.inf,
     ) -> int:
-        """The exit code: 0, that of the first failed cell, or 75 after a stop.
+        """The exit code: 0, that of the first failed job, or 75 after a stop.
 
         `stopping` holds what asked to stop; the clock does at `until`, of `time.monotonic`.
         """
@@ -65,7 +65,7 @@ class Sweep:
                 stopping.append("--minutes")
             if stopping and not asked:
                 asked = True
-                say(f"stopping by {stopping[0]}: running cells save first")
+                say(f"stopping by {stopping[0]}: running jobs save first")
                 for _, task in self.running.values():
                     task.stop()
             if not stopping:
@@ -92,9 +92,9 @@ class Sweep:
             if progress.not_before > time.monotonic():
                 self.waiting.append(progress)
                 continue
-            cell = progress.cell
+            job = progress.job
             try:
-                phase = cell.next()
+                phase = job.next()
             except OSError as error:
                 self._failed(progress, errors.IO, f"its folder cannot be read: {error}", say)
                 continue
@@ -104,29 +104,29 @@ class Sweep:
                 continue
             progress.state = STATES[phase]
             progress.began = time.monotonic()
-            command = cell.train if phase == "train" else cell.evaluate
+            command = job.train if phase == "train" else job.evaluate
             try:
-                cell.folder.mkdir(parents=True, exist_ok=True)
-                progress.before = cell.status()
-                progress.log_from = cell.log.stat().st_size if cell.log.exists() else 0
-                task = self.launcher.start(cell.name, command, cell.log)
+                job.folder.mkdir(parents=True, exist_ok=True)
+                progress.before = job.status()
+                progress.log_from = job.log.stat().st_size if job.log.exists() else 0
+                task = self.launcher.start(job.name, command, job.log)
             except OSError as error:  # its disk is full, say; the others' may not be
                 reason = f"{progress.state} could not be started: {error}"
                 self._failed(progress, errors.IO, reason, say)
             else:
-                self.running[cell.name] = progress, task
+                self.running[job.name] = progress, task
 
     def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
-        cell = progress.cell
+        job = progress.job
         progress.seconds += time.monotonic() - progress.began
         was, after, written = progress.state, PHASES[progress.state], None
-        status = cell.status()
+        status = job.status()
         step = status.get("saved", 0) or 0
         if code == errors.DONE:
             try:
                 if was == "evaluating":
-                    cell.mark_evaluated()
-                after = cell.next()
+                    job.mark_evaluated()
+                after = job.next()
             except (OSError, errors.Stop) as error:
                 code, written = errors.IO, f"{was} ended well and could not be noted: {error}"
         if code == errors.DONE and after != PHASES[was]:
@@ -140,7 +140,7 @@ class Sweep:
         elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
-                say(f"{cell.name}: another process holds its folder; waiting for it")
+                say(f"{job.name}: another process holds its folder; waiting for it")
             self._wait(progress, pause=PAUSE)
         else:
             self._failed(progress, code, written or reason_of(progress, code, was), say)
@@ -152,7 +152,7 @@ class Sweep:
         if code in SAME_AGAIN or progress.failures > self.retries:
             self._finish(progress, "failed", f"FAILED, {reason}", say)
         else:
-            say(f"{progress.cell.name}: {reason}; tried again")
+            say(f"{progress.job.name}: {reason}; tried again")
             self._wait(progress, pause=PAUSE)
 
     def _wait(self, progress: Progress, *, first: bool = False, pause: float = 0.0) -> None:
@@ -161,27 +161,27 @@ class Sweep:
 
     def _finish(self, progress: Progress, state: str, word: str, say) -> None:
         progress.state = state
-        metrics = progress.cell.last_metrics()
+        metrics = progress.job.last_metrics()
         numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
         took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
         ended = sum(p.state in ("done", "failed") for p in self.all)
-        say(f"[{ended}/{len(self.all)}] {progress.cell.name}: {word}{numbers}{took}")
+        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}")
 
 
 def reason_of(progress: Progress, code: int, phase: str) -> str:
     """Why a command ended, from what it left."""
-    cell = progress.cell
+    job = progress.job
     if code < 0:
         name = signal.Signals(-code).name
-        return f"{phase} was killed by {name}; its output: {cell.log}"
+        return f"{phase} was killed by {name}; its output: {job.log}"
     if code == errors.DONE:
-        return f"{phase} ended well and left nothing that says so in {cell.folder}"
+        return f"{phase} ended well and left nothing that says so in {job.folder}"
     meaning = errors.MEANING.get(code, "an unknown exit code")
-    status = cell.status()
+    status = job.status()
     last = ""
     if status != progress.before and status.get("code") == code and "reason" in status:
         last = f"error: {_in_a_line(status['reason'])}"
-    last = last or _last_error(cell.log, progress.log_from)
+    last = last or _last_error(job.log, progress.log_from)
     return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
 
 

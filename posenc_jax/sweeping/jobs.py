@@ -1,4 +1,4 @@
-"""The cells of a sweep: their names, their commands, and how far each one is, read from its folder.
+"""The jobs of a sweep: their names, their commands, and how far each one is, read from its folder.
 
 What a sweep knows is in the folders of its runs alone, so one that was killed goes on from there.
 """
@@ -31,7 +31,7 @@ SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; others by name=value
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class Job:
     """A run of the sweep: an ordinary workdir."""
 
     name: str
@@ -142,41 +142,41 @@ class Cell:
         return json.dumps(facts, default=str) + "\n"
 
 
-def cells_of(
+def jobs_of(
     sweep: Mapping[str, Any], workdir: Path, extra: Sequence[tuple[str, Any]] = ()
-) -> list[Cell]:
+) -> list[Job]:
     """One for each of the grid of a sweep file; `extra` fields are set in all of them."""
     _check_keys(sweep)
-    cells: dict[str, Cell] = {}
+    jobs: dict[str, Job] = {}
     evaluation = tuple(sweep.get("evaluation", {}).items())
     for chosen in sweep.get("grid", []):
         fields = dict(chosen)
         odd = [name for name in fields if not isinstance(name, str)]
         if odd:
-            raise ConfigError(f"a cell of the grid has the field {odd[0]!r}; a field is a name")
+            raise ConfigError(f"a job of the grid has the field {odd[0]!r}; a field is a name")
         for name, value in extra:
             if name in fields:
                 raise ConfigError(
-                    f"--config.{name}={value}, and the grid sets {name}: every cell would be the "
+                    f"--config.{name}={value}, and the grid sets {name}: every job would be the "
                     "same under its own name; change the grid"
                 )
         recipe = fields.pop("recipe", sweep.get("recipe"))
         if not recipe:
-            raise ConfigError("a cell of the grid has no recipe, and the sweep names none")
+            raise ConfigError("a job of the grid has no recipe, and the sweep names none")
         name = name_of(chosen)
-        if name in cells:
-            raise ConfigError(f"two cells of the grid are called {name!r}")
+        if name in jobs:
+            raise ConfigError(f"two jobs of the grid are called {name!r}")
         group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": workdir.resolve().name}
         every = group | dict(sweep.get("fields", {}))
         merged = tuple((every | fields | dict(extra)).items())
-        cells[name] = Cell(name, workdir / name, _found(str(recipe)), merged, evaluation)
-    if not cells:
-        raise ConfigError("the grid has no cell")
-    return list(cells.values())
+        jobs[name] = Job(name, workdir / name, _found(str(recipe)), merged, evaluation)
+    if not jobs:
+        raise ConfigError("the grid has no job")
+    return list(jobs.values())
 
 
 def _built(config: configuration.Config, extensions: str) -> list[str]:
-    """What building says, once for all cells that differ in nothing that is built."""
+    """What building says, once for all jobs that differ in nothing that is built."""
     names = ("model", "encoding", "extension", "train_length", "original_length", "encoding_rate")
     return _built_of(json.dumps({name: config.to_dict()[name] for name in names}), extensions)
 
@@ -189,15 +189,15 @@ def _built_of(fields: str, extensions: str) -> list[str]:
     return building.mistakes(ConfigDict(json.loads(fields))) + methods.mistakes(extensions)
 
 
-def check(cells: Sequence[Cell]) -> None:
-    """Refuses mistakes in any cell, and runs that are others than the cells say, all at once."""
-    wrong = {cell.name: lines for cell in cells if (lines := cell.mistakes())}
+def check(jobs: Sequence[Job]) -> None:
+    """Refuses mistakes in any job, and runs that are others than the jobs say, all at once."""
+    wrong = {job.name: lines for job in jobs if (lines := job.mistakes())}
     if wrong:
-        raise ConfigError(_told(wrong, "of the cells cannot be run"))
-    others = {cell.name: lines for cell in cells if (lines := cell.other_fields())}
+        raise ConfigError(_told(wrong, "of the jobs cannot be run"))
+    others = {job.name: lines for job in jobs if (lines := job.other_fields())}
     if others:
         raise OtherConfig(
-            _told(others, "of the cells' folders hold runs of another configuration")
+            _told(others, "of the jobs' folders hold runs of another configuration")
             + "\nuse another --workdir, or move those folders away"
         )
 
@@ -231,12 +231,12 @@ def _check_keys(sweep: Mapping[str, Any]) -> None:
         if not isinstance(sweep.get(key, {}), Mapping):
             raise ConfigError(f"{key} of a sweep file is a dict; got {sweep[key]!r}")
     grid = sweep.get("grid", [])
-    if not isinstance(grid, Sequence) or not all(isinstance(cell, Mapping) for cell in grid):
-        raise ConfigError("the grid of a sweep file is a list of cells, as axis() makes it")
+    if not isinstance(grid, Sequence) or not all(isinstance(job, Mapping) for job in grid):
+        raise ConfigError("the grid of a sweep file is a list of jobs, as axis() makes it")
 
 
 def name_of(fields: dict[str, Any]) -> str:
-    """`rope-s0`; of what the cell itself sets, so that a grid that grows renames nothing."""
+    """`rope-s0`; of what the job itself sets, so that a grid that grows renames nothing."""
     words = []
     for field, value in fields.items():
         if field == "recipe":
@@ -258,7 +258,7 @@ def _found(recipe: str) -> str:
     for path in (Path(file), ROOT / file):
         if path.is_file():
             return f"{path}{colon}{size}"
-    raise ConfigError(f"a cell of the grid has the recipe {recipe!r}, and there is no such file")
+    raise ConfigError(f"a job of the grid has the recipe {recipe!r}, and there is no such file")
 
 
 def _flags(fields: Sequence[tuple[str, Any]]) -> list[str]:

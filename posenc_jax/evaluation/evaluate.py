@@ -1,4 +1,4 @@
-"""The cells of a run, read from its checkpoints: each pass over the text once, kept as it ends."""
+"""Evaluates a run from its checkpoints: each pass over the text once, each cell kept as it ends."""
 
 import dataclasses
 import hashlib
@@ -11,9 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.configuration import Config
-from posenc_jax.data import corpus as corpora
-from posenc_jax.data import prepared
-from posenc_jax.data.corpus import Corpus, Split
+from posenc_jax.data import corpora, prepared
+from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import planning, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
@@ -43,7 +42,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
     measured: list[Measured] = []
     recorded: list[Measured] = []
     with locked(folder, "another evaluation of this run"), stop_requests() as stopping:
-        store = Store(folder / "cells")
+        store, earlier = Store(folder / "cells"), records.before(folder)
         text = subject = None
         for step in steps:
             if stopping:
@@ -57,12 +56,12 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                 continue
             lengths = lengths_of(config, subject)
             if text is None:
-                text = choose(config, subject, lengths, stopping)
+                text = choose(config, subject, lengths, stopping, earlier)
                 _tell_targets(config, subject, lengths, text)
             cells = plan(config, subject, text, lengths)
             measured += measure(config, subject, cells, store, stopping)
             if measured:
-                recorded = records.write(folder, measured, [places_of(text)])
+                recorded = records.write(folder, measured, [places_of(text)], earlier)
         if stopping:
             raise Interrupted(
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
@@ -86,6 +85,7 @@ def places_of(text: Text) -> Places:
     return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
+NOTHING = records.Record([], [])
 CHOOSE = "choose"  # the name of an evaluation of the third split
 
 
@@ -97,7 +97,11 @@ class Source(NamedTuple):
 
 
 def choose(
-    config: Config, subject: Subject, lengths: list[int], stopping: Sequence[str] = ()
+    config: Config,
+    subject: Subject,
+    lengths: list[int],
+    stopping: Sequence[str] = (),
+    earlier: records.Record = NOTHING,
 ) -> Text:
     """The windows of an evaluation, of documents that the run was not trained on."""
     source = _source(config, subject, stopping)
@@ -119,7 +123,7 @@ def choose(
         kept=kept,
     )
     data = source.fingerprint[:16]
-    name = _name(config, subject, source.name, data)
+    name = _name(config, earlier, source.name, data)
     return dataclasses.replace(text, name=name, source=source.words, data=data)
 
 
@@ -216,12 +220,13 @@ def _check_own(subject: Subject, corpus: Corpus) -> None:
         )
 
 
-def _name(config: Config, subject: Subject, usual: str, data: str) -> str:
+def _name(config: Config, earlier: records.Record, usual: str, data: str) -> str:
     """As asked, else the usual one; an evaluation of another text never takes its place."""
     name = config.name or usual
     if name != usual and name in (records.HELD_OUT, CHOOSE):
         raise ConfigError(f"name = {name!r} is that of the run's own text; take another")
-    taken = _text_of(subject, name)
+    facts = (cell.facts for cell in earlier.cells)
+    taken = next((one["data"] for one in facts if one["evaluation"] == name), None)
     if taken in (None, "", data):
         return name
     if config.name:
@@ -229,18 +234,6 @@ def _name(config: Config, subject: Subject, usual: str, data: str) -> str:
             f"name = {name!r} is that of an evaluation of another text of this run; take another"
         )
     return f"{name}-{data[:6]}"
-
-
-def _text_of(subject: Subject, name: str) -> str | None:
-    """The fingerprint of the text that an earlier evaluation of this name read."""
-    folder = subject.workdir / "eval"
-    if not (folder / "documents.npz").exists():
-        return None
-    try:
-        cells = records.read(folder)
-    except Stop:  # it will be written anew
-        return None
-    return next((c.facts["data"] for c in cells if c.facts["evaluation"] == name), None)
 
 
 def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Text) -> None:

@@ -115,9 +115,9 @@ def train_step(
 
     rows = NamedSharding(mesh, PartitionSpec("data"))
     shapes = jax.eval_shape(lambda: fresh_state(parts, optimizer))
-    lie = state_shardings(shapes, mesh, config.sharding)
-    out = (lie, replicated(mesh))
-    return jax.jit(step, in_shardings=(lie, rows), out_shardings=out, donate_argnums=0)
+    shardings = state_shardings(shapes, mesh, config.sharding)
+    out = (shardings, replicated(mesh))
+    return jax.jit(step, in_shardings=(shardings, rows), out_shardings=out, donate_argnums=0)
 
 
 def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
