@@ -131,11 +131,11 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     )
     fresh = compiled.fresh_state(parts, adamw.make(config))
     shardings = compiled.state_shardings(fresh, mesh, config.sharding)
-    at, state = saving.restore_last(fresh, shardings, accept)
-    all_or_none(lambda: run.goes_on_from(at))
+    step, state = saving.restore_last(fresh, shardings, accept)
+    all_or_none(lambda: run.goes_on_from(step))
     all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
-    trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, at))
+    trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, step))
     belongs = {
         "data": corpus.fingerprint,
         "config": config.to_dict(),
@@ -143,17 +143,17 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         "trained_on": trained_on,
     }
     stopping = processes.Stopping(signals, mesh)
-    screen = first_screen(config, parts, corpus, mesh, at)
+    screen = first_screen(config, parts, corpus, mesh, step)
     report = Report(run if is_lead() else None, screen)
-    if at >= config.steps:
-        return _done(run, report, at, state, "already done")
-    before = run.facts if at else {}
+    if step >= config.steps:
+        return _done(run, report, step, state, "already done")
+    before = run.facts if step else {}
     run.facts = {"command": " ".join(sys.argv)} | before | {"data": data_facts(corpus)}
     run.facts.pop("speed", None)  # that of the lines before
-    run.status("running", errors.AGAIN, step=at)
+    run.status("running", errors.AGAIN, step=step)
     # An unreachable host of wandb takes half a minute.
-    records = _records(config, run, at, parts, corpus)
-    report.start(at, config, parts)
+    records = _records(config, run, step, parts, corpus)
+    report.start(step, config, parts)
     with Recorder(report, *records, config.skip_not_finite) as record:
 
         def save(step: int, state) -> None:
@@ -161,40 +161,40 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
                 saving.save(step, state, belongs)
                 run.saves(step, saving.last())
 
-        at, state = _steps(config, parts, corpus, mesh, save, record, at, state, stopping)
+        step, state = _steps(config, parts, corpus, mesh, save, record, step, state, stopping)
         all_or_none(record.check)
-        if at not in saving.steps():
-            save(at, state)
+        if step not in saving.steps():
+            save(step, state)
             saved = saving.steps()
-            if at not in saved:
+            if step not in saved:
                 raise errors.Stop(
-                    f"the last step, {at}, could not be saved in {run.path}; make room or give "
+                    f"the last step, {step}, could not be saved in {run.path}; make room or give "
                     "back the right to write there, then run the same command: it goes on "
                     f"from step {max(saved, default=0)}"
                 )
         if is_lead():
             run.facts |= _speed(run)
-        record.code = errors.DONE if at == config.steps else errors.AGAIN
-    if at == config.steps:
-        return _done(run, report, at, state, "done", record.facts)
-    why = "stop_at" if at == config.stop_at and not signals else stopping.why
-    report.line(f"stopped by {why}: saved step {at}; the same command goes on")
-    run.saved = at
-    run.status("stopped", errors.AGAIN, step=at, signal=why, **record.facts)
+        record.code = errors.DONE if step == config.steps else errors.AGAIN
+    if step == config.steps:
+        return _done(run, report, step, state, "done", record.facts)
+    why = "stop_at" if step == config.stop_at and not signals else stopping.why
+    report.line(f"stopped by {why}: saved step {step}; the same command goes on")
+    run.saved = step
+    run.status("stopped", errors.AGAIN, step=step, signal=why, **record.facts)
     return errors.AGAIN
 
 
 def _records(
-    config, run: Workdir, at: int, parts: parameters.Parts, corpus
+    config, run: Workdir, step: int, parts: parameters.Parts, corpus
 ) -> tuple[Metrics | None, View | None]:
     if not is_lead():
         return None, None
     facts = {"parameters": parts.counts(), "data_fingerprint": corpus.fingerprint}
-    return Metrics(run / "metrics.jsonl", at), TrainingView(config, run.path, facts)
+    return Metrics(run / "metrics.jsonl", step), TrainingView(config, run.path, facts)
 
 
-def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
-    """From step `at` to the last one, or to where a signal asks to stop."""
+def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):
+    """From a step to the last one, or to where a signal asks to stop."""
     train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
     rate = adamw.schedule(config)
@@ -207,19 +207,19 @@ def _steps(config, parts, corpus, mesh, save, record, at, state, stopping):
     )
     own = compiled.own_rows(mesh, config.batch_size)
     # A stop that lies behind is past: the same command goes on.
-    last = min(config.steps, config.stop_at) if config.stop_at > at else config.steps
-    while at < last and not stopping():
-        state, measured = train_step(state, compiled.spread(rows.batch(at, own), mesh))
-        at += 1
+    last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
+    while step < last and not stopping():
+        state, measured = train_step(state, compiled.spread(rows.batch(step, own), mesh))
+        step += 1
         record.flush()  # the step before, now that this one is on its way
-        record.later(at, measured, rate, rows)
-        if validate.due(at):
-            record.validation(at, validate(state["params"]))
-        if at % config.save_every == 0 and at < config.steps:
+        record.later(step, measured, rate, rows)
+        if validate.due(step):
+            record.validation(step, validate(state["params"]))
+        if step % config.save_every == 0 and step < config.steps:
             record.flush()  # whoever resumes here finds every line up to here
-            save(at, state)
+            save(step, state)
     record.flush()
-    return at, state
+    return step, state
 
 
 def _speed(run: Workdir) -> dict[str, float]:
@@ -229,12 +229,12 @@ def _speed(run: Workdir) -> dict[str, float]:
     return {}
 
 
-def _done(run: Workdir, report: Report, at: int, state, word: str, facts=None) -> int:
+def _done(run: Workdir, report: Report, step: int, state, word: str, facts=None) -> int:
     digest = total_digest(processes.on_host(state))
     skipped = (facts or {}).get("skipped")
-    report.line(f"{word}: {at} steps{f', {skipped} skipped' if skipped else ''}; digest {digest}")
-    run.saved = at
-    run.status("done", errors.DONE, step=at, digest=digest, **(facts or {}))
+    report.line(f"{word}: {step} steps{f', {skipped} skipped' if skipped else ''}; digest {digest}")
+    run.saved = step
+    run.status("done", errors.DONE, step=step, digest=digest, **(facts or {}))
     return errors.DONE
 
 
@@ -284,12 +284,12 @@ def _check_steps(config, saved: list[int]) -> None:
         )
 
 
-def _keep_trained_on(config, run: Workdir, corpus, at: int) -> str:
+def _keep_trained_on(config, run: Workdir, corpus, step: int) -> str:
     """What this run reads, and read before: a run that goes on may no longer have its source.
 
     The lead alone does this: it alone may read checkpoints.
     """
-    if at and (run / seen.FILE).exists():
+    if step and (run / seen.FILE).exists():
         return seen.hash_of(seen.trained_on(run.path))
     digests = seen.digests_of(config, corpus)
     seen.keep(run.path, digests)

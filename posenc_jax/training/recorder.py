@@ -52,13 +52,13 @@ class Recorder:
         return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
 
     def later(
-        self, at: int, measured: dict, rate: Callable[[int], ArrayLike], rows: Batches
+        self, step: int, measured: dict, rate: Callable[[int], ArrayLike], rows: Batches
     ) -> None:
-        self.pending = (at, measured, rate, rows)
+        self.pending = (step, measured, rate, rows)
 
-    def validation(self, at: int, values: dict) -> None:
+    def validation(self, step: int, values: dict) -> None:
         self._read()  # the step's own numbers and time come first
-        self.line |= self.report.validation(at, values)
+        self.line |= self.report.validation(step, values)
 
     def check(self) -> None:
         if self.metrics:
@@ -76,33 +76,33 @@ class Recorder:
     def _read(self) -> None:
         if self.pending is None:
             return
-        (at, measured, rate, rows), self.pending = self.pending, None
+        (step, measured, rate, rows), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
         if not rows.split.lossless:
             del values["bpb"]
         good = all(map(math.isfinite, values.values()))
         # The schedule waits while steps are skipped.
-        applied = at - int(values.get("skipped", 0)) - good
+        applied = step - int(values.get("skipped", 0)) - good
         if good:
-            self.finite.append(f"{values['loss']:.4f} (step {at})")
+            self.finite.append(f"{values['loss']:.4f} (step {step})")
             self.in_a_row = 0
         else:
-            self._not_finite(at, values, rows)
+            self._not_finite(step, values, rows)
         if self.skipping:
             self.facts["skipped"] = int(values["skipped"])
-        if self.report.due(at):
-            self.line = self.report.step(at, values, float(np.asarray(rate(applied))))
+        if self.report.due(step):
+            self.line = self.report.step(step, values, float(np.asarray(rate(applied))))
 
-    def _not_finite(self, at: int, values: dict, rows: Batches) -> None:
+    def _not_finite(self, step: int, values: dict, rows: Batches) -> None:
         self.in_a_row += 1
         if self.skipping and self.in_a_row < SKIPS:
-            self.report.line(f"step {at} is not finite: {_worded(values)}; skipped")
+            self.report.line(f"step {step} is not finite: {_worded(values)}; skipped")
             return
         raise errors.NotFinite(
-            f"step {at} is not finite: {_worded(values)}. "
+            f"step {step} is not finite: {_worded(values)}. "
             + (f"So were the {SKIPS - 1} before it. " if self.skipping else "")
             + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "
-            f"{rows.describe(at - 1)}. Nothing of it was saved. A lower learning_rate, a longer "
+            f"{rows.describe(step - 1)}. Nothing of it was saved. A lower learning_rate, a longer "
             "warmup_steps or a lower clip may help, or skip_not_finite=True, which leaves such "
             "steps out: in another --workdir, with init_from for the weights of this one"
         )

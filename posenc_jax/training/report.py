@@ -71,34 +71,34 @@ class Report:
             say(text)
             self.run.log(text)
 
-    def start(self, at: int, config, parts) -> None:
+    def start(self, step: int, config, parts) -> None:
         peak = PEAK_FLOPS.get(jax.devices()[0].device_kind)
         self.peak = peak and peak * len(jax.devices())
         self.flops = flops_per_token(config, parts)
-        self.first, self.began = at, time.perf_counter()
+        self.first, self.began = step, time.perf_counter()
         self.total, self.every = config.steps, config.log_every
         self.tokens = config.batch_size * config.train_length
-        self.previous = (at, self.began)
+        self.previous = (step, self.began)
 
-    def due(self, at: int) -> bool:
-        return at % self.every == 0 or at == self.total
+    def due(self, step: int) -> bool:
+        return step % self.every == 0 or step == self.total
 
-    def step(self, at: int, values: dict, rate: float) -> dict:
+    def step(self, step: int, values: dict, rate: float) -> dict:
         time_now = time.perf_counter()
-        steps, seconds = at - self.previous[0], time_now - self.previous[1]
-        self.previous = (at, time_now)
+        steps, seconds = step - self.previous[0], time_now - self.previous[1]
+        self.previous = (step, time_now)
         speed = steps * self.tokens / max(seconds, 1e-9)
         use = self.peak and speed * self.flops / self.peak
-        left = (self.total - at) * (time_now - self.began) / max(at - self.first, 1)
+        left = (self.total - step) * (time_now - self.began) / max(step - self.first, 1)
         self.line(
-            f"step {at:>{len(str(self.total))}}/{self.total}  loss {values['loss']:.4f}  "
+            f"step {step:>{len(str(self.total))}}/{self.total}  loss {values['loss']:.4f}  "
             f"{_bits(values.get('bpb'))}gradient {values['grad_norm']:.3f}  "
             f"rate {rate:.2e}  {speed:,.0f} tokens/s  "
             f"{f'MFU {use:.1%}  ' if use else ''}{clock(left)} left"
         )
         return {
-            "step": at,
-            "tokens": at * self.tokens,
+            "step": step,
+            "tokens": step * self.tokens,
             "bpb": None,  # unless it was measured
             **values,
             "learning_rate": rate,
@@ -108,15 +108,15 @@ class Report:
             "time": time.time(),
         }
 
-    def validation(self, at: int, values: dict) -> dict:
+    def validation(self, step: int, values: dict) -> dict:
         said = (
             f"{word}: loss {values[f'{name}_loss']:.4f}  {_bits(values[f'{name}_bpb'])}"
             for name, word in (("valid", "held out"), ("choose", "to choose on"))
             if f"{name}_loss" in values
         )
-        self.line(f"step {at}  {''.join(said).rstrip()}")
-        self.previous = (at, time.perf_counter())
-        return {"step": at, **values}
+        self.line(f"step {step}  {''.join(said).rstrip()}")
+        self.previous = (step, time.perf_counter())
+        return {"step": step, **values}
 
 
 def _bits(per_byte: float | None) -> str:
@@ -145,7 +145,7 @@ def flops_per_token(config, parts) -> float:
     return 6.0 * products + 6.0 * settings.layers * inner * config.train_length
 
 
-def first_screen(config, parts, corpus, mesh, at: int) -> str:
+def first_screen(config, parts, corpus, mesh, step: int) -> str:
     params = parts.params()
     sizes = {
         f"{group}.{name}": leaf for group, leaves in params.items() for name, leaf in leaves.items()
@@ -165,8 +165,8 @@ def first_screen(config, parts, corpus, mesh, at: int) -> str:
         kept += f"; {splits['choose']['documents']:,} to choose on"
     if not corpus.lossless:
         kept += "; no bits per byte, the tokenizer does not give the text back"
-    begin = f"resuming at step {at:,}" if at else "a fresh run"
-    if config.init_from and not at:
+    begin = f"resuming at step {step:,}" if step else "a fresh run"
+    if config.init_from and not step:
         begin += f", weights from {config.init_from}"
     return "\n".join(
         [

@@ -36,10 +36,10 @@ class Saving:
             state = processes.on_host(fresh)
             return (self.kept and self.kept.restore_last(state, accept)) or (0, state)
 
-        at, state = processes.all_or_none(found)
-        at, state = processes.by_lead(lambda: at), processes.arrays_of_lead(state)
+        step, state = processes.all_or_none(found)
+        step, state = processes.by_lead(lambda: step), processes.arrays_of_lead(state)
         # Not the host's own memory: the state is donated to each step.
-        return at, jax.device_put(state, shardings, may_alias=False)
+        return step, jax.device_put(state, shardings, may_alias=False)
 
     def close(self) -> None:
         if self.kept:

@@ -27,8 +27,8 @@ class Validation:
             if len(split.tokens) >= 2 * config.train_length
         }
 
-    def due(self, at: int) -> bool:
-        return bool(self.rows) and (at % self.every == 0 or at == self.last)
+    def due(self, step: int) -> bool:
+        return bool(self.rows) and (step % self.every == 0 or step == self.last)
 
     def __call__(self, params) -> dict[str, float | None]:
         values = {}
