@@ -16,7 +16,7 @@ from posenc_jax.encoding import Tokens
 from posenc_jax.errors import ConfigError
 from posenc_jax.runs import parameters
 from posenc_jax.schemes import fox
-from posenc_jax.training import optimizer, step
+from posenc_jax.training import adamw, compiled
 
 KEY = jax.random.key(0)
 GATES, LOG_F = [2, -1, 0, 1, 3, -2], [-0.126928, -1.313262, -0.693147, -0.313262, -0.048587]
@@ -177,9 +177,10 @@ def config_of(name, **fields):
 
 
 def trained(config, steps=6):
-    made, optimize = parameters.make(config), optimizer.make(config)
-    mesh = step.make_mesh(jax.devices()[:1])
-    take, state = step.train_step(made, optimize, config, mesh), step.fresh_state(made, optimize)
+    made, optimize = parameters.make(config), adamw.make(config)
+    mesh = compiled.make_mesh(jax.devices()[:1])
+    take = compiled.train_step(made, optimize, config, mesh)
+    state = compiled.fresh_state(made, optimize)
     before = jax.tree.map(np.asarray, state["params"])
     tokens = np.random.default_rng(0).integers(0, 31, (4, 81)).astype(np.int32)
     ones, segments = np.ones((4, 80), np.float32), np.zeros((4, 80), np.int32)
@@ -224,5 +225,5 @@ def test_one_per_layer_is_refused_where_it_has_no_effect(name, reason):
 def test_a_run_of_before_has_one_encoding_for_all_layers():
     from posenc_jax.formats import FORMAT, upgraded
 
-    fields = {"encoding": {"name": "t5", "scale": 2.0}, "data": {}}
+    fields = {"encoding": {"name": "t5", "scale": 2.0}, "data": {}, "extension": {}}
     assert upgraded(fields, FORMAT)["encoding"] == fields["encoding"] | {"per_layer": False}
