@@ -421,6 +421,9 @@ def resolved(config, begun: Mapping | None = None) -> Config:
     """With every value that training reads: what a recipe leaves open comes from the run that it
     goes on from, or starts from (`init_from`)."""
     config = _from_source(config, begun)
+    if "per_layer" not in config.encoding:  # where a recipe replaced the group
+        with config.encoding.unlocked():
+            config.encoding.per_layer = neighbours.config("base").get_config().encoding.per_layer
     config.data = with_unset(config.data)
     if config.init_from and not config.original_length:
         with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
@@ -461,7 +464,8 @@ def _from_source(config, begun: Mapping | None) -> Config:
 
 def _is_open(name: str, config, base) -> bool:
     """Whether a group lacks a value that it cannot do without."""
-    needed = [field for field, value in base.get_config()[name].items() if value is not None]
+    defaults = base.get_config()[name].items()
+    needed = [field for field, value in defaults if value is not None and field != "per_layer"]
     return any(config[name].get(field) is None for field in needed)
 
 
