@@ -50,6 +50,9 @@ def resolved(config, begun: Mapping | None = None) -> Config:
     config = config.copy_and_resolve_references()
     config.extension = _in_fields(config.extension)
     config = _from_source(config, begun)
+    if "per_layer" not in config.encoding:  # where a recipe replaced the group
+        with config.encoding.unlocked():
+            config.encoding.per_layer = configuration.Encoding.per_layer
     config.data = with_unset(config.data)
     if config.init_from and not config.original_length:
         with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
@@ -150,7 +153,8 @@ def no_source(config, error: Exception) -> str:
 
 def _is_open(name: str, config, defaults) -> bool:
     """Whether a group lacks a value that it cannot do without."""
-    needed = [field for field, value in defaults[name].items() if value is not None]
+    set_by_default = (field for field, value in defaults[name].items() if value is not None)
+    needed = [field for field in set_by_default if field != "per_layer"]
     if name == "data" and config.data.get("tokens"):
         needed = beside_tokens()
     return any(config[name].get(field) is None for field in needed)

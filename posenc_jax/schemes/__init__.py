@@ -31,7 +31,7 @@ def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Enc
     return builder(dims, key, **options)
 
 
-def build_per_layer(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:
+def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encoding:
     """One encoding for each of `dims.layers` layers, drawn from a key of its own."""
     encoding = build(name, dims, key, **options)
     if not any(jax.tree.leaves(trained_mask(encoding))):
