@@ -113,5 +113,7 @@ def test_a_machine_with_the_image_alone_trains_and_evaluates(bare, tmp_path):
     small = ["--config.multiples=1,2", "--config.extensions=none", "--config.documents=4"]
     out = bare("eval_extrapolation.py", f"--workdir={run}", *small, **path)
     assert "no pictures: matplotlib" in out and (run / "eval" / "curves.csv").exists()
+    gpu = ["-m", "benchmarks.gpu", "--plan=dry", f"--out={tmp_path / 'gpu'}"]
+    assert "0 failed" in bare(*gpu, **path)
     again = bare("scripts/gpu_wheels.py", f"--install={tmp_path / 'site'}")
     assert "nothing, all is there" in again

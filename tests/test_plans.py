@@ -12,7 +12,7 @@ from running import script
 from configs import base
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.runs import parameters
-from posenc_jax.sweeping.jobs import cells_of, check
+from posenc_jax.sweeping.jobs import jobs_of, check
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
@@ -43,7 +43,7 @@ def tokens(tmp_path_factory):
 def extended(tokens, tmp_path):
     """The configuration of the run that fine-tuning starts from."""
     extra = [("data.tokens", str(tokens)), ("model.vocab", "4096")]
-    (cell,) = cells_of(plan("gpu_extend").get_config(), tmp_path / "extend", extra)
+    (cell,) = jobs_of(plan("gpu_extend").get_config(), tmp_path / "extend", extra)
     cell.folder.mkdir(parents=True)
     (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict()))
     return cell.folder
@@ -54,7 +54,7 @@ def cells(tokens, extended, tmp_path):
     def of(name):
         tuned = name == "gpu_finetune"
         extra = ("init_from", str(extended)) if tuned else ("data.tokens", str(tokens))
-        return cells_of(plan(name).get_config(), tmp_path / name, [extra])
+        return jobs_of(plan(name).get_config(), tmp_path / name, [extra])
 
     return of
 

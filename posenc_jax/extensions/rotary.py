@@ -145,7 +145,7 @@ def longrope(rope: RoPE, scale: float, *, lambdas: Sequence[float]) -> RoPE:
     return extended.replace(gain=fixed(float64(rope.gain) * gain))
 
 
-@extension(ROTATION, scale="given", of=RoPE)
+@extension(ROTATION, scale="none", of=RoPE)
 def abf(rope: RoPE, scale: float, *, base: float) -> RoPE:
     """Adjusted base frequency, Xiong et al. 2023, arXiv:2309.16039."""
     positive("base", base, above=1.0)

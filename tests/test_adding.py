@@ -1,0 +1,63 @@
+"""An encoding, an extension with an option and a protocol, one file each (and a recipe), in a copy
+of the project: every test that is not about processes takes them up unedited."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from running import ROOT
+from test_adding_a_protocol import DOUBLED, LAST_THREE
+from test_adding_an_encoding import RECIPE, SCHEME
+from test_adding_an_extension import EXTENSION
+
+PROCESSES = (  # tests that start programs, as users do
+    "adding",
+    "adding_a_protocol",
+    "adding_an_encoding",
+    "adding_an_extension",
+    "extrapolation",
+    "gpu_plan",
+    "gpu_wheels",
+    "kills",
+    "packages",
+    "plans",
+    "processes",
+    "programs",
+    "reliability",
+    "sweeps",
+    "tracking",
+    "wandb",
+)
+
+
+@pytest.mark.slow
+def test_three_new_files_pass_every_test_that_starts_no_process(tmp_path):
+    copy = tmp_path / "copy"
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "runs", "wheels", "prepared", "build")
+    shutil.copytree(ROOT, copy, ignore=left_out)
+    new = copy / "posenc_jax"
+    scheme = SCHEME.replace("DISTANCE", "distance.astype(jnp.float32)")
+    (new / "schemes" / "root_bias.py").write_text(scheme)
+    (copy / "configs" / "root_bias.py").write_text(RECIPE)
+    (new / "extensions" / "slowed.py").write_text(EXTENSION)
+    (new / "evaluation" / "protocols" / "last_three.py").write_text(LAST_THREE)
+    (new / "evaluation" / "protocols" / "doubled.py").write_text(DOUBLED)
+    chosen = [f"--ignore=tests/test_{name}.py" for name in PROCESSES]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]
+    names = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", *chosen],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": ""},
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "root_bias" in names and "slowed" in names
