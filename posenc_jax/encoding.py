@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -111,6 +111,21 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         if self.layers is None:
             return self
         return jax.tree.map(lambda leaf: leaf[index], self).replace(layers=None)
+
+    def named_parts(self) -> dict[str, Any]:
+        """Encodings that this one is made of, by a name for each; none where it stands alone."""
+        return {}
+
+    def parts(self) -> list[Any]:
+        return list(self.named_parts().values())
+
+    def with_parts(self, parts: Mapping[str, Any]) -> Any:
+        """The same with other encodings under some of those names."""
+        raise NotImplementedError
+
+    def kinds_of_layers(self) -> list[str]:
+        """Names of parts that serve some layers and not others."""
+        return [kind for part in self.parts() for kind in part.kinds_of_layers()]
 
     def narrowed(self, window: int | None) -> int | None:
         """The smaller of the encoding's own window and another; None: no window."""
@@ -231,6 +246,12 @@ class Wrapper(Encoding):
     def layer(self, index):
         own = super().layer(index)
         return own.replace(inner=own.inner.layer(index))
+
+    def named_parts(self):
+        return {"inner": self.inner}
+
+    def with_parts(self, parts):
+        return self.replace(**parts)
 
     def narrowed(self, window):
         return self.inner.narrowed(super().narrowed(window))

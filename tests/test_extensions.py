@@ -14,6 +14,7 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax import composition, extensions, schemes
 from posenc_jax.encoding import Dims, Encoding, stack
+from posenc_jax.evaluation.methods import methods
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "rope.json").read_text())
 NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
@@ -488,3 +489,50 @@ def test_a_record_states_its_scale():
         ("given", ("pi", "ntk", "yarn", "llama3", "longrope", "interpolate", "clamp")),
     ):
         assert {scales[name] for name in names} == {stated}
+
+
+def hybrid():
+    dims = posenc_jax.Dims(heads=2, head_dim=8, width=16, train_length=32, layers=4)
+    return posenc_jax.build("hybrid", dims)
+
+
+def test_on_a_hybrid_an_extension_changes_the_layers_it_is_made_for():
+    before, after = hybrid(), posenc_jax.extend("yarn", hybrid(), 4.0)
+    alone = posenc_jax.extend("yarn", before.layer(0), 4.0)
+    np.testing.assert_array_equal(after.layer(0).inv_freq, alone.inv_freq)
+    assert jax.tree.structure(before) == jax.tree.structure(after)  # one program for both
+    named = posenc_jax.extend("yarn:layers=local", hybrid(), 4.0)
+    np.testing.assert_array_equal(after.layer(0).inv_freq, named.layer(0).inv_freq)
+    randomized = posenc_jax.build("randomized", before.dims, inner="hybrid")
+    assert "yarn" in extensions.fitting(randomized) and "yarn" in extensions.fitting(before)
+
+
+def test_on_a_hybrid_layers_are_chosen_by_the_words_of_its_pattern():
+    kinds = ("local", "local", "local", "global")
+    cooled = posenc_jax.extend("logn:layers=global", hybrid(), 1.0)
+    assert [cooled.layer(i).logn for i in range(4)] == [kind == "global" for kind in kinds]
+    seen = posenc_jax.extend("window:size=4:layers=global", hybrid(), 1.0)
+    assert [seen.layer(i).window for i in range(4)] == [8, 8, 8, 4]
+    wider = posenc_jax.extend("window:size=100", hybrid(), 1.0)
+    assert [wider.layer(i).window for i in range(4)] == [8, 8, 8, 100]
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "message"),
+    [
+        ("yarn:layers=global", "hybrid", "'yarn' changes nothing in encoding 'hybrid' with layers"),
+        ("yarn:layers=far", "hybrid", "unknown kind of layers: 'far'; have: global, local"),
+        ("yarn:layers=local", "rope", "layers='local' has no effect: the layers of encoding"),
+    ],
+)
+def test_layers_that_an_extension_cannot_change_are_refused(name, encoding, message):
+    one = hybrid() if encoding == "hybrid" else posenc_jax.build("rope", hybrid().dims)
+    with pytest.raises(ValueError, match=message):
+        posenc_jax.extend(name, one, 4.0)
+
+
+def test_results_name_what_no_column_tells():
+    (method,) = methods("window:size=4:layers=global", hybrid(), 4.0)
+    assert (method.name, method.limit) == ("window:layers=global:size=4", None)
+    (method,) = methods("window:size=4", hybrid(), 4.0)
+    assert (method.name, method.limit) == ("window", 4)

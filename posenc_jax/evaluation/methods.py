@@ -57,6 +57,8 @@ def _method(word: str, encoding: Encoding, largest: float) -> Method:
     except ValueError as error:
         raise ConfigError(f"{word}: {error}") from error
     limit = extended.window if extended.window != encoding.window else None
+    if limit is None:  # it changed some layers alone, which no column tells
+        name = extensions.canonical(word, columns=False)
     return Method(name, _scale(named, largest), limit, word)
 
 

@@ -125,22 +125,16 @@ def _check_fits(record: Extension, encoding: Encoding):
 
 
 def _applied(record: Extension, encoding: Encoding, scale: float, options: dict) -> Encoding:
-    """`layers` chooses among layers that differ: an encoding that has such offers `extended_in`."""
+    """`layers` chooses among layers that differ, by the words of their pattern."""
     layers = options.pop("layers", None)
-    extended_in = getattr(encoding, "extended_in", None)
-    if extended_in is not None:
-        extended = extended_in(layers, record, lambda own: record.applied(own, scale, **options))
-        if extended is None:
-            raise ValueError(
-                f"extension {record.name!r} changes nothing in encoding {encoding.name!r} with "
-                f"layers={layers!r}"
-            )
-        return extended
-    if layers is not None:
+    kinds = encoding.kinds_of_layers()
+    if layers is not None and not kinds:
         raise ValueError(
             f"layers={layers!r} has no effect: the layers of encoding {encoding.name!r} are alike"
         )
-    return record.applied(encoding, scale, **options)
+    if layers is not None:
+        known("kind of layers:", layers, kinds)
+    return record.applied(encoding, scale, layers, options)
 
 
 def fitting(encoding: Encoding) -> list[str]:
@@ -148,14 +142,15 @@ def fitting(encoding: Encoding) -> list[str]:
     return [name for name, record in records().items() if record.fits(encoding)]
 
 
-def canonical(name: str) -> str:
-    """A composition as results name it: without its scale, its defaults and what has a column."""
+def canonical(name: str, *, columns: bool = True) -> str:
+    """A composition as results name it: without its scale and its defaults, and without options
+    that have a column of their own where they are shown in `columns`."""
     parts = []
     for record, part in named(name):
         options = {
             option: value
             for option, value in sorted(part.options.items())
-            if option not in record.shown and not _is_default(record, option, value)
+            if not (columns and option in record.shown) and not _is_default(record, option, value)
         }
         parts.append(Part(part.name, None, options))
     return composition.text(parts)

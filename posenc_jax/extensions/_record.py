@@ -44,28 +44,39 @@ class Extension:
         return any(p.default is p.empty for p in self.options.values())
 
     def fits(self, encoding: Encoding) -> bool:
-        return self.carrier(encoding) is not None
+        return bool(self.carriers(encoding))
 
-    def carrier(self, encoding: Encoding) -> Encoding | None:
-        """The encoding, or the one inside it, that this is made for."""
+    def carriers(self, encoding: Encoding) -> list[Encoding]:
+        """The encoding, or those inside it, that this is made for."""
         if isinstance(encoding, self.of):
-            return encoding
-        inner = getattr(encoding, "inner", None)
-        if not isinstance(inner, Encoding) or isinstance(encoding, self.stops_at):
-            return None
-        return self.carrier(inner)
+            return [encoding]
+        if isinstance(encoding, self.stops_at):
+            return []
+        return [carrier for part in encoding.parts() for carrier in self.carriers(part)]
 
     def changed(self, encoding: Encoding) -> bool:
         """Whether an encoding that this fits carries one of the same kind already."""
-        carrier = self.carrier(encoding)
-        return carrier is not None and self.kind.changed(carrier)
+        return any(self.kind.changed(carrier) for carrier in self.carriers(encoding))
 
-    def applied(self, encoding: Encoding, scale: float, **options) -> Encoding:
-        """The encoding, with this applied to what inside it carries it."""
-        if isinstance(encoding, self.of):
+    def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
+        """The encoding, with this applied to what inside it carries it, in the layers named."""
+        if layers is None and isinstance(encoding, self.of):
             return self.apply(encoding, scale, **options)
-        inner = self.applied(encoding.inner, scale, **options)  # pyright: ignore
-        return encoding.replace(inner=inner)
+        parts = {
+            name: self.applied(part, scale, None if name == layers else layers, options)
+            for name, part in encoding.named_parts().items()
+            if self.fits(part) and self._reaches(name, part, layers)
+        }
+        if not parts:
+            raise ValueError(
+                f"extension {self.name!r} changes nothing in encoding {encoding.name!r} with "
+                f"layers={layers!r}"
+            )
+        return encoding.with_parts(parts)
+
+    def _reaches(self, name: str, part: Encoding, layers: Any) -> bool:
+        """Whether a part is in the layers that are asked for, or holds some that are."""
+        return layers is None or name == layers or bool(part.named_parts())
 
     def at_the_length_read(self, name: str) -> "Extension":
         """The same at the scale of the length that is being read."""

@@ -26,4 +26,4 @@ def logn(encoding: Encoding, scale: float) -> Encoding:
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
     """A query sees the last `size` tokens alone, itself included; None: L, as it was trained."""
     size = encoding.dims.train_length if size is None else size
-    return encoding.replace(window=whole_number("size", size, at_least=1))
+    return encoding.replace(window=encoding.narrowed(whole_number("size", size, at_least=1)))

@@ -22,6 +22,15 @@ class Hybrid(Encoding):
     def period(self):
         return len(self.pattern)
 
+    def named_parts(self):
+        return self.kinds
+
+    def with_parts(self, parts):
+        return self.replace(kinds={**self.kinds, **parts})
+
+    def kinds_of_layers(self):
+        return sorted(self.kinds)
+
     @property
     def reach(self):
         return min((k.reach for k in self.kinds.values() if k.reach is not None), default=None)
