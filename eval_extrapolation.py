@@ -29,9 +29,7 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
-    from posenc_jax.evaluation import protocols
-
-    problems = validation.validate_evaluation(config) + protocols.mistakes(config)
+    problems = validation.validate_evaluation(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
@@ -39,7 +37,11 @@ def main(argv: list[str]) -> int:
         problems.append("--step and --every_checkpoint exclude each other")
     if problems:
         command.refuse(problems)
+    from posenc_jax.evaluation import protocols
 
+    problems = protocols.mistakes(config)
+    if problems:
+        command.refuse(problems)
     return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 

@@ -12,7 +12,7 @@ from running import script
 from configs import base
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.runs import parameters
-from posenc_jax.sweeping.jobs import jobs_of, check
+from posenc_jax.sweeping.jobs import check, jobs_of
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]

@@ -1,17 +1,17 @@
 """What a run tells other programs of itself, in status.json beside its state."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from posenc_jax.data.corpora import Corpus
+if TYPE_CHECKING:
+    from posenc_jax.data.corpora import Corpus
 
 # Facts of the whole run, which stay when its state changes.
 KEPT = ("command", "data", "speed")
 
 
-def data_facts(corpus: Corpus) -> dict[str, Any]:
+def data_facts(corpus: "Corpus") -> dict[str, Any]:
     splits = corpus.card["splits"]
     train = splits["train"]
     return {
@@ -29,11 +29,11 @@ def data_in_words(data: Mapping[str, Any]) -> str:
         return ""
     return (
         f"{data['fingerprint'][:16]}: {data['documents']:,} documents, {data['tokens']:,} tokens "
-        f"to train on, {np.round(data['bytes_per_token'], 3)} bytes each"
+        f"to train on, {round(data['bytes_per_token'], 3)} bytes each"
     )
 
 
 def speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
     """Tokens per second, the median over lines of metrics; the first one has compilation in it."""
     found = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
-    return float(np.median(found[1:] or found)) if found else None
+    return float(median(found[1:] or found)) if found else None
