@@ -40,6 +40,7 @@ def main() -> int:
     )
     parser.add_argument("--plan", choices=PLANS, default="short")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu")
+    parser.add_argument("--wheels", type=Path, default=ROOT / "wheels")
     parser.add_argument("--minutes", type=float, default=9.5, help="after which this call stops")
     parser.add_argument("--again", action="store_true", help="repeat what failed")
     options = parser.parse_args()
@@ -48,7 +49,7 @@ def main() -> int:
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     plan = PLANS[options.plan]
-    environment = os.environ | {"PYTHONPATH": f"{packages(out)}{ROOT}"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths(options.wheels, out))}
     if options.plan == "dry":
         environment["JAX_PLATFORMS"] = "cpu"
     records = Records(out / "gpu.jsonl")
@@ -75,15 +76,16 @@ def main() -> int:
     return 0
 
 
-def packages(out: Path) -> str:
-    """The start of PYTHONPATH: a folder with what this Python lacks, from the wheels."""
-    wheels = ROOT / "wheels"
-    if not wheels.is_dir():
-        return ""
-    site = out / f"site-{platform.python_version()}"
-    command = [sys.executable, "scripts/gpu_wheels.py", f"--install={site}"]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return f"{site}{os.pathsep}" if site.is_dir() else ""
+def paths(wheels: Path, out: Path) -> list[str]:
+    """PYTHONPATH: this project, what was there, and a folder with what is missing, from wheels."""
+    found = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    if wheels.is_dir():
+        site = out / f"site-{platform.python_version()}"
+        command = [sys.executable, "scripts/gpu_wheels.py", f"--wheels={wheels.absolute()}"]
+        subprocess.run([*command, f"--install={site}"], cwd=ROOT, check=True)
+        if site.is_dir():
+            found.append(str(site))
+    return found
 
 
 def look(wanted: str, environment) -> dict | None:
