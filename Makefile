@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-slow test-reference test-slurm lint format constraints bench
+.PHONY: help setup demo test coverage test-slow test-reference test-slurm lint format constraints bench
 .PHONY: gpu gpu-wheels
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
 	@echo "make demo            three small models, their curves and a page, in minutes"
-	@echo "make test            the default suite, with coverage"
+	@echo "make test            the default suite"
+	@echo "make coverage        the same, and which lines it reaches"
 	@echo "make test-slow       the tests marked slow"
 	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
@@ -32,6 +33,9 @@ demo: setup
 	$(BIN)/python scripts/demo.py
 
 test: setup
+	$(BIN)/python -m pytest
+
+coverage: setup
 	$(BIN)/python -m pytest --cov=posenc_jax --cov=models --cov-report=term
 
 test-slow: setup

@@ -93,6 +93,7 @@ def rows_of(workdir):
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.slow
 def test_a_new_protocol_is_evaluated_and_reported_with_no_other_edit(copy, call, whole, tmp_path):
     here, there = tmp_path / "here" / "run", tmp_path / "there" / "run"
     for workdir in (here, there):

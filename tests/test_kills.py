@@ -144,6 +144,7 @@ def end():
 """
 
 
+@pytest.mark.slow
 def test_killed_at_exact_places_it_ends_the_same(command, program, longer, tmp_path):
     """At one after the other of the places, in one run."""
     workdir = tmp_path / "run"
@@ -169,6 +170,7 @@ def test_killed_at_exact_places_it_ends_the_same(command, program, longer, tmp_p
     check_end(workdir, longer)
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed_at_every_step_it_ends_the_same(call, tmp_path):
     """Across the end of an epoch, which lies within the twelve steps."""
     fields = {"valid_every": 100, "log_every": 1}
@@ -246,6 +248,7 @@ def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp
     assert "stopped by SIGTERM while the text was made into tokens" in out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("setsid"), reason="no setsid to give a process a terminal")
 def test_a_terminal_that_closes_asks_to_stop(command, tmp_path):
     """As where a connection breaks: SIGHUP comes, and nothing can be written any more."""
@@ -272,6 +275,7 @@ def test_a_terminal_that_closes_asks_to_stop(command, tmp_path):
     assert status["saved"] == status["step"] >= 20
 
 
+@pytest.mark.slow
 def test_an_output_that_closes_ends_nothing(command, tmp_path):
     process = subprocess.Popen(
         [sys.executable, *command("train.py", tmp_path / "run", log_every=1)],
@@ -287,6 +291,7 @@ def test_an_output_that_closes_ends_nothing(command, tmp_path):
     assert "done: 12 steps" in (tmp_path / "run" / "log.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_signal_sent_twice_saves_once(program, tmp_path):
     process = program("train.py", tmp_path / "run", **(LONGER | {"steps": 100_000}))
     while not list(tmp_path.glob("run/checkpoints/[0-9]*")):
@@ -298,6 +303,7 @@ def test_a_signal_sent_twice_saves_once(program, tmp_path):
     assert "stopped by SIGTERM: saved step" in finish(process, 75)
 
 
+@pytest.mark.slow
 def test_an_evaluation_interrupted_twice_leaves_at_once(call, whole, tmp_path, monkeypatch):
     from posenc_jax.evaluation import evaluate
 

@@ -131,6 +131,7 @@ def test_the_wheel_alone_builds_extends_and_attends(wheel, tmp_path):
     assert done.stderr.splitlines()[-1] == f"error: {told}"
 
 
+@pytest.mark.slow
 def test_the_wheel_trains_and_evaluates_outside_a_checkout(wheel, theirs, text, tmp_path):
     """Beside a package `configs` of other people, too."""
     code = LABORATORY.format(site=str(wheel[1]), text=f"{text}/*.txt", theirs=str(theirs))

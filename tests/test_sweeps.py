@@ -269,6 +269,7 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
+@pytest.mark.slow
 def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
     """In the middle of a run's training, which saves where it is."""
     one = {"recipes": ("configs/rope.py",), "save_every": 10**9, "log_every": 1_000}
