@@ -19,7 +19,7 @@ from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine  # noqa: E402
 from benchmarks.train_step import ours, textbook, theirs  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
-from posenc_jax.evaluation.picture import ENCODINGS  # noqa: E402
+from posenc_jax.evaluation.picture import look_of  # noqa: E402
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -72,7 +72,7 @@ def draw(found: list[dict], path: Path) -> None:
             color, dashes = PEERS[who]
             style = {"color": color, "linestyle": dashes, "linewidth": 2, "zorder": 1}
         else:
-            color, marker = ENCODINGS[who]
+            color, marker = look_of(who)
             style = {"color": color, "marker": marker, "markersize": 5, "linewidth": 1.2}
         for panel, field in zip(panels, ("tokens_per_s", "temporary_mib"), strict=True):
             points = [(row["length"], float(row[field])) for row in lines if row[field] != ""]

@@ -76,7 +76,7 @@ def diagnose(options) -> list[Path]:
 def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
     from posenc_jax import composition
     from posenc_jax.evaluation import diagnostics
-    from posenc_jax.evaluation.picture import EXTENSIONS, FOLLOWING, OTHER
+    from posenc_jax.evaluation.picture import EXTENSIONS, FOLLOWING, look_of
 
     ropes = {name: diagnostics.rotary(encoding) for name, encoding in encodings.items()}
     lines = [
@@ -93,7 +93,7 @@ def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
     for name in dict.fromkeys(line[0] for line in lines):
         chosen = [line for line in lines if line[0] == name]
         first = composition.parts(name)[0].name
-        colour, mark = EXTENSIONS.get(first, OTHER)
+        colour, mark = look_of(first, EXTENSIONS)
         colour, mark = ("#0072B2", "o") if name == "none" else (colour, mark)
         axes.plot(
             [line[2] for line in chosen],

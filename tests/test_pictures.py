@@ -27,9 +27,9 @@ def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path
 
 
 def test_every_encoding_has_a_look_of_its_own():
-    looks = list(picture.ENCODINGS.values())
-    assert set(picture.ENCODINGS) == set(posenc_jax.schemes.names())
+    looks = [picture.look_of(name) for name in posenc_jax.schemes.names()]
     assert len({colour for colour, _ in looks}) == len({mark for _, mark in looks}) == len(looks)
+    assert picture.look_of("new") == picture.look_of("new") not in looks
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "t5", "sinusoidal"])

@@ -1,6 +1,8 @@
 """Pictures of curves. An encoding has one colour everywhere; two protocols never share a chart."""
 
-from collections.abc import Sequence
+import colorsys
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,17 @@ WINDOW: dict[str, Any] = dict(
 )
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of runs of one encoding
 BANDS = 5  # lines that can have bands and still be told apart
-OTHER = ("#44AA99", "d")
+SPARE = ("H", "x", "+", "1", "2", "3", "4")  # marks of names that have no look above
+
+
+def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
+    """Colour and mark; those of a new name follow from it, so they are the same everywhere."""
+    if name in looks:
+        return looks[name]
+    number = zlib.crc32(name.encode())
+    red, green, blue = colorsys.hls_to_rgb(number % 360 / 360, 0.4, 0.6)
+    colour = "#" + "".join(f"{round(255 * part):02X}" for part in (red, green, blue))
+    return colour, SPARE[number // 360 % len(SPARE)]
 
 
 def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
@@ -229,7 +241,7 @@ def _series(rows: Sequence[dict]) -> list[list[dict]]:
 
 
 def _style_of(row: dict) -> tuple[str, str]:
-    return ENCODINGS.get(row["encoding"], OTHER)
+    return look_of(row["encoding"])
 
 
 def _style(row: dict, rows: Sequence[dict]) -> dict[str, Any]:
@@ -238,8 +250,8 @@ def _style(row: dict, rows: Sequence[dict]) -> dict[str, Any]:
     colour, mark = _style_of(row)
     name = label(row)
     extension = composition.parts(row["extension"])[0].name
-    if len({r["encoding"] for r in rows}) == 1 and extension in EXTENSIONS:
-        colour, mark = EXTENSIONS[extension]
+    if len({r["encoding"] for r in rows}) == 1 and extension not in ("none", "window"):
+        colour, mark = look_of(extension, EXTENSIONS)
     line = "-"
     if row["extension"] != extension:  # composed, or with options
         line = ":"

@@ -11,8 +11,7 @@ import numpy as np
 from posenc_jax import extensions
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation.picture import EXTENSIONS as COLOURS
-from posenc_jax.evaluation.picture import OTHER
+from posenc_jax.evaluation.picture import EXTENSIONS, look_of
 from posenc_jax.schemes.rope import RoPE
 
 CONTEXTS = (100, 1_000, 10_000)
@@ -135,7 +134,7 @@ def draw_wavelengths(rope: RoPE, scale: float, path: Path) -> Path:
             continue
         extended: Any = extensions.extend(name, rope, scale)
         waves = 2 * np.pi / np.asarray(extended.inv_freq, np.float64)
-        colour, mark = ("#0072B2", "o") if name == "none" else COLOURS.get(name, OTHER)
+        colour, mark = ("#0072B2", "o") if name == "none" else look_of(name, EXTENSIONS)
         label = "as trained" if name == "none" else f"{name}:{scale:g}"
         axes.plot(pairs, waves, color=colour, marker=mark, markersize=4, label=label)
     for length, word in (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, OTHER, WINDOW
+from posenc_jax.evaluation.picture import DASHES, ENCODINGS, NULL, WINDOW, look_of
 from posenc_jax.evaluation.statistics import over_seeds, series
 
 
@@ -74,7 +74,7 @@ def looks(runs: Sequence[dict]) -> dict[str, dict[str, Any]]:
     every = list(ENCODINGS.values())
     found = {}
     for index, (name, encoding) in enumerate(encodings.items()):
-        color, mark = every[index % len(every)] if crowded else ENCODINGS.get(encoding, OTHER)
+        color, mark = every[index % len(every)] if crowded else look_of(encoding)
         dash = index // len(every) if crowded else alike[name].index(name)
         found[name] = {"color": color, "mark": mark, "dash": dash % len(DASHES)}
     return found
