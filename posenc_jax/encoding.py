@@ -116,16 +116,13 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Encodings that this one is made of, by a name for each; none where it stands alone."""
         return {}
 
-    def parts(self) -> list[Any]:
-        return list(self.named_parts().values())
-
     def with_parts(self, parts: Mapping[str, Any]) -> Any:
         """The same with other encodings under some of those names."""
         raise NotImplementedError
 
     def kinds_of_layers(self) -> list[str]:
         """Names of parts that serve some layers and not others."""
-        return [kind for part in self.parts() for kind in part.kinds_of_layers()]
+        return []
 
     def narrowed(self, window: int | None) -> int | None:
         """The smaller of the encoding's own window and another; None: no window."""
@@ -252,6 +249,9 @@ class Wrapper(Encoding):
 
     def with_parts(self, parts):
         return self.replace(**parts)
+
+    def kinds_of_layers(self):
+        return self.inner.kinds_of_layers()
 
     def narrowed(self, window):
         return self.inner.narrowed(super().narrowed(window))

@@ -52,7 +52,9 @@ class Extension:
             return [encoding]
         if isinstance(encoding, self.stops_at):
             return []
-        return [carrier for part in encoding.parts() for carrier in self.carriers(part)]
+        return [
+            carrier for part in encoding.named_parts().values() for carrier in self.carriers(part)
+        ]
 
     def changed(self, encoding: Encoding) -> bool:
         """Whether an encoding that this fits carries one of the same kind already."""
