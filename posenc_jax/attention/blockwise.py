@@ -285,8 +285,8 @@ def _backward(shape: Shape, saved: Saved, gradients):
             d_wanted = _add_to_asked(pairs, bias, saved.wanted, d_wanted, d_chosen)
         elif isinstance(bias, Curve) and d_wanted:
             d_wanted = [_add_to_line(shape, pairs, d_wanted[0], d_s)]
-        elif isinstance(bias, Sums) and saved.wanted[2]:
-            d_wanted = [*d_wanted[:-1], _add_to_sums(pairs, bias, d_wanted[-1], d_s)]
+        elif isinstance(bias, Sums) and d_wanted:
+            d_wanted = _add_to_sums(pairs, bias, saved.wanted, d_wanted, d_s)
         d_s = d_s.astype(q.dtype)
         d_q_i = _product("nbgks,nbgsq->nbgkq", pairs.keys(k_turned), d_s)
         d_k_j = _product("nbgsq,nbgqk->nbgsk", d_s, pairs.queries(q))
@@ -301,11 +301,6 @@ def _backward(shape: Shape, saved: Saved, gradients):
     zeros = (jnp.broadcast_to(zero, x.shape) for x in (q.swapaxes(3, 4), k, v))
     d_wanted = [jnp.broadcast_to(zero.astype(leaf.dtype), leaf.shape) for leaf in wanted]
     d_q, d_k, d_v, d_wanted = _over_pairs(shape, q, k, add, (*zeros, d_wanted))
-    if isinstance(bias, Sums) and saved.wanted[0] and not isinstance(d_logsum, SymbolicZero):
-        of_heads = d_logsum.reshape(*d_logsum.shape[:3], -1, shape.block)
-        of_heads = of_heads.reshape(*d_logsum.shape[:2], -1, shape.block)  # [n, B, H, c]
-        shared = d_wanted[0].shape[1] == 1
-        d_wanted[0] = of_heads.sum(axis=1, keepdims=True) if shared else of_heads
     summed = iter([_summed(d, x) for d, x in zip(d_wanted, wanted, strict=True)])
     d_bias = [next(summed) if is_wanted else None for is_wanted in saved.wanted]
     d_bias = jax.tree.unflatten(jax.tree.structure(bias), d_bias)
@@ -448,11 +443,24 @@ def _add_to_line(shape: Shape, pairs: Pairs, d_line, d_scores):
     return lax.dynamic_update_slice_in_dim(d_line, line, start, axis=1)
 
 
-def _add_to_sums(pairs: Pairs, bias: Sums, d_k_sum, d_scores):
-    """Of the keys. That of a query moves all its scores alike, and so its log-sum alone."""
-    one = _by_head(bias.k_sum.shape[-1], d_scores).sum(axis=-1)
-    one = one.sum(axis=1, keepdims=True) if d_k_sum.shape[1] == 1 else one
-    return pairs.put_keys(d_k_sum, pairs.keys(d_k_sum) - one)
+def _add_to_sums(pairs: Pairs, bias: Sums, wanted, d_wanted: list, d_scores):
+    """Of both sides, though a query's moves all its scores alike: in bfloat16 they do not add up to
+    nothing, and what is left over must leave the gates between query and key alone."""
+    by_head = _by_head(bias.k_sum.shape[-1], d_scores)  # [n, B, H, keys, queries]
+
+    def summed(axis, like):
+        one = by_head.sum(axis=axis)
+        return one.sum(axis=1, keepdims=True) if like.shape[1] == 1 else one
+
+    of_queries, *_ = d_wanted
+    *_, of_keys = d_wanted
+    added = []
+    if wanted[0]:
+        one = summed(-2, of_queries)
+        added.append(pairs.put_queries(of_queries, pairs.queries(of_queries) + one))
+    if wanted[2]:
+        added.append(pairs.put_keys(of_keys, pairs.keys(of_keys) - summed(-1, of_keys)))
+    return added
 
 
 def _add_to_asked(pairs: Pairs, bias: Asked, wanted, d_wanted: list, d_chosen: list):
