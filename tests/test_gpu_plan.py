@@ -10,13 +10,15 @@ import pytest
 from running import ROOT
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import plans, report
+from benchmarks.gpu import kernels, plans, report
 from benchmarks.gpu.records import BEGUN, DONE, FAILED, Records
+from posenc_jax import extensions, schemes
 
 PART = """
 import os, sys, time
 from pathlib import Path
 from benchmarks.gpu.records import BEGUN, DONE, FAILED, Records
+from posenc_jax import extensions, schemes
 
 part, out = sys.argv[1], Path(sys.argv[3].removeprefix("--out="))
 records = Records(out)
@@ -68,14 +70,14 @@ def test_a_process_that_is_lost_costs_one_measurement(fake, records, monkeypatch
 
 
 def test_a_measurement_that_takes_its_parts_whole_time_has_failed(fake, records, monkeypatch):
-    limited(monkeypatch, steps=1)
+    limited(monkeypatch, steps=8)
     assert not command.run("steps", "dry", records, fake, time.monotonic() + 60)
-    assert records.ended()["steps/one"]["error"] == "took more than 1 s"
+    assert records.ended()["steps/one"]["error"] == "took more than 8 s"
 
 
 def test_one_that_the_calls_end_cut_off_is_made_by_the_next_call(fake, records, monkeypatch):
     limited(monkeypatch, steps=60)
-    assert not command.run("steps", "dry", records, fake, time.monotonic() + command.LEAVE + 1)
+    assert not command.run("steps", "dry", records, fake, time.monotonic() + command.LEAVE + 8)
     assert records.ended() == {} and records.begun("steps") == ["steps/one"]
 
 
@@ -130,6 +132,21 @@ def test_without_a_gpu_it_says_so(tmp_path):
     )
     assert done.returncode == 1 and "finds no gpu: cpu" in done.stderr
     assert "GPU=dry make gpu" in done.stderr
+
+
+@pytest.mark.slow
+def test_every_encoding_and_every_extension_of_rope_is_measured():
+    """On a CPU no kernel takes them; the plain and the blockwise way are those of a GPU."""
+    every = {"kernel_encodings": None, "kernel_extensions": None, "kernel_lengths": (64,)}
+    made = kernels.measurements(plans.dataclasses.replace(plans.DRY, **every))
+    rope = kernels.built(plans.DRY, "rope", 64)
+    extended = {f"rope+{name}@64" for name in extensions.fitting(rope) if name != "none"}
+    assert set(made) == {f"{name}@64" for name in schemes.names()} | extended
+    for name, measure in made.items():
+        values = measure()
+        assert values["taken"] == "blockwise" and "needs a GPU" in values["why_not"]
+        for way in ("plain", "blockwise"):
+            assert max(values[f"{way}_forward_error"], values[f"{way}_gradient_error"]) < 0.03, name
 
 
 @pytest.mark.slow

@@ -18,8 +18,10 @@ from benchmarks.gpu.plans import Plan
 from benchmarks.timing import in_turns
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import attend
+from posenc_jax.encoding import overrides
 
 SCALE = 4  # of extensions: the length over the one that the encoding was built for
+OPTIONS = {"abf": {"base": 500_000.0}}  # of extensions that say nothing by their name alone
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
@@ -59,8 +61,8 @@ def encoding_at(plan: Plan, name: str, length: int) -> dict:
 
 def extension_at(plan: Plan, name: str, length: int) -> dict:
     plain = built(plan, "rope", length)
-    options = {"lambdas": (1.0,) * plain.inv_freq.size} if name == "longrope" else {}
-    encoding = posenc_jax.extend(name, plain, float(SCALE), **options)
+    options = OPTIONS | {"longrope": {"lambdas": (1.0,) * plain.inv_freq.size}}
+    encoding = posenc_jax.extend(name, plain, float(SCALE), **options.get(name, {}))
     given = inputs(plan, length)
     taken, why_not = kernel_of(encoding, given)
     exact = reference(encoding, given)
@@ -72,11 +74,19 @@ def extension_at(plan: Plan, name: str, length: int) -> dict:
 
 
 def built(plan: Plan, name: str, length: int) -> posenc_jax.Encoding:
+    """Of layers that differ, the first one."""
     _, heads, size = plan.attention
     dims = posenc_jax.Dims(heads, size, heads * size, length // SCALE)
     if name == "learned":
         dims = posenc_jax.Dims(heads, size, heads * size, length)
-    return posenc_jax.build(name, dims, key=jax.random.key(1))
+    return posenc_jax.build(name, dims, key=jax.random.key(1)).layer(0)
+
+
+def features_of(encoding, q):
+    """What the encoding reads of a layer's input: the same bfloat16 numbers in any type."""
+    batch, length = q.shape[:2]
+    shape = batch, length, encoding.dims.width
+    return encoding.read(jax.random.normal(jax.random.key(2), shape, jnp.bfloat16).astype(q.dtype))
 
 
 def inputs(plan: Plan, length: int):
@@ -91,7 +101,7 @@ def kernel_of(encoding, given) -> tuple[str, str]:
     """The platform's kernel if it takes this encoding, else why not."""
     q, k, v, _ = given
     try:
-        jax.eval_shape(lambda: attend(q, k, v, encoding, implementation="kernel"))
+        jax.eval_shape(lambda: attended("kernel", q, k, v, encoding))
     except ValueError as reason:
         return "", str(reason)
     return {"gpu": "cudnn", "tpu": "splash"}[jax.default_backend()], ""
@@ -114,16 +124,21 @@ def _gradient(implementation, q, k, v, cotangent, trained, fixed):
         if implementation == "jax.nn":
             out = by_jax_nn(q, k, v, encoding)
         else:
-            out = attend(q, k, v, encoding, implementation=implementation)
+            out = attended(implementation, q, k, v, encoding)
         return jnp.sum(out.astype(jnp.float32) * cotangent.astype(jnp.float32)), out
 
     gradients, out = jax.grad(loss, (0, 1, 2, 3), has_aux=True)(q, k, v, trained)
     return out, gradients
 
 
+def attended(implementation: str, q, k, v, encoding):
+    features = features_of(encoding, q)
+    return attend(q, k, v, encoding, features=features, implementation=implementation)
+
+
 def has_jax_nn(encoding) -> bool:
-    """Whether a bias is all there is to it, or nothing."""
-    return type(encoding).phase is posenc_jax.Encoding.phase
+    """Whether a bias by position is all there is to it, or nothing."""
+    return not overrides(encoding, "phase") and not overrides(encoding, "read")
 
 
 def by_jax_nn(q, k, v, encoding):
