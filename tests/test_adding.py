@@ -1,15 +1,12 @@
 """An encoding, an extension with an option and a protocol, one file each (and a recipe), in a copy
 of the project: every test that is not about processes takes them up unedited."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from running import ROOT
-from test_adding_a_protocol import DOUBLED, LAST_THREE
+from test_adding_a_protocol import DOUBLED, LAST_THREE, run
 from test_adding_an_encoding import RECIPE, SCHEME
 from test_adding_an_extension import EXTENSION
 
@@ -48,20 +45,8 @@ def test_three_new_files_pass_every_test_that_starts_no_process(tmp_path):
     (new / "extensions" / "slowed.py").write_text(EXTENSION)
     (new / "evaluation" / "protocols" / "last_three.py").write_text(LAST_THREE)
     (new / "evaluation" / "protocols" / "doubled.py").write_text(DOUBLED)
-    chosen = [f"--ignore=tests/test_{name}.py" for name in PROCESSES]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen],
-        cwd=copy,
-        env=os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-20_000:]
-    names = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", *chosen],
-        cwd=copy,
-        env=os.environ | {"PYTHONPATH": str(copy), "COVERAGE_PROCESS_START": ""},
-        capture_output=True,
-        text=True,
-    ).stdout
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    tests += [f"--ignore=tests/test_{name}.py" for name in PROCESSES]
+    run(copy, *tests)
+    names = run(copy, *tests, "-n0", "--collect-only")
     assert "root_bias" in names and "slowed" in names
