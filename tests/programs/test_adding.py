@@ -10,25 +10,6 @@ from test_adding_a_protocol import DOUBLED, LAST_THREE, run
 from test_adding_an_encoding import RECIPE, SCHEME
 from test_adding_an_extension import EXTENSION
 
-PROCESSES = (  # tests that start programs, as users do
-    "adding",
-    "adding_a_protocol",
-    "adding_an_encoding",
-    "adding_an_extension",
-    "extrapolation",
-    "gpu_plan",
-    "gpu_wheels",
-    "kills",
-    "packages",
-    "plans",
-    "processes",
-    "programs",
-    "reliability",
-    "sweeps",
-    "tracking",
-    "wandb",
-)
-
 
 @pytest.mark.slow
 def test_three_new_files_pass_every_test_that_starts_no_process(tmp_path):
@@ -46,7 +27,7 @@ def test_three_new_files_pass_every_test_that_starts_no_process(tmp_path):
     (new / "evaluation" / "protocols" / "last_three.py").write_text(LAST_THREE)
     (new / "evaluation" / "protocols" / "doubled.py").write_text(DOUBLED)
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    tests += [f"--ignore=tests/test_{name}.py" for name in PROCESSES]
+    tests += ["tests/unit"]
     run(copy, *tests)
     names = run(copy, *tests, "-n0", "--collect-only")
     assert "root_bias" in names and "slowed" in names

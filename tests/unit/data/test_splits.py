@@ -4,7 +4,6 @@ import gzip
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from posenc_jax.data import corpora, sources
 from posenc_jax.errors import DataError
 from posenc_jax.runs.metrics import read_metrics
 
-OLD_TEXT = Path(__file__).parent / "format1" / "text"
+OLD_TEXT = ROOT / "tests" / "format1" / "text"
 
 
 def words(seed, count=400):

@@ -129,7 +129,10 @@ def test_a_new_protocol_is_evaluated_and_reported_with_no_other_edit(copy, call,
 
 @pytest.mark.slow
 def test_the_tests_of_protocols_take_up_a_new_one(copy):
-    names = "windows records pictures report configs evaluation imports".split()
-    tests = [f"tests/test_{name}.py" for name in names]
+    names = (
+        "evaluation/test_windows evaluation/test_records evaluation/test_evaluation test_configs"
+    )
+    names += " reporting/test_pictures reporting/test_report test_configs test_imports"
+    tests = [f"tests/unit/{name}.py" for name in names.split()]
     out = run(copy, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *tests)
     assert int(out.rsplit(" passed", 1)[0].split()[-1]) >= 150, out

@@ -3,11 +3,11 @@
 import inspect
 import json
 from importlib import import_module
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from running import ROOT
 
 import models
 from configs import base
@@ -37,7 +37,7 @@ def said_of_evaluation(config):
     return said or methods.mistakes(config.extensions)
 
 
-FOLDER = Path(__file__).parent.parent / "configs"
+FOLDER = ROOT / "configs"
 
 
 @pytest.mark.parametrize("name", schemes.names())

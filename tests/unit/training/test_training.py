@@ -177,7 +177,7 @@ def test_many_devices_give_the_losses_of_one():
     """Eight forced CPU devices, 20 steps."""
     code = """
 import sys, json
-sys.path[:0] = ['tests', '.']
+sys.path[:0] = ['tests/unit/training', 'tests', '.']
 from posenc_jax import backend
 backend.configure()
 import jax

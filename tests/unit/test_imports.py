@@ -5,8 +5,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from running import ROOT
 
-PACKAGE = Path(__file__).parent.parent / "posenc_jax"
+PACKAGE = ROOT / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
     "errors packages checks registry backend terminal files fields composition formats neighbours "

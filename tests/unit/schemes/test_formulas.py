@@ -2,12 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from running import ROOT
 from sizes import DIMS
 
 import posenc_jax
@@ -15,7 +15,7 @@ from posenc_jax.attention import rotate
 from posenc_jax.encoding import Dims
 from posenc_jax.schemes import _rotation, alibi, t5
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "bias.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "bias.json").read_text())
 KEY = jax.random.key(0)
 DISTANCES = np.array([0, 1, 2, 3, 5, 17, 64, 300, 1024, 8192, 100_000])
 

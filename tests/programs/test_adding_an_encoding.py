@@ -4,11 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from running import ROOT
 
 SCHEME = '''"""A penalty that grows with the square root of the distance."""
 
@@ -67,15 +65,15 @@ def test_a_new_encoding_is_tested_and_configured_with_no_other_edit(tmp_path):
         tmp_path,
         "distance.astype(jnp.float32)",
         "-k=root_bias",
-        "tests/test_schemes.py",
-        "tests/test_configs.py",
-        "tests/test_build.py",
+        "tests/unit/schemes/test_schemes.py",
+        "tests/unit/test_configs.py",
+        "tests/unit/test_build.py",
     )
     assert done.returncode == 0, done.stdout
     assert int(done.stdout.rsplit(" passed", 1)[0].split()[-1]) >= 17, done.stdout
 
     # The same tests find a mistake in it: the slope of a root is infinite at distance 0.
     wrong = "distance * jnp.exp(self.log_slope[0])"
-    selection = ["-k=gradients_reach and root_bias", "tests/test_schemes.py"]
+    selection = ["-k=gradients_reach and root_bias", "tests/unit/schemes/test_schemes.py"]
     done = run_property_tests(tmp_path, wrong, *selection)
     assert done.returncode == 1 and "2 failed" in done.stdout, done.stdout

@@ -3,12 +3,12 @@
 import json
 import math
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from running import ROOT
 from sizes import DIMS, L
 
 import posenc_jax
@@ -16,7 +16,7 @@ from posenc_jax import composition, extensions, schemes
 from posenc_jax.encoding import Dims, Encoding, stack
 from posenc_jax.evaluation.methods import methods
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "rope.json").read_text())
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "rope.json").read_text())
 NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
 KEY = jax.random.key(0)
 # What each extension needs beyond a scale, for 4 rotary pairs.

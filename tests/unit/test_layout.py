@@ -3,11 +3,10 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from running import ROOT
 
-ROOT = Path(__file__).parent.parent
 SOURCES = sorted(
     path
     for folder in ("posenc_jax", "models", "configs", "scripts")
