@@ -162,7 +162,7 @@ class Training:
         one_of("replicated", "fsdp"),
     )
     distributed: bool = default(
-        False, "several processes train together; see docs/reliability.md", true_or_false
+        False, "several processes train together; see docs/runs.md", true_or_false
     )
     log_every: int = default(20, "steps; so for the next two", whole(1))
     valid_every: int = default(200, "", whole(1))
