@@ -8,7 +8,7 @@ windows are read from:
   python scripts/prepare_data.py --config=configs/rope.py --config.data.source=jsonl \\
       --config.data.path="$BOOKS" --vocab=4096 --out=runs/books-4096.json \\
       --tokens_out=prepared/books --limit=16e6    # 16M tokens: 32 MiB, and what is held out
-  make gpu-wheels                                 # says what all of it takes
+  make gpu-wheels                                 # prints how much all of it takes
 
 On the machine, from the repository with `prepared` and `wheels` in it; the second command again
 until it says that all runs are trained and evaluated (exit code 0):
