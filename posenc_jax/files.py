@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, folders one process holds, errors of a disk."""
+"""Atomic writes, folder locks and errors of a disk."""
 
 import errno
 import fcntl
@@ -17,9 +17,9 @@ NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file 
 
 
 def write_atomically(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}.part")  # of one name, so that a killed one is replaced
+    scratch = path.with_name(f".{path.name}.part")  # one name, so that a leftover is replaced
     try:
-        scratch.unlink(missing_ok=True)  # whatever it is: a link would be followed
+        scratch.unlink(missing_ok=True)  # also a link, which would be followed
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -33,7 +33,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """One process at a time. The system lets go when the holder dies, so nothing is left over."""
+    """Hold a folder for one process; the system releases the lock when that process dies."""
     with (folder / ".lock").open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,13 +48,13 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """An error, and the errors that it was raised from."""
-    found: list[BaseException] = [error]
-    while found[-1].__cause__ is not None:
-        found.append(found[-1].__cause__)
-    return found
+    """An error and the chain of errors it was raised from."""
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    return chain
 
 
 def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
-    """Whether an error comes from the system, by one of these numbers of `errno`."""
+    """Whether an error was caused by a system error with one of these `errno` numbers."""
     return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))

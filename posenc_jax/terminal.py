@@ -1,4 +1,4 @@
-"""What is said to people, and how a program ends. A terminal that is gone ends nothing."""
+"""Print to people and turn errors into exit codes; a closed terminal does not end a program."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ def say(text: str, *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, file=stream, flush=True)
-    except OSError:  # a closed pipe or terminal: from here on into nothing
+    except OSError:  # a closed pipe or terminal: print to /dev/null from here on
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -28,12 +28,12 @@ def clock(seconds: float) -> str:
 
 
 def code_of(body: Callable[[], object]) -> int:
-    """Runs what a program does; its exit code, with one line where it is an error."""
+    """Run a program's body and return its exit code; an error is printed in one line."""
     try:
         code = body()
         return code if isinstance(code, int) else errors.DONE
     except KeyboardInterrupt:
-        say("left at once; the same command goes on from what was saved", error=True)
+        say("stopped at once; the same command resumes from what was saved", error=True)
         return errors.AGAIN
     except ModuleNotFoundError as error:
         if packages.missing(error) is None:

@@ -98,7 +98,7 @@ def test_every_size_is_valid(size):
             ["made for learned and does not fit encoding 'rope'; those that do: none"],
         ),
         ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
-        ({"data.source": "text"}, ["data.path must say what to read"]),
+        ({"data.source": "text"}, ["data.path must name what to read"]),
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
         ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
         (
@@ -318,7 +318,7 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"name": "yarn:8", "scale": 4.0}, "say different scales"),
+        ({"name": "yarn:8", "scale": 4.0}, "give different scales"),
         ({"name": "yarn:beta_fast=8", "beta_fast": 16.0}, "sets 'beta_fast' a second time"),
         ({"name": "yarn:8:4"}, "has two scales"),
         ({"name": "yarn+ntk", "scale": 2.0}, "of one kind, rotation"),

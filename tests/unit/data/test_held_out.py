@@ -132,7 +132,7 @@ def test_options_are_chosen_on_documents_that_are_not_reported_on(call, tmp_path
         "--config.data.source=stdlib",
         code=2,
     )
-    assert "data.part = 'choose' is of the run's own text and has no effect" in out
+    assert "data.part = 'choose' is a part of the run's own text and has no effect" in out
 
 
 def test_a_run_without_a_third_split_has_none_to_choose_on(run, call):
