@@ -1,4 +1,4 @@
-"""`batch(step)`: a pure function of seed and step, so that resuming needs one number."""
+"""Batches as a pure function of seed and step, so that resuming needs one number."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,13 +14,13 @@ class Batch(NamedTuple):
     targets: np.ndarray  # [B, T]
     weights: np.ndarray  # [B, T], float32: 0 where a target is of another document than its input
     segments: np.ndarray  # [B, T], the number of the document
-    bytes: np.ndarray  # [B, T], of text that each target stands for
+    bytes: np.ndarray  # [B, T], bytes of text that each target stands for
 
 
 class Batches:
-    """Rows of L tokens cut from the documents one after another, in a new order every epoch.
+    """Rows of L tokens cut from the concatenated documents, in a new order every epoch.
 
-    An epoch's cuts are moved by a draw below L, so that a token is not always seen at one place.
+    Each epoch shifts its cuts by a random offset below L, so that a token's place varies.
     """
 
     def __init__(
@@ -28,7 +28,9 @@ class Batches:
     ):
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.within_documents = within_documents
-        self.rows = (len(split.tokens) - 1 - (length - 1)) // length  # for any offset of the cuts
+        self.rows = (
+            len(split.tokens) - 1 - (length - 1)
+        ) // length  # whatever the offset of the cuts
         if self.rows < 1:
             raise DataError(
                 f"{len(split.tokens)} tokens are too few for one row of {length} (train_length), "
@@ -37,12 +39,12 @@ class Batches:
         self._order = lru_cache(maxsize=2)(self._draw_order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """The rows of a step, or those that one process reads."""
+        """The rows of a step, or those of one process."""
         places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
         return self.rows_at([self._start(int(place)) for place in places])
 
     def describe(self, step: int) -> str:
-        """Where the rows of a step are in the text, for people who look for a bad one."""
+        """Say where the rows of a step are in the text, to help find a bad one."""
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         starts = np.array([self._start(place) for place in places])
         documents = np.unique(np.searchsorted(self.split.starts, starts, side="right") - 1)

@@ -1,5 +1,4 @@
-"""Where documents come from. Each source lists its files, so that they can be fingerprinted, and
-yields documents as bytes."""
+"""Sources of documents: each lists its files, for fingerprints, and yields documents as bytes."""
 
 import glob
 import gzip
@@ -18,27 +17,27 @@ from posenc_jax.data import synthetic
 from posenc_jax.errors import DataError
 from posenc_jax.registry import SOURCES
 
-# What a damaged file raises, packed or not.
+# Errors that a damaged file raises, packed or not.
 _UNREADABLE = (OSError, EOFError, zlib.error)
-BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to a tenth; what unpacks to more is none
+BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to about a tenth; more than this is no text
 LONGEST_LINE = 1 << 30
 
 
 class Document(NamedTuple):
     name: str
     text: bytes
-    answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
+    answers: np.ndarray | None = None  # whether each byte is an answer; None: no answers
 
 
 def digest(text: bytes) -> int:
-    """64 bits of a document's text, the same from a file as from a JSON line, whatever its line
-    ends and the white space around it."""
+    """A 64-bit hash of a document's text, the same for a file and a JSON line: line ends and
+    surrounding white space do not count."""
     plain = text.replace(b"\r\n", b"\n").strip()
     return int.from_bytes(hashlib.sha256(plain).digest()[:8], "big")
 
 
 def files(data) -> list[Path]:
-    """The files a source reads, in order. `hub` and `synthetic` read none of their own."""
+    """The files a source reads, in order; `hub` and `synthetic` have none."""
     if data.source == "stdlib":
         return _stdlib_files()
     if data.source in ("text", "jsonl"):
@@ -47,7 +46,7 @@ def files(data) -> list[Path]:
 
 
 def revision(data) -> str | None:
-    """Of what `hub` reads, by `datasets`; the other sources are told by their files."""
+    """The fingerprint by `datasets` of what `hub` reads; the files identify other sources."""
     return _hub_rows(data)._fingerprint if data.source == "hub" else None
 
 
@@ -72,31 +71,31 @@ def documents(data, seed: int) -> Iterator[Document]:
 def _stdlib_files() -> list[Path]:
     left_out = {"test", "idlelib", "encodings", "pydoc_data"}
     root = Path(sysconfig.get_paths()["stdlib"])
-    found = []
+    paths = []
     for name in sorted(sys.stdlib_module_names - left_out):
         module, package = root / f"{name}.py", root / name
         if module.is_file():
-            found.append(module)
+            paths.append(module)
         elif package.is_dir():
             inner = sorted(package.rglob("*.py"))
             unwanted = left_out | {"tests"}
-            found.extend(p for p in inner if not unwanted & set(p.relative_to(root).parts))
-    if not found:
+            paths.extend(p for p in inner if not unwanted & set(p.relative_to(root).parts))
+    if not paths:
         raise DataError(f"the standard library's source is not at {root}; choose another source")
-    return found
+    return paths
 
 
 def _matches(patterns: str) -> list[Path]:
-    found = []
+    paths = []
     for pattern in filter(None, (p.strip() for p in patterns.split(","))):
         names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))
         matched = [Path(name) for name in names if Path(name).is_file()]
         if not matched:
             raise DataError(f"data.path: nothing matches {pattern!r}")
-        found.extend(matched)
-    if not found:
-        raise DataError("data.path is empty; give files or globs, with commas between")
-    return found
+        paths.extend(matched)
+    if not paths:
+        raise DataError("data.path is empty; give files or globs, separated by commas")
+    return paths
 
 
 def _read(path: Path) -> bytes:
@@ -110,7 +109,7 @@ def _read(path: Path) -> bytes:
         raise DataError(f"cannot read {path}: {error}") from error
     if len(text) > most:
         raise DataError(
-            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size: no text"
+            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size, and is no text"
         )
     return text
 
@@ -136,7 +135,7 @@ def _json_lines(path: Path, field: str) -> Iterator[Document]:
 def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # brackets within brackets
+    except (ValueError, RecursionError) as error:  # brackets nested too deep
         raise DataError(f"{path}, line {number}: not JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         has = ", ".join(row) if isinstance(row, dict) else type(row).__name__
@@ -149,9 +148,9 @@ def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
 def _encoded(text: str, place: str) -> bytes:
     try:
         return text.encode()
-    except UnicodeEncodeError as error:  # JSON can name half of a pair
+    except UnicodeEncodeError as error:  # JSON can encode half of a surrogate pair
         raise DataError(
-            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; mend it"
+            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; repair it"
         ) from error
 
 
@@ -160,7 +159,7 @@ def _hub_rows(data):
 
     try:
         return datasets.load_dataset(data.path, split=data.split, streaming=False)
-    except Exception as error:  # many kinds, from the network to a missing split
+    except Exception as error:  # many types, from the network to a missing split
         raise DataError(f"cannot load {data.path!r}, split {data.split!r}: {error}") from error
 
 

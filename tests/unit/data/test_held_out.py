@@ -94,7 +94,7 @@ def test_what_cannot_be_told_is_refused(call, text, tmp_path):
     shutil.rmtree(copy)
     words = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
     out = call("eval_extrapolation.py", tmp_path / "run", *SMALL, *words, code=65)
-    assert "does not tell what it was trained on: trained_on.txt is not there" in out
+    assert "does not tell what it was trained on: trained_on.txt is missing" in out
 
 
 def test_what_its_source_was_trained_on_counts_as_well(run, call, text, tmp_path):

@@ -147,7 +147,7 @@ def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_pa
     with pytest.raises(DataError, match="--limit=5 tokens are fewer than the first document"):
         prepared.write(whole, encoder, tmp_path / "few", 5)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         prepared.write(whole, encoder, texts / "tokens")
 
 
