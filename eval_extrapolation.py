@@ -1,9 +1,9 @@
 """python eval_extrapolation.py --workdir=DIR [--config=configs/eval.py] [--config.FIELD=VALUE ...]
 
 Reads the run in DIR, finished or still in training, and writes its perplexity against length:
-eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. What is there
-already is not computed again, and evaluations of other texts stay in the same files under their own
-names. Fields are those listed below, for example:
+eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. Finished
+cells are cached, an interrupted evaluation resumes, and evaluations of other texts are kept in the
+same files under their own names. Fields are listed below, for example:
 
   --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
   --config.protocols=same_token,nonoverlap --config.documents=100

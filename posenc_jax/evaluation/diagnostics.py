@@ -1,4 +1,4 @@
-"""What position does inside one run: rotary spectrum, learned bias, where attention goes."""
+"""Diagnose position inside one run: rotary spectrum, learned bias, where attention goes."""
 
 import math
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ def rotary(encoding: Encoding) -> RoPE | None:
 def spectrum(rope: RoPE) -> tuple[np.ndarray, np.ndarray]:  # [tables, R/2]
     """Tokens per turn of each pair, extension included, and its turns within L."""
     frequency = np.asarray(rope.inv_freq, np.float64).reshape(-1, rope.inv_freq.shape[-1])
-    with np.errstate(divide="ignore"):  # a pair that stands still
+    with np.errstate(divide="ignore"):  # a pair with frequency 0
         return 2 * np.pi / frequency, rope.train_length * frequency / (2 * np.pi)
 
 
 def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [heads, length]
-    """What the last of `length` queries has added to its logits, by distance back."""
-    at = jnp.arange(length)
-    bias = encoding.bias(at[-1:], at)
+    """The bias of the last of `length` queries, by distance back."""
+    positions = jnp.arange(length)
+    bias = encoding.bias(positions[-1:], positions)
     return None if bias is None else np.asarray(bias)[:, 0, ::-1]
 
 
 class Attention(NamedTuple):
-    """By layer, head and query, means over rows; [layers, H, T]."""
+    """Statistics of attention by layer, head and query, [layers, H, T], means over rows."""
 
     beyond: np.ndarray  # share of the weights on keys at L tokens back and further
     entropy: np.ndarray  # of the weights, in nats
@@ -50,12 +50,12 @@ class Attention(NamedTuple):
 def attention(
     model: models.Transformer, encoding: Encoding, tokens: np.ndarray, trained: int
 ) -> Attention:
-    """Read row by row: the weights of one take layers x H x T x T numbers."""
+    """Measure attention row by row, since one row's weights take layers x H x T x T numbers."""
 
     @jax.jit
     def row(model, encoding, tokens):
-        found = [_describe(w, trained) for w in attention_weights(model, encoding, tokens[None])]
-        return tuple(jnp.stack(part) for part in zip(*found, strict=True))
+        layers = [_describe(w, trained) for w in attention_weights(model, encoding, tokens[None])]
+        return tuple(jnp.stack(part) for part in zip(*layers, strict=True))
 
     rows = [jax.device_get(row(model, encoding, one)) for one in tokens]
     beyond, entropy = (np.stack(part).mean(axis=0) for part in zip(*rows, strict=True))
@@ -63,8 +63,8 @@ def attention(
 
 
 def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]:  # [1, H, T, T]
-    at = jnp.arange(weights.shape[-1])
-    far = at[:, None] - at[None, :] >= trained
+    place = jnp.arange(weights.shape[-1])
+    far = place[:, None] - place[None, :] >= trained
     beyond = jnp.sum(jnp.where(far, weights, 0.0), axis=-1)
     entropy = -jnp.sum(jax.scipy.special.xlogy(weights, weights), axis=-1)
     return beyond[0], entropy[0]
@@ -73,7 +73,7 @@ def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]: 
 def attention_weights(
     model: models.Transformer, encoding: Encoding, tokens: jax.Array
 ) -> Iterator[jax.Array]:  # tokens [B, T]; of each layer [B, H, T, T]
-    """Attention returns its weights where the values are the rows of the identity."""
+    """The weights of attention, which it returns where the values are rows of the identity."""
     config = model.config
     batch, length = tokens.shape
     positions = encoding.positions(length)
@@ -99,5 +99,5 @@ def attention_weights(
 
 
 def uniform_entropy(length: int) -> np.ndarray:  # [T]
-    """Of a query that looks at everything it may see alike."""
+    """The entropy of a query that attends evenly to all it may see."""
     return np.array([math.log(n) for n in range(1, length + 1)])

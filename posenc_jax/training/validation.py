@@ -1,4 +1,4 @@
-"""The loss on text that is not trained on while a run trains."""
+"""Measure the loss on held-out text while a run trains."""
 
 import jax
 import numpy as np
@@ -8,8 +8,8 @@ from posenc_jax.training import compiled
 
 
 class Validation:
-    """At the trained length, on the same rows every time: of what is held out, and of what is there
-    to choose on."""
+    """The loss at the trained length, on the same rows every time, of the held-out split and of the
+    split to choose on."""
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size

@@ -111,10 +111,10 @@ def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
 def test_again_it_reads_nothing_and_says_the_same(evaluated, call):
     before = (evaluated / "eval" / "curves.csv").read_text()
     out = call("eval_extrapolation.py", evaluated, *SMALL)
-    assert "45 of 45 cells are there already" in out
+    assert "45 of 45 cells are cached" in out
     assert (evaluated / "eval" / "curves.csv").read_text() == before
     out = call("eval_extrapolation.py", evaluated, *SMALL, "--config.multiples=0.5,1,2,4")
-    assert "are there already" not in out  # other longest windows: all is new
+    assert "are cached" not in out  # other longest windows: all is new
 
 
 def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path):
@@ -141,7 +141,7 @@ def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     out = finish(process, 75)
-    assert "stopped by SIGTERM" in out and "the same command goes on" in out
+    assert "stopped by SIGTERM" in out and "the same command resumes" in out
     assert 0 < len(rows_of(run)) < 45
 
 
@@ -223,7 +223,7 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
     assert by_evaluation(run) == found and rows_of(run) == before
     taken = ["--config.name=words", *words["more"]]
     out = call("eval_extrapolation.py", run, *SMALL, *taken, code=2)
-    assert "name = 'words' is that of an evaluation of another text" in out
+    assert "name = 'words' is used by an evaluation of another text" in out
     (tmp_path / "words" / "3.txt").write_text("what came later " * 40)
     call("eval_extrapolation.py", run, *SMALL, *words["words"])  # the same name, another text
     names = list(by_evaluation(run))

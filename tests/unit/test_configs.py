@@ -158,7 +158,7 @@ def test_a_tuple_read_back_from_json_is_no_difference():
         ({"extensions": "none,yran"}, "unknown extension 'yran'; did you mean 'yarn'?"),
         ({"extensions": "yarn:x"}, "the scale of yarn must be a finite number above 0; got 'x'"),
         ({"extensions": "yarn:0.5"}, "the scale of yarn must be at least 1"),
-        ({"extensions": "dynamic_ntk:2"}, "dynamic_ntk has a scale of its own or none"),
+        ({"extensions": "dynamic_ntk:2"}, "dynamic_ntk takes no scale"),
         ({"extensions": "abf"}, "'abf' needs the option 'base'"),
         ({"protocols": "nonoverlapp"}, "unknown protocol 'nonoverlapp'; did you mean"),
         ({"documents": 0}, "documents must be a whole number of at least 2"),

@@ -196,10 +196,10 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
     call("eval_extrapolation.py", run, *SMALL, "--config.name=x")
     words = ["--config.name=x", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=2)
-    assert "name = 'x' is that of an evaluation of another text" in out
+    assert "name = 'x' is used by an evaluation of another text" in out
     words = ["--config.name=held-out", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=2)
-    assert "name = 'held-out' is that of the run's own text" in out
+    assert "name = 'held-out' is reserved for the run's own text" in out
 
 
 EDITS = [
