@@ -89,7 +89,7 @@ def _held(run: Workdir) -> Iterator[None]:
 def take_over(config: Config, begun: Config | None) -> Config:
     """With `init_from`, keep the length that the source's encoding was built for."""
     config = config.copy_and_resolve_references()
-    if begun is not None and not config.init_from:  # it has been said once
+    if begun is not None and not config.init_from:  # given when the run began
         config.init_from = begun.get("init_from", "")
     config = resolved(config, begun)
     if config.init_from and begun is None:

@@ -375,7 +375,7 @@ def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path)
     assert "are of the tokenizer bytes, and the run was trained on those of" in out
     own = [f"--config.data.tokens={texts}/tokens", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *own, code=65)
-    assert "the run keeps no documents for that" in out
+    assert "the run kept no documents for it" in out
 
 
 def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_path):
