@@ -249,9 +249,9 @@ def starting_parts(config) -> parameters.Parts:
         for name, leaf in ours[group].items():
             other = theirs[group].get(name)
             if other is None or other.shape != leaf.shape:
-                theirs = "nothing" if other is None else other.shape
+                shape = "nothing" if other is None else other.shape
                 raise errors.OtherConfig(
-                    f"init_from: {group} {name} is {leaf.shape} here and {theirs} in "
+                    f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
                     f"{config.init_from}; give the model and the encoding of that run"
                 )
     return parameters.make(config, start=theirs)
