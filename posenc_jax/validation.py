@@ -6,6 +6,7 @@ The rest is judged by `posenc_jax.building`, which builds what it describes.
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours
 from posenc_jax.checks import known, positive
@@ -14,50 +15,46 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.registry import SOURCES, encodings, protocols
 
+BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
+
+
+class Judged(NamedTuple):
+    problems: list[str]
+    buildable: (
+        Config | None
+    )  # where no size or name is wrong: its encoding can be built on the host
+
 
 def validate(config, begun: Mapping | None = None) -> list[str]:
     """Everything that is wrong with a training configuration, each with its field, value and rule.
 
-    `begun` is the configuration of the run that goes on: where it came from lies behind it.
+    `begun` is the configuration of the run that is resumed; what that run started from is settled.
     """
+    return judge(config, begun).problems
+
+
+def judge(config, begun: Mapping | None = None) -> Judged:
+    """The same, with the configuration that `posenc_jax.building` can judge further."""
     expected = configuration.training().to_dict()
     wrong = _structure(config.to_dict(), expected, may_be_open=True)
     if wrong:
-        return wrong  # the values cannot be asked for
+        return Judged(wrong, None)  # the values cannot be asked for
     try:
         config = lineage.resolved(config, begun)
     except ConfigError as error:
-        return [str(error)]
+        return Judged([str(error)], None)
     wrong = _structure(config.to_dict(), expected)
     if wrong:
-        return wrong
+        return Judged(wrong, None)
     values = config.to_dict()
-    problems = fields.mistakes(configuration.Training, values)
-    problems += _together(values)
-    problems += _model(values["model"])
-    problems += _names(values["encoding"], values["extension"])
-    problems += _data(config.data)
+    numbers = fields.mistakes(configuration.Training, values)
+    parts = _model(values["model"]) + _names(values["encoding"], values["extension"])
+    problems = numbers + _together(values) + parts + _data(config.data)
     problems += fields.mistakes(configuration.Wandb, values["wandb"], "wandb.")
     if begun is None and config.init_from:
         problems += _source(config)
-    return problems
-
-
-def buildable(config, begun: Mapping | None = None) -> Config | None:
-    """The configuration whose encoding can be built on the host: none of its sizes is wrong."""
-    if _structure(config.to_dict(), configuration.training().to_dict(), may_be_open=True):
-        return None
-    try:
-        config = lineage.resolved(config, begun)
-    except ConfigError:
-        return None
-    values = config.to_dict()
-    lengths = ("train_length", "original_length", "encoding_rate")
-    wrong = any(
-        line.startswith(lengths) for line in fields.mistakes(configuration.Training, values)
-    )
-    wrong |= bool(_model(values["model"]) + _names(values["encoding"], values["extension"]))
-    return None if wrong else config
+    unfit = parts or any(line.startswith(BUILT_FROM) for line in numbers)
+    return Judged(problems, None if unfit else config)
 
 
 def _structure(

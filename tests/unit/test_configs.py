@@ -22,7 +22,7 @@ from posenc_jax import (
     validation,
 )
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import methods, protocols
+from posenc_jax.evaluation import judging
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
 
@@ -30,11 +30,6 @@ from posenc_jax.sweeping import jobs
 def said(config):
     """What is said without building, and where that is nothing, by building."""
     return validation.validate(config) or building.mistakes(lineage.resolved(config))
-
-
-def said_of_evaluation(config):
-    said = validation.validate_evaluation(config) + protocols.mistakes(config)
-    return said or methods.mistakes(config.extensions)
 
 
 FOLDER = ROOT / "configs"
@@ -169,11 +164,11 @@ def test_a_tuple_read_back_from_json_is_no_difference():
 )
 def test_every_mistake_in_an_evaluation_is_named(changes, message):
     config = import_module("configs.eval").get_config()
-    assert said_of_evaluation(config) == []
+    assert judging.mistakes(config) == []
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
         (config[group] if group else config)[name] = value
-    assert message in "\n".join(said_of_evaluation(config))
+    assert message in "\n".join(judging.mistakes(config))
 
 
 WITHOUT_EFFECT = [
@@ -212,7 +207,7 @@ def test_fields_without_effect_are_refused(fields, message):
 def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
     config = import_module("configs.eval").get_config()
     config.update_from_flattened_dict(fields)
-    assert message in "\n".join(said_of_evaluation(config))
+    assert message in "\n".join(judging.mistakes(config))
 
 
 @pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])
