@@ -5,7 +5,6 @@ command, outlives the sweep that started it, drops the command's exit code and c
 choose a GPU, so all of `Local` would remain around it.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,7 +14,17 @@ from typing import Protocol
 
 from posenc_jax.errors import ConfigError
 
-DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG: the signal a process gets when its parent dies
+# Becomes the command, on its cores, and with PR_SET_PDEATHSIG: a killed sweep leaves no process
+# behind that holds a workdir. Not a preexec_fn, which forks this process and the threads of jax.
+BECOME = """
+import ctypes, os, signal, sys
+cores, *command = sys.argv[1:]
+if cores:
+    os.sched_setaffinity(0, map(int, cores.split(",")))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+os.execv(command[0], command)
+"""
 
 
 class Task(Protocol):
@@ -80,23 +89,16 @@ class Local:
         environment = dict(os.environ)
         if self.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self.gpus[place]
-        cores = share(self.cores, place, self.workers)
-
-        def before() -> None:
-            if sys.platform == "linux":
-                os.sched_setaffinity(0, cores)
-                # A killed sweep leaves no process behind that holds a workdir.
-                ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM)
+        cores = ",".join(map(str, share(self.cores, place, self.workers)))
 
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as output:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-I", "-S", "-c", BECOME, cores, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                preexec_fn=before,
                 process_group=0,  # ^C reaches only the sweep, which asks its jobs to save
             )
         self.free.pop()

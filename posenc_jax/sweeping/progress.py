@@ -54,9 +54,9 @@ def table(scheduler: Scheduler, most: int) -> Group:
     jobs = sorted(scheduler.all, key=lambda progress: ORDER.index(progress.state))
     rows = Table(box=None, pad_edge=False)
     rows.add_column("run", overflow="fold")
-    rows.add_column("state", no_wrap=True)
-    for name in ("done", "loss", "tokens/s", "left"):
-        rows.add_column(name, justify="right", no_wrap=True)
+    rows.add_column("state", min_width=10, no_wrap=True)
+    for name, width in (("done", 11), ("loss", 7), ("tokens/s", 9), ("left", 7)):
+        rows.add_column(name, justify="right", min_width=width, no_wrap=True)
     for progress in jobs[: max(1, most)]:
         rows.add_row(*map(Text, row(progress)))
     counts = {state: sum(p.state == state for p in jobs) for state in ORDER}
