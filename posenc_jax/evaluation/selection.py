@@ -60,7 +60,8 @@ def cells(text: str, evaluation: str = "") -> list[Measured]:
         have = sorted({label(cell.facts) for cell in every})
         lengths = sorted({cell.facts["length"] for cell in every})
         raise DataError(
-            f"{text}: {run} has {', '.join(have)} at lengths {', '.join(map(str, lengths))}"
+            f"{text} names nothing evaluated; {run} has {', '.join(have)} at lengths "
+            f"{', '.join(map(str, lengths))}"
         )
     return chosen
 

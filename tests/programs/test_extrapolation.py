@@ -370,7 +370,8 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     said = float(re.search(r"same_token 64 against 32 +([+-][\d.]+)", out)[1])
     assert said == pytest.approx(rows["yarn", "64"] - rows["none", "32"], abs=1e-4)
     out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
-    assert f"@yran: {evaluated} has none, " in out and "yarn:2" in out
+    assert f"@yran names nothing evaluated; {evaluated} has " in out and "yarn:2" in out
+    assert "at lengths 16, 32, 64" in script("compare.py", f"{evaluated}@8", evaluated, code=65)
     other = tmp_path / "other"
     shutil.copytree(evaluated, other)
     call("eval_extrapolation.py", other, *SMALL, "--config.windows=1")

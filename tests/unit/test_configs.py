@@ -10,6 +10,7 @@ import pytest
 from running import ROOT
 
 import models
+import posenc_jax
 from configs import base
 from posenc_jax import (
     building,
@@ -359,3 +360,8 @@ def test_help_lists_every_field_with_its_default():
             for name, default in (value if isinstance(value, dict) else {"": value}).items()
         }
         assert shown == {name: str(default) for name, default in flat.items()}
+
+
+def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):
+    with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
+        posenc_jax.evaluate(tmp_path, {"stride": 16})
