@@ -64,8 +64,8 @@ def reach_of_the_encoding(config, encoding) -> None:
     print(f", {logits:.3g} logits of its bias")
     if logits < LEAST_REACH:
         terminal.warn(
-            f"the bias can move by {logits:.2g} logits in this run, and below {LEAST_REACH} it "
-            "hardly says where a token is: raise encoding_rate, learning_rate or steps"
+            f"the bias can move by {logits:.2g} logits in this run; below {LEAST_REACH} it barely "
+            "separates positions: raise encoding_rate, learning_rate or steps"
         )
 
 

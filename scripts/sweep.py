@@ -9,8 +9,8 @@ adds only its new jobs. A failed job is retried, then reported at the end.
   --launcher=local         processes of this machine; slurm: job arrays of a cluster, with the
                            resources under `slurm` in the sweep file (submitit's parameters)
   --config.FIELD=VALUE     in every run of this sweep, such as --config.steps=2000
-  --minutes=N              stop after N minutes: running jobs save and end with exit code 75, and
-                           the same command resumes; for a machine that is lent for minutes
+  --minutes=N              stop after N minutes: running jobs save, the exit code is 75, and the
+                           same command resumes; for a machine that is lent for minutes
   --list                   print the jobs and the next command of each, and run nothing
 """
 
