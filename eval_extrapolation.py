@@ -17,8 +17,9 @@ from pathlib import Path
 
 from absl import flags as absl_flags
 
-from posenc_jax import command, terminal, validation
+from posenc_jax import backend, command, terminal
 from posenc_jax.configuration import Config
+from posenc_jax.evaluation import judging
 
 
 def main(argv: list[str]) -> int:
@@ -29,7 +30,8 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
-    problems = validation.validate_evaluation(config)
+    backend.configure()
+    problems = judging.mistakes(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
@@ -37,24 +39,13 @@ def main(argv: list[str]) -> int:
         problems.append("--step and --every_checkpoint exclude each other")
     if problems:
         command.refuse(problems)
-    from posenc_jax.evaluation import protocols
-
-    problems = protocols.mistakes(config)
-    if problems:
-        command.refuse(problems)
     return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 
 def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
-    from posenc_jax import backend
-
-    backend.configure()
-    from posenc_jax.evaluation import evaluate, methods, picture, records, table, wandb_curves
+    from posenc_jax.evaluation import evaluate, picture, records, table, wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
-    problems = methods.mistakes(config.extensions)
-    if problems:
-        command.refuse(problems)
     backend.self_test()
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)

@@ -28,13 +28,11 @@ def main(argv: list[str]) -> int:
 
 def run(workdir: str | None, config: Config, chosen: bool) -> int:
     begun = Workdir(workdir).config() if workdir else None
-    problems = validation.validate(config, begun)
-    if problems and chosen:  # otherwise training starts by building it
-        buildable = validation.buildable(config, begun)
-        if buildable is not None:
-            from posenc_jax import building
+    problems, buildable = validation.judge(config, begun)
+    if problems and chosen and buildable is not None:  # else training begins by building it
+        from posenc_jax import building
 
-            problems += building.mistakes(buildable)
+        problems += building.mistakes(buildable)
     if not workdir:
         problems.append("--workdir is missing; give the folder of the run")
     if problems or not workdir:

@@ -1,9 +1,10 @@
 """Install other libraries once, in a folder beside the project's environment."""
 
-import fcntl
 import subprocess
 import sys
 from pathlib import Path
+
+from posenc_jax.files import alone
 
 ROOT = Path(__file__).parent.parent
 
@@ -12,8 +13,7 @@ def install(folder: Path, requirements: Path) -> None:
     """Install requirements and make them importable, after the project's own pinned packages."""
     folder.mkdir(exist_ok=True)
     done = folder / "requirements.txt"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes, one installation
+    with alone(folder / "lock"):  # two at once, one installation
         if not done.exists() or done.read_text() != requirements.read_text():
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade"]
             command += ["--target", str(folder / "site"), "--requirement", str(requirements)]

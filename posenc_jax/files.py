@@ -1,4 +1,4 @@
-"""Atomic writes, folder locks and errors of a disk."""
+"""Atomic writes, locks, and errors of the disk."""
 
 import errno
 import fcntl
@@ -17,9 +17,9 @@ NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file 
 
 
 def write_atomically(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}.part")  # one name, so that a leftover is replaced
+    scratch = path.with_name(f".{path.name}.part")  # always the same: the next write replaces it
     try:
-        scratch.unlink(missing_ok=True)  # also a link, which would be followed
+        scratch.unlink(missing_ok=True)  # even a link, which opening would follow
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -32,8 +32,16 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Waits until no other process holds this lock file."""
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder for one process; the system releases the lock when that process dies."""
+    """Holds a folder, or raises Busy with its holder. The lock ends with its process."""
     with (folder / ".lock").open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,13 +56,13 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """An error and the chain of errors it was raised from."""
-    chain: list[BaseException] = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    return chain
+    """An error and the errors it was raised from."""
+    found: list[BaseException] = [error]
+    while found[-1].__cause__ is not None:
+        found.append(found[-1].__cause__)
+    return found
 
 
 def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
-    """Whether an error was caused by a system error with one of these `errno` numbers."""
+    """Whether an error, or a cause of it, is a system error with one of these errnos."""
     return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))

@@ -8,6 +8,7 @@ from posenc_jax import backend, configuration, lineage, neighbours, packages, va
 from posenc_jax.checks import known
 from posenc_jax.configuration import Config
 from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import judging
 
 Answer = TypeVar("Answer")
 
@@ -36,16 +37,15 @@ def evaluate(
 ) -> list[dict]:
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     config = _with(configuration.evaluation(), fields)
-    _refuse(validation.validate_evaluation(config))
     backend.configure()
+    _refuse(_explained(lambda: judging.mistakes(config)))
     backend.self_test()
     return _explained(lambda: _evaluate(config, Path(workdir), step))
 
 
 def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax.evaluation import evaluate, methods, picture, records
+    from posenc_jax.evaluation import evaluate, picture, records
 
-    _refuse(methods.mistakes(config.extensions))
     done = evaluate.evaluate(config, workdir, [step])
     picture.draw(done.every, workdir / "plots", done.name)
     return records.rows(done.cells)

@@ -6,6 +6,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours
 from posenc_jax.checks import known, positive
@@ -14,50 +15,44 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.registry import SOURCES, encodings, protocols
 
+BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
+
+
+class Judged(NamedTuple):
+    problems: list[str]
+    buildable: Config | None  # its encoding can be built on the host: no size or name is wrong
+
 
 def validate(config, begun: Mapping | None = None) -> list[str]:
     """Every mistake in a training configuration, each with its field, value and rule.
 
-    `begun` is the configuration of a resumed run, whose `init_from` is not read again.
+    `begun` is the configuration of the run that is resumed; what that run started from is settled.
     """
+    return judge(config, begun).problems
+
+
+def judge(config, begun: Mapping | None = None) -> Judged:
+    """The mistakes of `validate`, with the configuration that `posenc_jax.building` can judge further."""
     expected = configuration.training().to_dict()
     wrong = _structure(config.to_dict(), expected, may_be_open=True)
     if wrong:
-        return wrong  # without structure there are no values to check
+        return Judged(wrong, None)  # the values cannot be asked for
     try:
         config = lineage.resolved(config, begun)
     except ConfigError as error:
-        return [str(error)]
+        return Judged([str(error)], None)
     wrong = _structure(config.to_dict(), expected)
     if wrong:
-        return wrong
+        return Judged(wrong, None)
     values = config.to_dict()
-    problems = fields.mistakes(configuration.Training, values)
-    problems += _together(values)
-    problems += _model(values["model"])
-    problems += _names(values["encoding"], values["extension"])
-    problems += _data(config.data)
+    numbers = fields.mistakes(configuration.Training, values)
+    parts = _model(values["model"]) + _names(values["encoding"], values["extension"])
+    problems = numbers + _together(values) + parts + _data(config.data)
     problems += fields.mistakes(configuration.Wandb, values["wandb"], "wandb.")
     if begun is None and config.init_from:
         problems += _source(config)
-    return problems
-
-
-def buildable(config, begun: Mapping | None = None) -> Config | None:
-    """The configuration if its encoding can be built on the host; None where a size is wrong."""
-    if _structure(config.to_dict(), configuration.training().to_dict(), may_be_open=True):
-        return None
-    try:
-        config = lineage.resolved(config, begun)
-    except ConfigError:
-        return None
-    values = config.to_dict()
-    lengths = ("train_length", "original_length", "encoding_rate")
-    wrong = any(
-        line.startswith(lengths) for line in fields.mistakes(configuration.Training, values)
-    )
-    wrong |= bool(_model(values["model"]) + _names(values["encoding"], values["extension"]))
-    return None if wrong else config
+    unfit = parts or any(line.startswith(BUILT_FROM) for line in numbers)
+    return Judged(problems, None if unfit else config)
 
 
 def _structure(

@@ -1,9 +1,12 @@
-"""python scripts/diagnose.py RUN [--extensions=none,yarn] [--multiple=8] [--documents=8] [--step=N]
+"""python scripts/diagnose.py RUN[@METHOD[,METHOD...]][@LENGTH] [--documents=8] [--step=N]
 
 What position does inside a run, as CSV in RUN/eval/diagnose and pictures in RUN/plots: the rotary
 spectrum before and after each extension with the turns of every pair within L, the bias that is
 added to the logits against distance, and by position how much attention goes further back than L
-and how spread out it is. An extension without a scale takes the multiple.
+and its entropy. Methods are none,yarn and the length 8 L unless named. An extension without a scale
+gets that of the length.
+
+  python scripts/diagnose.py runs/rope@none,ntk,yarn:8@1024
 """
 
 import argparse
@@ -11,50 +14,52 @@ import csv
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+import numpy as np
 
-import numpy as np  # noqa: E402
-
-from posenc_jax import backend, errors  # noqa: E402
+from posenc_jax import backend, errors, terminal
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
-    parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("--extensions", default="none,yarn", help="default: none,yarn")
-    parser.add_argument("--multiple", type=int, default=8, help="length over L; default: 8")
+    parser.add_argument("run", metavar="RUN[@METHOD[,METHOD...]][@LENGTH]")
     parser.add_argument("--documents", type=int, default=8, help="rows read; default: 8")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
-    options = parser.parse_args()
-    if options.multiple < 1 or options.documents < 1:
-        parser.error("--multiple and --documents must be at least 1")
-    backend.configure()
-    try:
-        for path in diagnose(options):
-            print(path)
-    except (errors.Stop, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        other = errors.IO if isinstance(error, OSError) else errors.CONFIG
-        return getattr(error, "code", other)
-    return errors.DONE
+    options = parser.parse_args(argv[1:])
+    if options.documents < 1:
+        parser.error("--documents must be at least 1")
+
+    def body() -> None:
+        backend.configure()
+        terminal.say("\n".join(map(str, diagnose(options.run, options.documents, options.step))))
+
+    return terminal.code_of(body)
 
 
-def diagnose(options) -> list[Path]:
+def diagnose(text: str, documents: int, step: int | None) -> list[Path]:
     from posenc_jax import composition, configuration
-    from posenc_jax.evaluation import evaluate, methods
+    from posenc_jax.evaluation import evaluate, methods, selection
     from posenc_jax.runs.subject import load_subject
 
+    run, names, length = selection.parse(text)
+    asked = ",".join(names) or "none,yarn"
+    wrong = methods.mistakes(asked)
+    if wrong:
+        raise errors.ConfigError("; ".join(wrong))
     config = configuration.evaluation()
-    config.documents, config.windows = max(2, options.documents), 1
-    subject = load_subject(options.run, options.step)
-    length = options.multiple * subject.trained
+    config.documents, config.windows = max(2, documents), 1
+    subject = load_subject(run, step)
+    length = length or 8 * subject.trained
+    if length < subject.trained:
+        raise errors.ConfigError(
+            f"{text}: the length must be at least {subject.trained}, which the run was trained at"
+        )
     text = evaluate.choose(config, subject, [length])
     rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
     encodings = {}
     longer = length / subject.original  # than the L of the formulas
-    for method in methods.methods(options.extensions, subject.plain, longer):
+    for method in methods.methods(asked, subject.plain, longer):
         encoding = method.applied(subject.plain, subject.parts.encoding, longer)
         if encoding.reach is None or encoding.reach >= length:
             name = method.name
@@ -62,8 +67,8 @@ def diagnose(options) -> list[Path]:
                 name = composition.with_scale(name, method.scale)
             encodings[name] = encoding
     if not encodings:
-        raise errors.ConfigError(f"no extension of {options.extensions} reaches {length} tokens")
-    tables, plots = options.run / "eval" / "diagnose", options.run / "plots"
+        raise errors.ConfigError(f"no method of {asked} reaches {length} tokens")
+    tables, plots = run / "eval" / "diagnose", run / "plots"
     for folder in (tables, plots):
         folder.mkdir(parents=True, exist_ok=True)
     return [
@@ -243,4 +248,4 @@ def write(path: Path, header: str, lines) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv))

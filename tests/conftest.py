@@ -5,8 +5,13 @@ import functools
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import posenc_jax.backend
+
+# Programs that tests start are those of this checkout, whichever one is installed.
+ROOT = str(Path(__file__).parent.parent)
+os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 posenc_jax.backend.configure(keep_programs=False)
 # Compilation is most of the suite's time, and half of it is spent on code that runs for

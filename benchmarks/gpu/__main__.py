@@ -82,7 +82,8 @@ def paths(wheels: Path, out: Path) -> list[str]:
     if wheels.is_dir():
         site = out / f"site-{platform.python_version()}"
         command = [sys.executable, "scripts/gpu_wheels.py", f"--wheels={wheels.absolute()}"]
-        subprocess.run([*command, f"--install={site}"], cwd=ROOT, check=True)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+        subprocess.run([*command, f"--install={site}"], cwd=ROOT, env=environment, check=True)
         if site.is_dir():
             folders.append(str(site))
     return folders

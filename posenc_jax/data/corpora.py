@@ -1,13 +1,11 @@
 """Tokens on disk, written once for a source and a tokenizer, then read by memory map."""
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +17,7 @@ from tqdm import tqdm
 from posenc_jax.backend import cache_home
 from posenc_jax.data import sources, tokenizer
 from posenc_jax.errors import DataError, Interrupted, Stop
+from posenc_jax.files import alone
 from posenc_jax.terminal import warn
 
 FORMAT = 3  # of the files below; another number means another cache
@@ -146,7 +145,7 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
     folder = root / f"{data.source}-{key}"
     if card_of(folder) is None:
         _make(root)
-        with _locked(root / f"{folder.name}.lock"):
+        with alone(root / f"{folder.name}.lock"):
             if card_of(folder) is None:
                 _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
     corpus = load(folder)
@@ -413,10 +412,3 @@ def _files_hash(paths: Iterable[Path]):
     for path in sorted(paths):
         digest.update(f"{path.name} {_describe(path)['sha256']}\n".encode())
     return digest
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

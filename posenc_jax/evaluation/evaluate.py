@@ -14,7 +14,7 @@ from posenc_jax.configuration import Config
 from posenc_jax.data import corpora, prepared
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import planning, protocols, records, windows
+from posenc_jax.evaluation import planning, progress, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
@@ -275,6 +275,8 @@ def measure(
 
         try:
             for group in passes.values():
+                finished = sum(done[cell.key] is not None for cell in cells)
+                progress.write(store.folder.parent, finished, len(cells))
                 facts = group[0].facts
                 bar.set_description(f"{facts['extension']} at {facts['length']}")
                 split = group[0].text.split
@@ -284,6 +286,7 @@ def measure(
                     done[cell.key] = sums
         except _Stopping:
             pass
+    progress.clear(store.folder.parent)
     return [Measured(cell.facts, sums) for cell in cells if (sums := done[cell.key]) is not None]
 
 

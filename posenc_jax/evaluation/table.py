@@ -1,7 +1,6 @@
 """Print the curves of a run as text."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from posenc_jax import composition
 from posenc_jax.evaluation import protocols, records
@@ -30,16 +29,6 @@ def counts(row: dict) -> str:
     """Describe what a number was measured on."""
     windows = f"{row['windows']:,} windows of " if row.get("windows") else ""
     return f"{row['tokens']:,} targets in {windows}{row['documents']:,} documents"
-
-
-def apart(words: str, mark: str) -> tuple[str, list[str]]:
-    """Split off a run's folder, whose name may hold the mark, from the words behind it."""
-    parts = words.split(mark)
-    for count in range(len(parts), 0, -1):
-        folder = mark.join(parts[:count])
-        if Path(folder).is_dir():
-            return folder, parts[count:]
-    return parts[0], parts[1:]
 
 
 def table(cells: Sequence[Measured]) -> str:
