@@ -32,7 +32,7 @@ def validate(config, begun: Mapping | None = None) -> list[str]:
 
 
 def judge(config, begun: Mapping | None = None) -> Judged:
-    """The mistakes of `validate`, with the configuration that `posenc_jax.building` can judge further."""
+    """The mistakes, and the configuration that `posenc_jax.building` can judge further."""
     expected = configuration.training().to_dict()
     wrong = _structure(config.to_dict(), expected, may_be_open=True)
     if wrong:
