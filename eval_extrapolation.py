@@ -49,7 +49,8 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import backend
 
     backend.configure()
-    from posenc_jax.evaluation import evaluate, methods, picture, records, table, wandb_curves
+    from posenc_jax.evaluation import evaluate, methods, records, table, wandb_curves
+    from posenc_jax.plots import curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
     problems = methods.mistakes(config.extensions)
@@ -60,7 +61,7 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
     print(table.table(cells))
     print(table.without_null(records.rows(cells)) or "")
-    pictures = picture.draw(every, workdir / "plots", name)
+    pictures = curves.draw(every, workdir / "plots", name)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:
         print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")

@@ -43,11 +43,12 @@ def evaluate(
 
 
 def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax.evaluation import evaluate, methods, picture, records
+    from posenc_jax.evaluation import evaluate, methods, records
+    from posenc_jax.plots import curves
 
     _refuse(methods.mistakes(config.extensions))
     done = evaluate.evaluate(config, workdir, [step])
-    picture.draw(done.every, workdir / "plots", done.name)
+    curves.draw(done.every, workdir / "plots", done.name)
     return records.rows(done.cells)
 
 

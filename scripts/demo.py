@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from posenc_jax import errors, terminal  # noqa: E402
-from posenc_jax.reporting import figure, gather, page  # noqa: E402
+from posenc_jax.report import figures, gather, page, table  # noqa: E402
 from scripts import sweep  # noqa: E402
 
 NEXT = """What to try next:
@@ -42,9 +42,9 @@ def main(argv: list[str]) -> int:
     def body() -> None:
         data = gather.gather([Path(options.workdir)])
         path = page.write(data, options.out)
-        figure.draw(data, options.out)
+        figures.draw(data, options.out)
         minutes, seconds = divmod(int(time.monotonic() - begin), 60)
-        terminal.say(f"\n{figure.table(data)}\n")
+        terminal.say(f"\n{table.table(data)}\n")
         terminal.say(f"{minutes} min {seconds} s; the page: {path.resolve()}\n")
         terminal.say(NEXT.format(open=f"open {path} in a browser"))
 

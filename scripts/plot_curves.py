@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import errors, terminal  # noqa: E402
-from posenc_jax.evaluation import picture, records  # noqa: E402
+from posenc_jax.evaluation import records  # noqa: E402
 from posenc_jax.evaluation.records import Measured  # noqa: E402
 from posenc_jax.evaluation.table import apart, label  # noqa: E402
+from posenc_jax.plots import curves  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 
@@ -32,7 +33,7 @@ def main() -> int:
 
     def plot() -> None:
         cells = together(readable(options.runs, options.evaluation))
-        terminal.say("\n".join(map(str, picture.draw(cells, options.out))))
+        terminal.say("\n".join(map(str, curves.draw(cells, options.out))))
 
     return terminal.code_of(plot)
 

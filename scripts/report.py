@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from posenc_jax import terminal  # noqa: E402
-from posenc_jax.reporting import figure, gather, page, wandb_report  # noqa: E402
+from posenc_jax.report import figures, gather, page, table, wandb_report  # noqa: E402
 from posenc_jax.runs.workdir import Workdir  # noqa: E402
 
 
@@ -29,17 +29,17 @@ def main(argv: list[str]) -> int:
 
     def body() -> None:
         data = gather.gather(options.runs, options.evaluation)
-        for note in data["notes"]:
+        for note in data.notes:
             terminal.warn(note)
         path = page.write(data, options.out)
-        pictures = figure.draw(data, options.out)
-        terminal.say(figure.table(data))
-        done = sum(run["evaluated"] for run in data["runs"])
+        pictures = figures.draw(data, options.out)
+        terminal.say(table.table(data))
+        done = sum(run["evaluated"] for run in data.runs)
         terminal.say("\n".join(map(str, pictures)))
-        config = Workdir(data["runs"][0]["id"]).config()
-        if config is not None and "wandb" in config and data["curves"]:
+        config = Workdir(data.runs[0]["id"]).config()
+        if config is not None and "wandb" in config and len(data.points):
             wandb_report.log_report(config, options.wandb, options.out, data, pictures)
-        terminal.say(f"{path}: {len(data['runs'])} runs, {done} of them evaluated")
+        terminal.say(f"{path}: {len(data.runs)} runs, {done} of them evaluated")
 
     return terminal.code_of(body)
 

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from posenc_jax.reporting import encodings as pictures
 from running import ROOT, finish
 from sizes import DIMS
 
 import posenc_jax
-from posenc_jax.reporting import encodings as pictures
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from measuring import sums_by_document
+from posenc_jax.reporting import figure, gather, page
 from running import ROOT, wandb_records
 
 from posenc_jax.errors import DataError
 from posenc_jax.evaluation import protocols, records, statistics
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.reporting import figure, gather, page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 LENGTHS = (16, 32, 64)
