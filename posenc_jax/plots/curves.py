@@ -99,7 +99,8 @@ def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tupl
 
 def near(lines: Sequence[Line]) -> tuple[float, float] | None:
     """The limits of a closer view, a fifth above the lowest value; None where all lines fit."""
-    values = [v for line in lines for v in (*line.y, *(v for each in line.seeds for v in each))]
+    shown = [line for line in lines if line.listed]
+    values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
     if not values or max(values) <= 1.2 * min(values):
         return None
     return 0.98 * min(values), 1.2 * min(values)

@@ -65,6 +65,7 @@ RC: Any = {
     "grid.color": "0.92",
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.handlelength": 2.6,
     "lines.markersize": 5,
     "savefig.dpi": 150,
     "svg.fonttype": "none",
@@ -216,6 +217,10 @@ def svg(figure: "Figure", name: str, title: str) -> str:
     data-group.
     """
     stream = io.StringIO()
+    engine = figure.get_layout_engine()
+    if engine is not None:  # laid out here, saving does not draw everything twice
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
     text = text[text.index("<svg") :]

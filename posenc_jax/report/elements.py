@@ -70,9 +70,17 @@ def figure(drawn: "Figure", name: str, title: str) -> str:
 
 
 def lines(
-    drawn: Sequence[Line], name: str, title: str, *, every: int = 1, x: str, y: str, **options: Any
+    drawn: Sequence[Line],
+    name: str,
+    title: str,
+    *,
+    x: str,
+    y: str,
+    closer: tuple[float, float] | None = None,
+    every: int = 1,
+    **options: Any,
 ) -> str:
-    """A chart of lines, a closer view where they lie far apart, and a table of their values.
+    """A chart of lines, a closer view within limits, and a table of the lines' values.
 
     The table has every `every`-th place of the horizontal axis, and its CSV all of them.
     """
@@ -81,11 +89,10 @@ def lines(
     options |= {"x": x, "y": y, "size": SIZE, "below": True}
     full = [*drawn, *curves.baselines(drawn)]
     made = figure(curves.chart(full, **options), name, title)
-    limits = curves.near([line for line in drawn if line.listed])
-    if limits is not None:
-        closer = [line._replace(band=None) for line in full]
-        drawn_closer = curves.chart(closer, views=[limits], **options)
-        made += figure(drawn_closer, f"{name}-closer", f"{title}, closer")
+    if closer is not None:
+        bare = [line._replace(band=None) for line in full]
+        chart = curves.chart(bare, views=[closer], **options)
+        made += figure(chart, f"{name}-closer", f"{title}, closer")
     head = sorted({at for line in drawn for at in line.x})
     shown = sorted({*head[::every], *head[-1:]})
     rows = [Row([line.name, *(_cell(line, at) for at in shown)], line.gid or "") for line in drawn]

@@ -123,7 +123,7 @@ def _picture(data: Gathered, protocol: str) -> "Figure | None":
     if not lines:
         return None
     points = data.points[data.points.protocol == protocol]
-    closer = curves.near([one for one in lines if one.listed])
+    closer = curves.near(lines)
     views = (None,) if closer is None else (None, closer)
     return curves.chart(
         lines + curves.baselines(lines),

@@ -34,13 +34,15 @@ def loss(data: Gathered) -> Section:
         words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts(points)}."
         blocks.append(block(tag("p", escape(words)), protocol=protocol))
         for value in ("bpb", "ppl"):
+            drawn = figures.against_length(data, protocol, value)
             content = elements.lines(
-                figures.against_length(data, protocol, value),
+                drawn,
                 f"{protocol}-{value}",
                 f"{protocol}, {curves.VALUES[value]}",
                 x=curves.LENGTH,
                 y=curves.VALUES[value],
                 log=value == "ppl",
+                closer=curves.near(drawn),
                 **figures.tokens_axis(points),
             )
             blocks.append(block(content, protocol=protocol, value=value))
@@ -81,7 +83,8 @@ def ranking(data: Gathered) -> Section:
         for length in lengths:
             for name, tables in (("yes", data.ranking), ("no", data.plain_ranking)):
                 ranks = tables.get(protocol, {}).get(length, [])
-                content = _ranks(data, ranks) if ranks else tag("p", "nothing to rank here")
+                title = tag("h3", f"{protocol}, {length:,} tokens")
+                content = title + (_ranks(data, ranks) if ranks else tag("p", "nothing to rank"))
                 when = {"protocol": protocol, "length": str(length), "extended": name}
                 blocks.append(block(content, **when))
     options = {str(length): f"{length:,}" for length in lengths}
@@ -106,8 +109,8 @@ def _lengths(data: Gathered) -> list[int]:
 def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
     """A row per entry; the best stays in view, as the others are compared with it."""
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
-    head = ["group", "extension", "bits per byte", "95%, seeds", "behind", "95%, documents"]
-    head += ["95%, common seeds", "verdict", "seeds"]
+    head = ["group", "extension", "bits per byte", "behind", "verdict", "95%, documents"]
+    head += ["95%, common seeds", "95%, seeds", "seeds"]
     rows = []
     for row in ranks:
         verdict = row.verdict
@@ -115,13 +118,13 @@ def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
             few = row.documents < FEWEST_DOCUMENTS
             why = _plural(row.documents, "document") if few else _plural(row.shared, "seed")
             verdict = f"open: {why}"
-        cells = ["–", "–", "–"]
+        cells = [row.group, row.method, f"{row.bpb:.3f}", "–", verdict, "–", "–"]
+        group = ""
         if row.verdict != "best":
-            cells = [f"{row.behind:+.3f}", _ends(row.by_documents), _ends(row.by_seeds)]
+            cells[3:] = f"{row.behind:+.3f}", verdict, _ends(row.by_documents), _ends(row.by_seeds)
+            group = f"group-{numbers[row.group]}"
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
-        cells = [row.group, row.method, f"{row.bpb:.3f}", _ends(row.interval), *cells]
-        group = "" if row.verdict == "best" else f"group-{numbers[row.group]}"
-        rows.append(Row([*cells, verdict, seeds], group, row.verdict))
+        rows.append(Row([*cells, _ends(row.interval), seeds], group, row.verdict))
     return table(head, rows, left=2)
 
 
@@ -148,12 +151,14 @@ def extensions(data: Gathered) -> Section | None:
             options[name] = f"{group}: {by} by scale" if by else f"{group}: every extension"
             for protocol in shown(data):
                 points = own[own.protocol == protocol]
+                drawn = figures.extended(data, group, points, by)
                 content = elements.lines(
-                    figures.extended(data, group, points, by),
+                    drawn,
                     f"extensions-{len(options)}-{protocol}",
                     f"{protocol}, {options[name]}",
                     x=curves.LENGTH,
                     y=curves.VALUES["bpb"],
+                    closer=curves.near(drawn),
                     **figures.tokens_axis(points),
                 )
                 blocks.append(block(content, protocol=protocol, extensions=name))
