@@ -61,11 +61,13 @@ def chart(
         draw_lines(axes, lines, bands=number == 0)
         if lengths:
             style.length_axis(axes, lengths, sorted(set(trained)))
+        else:
+            axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel(x)
-        if log:
-            style.log_values(axes)
         if view is not None:
             axes.set_ylim(*view)
+        if log:
+            style.log_values(axes)
         if number:
             axes.set_title("closer")
     every[0].set_ylabel(y)

@@ -77,8 +77,8 @@ def spectrum(
     told = {"L: pairs above it make no full turn within the trained length": trained}
     for words, length in (told | dict(lengths or {})).items():
         axes.axhline(length, color="0.5", linestyle=":")
-        at = dict(xycoords=("axes fraction", "data"), va="bottom", ha="left")
-        style.annotate(axes, words, (0.01, length), (0, 1), **at)
+        at = dict(xycoords=("axes fraction", "data"), va="bottom", ha="right")
+        style.annotate(axes, words, (0.99, length), (0, 1), **at)
     axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 

@@ -42,7 +42,7 @@ def loss(data: Gathered) -> Section:
                 x=curves.LENGTH,
                 y=curves.VALUES[value],
                 log=value == "ppl",
-                closer=curves.near(drawn),
+                closer=curves.near(drawn) if value == "bpb" else None,
                 **figures.tokens_axis(points),
             )
             blocks.append(block(content, protocol=protocol, value=value))
