@@ -19,7 +19,7 @@ from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine  # noqa: E402
 from benchmarks.train_step import ours, textbook, theirs  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
-from posenc_jax.evaluation.picture import look_of  # noqa: E402
+from posenc_jax.plots.style import look_of  # noqa: E402
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402

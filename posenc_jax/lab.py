@@ -44,10 +44,11 @@ def evaluate(
 
 
 def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax.evaluation import evaluate, picture, records
+    from posenc_jax.evaluation import evaluate, records
+    from posenc_jax.plots import curves
 
     done = evaluate.evaluate(config, workdir, [step])
-    picture.draw(done.every, workdir / "plots", done.name)
+    curves.draw(done.every, workdir / "plots", done.name)
     return records.rows(done.cells)
 
 

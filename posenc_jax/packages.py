@@ -7,6 +7,7 @@ LAB = (
     "ml_collections",
     "optax",
     "orbax",
+    "pandas",
     "rich",
     "tokenizers",
     "tqdm",

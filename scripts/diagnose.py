@@ -79,60 +79,28 @@ def diagnose(text: str, documents: int, step: int | None) -> list[Path]:
 
 
 def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
-    from posenc_jax import composition
     from posenc_jax.evaluation import diagnostics
-    from posenc_jax.evaluation.picture import EXTENSIONS, FOLLOWING, look_of
+    from posenc_jax.plots import encodings as pictures
+    from posenc_jax.plots import style
 
-    ropes = {name: diagnostics.rotary(encoding) for name, encoding in encodings.items()}
+    rotary = {name: diagnostics.rotary(encoding) for name, encoding in encodings.items()}
+    ropes = {name: rope for name, rope in rotary.items() if rope is not None}
+    if not ropes:
+        return []
     lines = [
         (name, head, pair, float(wave), float(turns))
         for name, rope in ropes.items()
-        if rope is not None
         for head, (waves, all_turns) in enumerate(zip(*diagnostics.spectrum(rope), strict=True))
         for pair, (wave, turns) in enumerate(zip(waves, all_turns, strict=True))
     ]
-    if not lines:
-        return []
     table = write(tables / "spectrum.csv", "extension,table,pair,wavelength,turns_in_L", lines)
-    figure, (axes,) = panels(1, 1)
-    for name in dict.fromkeys(line[0] for line in lines):
-        chosen = [line for line in lines if line[0] == name]
-        first = composition.parts(name)[0].name
-        colour, mark = look_of(first, EXTENSIONS)
-        colour, mark = ("#0072B2", "o") if name == "none" else (colour, mark)
-        axes.plot(
-            [line[2] for line in chosen],
-            [line[3] for line in chosen],
-            mark + ("--" if first in FOLLOWING else "-"),
-            color=colour,
-            label=name,
-            markersize=5,
-        )
-    axes.axhline(trained, color="0.5", linestyle=":")
-    axes.annotate(
-        "one turn within L: the pairs above were not seen whole",
-        (0.99, trained),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="right",
-        color="0.4",
-        fontsize=8,
-    )
-    axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
-
-    def inverse(value):
-        with np.errstate(divide="ignore"):
-            return trained / value
-
-    axes.secondary_yaxis("right", functions=(inverse, inverse)).set_ylabel("turns within L")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    finish(figure, axes, "rotary spectrum")
-    return [table, save(figure, plots / "spectrum.png")]
+    return [table, style.save(pictures.spectrum(ropes, trained), plots / "spectrum.png")]
 
 
 def bias(encoding, trained: int, length: int, tables: Path, plots: Path) -> list[Path]:
     from posenc_jax.evaluation import diagnostics
+    from posenc_jax.plots import attention as pictures
+    from posenc_jax.plots import style
 
     first = encoding.layer(0)
     curves = {
@@ -149,94 +117,26 @@ def bias(encoding, trained: int, length: int, tables: Path, plots: Path) -> list
         for distance, value in enumerate(row)
     ]
     table = write(tables / "bias.csv", "length,head,distance,bias", lines)
-    figure, (axes,) = panels(1, 1)
-    for n, curve in curves.items():
-        for head, row in enumerate(curve):
-            axes.plot(
-                range(1, n + 1),
-                row,
-                color=f"C{head}",
-                linestyle="-" if n == length else "--",
-                label=f"head {head}" if n == length else None,
-            )
-    axes.axvline(trained, color="0.5", linestyle=":")
-    axes.set(xscale="log", xlabel="distance + 1 (tokens)", ylabel="added to the logit")
-    values = np.array([line[3] for line in lines])
-    if np.ptp(values) > 20:
-        axes.set_yscale("symlog", linthresh=1)
-    powers_of_two(axes, length)
-    dashed = f"; dashed: in a window of {trained}, where it differs" if len(curves) > 1 else ""
-    finish(figure, axes, f"bias by distance for the last of {length} queries{dashed}")
-    return [table, save(figure, plots / "bias.png")]
+    return [table, style.save(pictures.bias(curves, trained), plots / "bias.png")]
 
 
 def attention(subject, encodings, rows, tables: Path, plots: Path) -> list[Path]:
-    from posenc_jax.evaluation import diagnostics, picture
+    from posenc_jax.evaluation import diagnostics
+    from posenc_jax.plots import attention as pictures
+    from posenc_jax.plots import style
 
-    trained = subject.trained
-    lines = []
-    figure, axes = panels(2, len(encodings))
-    places = range(1, rows.shape[1] + 1)
-    for column, (name, encoding) in enumerate(encodings.items()):
-        found = diagnostics.attention(subject.parts.model, encoding, rows, trained)
-        for layer, (beyond, entropy) in enumerate(zip(found.beyond, found.entropy, strict=True)):
-            for head in range(len(beyond)):
-                for place in places:
-                    values = float(beyond[head, place - 1]), float(entropy[head, place - 1])
-                    lines.append((name, layer, head, place, *values))
-            top, bottom = axes[column], axes[len(encodings) + column]
-            shade = dict(color=f"C{layer}", label=f"layer {layer}", linewidth=1)
-            top.plot(*picture.smooth(beyond.mean(axis=0)), **shade)
-            bottom.plot(*picture.smooth(entropy.mean(axis=0)), **shade)
-        axes[len(encodings) + column].plot(
-            places,
-            diagnostics.uniform_entropy(len(places)),
-            color="0.3",
-            linestyle=":",
-            label="all keys alike",
-        )
-        axes[column].set(title=name, ylim=(-0.02, 1.02))
-        for panel in (axes[column], axes[len(encodings) + column]):
-            powers_of_two(panel, len(places))
-            panel.axvline(trained, color="0.5", linestyle=":")
-            panel.grid(True, color="0.92")
-    axes[0].set_ylabel("attention further back than L")
-    axes[len(encodings)].set_ylabel("entropy of attention (nats)")
-    for panel in axes[len(encodings) :]:
-        panel.set_xlabel("position of the query")
-    lines_drawn, names = axes[-1].get_legend_handles_labels()
-    figure.legend(lines_drawn, names, loc="outside right center", fontsize=8, frameon=False)
+    found = {
+        name: diagnostics.attention(subject.parts.model, encoding, rows, subject.trained)
+        for name, encoding in encodings.items()
+    }
+    lines = [
+        (name, layer, head, place + 1, float(beyond), float(one.entropy[layer, head, place]))
+        for name, one in found.items()
+        for (layer, head, place), beyond in np.ndenumerate(one.beyond)
+    ]
     table = write(tables / "attention.csv", "extension,layer,head,position,beyond_L,entropy", lines)
-    return [table, save(figure, plots / "attention.png")]
-
-
-def powers_of_two(axes, longest: int) -> None:
-    from matplotlib.ticker import NullLocator
-
-    ticks = [2**i for i in range(0, longest.bit_length(), 2)]
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, list(map(str, ticks)))
-    axes.xaxis.set_minor_locator(NullLocator())
-
-
-def panels(rows: int, columns: int):
-    from matplotlib.figure import Figure
-
-    size = (8, 4.5) if rows == columns == 1 else (1.5 + 3.6 * columns, 3.2 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharey="row").reshape(-1)
-
-
-def finish(figure, axes, title: str) -> None:
-    axes.grid(True, color="0.92")
-    figure.suptitle(title, fontsize=10)
-    lines, names = axes.get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside right center", fontsize=8, frameon=False)
-
-
-def save(figure, path: Path) -> Path:
-    figure.savefig(path, dpi=150)
-    return path
+    picture = pictures.attention(found, subject.trained)
+    return [table, style.save(picture, plots / "attention.png")]
 
 
 def write(path: Path, header: str, lines) -> Path:

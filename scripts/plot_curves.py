@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from posenc_jax import terminal
-from posenc_jax.evaluation import picture, selection
+from posenc_jax.evaluation import selection
+from posenc_jax.plots import curves
 
 
 def main(argv: list[str]) -> int:
@@ -25,7 +26,7 @@ def main(argv: list[str]) -> int:
 
     def plot() -> None:
         cells = selection.comparable(selection.readable(options.runs, options.evaluation))
-        terminal.say("\n".join(map(str, picture.draw(cells, options.out))))
+        terminal.say("\n".join(map(str, curves.draw(cells, options.out))))
 
     return terminal.code_of(plot)
 

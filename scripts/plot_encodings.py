@@ -38,7 +38,9 @@ def plot(options) -> None:
     import numpy as np
 
     import posenc_jax
-    from posenc_jax.reporting import encodings as pictures
+    from posenc_jax.evaluation import diagnostics
+    from posenc_jax.plots import encodings as pictures
+    from posenc_jax.plots import style
     from posenc_jax.runs.subject import load_subject
 
     dims = posenc_jax.Dims(options.heads, 64, 64 * options.heads, options.length)
@@ -61,20 +63,21 @@ def plot(options) -> None:
 
     rope, out, far = of("rope"), options.out, int(options.scale * options.length)
     made = [
-        pictures.draw_decay(rope, out / "rope_reach.png"),
-        pictures.draw_distances(rope, out / "rope_distances.png"),
-        pictures.draw_wavelengths(rope, options.scale, out / "rope_wavelengths.png"),
-        pictures.draw_biases([of(name) for name in BIASES], far, out / "biases.png"),
-        pictures.draw_similarities(
-            [of(name) for name in ADDITIVE], options.length, out / "similarity.png"
-        ),
+        style.save(figure, out / f"{name}.png")
+        for name, figure in (
+            ("rope_reach", pictures.reach(rope)),
+            ("rope_distances", pictures.distances(rope)),
+            ("rope_wavelengths", pictures.wavelengths(rope, options.scale)),
+            ("biases", pictures.biases([of(name) for name in BIASES], far)),
+            ("similarity", pictures.similarities(list(map(of, ADDITIVE)), options.length)),
+        )
     ]
     for name in ADDITIVE:
         if name in runs:
             run, subject = runs[name]
             parts = subject.parts
-            found = pictures.terms(parts.model, parts.encoding, held_out(subject))
-            made.append(pictures.draw_terms(found, str(run), out / f"terms_{name}.png"))
+            found = diagnostics.terms(parts.model, parts.encoding, held_out(subject))
+            made.append(style.save(pictures.terms(found, str(run)), out / f"terms_{name}.png"))
             print(f"{run}, first layer, by head")
             for key, values in found.items():
                 print(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from posenc_jax import registry, terminal
-from posenc_jax.reporting.write import report
+from posenc_jax.report.write import report
 
 
 def main(argv: list[str]) -> int:

@@ -31,6 +31,7 @@ if CACHE not in os.environ:
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import pytest  # noqa: E402
+from evaluated import sweep  # noqa: E402, F401
 from measuring import measure, settings, subject  # noqa: E402, F401
 from running import call, command, program, small_disk, text, whole  # noqa: E402, F401
 from sizes import DIMS, VOCAB  # noqa: E402

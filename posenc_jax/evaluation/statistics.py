@@ -99,14 +99,13 @@ def _t(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
-def series(
-    curves: Sequence[dict], field: str, beyond: int = 0
-) -> tuple[list[int], list[list[float]]]:
-    """Lengths and each seed's value there; lengths where one of them is not finite are skipped."""
-    by_length: dict[int, list[float]] = {}
-    for curve in curves:
-        for point in curve["points"]:
-            if point["length"] >= beyond:
-                by_length.setdefault(point["length"], []).append(point[field])
-    whole = sorted(length for length, values in by_length.items() if None not in values)
-    return whole, [by_length[length] for length in whole]
+def smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means over neighbouring places, as many as lie within a sixth of an octave."""
+    octaves = np.arange(0, np.log2(len(places)) + 1 / 6, 1 / 6)
+    edges = np.unique(np.round(2**octaves).astype(int))
+    edges = np.append(edges[edges <= len(places)], len(places) + 1)
+    pairs = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    if len(pairs) > 1 and pairs[-1][1] - pairs[-1][0] < pairs[-2][1] - pairs[-2][0]:
+        pairs[-2:] = [(pairs[-2][0], pairs[-1][1])]  # a shorter remainder joins the last one
+    x = np.array([(a + b - 1) / 2 for a, b in pairs])
+    return x, np.array([places[a - 1 : b - 1].mean() for a, b in pairs])
