@@ -3,7 +3,6 @@
 import functools
 from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,15 +29,10 @@ def naive_nats(model, encoding, tokens, window=None):
     return -log_p[np.arange(len(logits)), tokens[1:]]
 
 
-def naive(protocol, model, encoding, chosen, length, window):
+def naive(protocol, read, chosen, length):
     """Sums and counts of each document, target by target."""
-    read = jax.jit(lambda tokens: model(tokens, encoding, window=window))
     fast = functools.cache(
-        lambda start, size: naive_nats(
-            lambda tokens, *_, **options: read(tokens),
-            encoding,
-            chosen.split.tokens[start : start + size + 1],
-        )
+        lambda start, size: naive_nats(read, None, chosen.split.tokens[start : start + size + 1])
     )
     sums, counts = np.zeros(len(chosen.documents)), np.zeros(len(chosen.documents))
     for number, begin in zip(chosen.document, chosen.starts, strict=True):
@@ -62,9 +56,17 @@ def naive(protocol, model, encoding, chosen, length, window):
     return sums, counts
 
 
-@pytest.mark.parametrize("spread", [False, True])
-@pytest.mark.parametrize("name", ["rope", "alibi", "sinusoidal", "fire"])
-def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, measure):
+@pytest.mark.parametrize(
+    ("name", "spread"),
+    [
+        ("rope", True),
+        ("alibi", False),
+        ("sinusoidal", True),
+        pytest.param("fire", False, marks=pytest.mark.slow),
+        pytest.param("rope", False, marks=pytest.mark.slow),
+    ],
+)
+def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, measure, forward):
     who = subject(name)
     chosen = text(32, documents=2, per_document=2, spread=spread)
     found = measure(
@@ -81,9 +83,11 @@ def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, meas
         encoding = who.plain
         if facts["extension"] == "yarn":
             encoding = posenc_jax.extend("yarn", encoding, 2.0)
-        sums, counts = naive(
-            facts["protocol"], who.parts.model, encoding, chosen, facts["length"], facts["window"]
-        )
+
+        def read(tokens, _, encoding=encoding, window=facts["window"], **__):
+            return forward(who.parts.model, tokens, encoding, window=window)
+
+        sums, counts = naive(facts["protocol"], read, chosen, facts["length"])
         np.testing.assert_array_equal(cell.sums.tokens, counts)
         np.testing.assert_allclose(cell.sums.nats, sums, rtol=1e-6)
 
@@ -359,3 +363,25 @@ def test_what_is_wrong_with_extensions_is_said_at_once():
     ):
         assert part in said
     assert mistakes("all,none,yarn:8:beta_fast=16+logn,dynamic_ntk+window,abf:base=5e5") == []
+
+
+@pytest.mark.parametrize(("farthest", "largest"), [(2 * L, 2.0), (8 * L, 1.0)])
+def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
+    farthest, largest, make_model, subject, settings
+):
+    """Scales are lengths over max_position; windows and multiples stay those of the rows."""
+    encoding = posenc_jax.build("randomized", DIMS, inner="rope", max_position=farthest)
+    who = subject(plain=encoding, parts=Parts(make_model(), encoding))
+    config = settings(extensions="none,pi,dynamic_ntk,logn", protocols="nonoverlap")
+    lengths = planning.lengths_of(config, who)
+    assert lengths == LENGTHS
+    cells = planning.plan(config, who, text(lengths[-1]), lengths)
+    assert {c.facts["train_length"] for c in cells} == {L}
+    assert {c.facts["window"] for c in cells} == {None, L}
+    assert {c.facts["scale"] for c in cells if c.facts["extension"] == "pi"} == {largest}
+    for length in lengths:
+        at = {c.facts["extension"]: c.encoding for c in cells if c.facts["length"] == length}
+        expected = posenc_jax.extend("ntk", encoding.inner, max(1.0, length / farthest))
+        np.testing.assert_array_equal(at["dynamic_ntk"].inner.inv_freq, expected.inv_freq)
+        grown = at["logn"].query_scale(np.arange(length))
+        assert (np.max(grown) > 1) == (length > farthest)

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from running import script
 
 from configs import base
 from posenc_jax import building
@@ -62,15 +61,6 @@ def test_reach_is_what_adam_can_add_to_a_logit():
     for name in ("rope", "alibi", "nope", "learned"):
         config, parts = parts_of(name)
         assert adamw.reach(config, parts.encoding) is None
-
-
-def test_a_bias_that_cannot_move_is_warned_of():
-    said = script("check_config.py", "--config=configs/t5.py", "--config.encoding_rate=1")
-    assert "5.55 logits of its bias" in said and "warning" not in said
-    silent = ["--config=configs/t5.py", "--config.encoding_rate=1", "--config.encoding.scale=1"]
-    said = script("check_config.py", *silent)
-    assert "warning: the bias can move by 0.98 logits in this run, and below 3 it" in said
-    assert "reach" not in script("check_config.py", "--config=configs/rope.py")
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "nope", "randomized"])

@@ -1,8 +1,5 @@
 """Steps and schedules, in process; the program from outside is in test_programs.py."""
 
-import json
-import subprocess
-import sys
 from importlib import import_module
 
 import jax
@@ -10,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from training_rows import rows
 
-from posenc_jax.data.batches import Batch
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
@@ -31,13 +28,6 @@ def config():
         return config
 
     return make
-
-
-def rows(batch=4, length=8, seed=0):
-    tokens = np.random.default_rng(seed).integers(0, 31, (batch, length + 1)).astype(np.int32)
-    ones = np.ones((batch, length), np.float32)
-    segments = np.zeros((batch, length), np.int32)
-    return Batch(tokens[:, :-1], tokens[:, 1:], ones, segments, ones.astype(int))
 
 
 def run(config, count=3, mesh=None):
@@ -171,56 +161,6 @@ def test_names_of_arrays_do_not_depend_on_how_flax_wraps_them(config):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
         parameters.with_leaves(parts.encoding, {"tabel": 0})
-
-
-def test_many_devices_give_the_losses_of_one():
-    """Eight forced CPU devices, 20 steps."""
-    code = """
-import sys, json
-sys.path[:0] = ['tests/unit/training', 'tests', '.']
-from posenc_jax import backend
-backend.configure()
-import jax
-from importlib import import_module
-from test_training import rows, parameters, adamw, compiled
-def losses(devices, sharding='replicated', attention='plain'):
-    config = import_module('configs.alibi').get_config()
-    config.sharding, config.model.attention = sharding, attention
-    config.model.update(width=16, heads=2, layers=2, vocab=31)
-    config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
-    mesh = compiled.make_mesh(jax.devices()[:devices])
-    parts, optimizer = parameters.make(config), adamw.make(config)
-    state = compiled.fresh_state(parts, optimizer)
-    state = jax.device_put(state, compiled.state_shardings(state, mesh, sharding))
-    step = compiled.train_step(parts, optimizer, config, mesh)
-    out = []
-    for i in range(20):
-        state, measured = step(state, rows(batch=8, seed=i))
-        out.append(float(measured['loss']))
-    kernel = state['params']['model']['blocks.mlp.up.kernel']
-    assert kernel.sharding.is_fully_replicated == (sharding == 'replicated' or devices == 1)
-    if sharding == 'fsdp':
-        assert kernel.addressable_shards[0].data.size * devices == kernel.size
-        moments = [x for x in jax.tree.leaves(state['opt']) if x.shape == kernel.shape]
-        assert len(moments) == 2 and all(x.sharding == kernel.sharding for x in moments)
-    return out
-assert len(jax.devices()) == 8
-print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
-"""
-    import os
-
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    one, eight, cut = json.loads(done.stdout.splitlines()[-1])
-    np.testing.assert_allclose(eight, one, atol=1e-5)
-    np.testing.assert_allclose(cut, one, atol=1e-5)
-    assert one[0] != one[-1]
 
 
 @pytest.fixture
