@@ -28,7 +28,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from measuring import measure, settings, subject  # noqa: E402, F401
-from running import call, command, program, small_disk, text, whole  # noqa: E402, F401
+from running import command, program, small_disk, text  # noqa: E402, F401
 from sizes import DIMS, VOCAB  # noqa: E402
 
 import models  # noqa: E402

@@ -202,20 +202,26 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
     assert {"encoding", "model", "seed", "train_length"} <= keys
 
 
-@pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("name", "words", "code", "message"),
     [
-        (["--help"], 0, "Exit codes:"),
+        ("train.py", ["--help"], 0, "Exit codes:"),
+        ("eval_extrapolation.py", ["--help"], 0, "Exit codes:"),
         (
+            "train.py",
             ["--workdir=w", "--config.data.sourec=text"],
             2,
             "unknown field 'sourec'; did you mean 'source'?",
         ),
-        (["--workdir=w", "--confg=1"], 2, "confg"),
-        (["--config=configs/rope.py:huge"], 2, "error: unknown size 'huge'; have: tiny"),
-        (["--config=configs/no.py"], 2, "configs/no.py: there is no such file"),
-        (["--workdir=w", "stray"], 2, "stray words: stray"),
+        ("eval_extrapolation.py", ["--workdir=w", "--confg=1"], 2, "confg"),
+        ("train.py", ["--config=configs/rope.py:huge"], 2, "unknown size 'huge'; have: tiny"),
+        (
+            "eval_extrapolation.py",
+            ["--config=configs/no.py"],
+            2,
+            "configs/no.py: there is no such file",
+        ),
+        ("train.py", ["--workdir=w", "stray"], 2, "stray words: stray"),
     ],
 )
 def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message, tmp_path):

@@ -1,15 +1,20 @@
 """The house rules that a machine can hold."""
 
 import ast
+import re
 
 import pytest
 from running import ROOT
 
-SOURCES = {
-    path: ast.parse(path.read_text(encoding="utf-8"))
-    for pattern in ("*.py", "posenc_jax/**/*.py", "models/*.py", "configs/**/*.py", "scripts/*.py")
-    for path in sorted(ROOT.glob(pattern))
-}
+
+@pytest.fixture(scope="module")
+def sources():
+    """The syntax tree of every file of ours, by its path below the root."""
+    patterns = "*.py posenc_jax/**/*.py models/*.py configs/**/*.py scripts/*.py".split()
+    paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
 PICKLES = {"pickle", "dill", "shelve", "marshal"}
 
 
@@ -45,9 +50,9 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("place", ALLOWED)
-def test_imports_go_one_way(place):
-    for path, tree in SOURCES.items():
-        if not path.relative_to(ROOT).is_relative_to(place):
+def test_imports_go_one_way(place, sources):
+    for path, tree in sources.items():
+        if not path.is_relative_to(place):
             continue
         for name in imports(tree):
             if name.startswith("posenc_jax."):
@@ -71,11 +76,11 @@ def is_unsafe(call):
     )
 
 
-def test_reading_never_runs_code():
+def test_reading_never_runs_code(sources):
     """No pickle by any name, no unsafe YAML, no data set's own scripts, no text run as code."""
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node.func)}"
-        for path, tree in SOURCES.items()
+        f"{path}:{node.lineno}: {ast.unparse(node.func)}"
+        for path, tree in sources.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and is_unsafe(node)
     ]
@@ -85,25 +90,41 @@ def test_reading_never_runs_code():
     assert not is_unsafe(ast.parse("np.load(x, allow_pickle=False)", mode="eval").body)
 
 
-def test_no_source_file_reaches_for_what_it_should_not():
+def test_no_source_file_reaches_for_what_it_should_not(sources):
     found = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path, tree in SOURCES.items()
+        f"{path} imports {name}"
+        for path, tree in sources.items()
         for name in imports(tree)
         if name.startswith("jax._src") or name.split(".")[0] in PICKLES
     ]
     assert found == []
-    assert not {path.name for path in SOURCES} & {"utils.py", "helpers.py", "common.py", "misc.py"}
+    assert not {path.name for path in sources} & {"utils.py", "helpers.py", "common.py", "misc.py"}
 
 
-def test_the_decoder_names_no_encoding():
+def test_the_decoder_names_no_encoding(sources):
     from posenc_jax import schemes
 
     words = {
         str(getattr(node, field, None)).lower()
-        for path, tree in SOURCES.items()
-        if path.parent.name == "models"
+        for path, tree in sources.items()
+        if path.parts[0] == "models"
         for node in ast.walk(tree)
         for field in ("id", "attr", "value")
     }
     assert not words & set(schemes.names())
+
+
+def test_the_table_of_faults_names_tests_that_are_there():
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    document = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    missing, count = [], 0
+    for row in re.findall(r"(?m)^\|.*\|$", document.partition("## Faults")[2]):
+        file = "test_reliability.py"
+        for name in re.findall(r"`(test_[\w.]+)`", row.split("|")[-2]):
+            if name.endswith(".py"):
+                file = name
+            start = rf"def {name.removesuffix('...')}" + ("" if name.endswith("...") else r"\(")
+            there = file in files and (name == file or re.search(start, files[file]))
+            missing += [] if there else [f"{file}: {name}"]
+            count += 1
+    assert missing == [] and count > 80

@@ -64,13 +64,19 @@ def restore_last(workdir, accept=lambda step, card: None):
         manager.close()
 
 
-@pytest.mark.parametrize("damage", [truncate, empty, delete, flip])
-def test_damage_to_any_file_costs_one_interval_at_most(damage, saved, tmp_path, capsys):
+WAYS = truncate, empty, delete, flip
+
+
+@pytest.mark.parametrize(
+    "turn", [None, *(pytest.param(turn, marks=pytest.mark.slow) for turn in range(len(WAYS)))]
+)
+def test_damage_to_any_file_costs_one_interval_at_most(turn, saved, tmp_path, capsys):
     """The one before is used, or the newest where the file does not matter; never wrong numbers."""
     used = []
-    for file in newest_files(saved):
+    for number, file in enumerate(newest_files(saved)):
         copy = tmp_path / "copy"
         shutil.copytree(saved, copy)
+        damage = WAYS[(number if turn is None else turn) % len(WAYS)]
         damage(copy / "checkpoints" / "2" / file)
         step, state = restore_last(copy)
         assert total_digest(state) == total_digest(state_at(step))

@@ -24,10 +24,14 @@ def moved(name, rate, *, decay=0.1, steps=3):
     config, parts = parts_of(name, encoding_rate=rate, weight_decay=decay, warmup_steps=1)
     adam, params = adamw.make(config), parts.params()
     state, start = adam.init(params), params
-    gradients = jax.tree.map(jnp.ones_like, params)
+
+    @jax.jit
+    def step(params, state):
+        updates, state = adam.update(jax.tree.map(jnp.ones_like, params), state, params)
+        return jax.tree.map(jnp.add, params, updates), state
+
     for _ in range(steps):
-        updates, state = adam.update(gradients, state, params)
-        params = jax.tree.map(jnp.add, params, updates)
+        params, state = step(params, state)
     kernel = "blocks.attention.q.kernel"
     return (
         {n: params["encoding"][n] - start["encoding"][n] for n in params["encoding"]},
@@ -35,7 +39,10 @@ def moved(name, rate, *, decay=0.1, steps=3):
     )
 
 
-@pytest.mark.parametrize("name", ["t5", "kerple_log", "kerple_power", "fire", "learned"])
+SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("kerple_log", "kerple_power", "learned")]
+
+
+@pytest.mark.parametrize("name", ["t5", "fire", *SLOW])
 def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(name):
     once, kernel = moved(name, 1.0)
     often, same_kernel = moved(name, 8.0)
@@ -45,7 +52,7 @@ def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(na
         np.testing.assert_allclose(often[array], 8 * once[array], rtol=2e-2, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["t5", "kerple_log", "kerple_power", "fire", "learned"])
+@pytest.mark.parametrize("name", ["t5", "fire", *SLOW])
 def test_what_places_tokens_does_not_decay(name):
     for one, other in zip(*(moved(name, 4.0, decay=d)[0].items() for d in (0.0, 0.9)), strict=True):
         np.testing.assert_array_equal(one[1], other[1])

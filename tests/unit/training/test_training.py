@@ -1,5 +1,7 @@
 """Steps and schedules, in process; the program from outside is in test_programs.py."""
 
+import functools
+import json
 from importlib import import_module
 
 import jax
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from ml_collections import ConfigDict
 from training_rows import rows
 
 from posenc_jax.errors import ConfigError, Stop
@@ -30,13 +33,22 @@ def config():
     return make
 
 
-def run(config, count=3, mesh=None):
-    mesh = mesh or compiled.make_mesh(jax.devices()[:1])
-    parts = parameters.make(config)
-    optimizer = adamw.make(config)
-    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
-    step = compiled.train_step(parts, optimizer, config, mesh)
-    losses = []
+@functools.cache
+def compiled_of(fields):
+    """Parts, optimizer and step of a configuration, compiled once for all tests."""
+    config = ConfigDict(json.loads(fields))
+    parts, optimizer = parameters.make(config), adamw.make(config)
+    mesh = compiled.make_mesh(jax.devices()[:1])
+    return parts, optimizer, compiled.train_step(parts, optimizer, config, mesh)
+
+
+def step_of(config):
+    return compiled_of(json.dumps(config.to_dict(), sort_keys=True))
+
+
+def run(config, count=3):
+    parts, optimizer, step = step_of(config)
+    state, losses = compiled.fresh_state(parts, optimizer), []
     for i in range(count):
         state, measured = step(state, rows(seed=i))
         losses.append(float(measured["loss"]))
@@ -49,7 +61,7 @@ def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
 
 
 def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
-    parts = parameters.make(config())
+    parts, optimizer, step = step_of(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
     nats = compiled.nll(parts, parts.params(), batch, None, False)
     logits = np.float64(parts.model(jnp.asarray(batch.inputs), parts.encoding))
@@ -57,14 +69,16 @@ def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
     np.testing.assert_allclose(nats, expected * batch.weights, atol=1e-5)
-    step = compiled.train_step(parts, adamw.make(config()), config(), compiled.make_mesh())
-    _, measured = step(compiled.fresh_state(parts, adamw.make(config())), batch)
+    _, measured = step(compiled.fresh_state(parts, optimizer), batch)
     mean = (expected * batch.weights).sum() / batch.weights.sum()
     np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
     np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["rope", "t5", "fire", "learned", "randomized"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("t5", "fire")]
+
+
+@pytest.mark.parametrize("name", ["rope", "learned", "randomized", *SLOW])
 def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
     settings = config(name, weight_decay=0.5)
     state, losses, parts = run(settings, count=5)
@@ -81,8 +95,7 @@ def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
 
 
 def test_a_frequency_is_the_same_bits_after_two_hundred_steps(config):
-    settings = config("rope", steps=200, weight_decay=1.0)
-    state, _, parts = run(settings, count=200)
+    state, _, parts = run(config("rope", weight_decay=0.5), count=200)
     after = parts.replace(state["params"]).encoding
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(parts.encoding), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -100,11 +113,10 @@ def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
 
 def test_pieces_of_a_batch_add_up_to_the_batch(config):
     one, losses, _ = run(config())
-    for pieces in (2, 4):
-        other, others, _ = run(config(accumulate=pieces))
-        np.testing.assert_allclose(losses, others, rtol=1e-5)
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-            np.testing.assert_allclose(a, b, atol=2e-4)
+    other, others, _ = run(config(accumulate=4))
+    np.testing.assert_allclose(losses, others, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-4)
 
 
 def test_computing_layers_again_changes_no_number(config):
@@ -113,9 +125,7 @@ def test_computing_layers_again_changes_no_number(config):
 
 
 def test_draws_depend_on_seed_and_step_alone(config):
-    settings = config("randomized", learning_rate=1e-9)
-    parts, optimizer = parameters.make(settings), adamw.make(settings)
-    step = compiled.train_step(parts, optimizer, settings, compiled.make_mesh())
+    parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
     def loss(at):
         state = compiled.fresh_state(parts, optimizer) | {"step": jnp.int32(at)}
@@ -143,7 +153,7 @@ def test_a_gradient_is_clipped_to_the_norm(config):
     params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
     state = chain.init(params)
     big = {"model": {"norm.scale": jnp.full(4, 100.0)}, "encoding": {}}
-    _, state = chain.update(big, state, params)
+    _, state = jax.jit(chain.update)(big, state, params)
     moment = next(
         s.mu for s in jax.tree.leaves(state, is_leaf=lambda s: hasattr(s, "mu")) if hasattr(s, "mu")
     )
