@@ -206,15 +206,20 @@ def trained(config, steps=6):
 @pytest.mark.parametrize(
     ("name", "layers"), [("fox", 2), pytest.param("hybrid", 4, marks=pytest.mark.slow)]
 )
-def test_it_trains_from_its_configuration_and_alike_by_blocks(name, layers):
-    fields = {"model.layers": layers}
-    losses, before, after = trained(config_of(name, **fields, **{"model.attention": "blockwise"}))
+def test_it_trains_from_its_configuration(name, layers):
+    losses, before, after = trained(config_of(name, **{"model.layers": layers}))
     assert losses[-1] < losses[0] - 0.1
     for path, moved in after["encoding"].items():
         assert np.any(moved != before["encoding"][path]), path
         assert len(moved) == layers
-    plain, _, _ = trained(config_of(name, **fields, **{"model.attention": "plain"}))
-    np.testing.assert_allclose(losses, plain, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fox", "hybrid"])
+def test_it_trains_alike_by_blocks(name):
+    ways = ({"model.attention": way} for way in ("plain", "blockwise"))
+    plain, blocks = (trained(config_of(name, **way))[0] for way in ways)
+    np.testing.assert_allclose(blocks, plain, rtol=1e-4)
 
 
 def test_a_trained_encoding_may_be_one_per_layer():
@@ -224,6 +229,10 @@ def test_a_trained_encoding_may_be_one_per_layer():
     assert len({float(one.sum()) for one in table}) == 4
     shared = parameters.make(config_of("t5"))
     assert shared.encoding.layers is None and shared.encoding.table.shape == table.shape[1:]
+
+
+@pytest.mark.slow
+def test_one_per_layer_trains():
     fields = {"encoding.per_layer": True, "model.layers": 2}
     losses, _, after = trained(config_of("kerple_log", **fields), steps=2)
     assert after["encoding"]["log_r1"].shape == (2, 2) and np.all(np.isfinite(losses))
