@@ -63,7 +63,7 @@ def naive(protocol, model, encoding, chosen, length, window):
     [
         ("rope", True),
         ("alibi", False),
-        ("sinusoidal", True),
+        pytest.param("sinusoidal", True, marks=pytest.mark.slow),
         pytest.param("fire", False, marks=pytest.mark.slow),
         pytest.param("rope", False, marks=pytest.mark.slow),
     ],
