@@ -41,7 +41,7 @@ PROGRAMS += test_extrapolation.py::test_curves_are_compared_over_the_same_target
 PROGRAMS := $(PROGRAMS:%=tests/programs/%)
 
 test: setup
-	$(BIN)/python -m pytest tests/unit $(PROGRAMS)
+	$(BIN)/python -m pytest $(PROGRAMS) tests/unit
 
 test-programs: setup
 	$(BIN)/python -m pytest tests/programs $(PROGRAMS:%=--deselect=%)

@@ -27,6 +27,8 @@ from posenc_jax.evaluation import judging
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
 
+pytestmark = pytest.mark.sampled
+
 
 def said(config):
     """What is said without building, and where that is nothing, by building."""

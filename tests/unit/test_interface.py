@@ -11,6 +11,8 @@ import posenc_jax
 from posenc_jax.attention import attend, attention, blockwise, merge, plain
 from posenc_jax.encoding import Encoding, Tokens, Wrapper, bearer, overrides, static, trained
 
+pytestmark = pytest.mark.sampled
+
 B, H, K, T = 2, DIMS.heads, DIMS.head_dim, 100
 WAYS = [plain, blockwise]
 ROW = Tokens(position=jnp.arange(T), contiguous=True)

@@ -12,6 +12,8 @@ from posenc_jax.attention import plain
 from posenc_jax.attention.plain import spread
 from posenc_jax.encoding import Tokens
 
+pytestmark = pytest.mark.sampled
+
 attend = jax.jit(posenc_jax.attention.attend, static_argnames="window")
 B, H, K = 2, DIMS.heads, DIMS.head_dim
 

@@ -22,6 +22,8 @@ from posenc_jax.encoding import (
     trained_mask,
 )
 
+pytestmark = pytest.mark.sampled
+
 B, H, K = 2, DIMS.heads, DIMS.head_dim
 SLOW = pytest.mark.slow
 

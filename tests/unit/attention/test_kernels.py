@@ -11,6 +11,8 @@ from posenc_jax.attention import attention, kernels, plain
 from posenc_jax.encoding import Tokens
 from posenc_jax.schemes.alibi import ALiBi
 
+pytestmark = pytest.mark.sampled
+
 B, H, T, K = 2, DIMS.heads, 128, DIMS.head_dim
 
 

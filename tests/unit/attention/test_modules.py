@@ -11,6 +11,8 @@ from flax import nnx
 import posenc_jax
 from posenc_jax import schemes
 
+pytestmark = pytest.mark.sampled
+
 DIMS = posenc_jax.Dims(heads=2, head_dim=8, width=16, train_length=16)
 STEPS = 5
 

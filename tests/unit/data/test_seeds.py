@@ -14,6 +14,8 @@ from posenc_jax.data.batches import Batch, Batches
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw, compiled
 
+pytestmark = pytest.mark.sampled
+
 FAR = 2**32  # the number of values that jax.random.key tells apart
 
 

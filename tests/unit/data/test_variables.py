@@ -7,6 +7,8 @@ import pytest
 
 from posenc_jax.data.variables import ASK, NEAREST, SET, VALUE, VALUES, Variables, gaps, solve
 
+pytestmark = pytest.mark.sampled
+
 L, FAR = 64, 8.0
 SLOW = pytest.mark.slow
 KINDS = [(variant, law) for variant in ("latest", "once") for law in ("within", "log", "fixed")]

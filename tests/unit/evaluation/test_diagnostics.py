@@ -9,6 +9,8 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax.evaluation import diagnostics
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def rope():

@@ -18,6 +18,8 @@ from posenc_jax.evaluation.methods import mistakes
 from posenc_jax.evaluation.store import Store, tree_key
 from posenc_jax.runs.parameters import Parts
 
+pytestmark = pytest.mark.sampled
+
 # Every protocol, naively
 
 

@@ -6,6 +6,8 @@ import scipy.stats
 
 from posenc_jax.evaluation import statistics
 
+pytestmark = pytest.mark.sampled
+
 DRAWS = 2_000  # of a level of 5%: its standard error is 0.5%
 
 

@@ -16,6 +16,8 @@ from posenc_jax import composition, extensions, schemes
 from posenc_jax.encoding import Dims, Encoding, stack
 from posenc_jax.evaluation.methods import methods
 
+pytestmark = pytest.mark.sampled
+
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "rope.json").read_text())
 NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
 KEY = jax.random.key(0)

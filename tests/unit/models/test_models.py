@@ -10,6 +10,8 @@ from sizes import DIMS, VOCAB, L
 import models
 import posenc_jax
 
+pytestmark = pytest.mark.sampled
+
 SLOW = pytest.mark.slow
 ALONE = [
     {"norm_place": "post"},

@@ -15,6 +15,8 @@ from posenc_jax.attention import rotate
 from posenc_jax.encoding import Dims
 from posenc_jax.schemes import _rotation, alibi, t5
 
+pytestmark = pytest.mark.sampled
+
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "bias.json").read_text())
 KEY = jax.random.key(0)
 DISTANCES = np.array([0, 1, 2, 3, 5, 17, 64, 300, 1024, 8192, 100_000])

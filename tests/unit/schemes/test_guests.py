@@ -18,6 +18,8 @@ from posenc_jax.runs import parameters
 from posenc_jax.schemes import fox
 from posenc_jax.training import adamw, compiled
 
+pytestmark = pytest.mark.sampled
+
 KEY = jax.random.key(0)
 GATES, LOG_F = [2, -1, 0, 1, 3, -2], [-0.126928, -1.313262, -0.693147, -0.313262, -0.048587]
 

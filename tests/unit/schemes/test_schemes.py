@@ -11,6 +11,8 @@ from posenc_jax.attention import attend, phase_between, rotate
 from posenc_jax.encoding import DistanceBias, combine, overrides, partition, stack, trained_mask
 from posenc_jax.positions import tokens_of_row
 
+pytestmark = pytest.mark.sampled
+
 FAR = 4 * L
 
 

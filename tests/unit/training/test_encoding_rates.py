@@ -10,6 +10,8 @@ from posenc_jax import building
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw
 
+pytestmark = pytest.mark.sampled
+
 
 def parts_of(name, **fields):
     config = base.get_config()

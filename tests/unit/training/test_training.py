@@ -18,6 +18,8 @@ from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.training import adamw, compiled
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def config():
