@@ -117,6 +117,7 @@ def test_a_query_before_every_key_sees_nothing():
     assert jnp.all(out[:, 1] != 0)
 
 
+@pytest.mark.slow
 def test_the_farthest_positions_are_taken_and_under_jit_none_is_refused():
     q, k, v = qkv(L, L)
     far, beyond = 2**24 - L + 1 + np.arange(L), 2**24 + 2 * np.arange(L)
@@ -205,6 +206,7 @@ def test_a_pair_of_segments_is_the_segments_where_a_number_comes_again(
     np.testing.assert_array_equal(row, run(q, np.tile(AGAIN[0], (B, 1))))
 
 
+@pytest.mark.slow
 def test_a_query_elsewhere_is_of_the_last_document_with_its_segment_or_of_none():
     """Three queries for keys of segments 3, 5 and 3 again, of which the last ones are their own."""
     encoding = build("rope")

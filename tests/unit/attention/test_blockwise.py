@@ -225,6 +225,7 @@ def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
 
 
 @pytest.mark.parametrize("length", [200, pytest.param(600, marks=SLOW)])
+@pytest.mark.slow
 def test_it_maps_and_lies_on_several_devices(length):
     """Rows over devices, and what they share: its gradient is the sum of theirs."""
     encoding, sides, (q, k, v, cotangent) = setting("t5", length)
@@ -264,6 +265,7 @@ def test_positions_of_any_kind_say_what_is_seen(dtype, start):
         np.testing.assert_allclose(attend(q, q, q, encoding, **given), expected, atol=3e-6)
 
 
+@pytest.mark.slow
 def test_positions_may_be_constants_of_a_compiled_function():
     encoding, positions = build("rope", 70), jnp.arange(70)
     q = inputs(70, 70, H)[0].swapaxes(1, 2)

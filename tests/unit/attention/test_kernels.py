@@ -48,11 +48,11 @@ def outputs_and_gradients(way, given, places, **options):
         for name, often in (
             ("nope", 1),
             ("rope", H),
-            ("xpos", 1),
+            ("xpos", 0),  # 0: only where all are run
             ("alibi", H),
             ("t5", 1),
-            ("kerple_log", H),
-            ("fire", 1),
+            ("kerple_log", 0),
+            ("fire", 0),
         )
         for groups in (H, 1)
     ],
@@ -69,6 +69,7 @@ def test_what_cudnn_is_given_is_the_same_attention(name, groups, monkeypatch):
         assert np.abs(a - c).mean() <= 3 * np.abs(b - c).mean()
 
 
+@pytest.mark.slow
 def test_a_window_on_a_gpu(monkeypatch):
     monkeypatch.setattr(kernels, "CUDNN", "xla")
     given, places = setting("rope", jnp.bfloat16)
@@ -105,6 +106,7 @@ def test_splash_attention_is_the_same_attention(name, groups, window):
         np.testing.assert_allclose(a, b, atol=2e-3 * np.abs(b).max())
 
 
+@pytest.mark.slow
 def test_splash_attention_keeps_documents_apart():
     given, places = setting("rope", jnp.float32)
     segments = jnp.broadcast_to((jnp.arange(T) >= 50).astype(jnp.int32), (B, T))

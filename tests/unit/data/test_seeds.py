@@ -41,6 +41,7 @@ def test_a_large_seed_has_weights_of_its_own(other):
             assert np.mean(one[name] == two[name]) < 0.01, name
 
 
+@pytest.mark.slow
 def test_a_large_seed_has_draws_of_its_own_in_training():
     """The loss of the same weights over the same rows, at positions that are drawn."""
     tokens = np.random.default_rng(0).integers(0, 31, (4, 9)).astype(np.int32)

@@ -128,6 +128,7 @@ def test_a_prefix_of_a_window_is_the_shorter_window(name, measure, subject):
 # What is shared
 
 
+@pytest.mark.slow
 def test_cells_alone_are_cells_together(measure):
     """Fails if a pass is shared that should not be: every cell again, in a store of its own."""
     together = measure(extensions="none,yarn:2,yarn:4,dynamic_ntk")
@@ -217,6 +218,7 @@ def test_a_cell_that_was_cut_off_is_read_again(measure, tmp_path):
         np.testing.assert_array_equal(cell.sums.nats, other.sums.nats)
 
 
+@pytest.mark.slow
 def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings, tmp_path):
     who, config, read = subject(), settings(tokens_per_call=64), text()
     lengths = planning.lengths_of(config, who)

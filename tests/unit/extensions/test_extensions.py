@@ -191,6 +191,7 @@ def test_logn_scales_queries_of_any_encoding(name):
     assert build(name).query_scale(jnp.arange(100)) is None
 
 
+@pytest.mark.slow
 def test_logn_does_not_scale_a_bias():
     q = jnp.zeros((1, 64, DIMS.heads, DIMS.head_dim))
     v = jax.random.normal(KEY, q.shape)

@@ -202,6 +202,7 @@ def test_random_positions_are_drawn_once_and_packed_documents_read_them_from_the
     np.testing.assert_allclose(packed, jnp.concatenate([first, second], axis=1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_may_be_made_of_a_mapping():
     fields = {"layers": 1, "width": 8, "heads": 2, "vocab": 5}
     model = models.Transformer(fields, jax.random.key(0))

@@ -11,6 +11,7 @@ from posenc_jax.plots import curves, heat, style
 from posenc_jax.plots.curves import Line
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path):
     every = [protocol.name for protocol in protocols.every()]
     rope = measure(extensions="none,yarn:2,yarn:4", protocols=",".join(every))

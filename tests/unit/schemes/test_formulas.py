@@ -159,6 +159,7 @@ def test_sinusoidal_interleaves_sine_and_cosine(width):
     close(wave, expected, rtol=0, atol=5e-6)
 
 
+@pytest.mark.slow
 def test_sinusoidal_position_and_content_start_of_one_size(make_model):
     encoding, model = posenc_jax.build("sinusoidal", DIMS), make_model()
     content = model.embed(jnp.arange(19))[None] * DIMS.width**0.5

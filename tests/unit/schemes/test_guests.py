@@ -94,6 +94,7 @@ def test_a_long_sum_of_gates_keeps_its_digits():
     np.testing.assert_allclose(out, expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_gates_are_read_in_parts_as_at_once():
     encoding, x = build("fox"), jax.random.normal(KEY, (2, 40, DIMS.width))
     whole, first = encoding.read(20 * x), encoding.read(20 * x[:, :25])
@@ -208,6 +209,7 @@ def trained(config, steps=6):
 @pytest.mark.parametrize(
     ("name", "layers"), [("fox", 2), pytest.param("hybrid", 4, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_it_trains_from_its_configuration(name, layers):
     losses, before, after = trained(config_of(name, **{"model.layers": layers}))
     assert losses[-1] < losses[0] - 0.1
@@ -224,6 +226,7 @@ def test_it_trains_alike_by_blocks(name):
     np.testing.assert_allclose(blocks, plain, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_trained_encoding_may_be_one_per_layer():
     made = parameters.make(config_of("t5", **{"encoding.per_layer": True}))
     table = made.encoding.table

@@ -194,7 +194,7 @@ def test_layers_of_a_stack_differ(encoding, make_model, make_tokens, forward, dr
     assert differs == has_trained_leaves
 
 
-def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_tokens):
+def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_tokens, forward):
     if encoding.reach is None:
         pytest.skip("any length")
     with pytest.raises(ValueError, match=f"'{encoding.name}' reaches {encoding.reach} positions"):
@@ -206,7 +206,7 @@ def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_toke
         with pytest.raises(ValueError, match="reaches"):
             make_model()(make_tokens(L), encoding, positions=beyond)
         packed = jnp.concatenate([jnp.zeros(encoding.reach), jnp.ones(3)])[None]
-        logits = make_model()(make_tokens(packed.size), encoding, segments=packed)
+        logits = forward(make_model(), make_tokens(packed.size), encoding, segments=packed)
         assert jnp.all(jnp.isfinite(logits))  # each document is within the reach
         with pytest.raises(ValueError, match="reaches"):
             make_model()(make_tokens(L + 3), encoding, segments=jnp.zeros((1, L + 3)))

@@ -67,7 +67,7 @@ def test_reach_is_what_adam_can_add_to_a_logit():
     assert adamw.travel(config) == pytest.approx(3 * rates, rel=1e-5)
     expected = 3 * rates * np.sqrt(8)
     assert adamw.reach(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
-    for name in ("rope", "alibi", "nope", "learned"):
+    for name in ("rope", "learned"):
         config, parts = parts_of(name)
         assert adamw.reach(config, parts.encoding) is None
 

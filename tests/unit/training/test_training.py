@@ -121,6 +121,7 @@ def test_pieces_of_a_batch_add_up_to_the_batch(config):
         np.testing.assert_allclose(a, b, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_computing_layers_again_changes_no_number(config):
     plain, again = run(config())[1], run(config(**{"model.remat": True}))[1]
     np.testing.assert_allclose(plain, again, rtol=1e-6)
