@@ -184,6 +184,7 @@ def test_all_of_them_together(name, length):
 
 
 @pytest.mark.parametrize(("name", "window"), [("rope", None), ("fire", 40)])
+@pytest.mark.slow
 def test_given_positions_say_what_is_seen(name, window):
     encoding = build(name, 300)
     q, k, v, _ = inputs(200, 50, H)
@@ -254,6 +255,7 @@ def test_it_maps_and_lies_on_several_devices(length):
 @pytest.mark.parametrize(
     ("dtype", "start"), [("int8", -100), ("uint8", 0), ("uint32", 0), ("float32", -100)]
 )
+@pytest.mark.slow
 def test_positions_of_any_kind_say_what_is_seen(dtype, start):
     """Below zero, and of types whose differences or fillings would wrap."""
     encoding = build("alibi", 70)
@@ -287,6 +289,7 @@ class WithWholeNumbers(Encoding):
         return jnp.moveaxis(self.table[jnp.searchsorted(self.edges, distance)], -1, 0)
 
 
+@pytest.mark.slow
 def test_an_encoding_may_hold_whole_numbers():
     dims = posenc_jax.Dims(H, K, DIMS.width, 70)
     table = jax.random.normal(jax.random.key(0), (4, H))

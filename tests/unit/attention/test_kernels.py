@@ -200,6 +200,7 @@ def test_a_kernel_that_is_asked_for_on_a_cpu_is_refused():
         attention(*given, implementation="kernel", **places)
 
 
+@pytest.mark.slow
 def test_a_curve_that_a_subclass_changed_is_not_taken_for_its_parents(monkeypatch):
     class Bent(ALiBi):
         def curve(self, distance):

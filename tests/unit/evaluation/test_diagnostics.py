@@ -77,6 +77,7 @@ def test_spread_is_that_among_the_keys_a_query_sees():
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "t5", "sinusoidal"])
+@pytest.mark.slow
 def test_attention_shown_is_the_attention_of_the_model(name, make_model, make_tokens):
     """Weights that are put back to work give the very logits."""
     model = make_model()

@@ -95,6 +95,7 @@ def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, meas
         np.testing.assert_allclose(cell.sums.nats, sums, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_losses_do_not_depend_on_batch_or_order(make_model, forward):
     model, encoding = make_model(), posenc_jax.build("rope", DIMS)
     tokens = split().tokens
@@ -329,6 +330,7 @@ def test_what_is_beyond_reach_is_left_out_with_the_extension_that_would_do(
     assert {c.facts["length"] for c in cells} == set(LENGTHS)
 
 
+@pytest.mark.slow
 def test_compositions_have_their_options_and_windows_in_the_columns(measure, subject, settings):
     asked = "none,yarn:2:beta_slow=0.5+logn,logn+dynamic_ntk,yarn:2+window,window:size=8"
     few = dict(protocols="nonoverlap", multiples="1,4")

@@ -106,6 +106,7 @@ def test_gates_are_read_in_parts_as_at_once():
     np.testing.assert_allclose(exact(second), exact(whole)[:, 25:], rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens, forward):
     dims = posenc_jax.Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
     encoding = build("fox", dims)
@@ -171,6 +172,7 @@ def test_a_hybrid_says_what_is_wrong_with_its_pattern():
         build("hybrid", pattern=[])
 
 
+@pytest.mark.slow
 def test_query_scales_reach_the_layers_of_a_hybrid(make_model, make_tokens, forward):
     hybrid = posenc_jax.extend("logn", build("hybrid"), 1.0)
     assert all(hybrid.layer(i).logn for i in range(4))
