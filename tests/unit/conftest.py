@@ -8,6 +8,9 @@ from collections import defaultdict
 import pytest
 
 
+SHARE = 3  # of this many cases of a sampled test one runs by default
+
+
 @pytest.fixture(autouse=True)
 def no_program(request, monkeypatch):
     start = subprocess.Popen.__init__
@@ -22,10 +25,11 @@ def no_program(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a test marked `sampled` every other case runs by default, and all of them where tests are
+    """Of a test marked `sampled` every third case runs by default, and all of them where tests are
     chosen by name or with the slow ones.
 
-    Which half differs from test to test, so that every encoding has half of the properties tried.
+    Which third differs from test to test, so that every encoding has some of each kind of property
+    tried, and every property some encodings.
     """
     if config.option.keyword or any("tests/unit" in word and "::" in word for word in config.args):
         return
@@ -34,6 +38,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("sampled") and hasattr(item, "callspec"):
             cases[item.nodeid.partition("[")[0]].append(item)
     for name, own in cases.items():
-        offset = zlib.crc32(name.encode()) % 2 if len(own) > 1 else 0
-        for item in own[1 - offset :: 2]:
-            item.add_marker(pytest.mark.slow)
+        offset = zlib.crc32(name.encode()) % min(SHARE, len(own))
+        for number, item in enumerate(own):
+            if number % SHARE != offset:
+                item.add_marker(pytest.mark.slow)
