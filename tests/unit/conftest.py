@@ -7,7 +7,6 @@ from collections import defaultdict
 
 import pytest
 
-
 SHARE = 3  # of this many cases of a sampled test one runs by default
 
 
