@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from posenc_jax import composition, configuration, fields, lineage, neighbours
+from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
 from posenc_jax.checks import known, positive
 from posenc_jax.configuration import Config, read_by, words
 from posenc_jax.errors import ConfigError
@@ -131,14 +131,18 @@ def _names(encoding: Mapping, extension: Mapping) -> list[str]:
 def _data(data) -> list[str]:
     if data.tokens:
         return _tokens(data)
+    if data.mixture:
+        return _mixture(data)
     if data.source not in SOURCES:
         return fields.mistakes(configuration.Data, data.to_dict(), "data.")
     said = _unread(data, data.source)
     data = lineage.with_unset(data)
     values = data.to_dict()
     said += fields.mistakes(configuration.Data, values, "data.")
-    if data.source in read_by()["path"][0] and not data.path:
+    if data.source in read_by()["path"].sources and not data.path:
         said.append(f"data.path must say what to read for data.source={data.source}")
+    if data.answers_only and data.source != "synthetic":
+        said.append("data.answers_only has no effect: only synthetic text marks its answers")
     if data.source == "synthetic" and data.tokenizer != "bytes":
         said.append("data.tokenizer must be 'bytes' for synthetic data")
     fractions = (data.valid_fraction, data.choose_fraction)
@@ -153,6 +157,30 @@ def _data(data) -> list[str]:
             f"merges.txt; there is no {_short(data.tokenizer)!r}"
         )
     return said
+
+
+def _mixture(data) -> list[str]:
+    """What is wrong with its shares, with a text of it, or with a field that none of them reads."""
+    try:
+        parts = [lineage.part_of(data, name) for name in configuration.shares(data.mixture)]
+    except ValueError as error:
+        return [f"data.mixture: {error}"]
+    said = [
+        f"data.{name} = {data[name]!r} has no effect: no text of data.mixture reads it"
+        for name in read_by()
+        if data[name] not in (None, "")
+        and name != "task"
+        and all(part[name] in (None, "") for part in parts)
+    ]
+    usual = configuration.training().data.source
+    said += [
+        f"data.{name} = {data[name]!r} has no effect beside data.mixture, which names its texts"
+        for name in ("source", "task")
+        if data[name] not in (None, usual)
+    ]
+    if data.answers_only and all(part.source != "synthetic" for part in parts):
+        said.append("data.answers_only has no effect: no text of data.mixture marks its answers")
+    return said + list(dict.fromkeys(line for part in parts for line in _data(part)))
 
 
 def _tokens(data) -> list[str]:
@@ -187,12 +215,22 @@ def _short(text, most: int = 200) -> str:
 
 def _unread(data, source: str) -> list[str]:
     """A field that the source does not read would have no effect."""
-    return [
-        f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
-        f"data.source={' or '.join(sources)}"
-        for name, (sources, _) in read_by().items()
-        if name in data and data[name] not in (None, "") and source not in sources
-    ]
+    said = []
+    task = data.get("task") or "copy"
+    for name, readers in read_by().items():
+        if name not in data or data[name] in (None, ""):
+            continue
+        if source not in readers.sources:
+            said.append(
+                f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
+                f"data.source={' or '.join(readers.sources)}"
+            )
+        elif readers.tasks and task not in readers.tasks and task in registry.tasks():
+            said.append(
+                f"data.{name} = {data[name]!r} has no effect with data.task={task}; it is for "
+                f"data.task={' or '.join(readers.tasks)}"
+            )
+    return said
 
 
 def _source(config) -> list[str]:
@@ -247,7 +285,7 @@ def _text(data) -> list[str]:
             if data[name]
         ]
     said = []
-    others = [source for source in SOURCES if source != "synthetic"]
+    others = [*configuration.mixed_sources(), *registry.tasks()]  # tasks: of the run's mixture
     if data.source and data.source not in others:
         listed = ", ".join(map(repr, others))
         said.append(f"data.source must be one of {listed}; got {data.source!r}")
@@ -256,7 +294,7 @@ def _text(data) -> list[str]:
             f"data.part = {data.part!r} is of the run's own text and has no effect with "
             f"data.source={data.source}"
         )
-    if bool(data.path) != (data.source in read_by()["path"][0]):
+    if bool(data.path) != (data.source in read_by()["path"].sources):
         said.append(
             "data.path goes with data.source=text, jsonl or hub; got "
             f"source={data.source!r}, path={data.path!r}"

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from posenc_jax.data.variables import ASK, NEAREST, SET, VALUE, VALUES, Variables, gaps, solve
 
 L, FAR = 64, 8.0
