@@ -257,6 +257,7 @@ class Evaluation:
     name: str = default("", "of this evaluation in eval/curves.csv; empty: from its text")
     data: EvaluationData = within(EvaluationData)
     multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
+    lengths: str = default("", "the same in tokens, instead of multiples: 64,128,256")
     extensions: str = default(
         "none,pi,ntk,yarn,dynamic_ntk,interpolate",
         "of these, those that fit the run's encoding; name:scale sets a scale, else it is the "

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
-from posenc_jax.checks import known, positive
+from posenc_jax.checks import known, positive, whole_number
 from posenc_jax.configuration import Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
@@ -254,6 +254,11 @@ def validate_evaluation(config) -> list[str]:
         problems.append(
             f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}"
         )
+    if config.lengths and config.multiples != configuration.evaluation().multiples:
+        problems.append(
+            f"lengths = {config.lengths!r} and multiples = {config.multiples!r} say both what to "
+            "read; give one"
+        )
     problems += _words(config) + _text(config.data)
     problems += fields.mistakes(configuration.EvaluationWandb, values["wandb"], "wandb.")
     return problems
@@ -263,6 +268,10 @@ def _words(config) -> list[str]:
     """Of the lists, each word."""
     said = []
     for rule, text in (
+        (
+            lambda word: whole_number("each of lengths", composition.value(word), at_least=2),
+            config.lengths or "2",
+        ),
         (lambda word: positive("each of multiples", composition.value(word)), config.multiples),
         (lambda word: word == "all" or composition.parts(word), config.extensions),
         (lambda word: known("protocol", word, protocols()), config.protocols),

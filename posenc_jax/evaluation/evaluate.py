@@ -60,7 +60,10 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                 text = choose(config, subject, lengths, stopping, earlier)
                 _tell_targets(config, subject, lengths, text)
             cells = plan(config, subject, text, lengths)
-            measured += measure(config, subject, cells, store, stopping)
+            found = measure(config, subject, cells, store, stopping)
+            for protocol in protocols.asked(config):
+                found += protocol.derived(found)
+            measured += found
             if measured:
                 recorded = records.write(folder, measured, [places_of(text)], earlier)
         if stopping:
