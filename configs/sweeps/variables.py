@@ -4,7 +4,9 @@
 
 Twelve encodings and five seeds of 0.4M parameters, about a minute of training each on one core, and
 two oracles that were trained at 512 on as many tokens. What is trained in an encoding has 16 times
-the usual rate where it is added to logits: at less it could not move far enough in 600 steps. Other laws: --config.data.gaps=log, --config.data.variant=once.
+the usual rate where it is added to logits: at less it could not move far enough in 600 steps.
+
+Another law of gaps: --config.data.gaps=log. Reach without order: --config.data.variant=once.
 """
 
 from posenc_jax.sweeping.grid import axis, chain, product

@@ -50,7 +50,7 @@ class Needle(tasks.Task):
         starts = _apart(rng, self.needles, ask, size)
         for start, key, value in zip(starts, keys, values, strict=True):
             text[start : start + size] = tasks.filled(_line(key, value), size)
-        text[ask - 1 :] = tasks.filled(_line(keys[0], values[0])[:-1], size)
+        text[ask:] = tasks.filled(_line(keys[0], values[0])[:-1], size - 1)
         place = np.arange(length - DIGITS, length)
         answers[place] = True
         gaps[place] = place - 1 - starts[0]
