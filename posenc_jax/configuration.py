@@ -129,7 +129,10 @@ class Data:
         unset=2,
     )
     answers_only: bool = default(
-        False, "True: where a text marks its answers, the loss is theirs alone", true_or_false
+        False,
+        "True: where a text marks its answers, the loss is theirs alone",
+        true_or_false,
+        beside_tokens=True,
     )
     valid_fraction: float = default(
         0.1, "of the documents, chosen by a hash of their text", between(0, 1)

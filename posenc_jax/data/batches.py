@@ -38,11 +38,11 @@ class Batches:
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.within_documents = within_documents
         self.answers = split.answers if answers_only else None
-        self.documents_are_rows = bool(np.all(split.lengths == length + 1))
+        self.documents_are_rows = bool(np.all(np.diff(split.starts) == length + 1))
         self.stride = length + 1 if self.documents_are_rows else length
         # For any offset of the cuts.
         self.rows = (
-            len(split.lengths)
+            len(split.starts) - 1
             if self.documents_are_rows
             else (len(split.tokens) - 1 - (length - 1)) // length
         )

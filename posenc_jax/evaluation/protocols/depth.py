@@ -20,7 +20,7 @@ class Depth(Answers):
             return []
         gaps = text.split.gaps[plan.targets()]
         place = np.arange(length)
-        inside = plan.kept & (gaps > 0) & (gaps <= place)
+        inside = plan.scored() & (gaps > 0) & (gaps <= place)
         depth = 1 - gaps / np.maximum(place, 1)
         found = []
         for number in range(PARTS):

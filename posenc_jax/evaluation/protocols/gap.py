@@ -21,7 +21,7 @@ class Gap(Answers):
         low = 0
         for high in ends(length):
             gaps = text.split.gaps[plan.targets()] if text.split.gaps is not None else 0
-            part = plan._replace(kept=plan.kept & (gaps > low) & (gaps <= high))
+            part = plan._replace(kept=plan.scored() & (gaps > low) & (gaps <= high))
             if part.scored().any():
                 name = f"{low + 1}-{high}"
                 facts = {"chance": text.split.chance, "ceiling": 1.0}
