@@ -1,9 +1,9 @@
 """python eval_extrapolation.py --workdir=DIR [--config=configs/eval.py] [--config.FIELD=VALUE ...]
 
 Reads the run in DIR, finished or still in training, and writes its perplexity against length:
-eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. What is there
-already is not computed again, and evaluations of other texts stay in the same files under their own
-names. Fields are those listed below, for example:
+eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. Finished
+cells are cached, an interrupted evaluation resumes, and evaluations of other texts are kept in the
+same files under their own names. Fields are listed below, for example:
 
   --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
   --config.protocols=same_token,nonoverlap --config.documents=100
@@ -17,8 +17,9 @@ from pathlib import Path
 
 from absl import flags as absl_flags
 
-from posenc_jax import command, terminal, validation
+from posenc_jax import backend, command, terminal
 from posenc_jax.configuration import Config
+from posenc_jax.evaluation import judging
 
 
 def main(argv: list[str]) -> int:
@@ -29,7 +30,8 @@ def main(argv: list[str]) -> int:
         default_config=str(Path(__file__).parent / "configs" / "eval.py"),
         define=_define,
     )
-    problems = validation.validate_evaluation(config)
+    backend.configure()
+    problems = judging.mistakes(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
@@ -37,30 +39,20 @@ def main(argv: list[str]) -> int:
         problems.append("--step and --every_checkpoint exclude each other")
     if problems:
         command.refuse(problems)
-    from posenc_jax.evaluation import protocols
-
-    problems = protocols.mistakes(config)
-    if problems:
-        command.refuse(problems)
     return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 
 def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
-    from posenc_jax import backend
-
-    backend.configure()
-    from posenc_jax.evaluation import evaluate, methods, picture, records, table, wandb_curves
+    from posenc_jax.evaluation import evaluate, records, table, wandb_curves
+    from posenc_jax.plots import curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
-    problems = methods.mistakes(config.extensions)
-    if problems:
-        command.refuse(problems)
     backend.self_test()
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
     print(table.table(cells))
     print(table.without_null(records.rows(cells)) or "")
-    pictures = picture.draw(every, workdir / "plots", name)
+    pictures = curves.draw(every, workdir / "plots", name)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:
         print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")

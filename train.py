@@ -1,8 +1,8 @@
 """python train.py --config=configs/rope.py --workdir=DIR [--config.FIELD=VALUE ...]
 
-Trains a model from a configuration and leaves a run in DIR. The same command again goes on where
-it stopped, or says that it is done. A size may follow the recipe: --config=configs/rope.py:small
-(tiny, small, base, 125m). Fields are those listed below, for example:
+Trains a model from a configuration and leaves a run in DIR. The same command resumes it, or reports
+that it is done. A size may follow the recipe: --config=configs/rope.py:small (tiny, small, base,
+125m). Fields are listed below, for example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
@@ -16,7 +16,7 @@ from posenc_jax.configuration import Config
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking import environment
 
-CHOSEN = ("--config.encoding.", "--config.extension.")  # what only building can judge
+CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can check these
 
 
 def main(argv: list[str]) -> int:
@@ -28,15 +28,13 @@ def main(argv: list[str]) -> int:
 
 def run(workdir: str | None, config: Config, chosen: bool) -> int:
     begun = Workdir(workdir).config() if workdir else None
-    problems = validation.validate(config, begun)
-    if problems and chosen:  # else training begins by building it
-        buildable = validation.buildable(config, begun)
-        if buildable is not None:
-            from posenc_jax import building
+    problems, buildable = validation.judge(config, begun)
+    if problems and chosen and buildable is not None:  # else training begins by building it
+        from posenc_jax import building
 
-            problems += building.mistakes(buildable)
+        problems += building.mistakes(buildable)
     if not workdir:
-        problems.append("--workdir is missing: the folder that the run is kept in")
+        problems.append("--workdir is missing; give the folder of the run")
     if problems or not workdir:
         command.refuse(problems)
     config = lineage.resolved(config, begun)

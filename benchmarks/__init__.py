@@ -1,1 +1,1 @@
-"""Ratios against named peers, measured side by side in one run: `make bench`."""
+"""Measure ratios against named peers, side by side in one run: `make bench`."""

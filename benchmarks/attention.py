@@ -1,8 +1,8 @@
 """python -m benchmarks.attention [--seconds=4] [--lengths=256,512,1024,2048]
 
-Forward and backward of attention by blocks against jax.nn.dot_product_attention with the bias
-materialised, and against the plain attention of this library; time, and temporary memory of the
-compiled gradient, which is compiled (not run) up to 32,768 tokens.
+Compares attention by blocks, forward and backward, with jax.nn.dot_product_attention and a
+materialised bias, and with the plain attention of this library: time, and temporary memory of the
+gradient, which is compiled but not run up to 32,768 tokens.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ENCODINGS = ("nope", "alibi", "t5", "kerple_log", "fire")
 
 
 def materialised(q, k, v, encoding, q_tokens, k_tokens):
-    """The way of jax.nn: a bias of [1, H, T, T], and q, k, v as it takes them, [B, T, H, K]."""
+    """Attention by jax.nn: a bias [1, H, T, T], and q, k, v as [B, T, H, K]."""
     bias, positions = None, k_tokens.position
     if isinstance(encoding, DistanceBias):
         bias = spread(encoding.curve(positions), len(positions))[None]
@@ -38,7 +38,7 @@ WAYS = {"blockwise": blockwise, "plain": plain, "jax.nn": materialised}
 
 
 def gradient(way, encoding, length: int):
-    """(compiled, its arguments) of output and all gradients; a fixed bias gets none."""
+    """Compile output and all gradients; return it with its arguments. A fixed bias gets none."""
     keys = jax.random.split(jax.random.key(0), 4)
     shape = BATCH, HEADS, length, SIZE
     if way is materialised:
@@ -62,7 +62,7 @@ def build(name: str):
 
 
 def memory() -> str:
-    """Of the compiled gradient, which is not run: 1k to 32k tokens."""
+    """Temporary memory of the compiled gradient, which is not run, for 1k to 32k tokens."""
     rows, before = [], 0.0
     for length in (1024, 2048, 4096, 8192, 16_384, 32_768):
         sizes = []

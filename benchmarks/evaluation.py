@@ -1,7 +1,7 @@
 """python -m benchmarks.evaluation [--longest=32768]
 
-What evaluation costs: six rotary extensions at four lengths by one program per length against one
-per cell, and the memory of a process that reads one long window.
+Measures the cost of evaluation: six rotary extensions at four lengths with one program per length
+or one per cell, and the memory of a process that reads one long window.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def small():
 
 
 def cells(parts, clear: bool) -> tuple[float, int]:
-    """Seconds for one call per cell, and how many programs were compiled."""
+    """Seconds for one call per cell, and the number of programs compiled."""
     tokens = np.random.default_rng(0).integers(0, 256, 4_200, np.int32)
     reader = Reader(parts.model, tokens, 4_096)
     jax.clear_caches()
@@ -53,7 +53,7 @@ def cells(parts, clear: bool) -> tuple[float, int]:
 
 
 def window(length: int) -> None:
-    """Reads one window, twice where that is not long; seconds of the last, and peak memory."""
+    """Read one window, twice where that is short; seconds of the last read, and peak memory."""
     parts = small()
     tokens = np.random.default_rng(0).integers(0, 256, length + 1, np.int32)
     reader = Reader(parts.model, tokens, 1)

@@ -1,7 +1,7 @@
 """python -m benchmarks.lengths [--lengths=128,256,512,1024,2048,4096] [--seconds=20] [--out=DIR]
 
-Training at every length with 4,096 tokens a step: tokens per second of every encoding and of the
-peers, and the temporary memory of the step. Writes lengths.csv and draws speed.png.
+Measures training at every length with 4,096 tokens a step: tokens per second of every encoding and
+of the peers, and the temporary memory of the step. Writes lengths.csv and draws speed.png.
 """
 
 import argparse
@@ -19,15 +19,15 @@ from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine  # noqa: E402
 from benchmarks.train_step import ours, textbook, theirs  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
-from posenc_jax.evaluation.picture import look_of  # noqa: E402
+from posenc_jax.plots.style import look_of  # noqa: E402
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-TOKENS = 4096  # a step
+TOKENS = 4096  # per step
 PLAIN = "rope, plain attention"
 EAGER, COMPILED, FLAX = "x-transformers", "x-transformers, compiled", "flax.nnx textbook"
-PEERS = {  # over all lines of ours, in grey
+PEERS = {  # drawn over our lines, in grey
     PLAIN: ("0.25", (0, (1, 1))),
     EAGER: ("0.45", "--"),
     COMPILED: ("0.45", "-."),
@@ -45,39 +45,39 @@ def measure(length: int, seconds: float) -> list[dict]:
     calls[COMPILED] = theirs("rope", length, rows, "compiled")
     calls[FLAX] = textbook(length, rows)
     times = in_turns(calls, seconds, least=5)
-    found = []
-    for who, taken in times.items():
+    lines = []
+    for name, taken in times.items():
         low, middle, high = np.percentile(rows * length / taken, [25, 50, 75])
-        temporary = f"{memory[who] / 2**20:.1f}" if who in memory else ""
-        print(f"{length:5} {who:26} {middle:9,.0f} tokens/s  {temporary:>8} MiB", flush=True)
-        found.append(
+        temporary = f"{memory[name] / 2**20:.1f}" if name in memory else ""
+        print(f"{length:5} {name:26} {middle:9,.0f} tokens/s  {temporary:>8} MiB", flush=True)
+        lines.append(
             {
                 "length": length,
-                "who": who,
+                "who": name,
                 "tokens_per_s": round(middle),
                 "low": round(low),
                 "high": round(high),
                 "temporary_mib": temporary,
             }
         )
-    return found
+    return lines
 
 
-def draw(found: list[dict], path: Path) -> None:
+def draw(rows: list[dict], path: Path) -> None:
     figure, panels = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained")
-    lengths = sorted({row["length"] for row in found})
-    for who in dict.fromkeys(row["who"] for row in found):
-        lines = [row for row in found if row["who"] == who]
-        if who in PEERS:
-            color, dashes = PEERS[who]
+    lengths = sorted({row["length"] for row in rows})
+    for name in dict.fromkeys(row["who"] for row in rows):
+        lines = [row for row in rows if row["who"] == name]
+        if name in PEERS:
+            color, dashes = PEERS[name]
             style = {"color": color, "linestyle": dashes, "linewidth": 2, "zorder": 1}
         else:
-            color, marker = look_of(who)
+            color, marker = look_of(name)
             style = {"color": color, "marker": marker, "markersize": 5, "linewidth": 1.2}
         for panel, field in zip(panels, ("tokens_per_s", "temporary_mib"), strict=True):
             points = [(row["length"], float(row[field])) for row in lines if row[field] != ""]
             if points:
-                panel.plot(*zip(*points, strict=True), label=who, **style)
+                panel.plot(*zip(*points, strict=True), label=name, **style)
     for panel in panels:
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
@@ -106,15 +106,15 @@ def main() -> None:
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     print(machine(), flush=True)
-    found = []
+    rows = []
     for length in map(int, options.lengths.split(",")):
-        found += measure(length, options.seconds)
+        rows += measure(length, options.seconds)
         options.out.mkdir(parents=True, exist_ok=True)
         with (options.out / "lengths.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, found[0])
+            writer = csv.DictWriter(file, rows[0])
             writer.writeheader()
-            writer.writerows(found)
-        draw(found, options.out / "speed.png")
+            writer.writerows(rows)
+        draw(rows, options.out / "speed.png")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
-"""Other libraries, installed once in a folder of their own beside the project's environment."""
+"""Install other libraries once, in a folder beside the project's environment."""
 
-import fcntl
 import subprocess
 import sys
 from pathlib import Path
+
+from posenc_jax.files import alone
 
 ROOT = Path(__file__).parent.parent
 
 
 def install(folder: Path, requirements: Path) -> None:
-    """What the requirements name, importable from here on; what the project pins stays first."""
+    """Install requirements and make them importable, after the project's own pinned packages."""
     folder.mkdir(exist_ok=True)
     done = folder / "requirements.txt"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two at once, one installation
+    with alone(folder / "lock"):  # two at once, one installation
         if not done.exists() or done.read_text() != requirements.read_text():
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade"]
             command += ["--target", str(folder / "site"), "--requirement", str(requirements)]

@@ -1,7 +1,7 @@
 """python -m benchmarks.start [--rounds=3]
 
-From the command to the end of three steps of train.py, on tokens that are prepared already: with no
-compiled programs kept, and with those of an earlier start. Each round runs both in turns.
+Times train.py from the command to the end of three steps, on prepared tokens: without compiled
+programs on disk, and with those of an earlier start. Each round runs both in turns.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine(), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        start(folder, "first")  # prepares the tokens, and leaves its programs
+        start(folder, "first")  # prepares the tokens and leaves compiled programs
         cold, warm = [], []
         for _ in range(options.rounds):
             cold.append(start(folder, "cold", JAX_ENABLE_COMPILATION_CACHE="false"))

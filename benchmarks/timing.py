@@ -1,4 +1,4 @@
-"""Times taken in turns, and their ratios: what disturbs one competitor disturbs its neighbours."""
+"""Time competitors in turns, so that a disturbance hits all of them, and take ratios."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ Times = dict[str, np.ndarray]  # seconds, one per round
 
 
 def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float, least: int = 7) -> Times:
-    """Rounds in which each is called once, as many as fit; each is called once before."""
+    """Time as many rounds as fit, each calling every competitor once, after a warm-up call."""
     for call in calls.values():
         call()
     taken: dict[str, list[float]] = {name: [] for name in calls}
@@ -27,7 +27,7 @@ def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float, least: i
 
 
 def ratio(times: Times, ours: str, theirs: str) -> str:
-    """How many times faster ours is: the median over rounds, and the middle half of them."""
+    """How many times faster ours is: median over rounds, with the middle half of them."""
     low, middle, high = np.percentile(times[theirs] / times[ours], [25, 50, 75])
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
@@ -38,7 +38,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def machine() -> str:
-    """What the figures were taken on."""
+    """Describe the machine that figures were taken on."""
     names = [line for line in open("/proc/cpuinfo") if line.startswith("model name")]
     name = names[0].partition(":")[2].strip() if names else platform.processor()
     packages = ", ".join(f"{p} {version(p)}" for p in ("jax", "jaxlib"))

@@ -1,8 +1,8 @@
 """python -m benchmarks.train_step [--seconds=20] [--without=compiled]
 
-Training steps of the default byte model (width 128, 4 layers, 4 heads) against x-transformers on
-CPU torch (eager, flash and torch.compile) and a textbook decoder of flax.nnx, with the same sizes,
-batch, clip and AdamW. Speeds in turns, their ratios, and the share of the machine's own measured
+Compares training steps of the default byte model (width 128, 4 layers, 4 heads) with x-transformers
+on CPU torch (eager, flash and torch.compile) and a textbook decoder of flax.nnx, with the same
+sizes, batch, clip and AdamW: speeds in turns, their ratios, and the share of the machine's measured
 rate of matrix products.
 """
 
@@ -41,7 +41,7 @@ def tokens(length: int, rows: int) -> np.ndarray:
 
 
 def ours(name: str, length: int, rows: int, attention: str = "auto"):
-    """A call that makes one step and waits for it; FLOPs of a token; bytes of temporary memory."""
+    """A call that runs one step and waits for it; FLOPs of a token; bytes of temporary memory."""
     config = import_module(f"configs.{name}").get_config()
     config.update(train_length=length, batch_size=rows)
     config.model.update(vocab=256, attention=attention)
@@ -144,7 +144,7 @@ def theirs(name: str, length: int, rows: int, how: str):
             attn_dim_head=32,
             use_rmsnorm=True,
             ff_no_bias=True,
-            attn_flash=flash and name != "t5",  # which refuses it with this bias
+            attn_flash=flash and name != "t5",  # x-transformers refuses it with this bias
             **POSITIONS[name],
         ),
     )
@@ -166,7 +166,7 @@ def theirs(name: str, length: int, rows: int, how: str):
 
 
 def product_rate() -> float:
-    """FLOP/s of a large float32 product, the best of many: what the machine can do."""
+    """FLOP/s of a large float32 product, the best of many, as the machine's limit."""
     a = jax.random.normal(jax.random.key(0), (2048, 2048))
     run = jax.jit(lambda a: a @ a)
     run(a).block_until_ready()
@@ -200,7 +200,7 @@ def main() -> None:
                 else:
                     calls[how] = theirs(name, length, size, how)
             times = in_turns(calls, options.seconds)
-            speeds = {who: length * size / np.median(taken) for who, taken in times.items()}
+            speeds = {name: length * size / np.median(taken) for name, taken in times.items()}
             rows.append(
                 [
                     f"{length} x {size}",

@@ -1,8 +1,8 @@
-"""What is measured of a run. The run's own folder says everything else.
+"""The default evaluation of a run; the run's own folder holds everything else about it.
 
 python eval_extrapolation.py --workdir=runs/rope
 
-The fields, their defaults and what each means stand in posenc_jax/configuration.py;
+The fields, their defaults and what each means are in posenc_jax/configuration.py;
 `python eval_extrapolation.py --help` lists them.
 """
 

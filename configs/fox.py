@@ -1,4 +1,9 @@
-"""Forget gates: a penalty that each layer reads from the content."""
+"""Forget gates: a penalty that each layer reads from the content.
+
+python train.py --config=configs/fox.py --workdir=runs/fox
+
+Its time and its bits per byte at L and at 8 L are not measured yet.
+"""
 
 from configs import base
 

@@ -1,4 +1,9 @@
-"""Three layers of RoPE in a window of L / 4, then one without position that sees everything."""
+"""Three layers of RoPE in a window of L / 4, then one without position that sees everything.
+
+python train.py --config=configs/hybrid.py --workdir=runs/hybrid
+
+Its time and its bits per byte at L and at 8 L are not measured yet.
+"""
 
 from ml_collections.config_dict import placeholder
 

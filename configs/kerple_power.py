@@ -1,4 +1,10 @@
-"""A learned penalty by a power of the distance."""
+"""A learned penalty by a power of the distance.
+
+python train.py --config=configs/kerple_power.py --workdir=runs/kerple_power
+
+3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
+Expected bits per byte, as configs/base.py reads them: 2.159 at L and 2.159 at 8 L.
+"""
 
 from configs import base
 

@@ -1,4 +1,10 @@
-"""RoPE at positions drawn from a range of 8 L in training."""
+"""RoPE at positions drawn from a range of 8 L in training.
+
+python train.py --config=configs/randomized.py --workdir=runs/randomized
+
+3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
+Expected bits per byte, as configs/base.py reads them: 3.308 at L and 3.449 at 8 L.
+"""
 
 from configs import base
 

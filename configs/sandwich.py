@@ -1,4 +1,10 @@
-"""The inner product of two sinusoidal encodings as a bias."""
+"""The inner product of two sinusoidal encodings as a bias.
+
+python train.py --config=configs/sandwich.py --workdir=runs/sandwich
+
+3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
+Expected bits per byte, as configs/base.py reads them: 2.124 at L and 2.164 at 8 L.
+"""
 
 from configs import base
 

@@ -1,4 +1,10 @@
-"""A learned bias per bucket of the distance."""
+"""A learned bias per bucket of the distance.
+
+python train.py --config=configs/t5.py --workdir=runs/t5
+
+3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
+Expected bits per byte, as configs/base.py reads them: 2.117 at L and 2.150 at 8 L.
+"""
 
 from ml_collections.config_dict import placeholder
 

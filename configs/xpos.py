@@ -1,4 +1,10 @@
-"""Rotation with a decay."""
+"""Rotation with a decay.
+
+python train.py --config=configs/xpos.py --workdir=runs/xpos
+
+3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
+Expected bits per byte, as configs/base.py reads them: 2.154 at L and 2.758 at 8 L.
+"""
 
 from configs import base
 

@@ -1,4 +1,4 @@
-"""The decoder. It names no encoding. Its sizes and rules are there without jax."""
+"""The decoder, which names no encoding; its sizes and rules load without jax."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -14,9 +14,9 @@ WRITTEN_OUT = 8  # layers up to which a program without a loop is worth its comp
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes and shapes. None takes what is said of the field.
+    """Sizes and shapes of the decoder; None takes the value in the field's description.
 
-    Beyond the largest sizes no machine trains, and jax would only say so later and worse.
+    No machine trains beyond the largest sizes, and jax would report that later and less clearly.
     """
 
     layers: int = default(4, "", whole(1, 10_000))
@@ -27,7 +27,7 @@ class Config:
     )
     head_dim: int | None = default(None, "K; None: width / heads", whole(1, 2**16))
     hidden: int | None = default(
-        None, "of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
+        None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
     )
     vocab: int = default(256, "V", whole(1, 2**24))
     norm: str = default("rms", "rms, layer", one_of("rms", "layer"))
@@ -35,7 +35,7 @@ class Config:
     activation: str = default("gelu", "gelu, swiglu", one_of("gelu", "swiglu"))
     tied: bool = default(True, "the output projection is the token embedding", true_or_false)
     scan: bool | None = default(
-        None, f"layers as a loop; None: where they are more than {WRITTEN_OUT}", true_or_false
+        None, f"layers as a loop; None: for more than {WRITTEN_OUT} layers", true_or_false
     )
     remat: bool = default(
         False, "compute each layer again in the backward pass, to save memory", true_or_false
@@ -76,21 +76,21 @@ class Config:
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Everything that is wrong with the fields of a decoder, `prefix` before each name."""
-    said = fields.mistakes(Config, values, prefix)
+    """Every mistake in the fields of a decoder, with `prefix` before each name."""
+    problems = fields.mistakes(Config, values, prefix)
     width, heads = values["width"], values["heads"]
     if _is_size(width) and _is_size(heads):
         if values["head_dim"] is None and width % heads:
-            said.append(
+            problems.append(
                 f"{prefix}width must be a multiple of {prefix}heads = {heads}, or "
                 f"{prefix}head_dim given; got {width}"
             )
         groups = values["kv_heads"]
         if _is_size(groups) and heads % groups:
-            said.append(
+            problems.append(
                 f"{prefix}heads must be a multiple of {prefix}kv_heads = {groups}; got {heads}"
             )
-    return said
+    return problems
 
 
 def _is_size(value: Any) -> bool:

@@ -13,7 +13,7 @@ from posenc_jax.positions import check_places, number_documents, tokens_of_row
 
 from .config import Config
 
-LOGITS = 1 << 24  # as many at a time, 64 MiB
+LOGITS = 1 << 24  # computed at a time, 64 MiB
 
 
 class Transformer(nnx.Module):
@@ -53,9 +53,9 @@ class Transformer(nnx.Module):
     def losses(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
     ) -> tuple[jax.Array, jax.Array]:  # [B, T] twice
-        """Nats of each target, and whether it was the likeliest; options as in a call.
+        """Nats of each target, and whether it was ranked first; options as in a call.
 
-        Logits are made for a piece of the tokens at a time where all of them would be large.
+        Where all logits would be large, they are computed for a piece of the tokens at a time.
         """
         self._check_vocabulary("targets", targets)
         x = self.hidden(tokens, encoding, **options)
@@ -68,14 +68,14 @@ class Transformer(nnx.Module):
             x, targets = part
             return likelihood(_logits(x, kernel, dtype), targets)
 
-        # Along the row, so that the rows of a batch may lie on several devices.
+        # Pieces are cut along the row, so that the rows of a batch may be on several devices.
         batch, length = targets.shape
         size = -(-length // pieces)
         fill = size * pieces - length
         x = jnp.pad(x, ((0, 0), (0, fill), (0, 0))).reshape(batch, pieces, size, -1)
         targets = jnp.pad(targets, ((0, 0), (0, fill))).reshape(batch, pieces, size)
-        found = jax.lax.map(jax.checkpoint(piece), (x.swapaxes(0, 1), targets.swapaxes(0, 1)))
-        nats, right = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in found)
+        both = jax.lax.map(jax.checkpoint(piece), (x.swapaxes(0, 1), targets.swapaxes(0, 1)))
+        nats, right = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in both)
         return nats, right
 
     def _kernel(self) -> jax.Array:  # [D, V]
@@ -91,7 +91,7 @@ class Transformer(nnx.Module):
         segments: jax.Array | None = None,
         window: int | None = None,
     ) -> jax.Array:  # [B, T, D]
-        """What the logits are made from."""
+        """The last hidden states, from which logits are computed."""
         self._check(tokens, encoding, window)
         batch, length = tokens.shape
         if segments is not None:
@@ -129,7 +129,7 @@ class Transformer(nnx.Module):
             whole_number("window", window, at_least=1)
 
     def _check_vocabulary(self, name, tokens):
-        """Refuses tokens that the vocabulary has not, where values are known: not under jit."""
+        """Refuse tokens outside the vocabulary, where values are known: not under jit."""
         known = in_sight(tokens)
         if known is None:
             return
@@ -143,15 +143,14 @@ class Transformer(nnx.Module):
     def run_blocks(
         self, x: jax.Array, encoding: Encoding, tokens: Tokens, *, window: int | None = None
     ) -> jax.Array:  # [B, T, D]
-        """The input is embedded once, by the first layer's numbers where layers have their own.
+        """Run all blocks; the first layer's encoding embeds the input once.
 
-        Layers of one period of the encoding are written out, and periods are a loop where layers
-        are many.
+        The layers of one period of the encoding are written out; many periods become a loop.
         """
         layers, period = self.config.layers, encoding.period
         x = encoding.layer(0).embed(x, tokens.position).astype(self.config.dtype)
         stacked = encoding.layers is not None
-        # Made once for all layers that share one.
+        # Computed once for all layers that share it.
         shared = [] if stacked else [encoding.layer(i) for i in range(period)]
         phases = [own.phase(tokens.position) for own in shared]
 
@@ -192,9 +191,9 @@ def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., 
 
 
 def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Nats of each target, [..., V] and [...] -> [...], and whether it was the likeliest.
+    """Nats of each target, [..., V] and [...] -> [...], and whether it was ranked first.
 
-    Picked by comparison: the gradient of a gather would be a scatter.
+    Targets are picked by comparison: the gradient of a gather would be a scatter.
     """
     classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
     picked = jnp.sum(jnp.where(classes == targets[..., None], logits, 0.0), axis=-1)

@@ -1,6 +1,6 @@
 """The laboratory where length extrapolation of language models is measured.
 
-Names are loaded when they are first used, so that what needs no device starts without one.
+Names are loaded on first use, so that code that needs no device starts without jax.
 """
 
 from importlib import import_module
@@ -87,10 +87,10 @@ def _home(module):
     try:
         return import_module(f"posenc_jax.{module}")
     except ModuleNotFoundError as error:
-        told = import_module("posenc_jax.packages").missing(error)
-        if told is None:
+        advice = import_module("posenc_jax.packages").missing(error)
+        if advice is None:
             raise
-        raise ImportError(told) from None
+        raise ImportError(advice) from None
 
 
 def __dir__():

@@ -1,11 +1,10 @@
-"""What a process is set up with before jax is imported: right sums, memory and programs kept.
+"""Set up a process before jax is imported: right sums, memory and compiled programs kept.
 
-jaxlib 0.10.2 on CPU fuses a vmapped product and a sum into a kernel that is wrong (jax issue
-39103). And every call of a compiled program asks the C library for its temporary memory, which
-glibc takes from the system and gives back each time: a training step on CPU then spends a third of
-its time on pages that it sees for the first time. Compiled programs are kept on disk, so that a
-second start does not compile again. Importing the package changes nothing; programs call
-`configure()` first.
+jaxlib 0.10.2 on CPU fuses a vmapped product and a sum into a wrong kernel (jax issue 39103). Every
+call of a compiled program asks the C library for temporary memory, which glibc takes from the
+system and returns each time: a training step on CPU then spends a third of its time on first
+touches of pages. Compiled programs are kept on disk, so that a second start does not compile again.
+Importing the package changes nothing; programs call `configure()` first.
 """
 
 import ctypes
@@ -20,15 +19,15 @@ from pathlib import Path
 _FLAGS = {"0.10.2": "--xla_cpu_experimental_ynn_fusion_type=-reduce"}
 
 
-# Of glibc's mallopt: nothing is mapped apart, what is freed is kept, and by all threads together.
+# Settings of glibc's mallopt: no separate mappings, freed memory is kept, one arena for all.
 _KEEPING = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_ARENA_MAX": (-8, 1)}
 
 
 def configure(jaxlib_version: str | None = None, *, keep_programs: bool = True) -> None:
-    """Adds what this jaxlib needs to XLA_FLAGS; keeps memory and programs. A user's settings stay.
+    """Add the flags this jaxlib needs to XLA_FLAGS; keep memory and programs. User settings win.
 
-    The flags work until the first array is made: XLA reads the variable once, when a backend
-    starts; the rest until jax is imported.
+    XLA reads the flags once, when a backend starts, so they take effect until the first array is
+    made; the other settings take effect until jax is imported.
     """
     _keep_memory()
     if keep_programs:
@@ -46,31 +45,31 @@ def _keep_memory() -> None:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     for parameter, value in _KEEPING.values():
-        if mallopt is not None:  # which other C libraries have not, or as a stub
+        if mallopt is not None:  # other C libraries lack it or have a stub
             mallopt(parameter, value)
 
 
 def cache_home() -> Path:
-    """Where caches go. A relative XDG_CACHE_HOME is no place, as its specification says."""
+    """The folder for caches; a relative XDG_CACHE_HOME is ignored, as its specification says."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache"))
 
 
 def _keep_programs() -> None:
-    """Through jax's own variables, JAX_COMPILATION_CACHE_DIR first of all.
+    """Set jax's own variables, unless JAX_COMPILATION_CACHE_DIR is set already.
 
-    A program for a CPU is made for just this kind, so each kind has a folder of its own.
+    A CPU program is compiled for one kind of processor, so each kind has a folder of its own.
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     base = cache_home()
-    if not base.is_absolute():  # nobody's home
+    if not base.is_absolute():  # no home folder
         return
     here = f"jaxlib-{version('jaxlib')}-{_processor()}"
     folder = base / "posenc-jax" / "programs" / here
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a home that cannot be written: everything works, and is compiled again
+    except OSError:  # an unwritable home: everything works and is compiled again
         return
     if not os.access(folder, os.W_OK):
         return
@@ -81,7 +80,7 @@ def _keep_programs() -> None:
 
 
 def _processor() -> str:
-    """A short name of what this CPU can do."""
+    """A hash of this CPU's model and features."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -93,7 +92,7 @@ def _processor() -> str:
 
 
 def self_test() -> None:
-    """Raises unless this process's backend sums right."""
+    """Raise unless this process's backend sums correctly."""
     import jax
     import jax.numpy as jnp
 

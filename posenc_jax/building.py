@@ -1,4 +1,4 @@
-"""The encoding of a configuration, built on the host, and everything that is said against it."""
+"""Build the encoding of a configuration on the host and collect every error on the way."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from posenc_jax.lineage import original_length
 
 
 def plain(config, key: jax.Array) -> Encoding:
-    """Without the run's own extension."""
+    """The encoding without the run's own extension."""
     options = _encoding_options(config)
     return _builder(config)(config.encoding.name, dims(config), key, **options)
 
@@ -44,8 +44,8 @@ def extended(config, encoding: Encoding) -> Encoding:
 
 
 def mistakes(config) -> list[str]:
-    """What schemes and extensions say against a configuration whose numbers are right."""
-    said, built = _everything_said(
+    """Errors of schemes and extensions for a configuration whose numbers are valid."""
+    problems, built = _all_errors(
         lambda options: _builder(config)(
             config.encoding.name, dims(config), jax.random.key(0), **options
         ),
@@ -53,11 +53,11 @@ def mistakes(config) -> list[str]:
     )
     if built is not None and config.encoding_rate != 1:
         if not any(jax.tree.leaves(trained_mask(built))):
-            said.append(
+            problems.append(
                 f"encoding_rate = {config.encoding_rate} has no effect: encoding {built.name!r} "
                 "has no trained arrays"
             )
-    return said + _of_extension(config, built)
+    return problems + _of_extension(config, built)
 
 
 def _of_extension(config, encoding: Encoding | None) -> list[str]:
@@ -66,7 +66,7 @@ def _of_extension(config, encoding: Encoding | None) -> list[str]:
         records = [record for record, _ in extensions.named(name)]
     except ValueError as error:
         return [str(error)]
-    said = [
+    problems = [
         f"extension.name: {record.name!r} follows the length read; train with "
         f"{_static(record)} and a scale"
         for record in records
@@ -74,23 +74,23 @@ def _of_extension(config, encoding: Encoding | None) -> list[str]:
     ]
     takes_scale = any(record.scale != "none" for record in records)
     if scale != 1 and not takes_scale:
-        said.append(
+        problems.append(
             f"extension.scale = {scale} has no effect with extension.name={name}; name one that "
             "takes a scale, such as yarn"
         )
     if encoding is None:
-        return said
+        return problems
     options = {k: v for k, v in config.extension.items() if k not in ("name", "scale")}
-    more, built = _everything_said(
+    more, built = _all_errors(
         lambda options: extensions.extend(name, encoding, scale, **options), options
     )
-    if said or built is None:
-        return said + more
+    if problems or built is None:
+        return problems + more
     return _of_length(config, built, takes_scale)
 
 
 def _static(record: extensions.Extension) -> str:
-    """The same formula at a scale that is given."""
+    """The extension with the same formula at a given scale."""
     for name, other in extensions.records().items():
         if other.apply is record.apply and other.scale == "given":
             return repr(name)
@@ -114,28 +114,28 @@ def _of_length(config, encoding: Encoding, takes_scale: bool) -> list[str]:
     return []
 
 
-def _everything_said(
+def _all_errors(
     build: Callable[[Mapping[str, Any]], Encoding], options: Mapping[str, Any]
 ) -> tuple[list[str], Encoding | None]:
-    """What is said against all options together and against each of them alone."""
+    """Errors of all options together and of each of them alone, and what was built."""
     try:
         return [], build(options)
     except ValueError as error:
         if not is_ours(error):
             raise
         together = str(error)
-    said: dict[str, None] = {}
+    alone: dict[str, None] = {}  # each line once
     for name, value in options.items():
         try:
             build({name: value})
         except ValueError as error:
             if " needs the option " not in str(error):
-                said[str(error)] = None
-    return list(said | {together: None}), None
+                alone[str(error)] = None
+    return list(alone | {together: None}), None
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error is one of our rules, rather than one from below."""
+    """Whether an error was raised by this package rather than by a library below it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Rules for what a user may choose, and errors that say what is allowed."""
+"""Rules for what a user may choose, with errors that name what is allowed."""
 
 import difflib
 import inspect
@@ -39,7 +39,7 @@ def choice(name: str, value, allowed: Sequence[str]) -> str:
 
 
 def known(kind: str, name, names: Iterable[str]) -> str:
-    """The name, if it is one of those there are; else an error with the nearest of them."""
+    """The name if it is known; otherwise an error that suggests the nearest one."""
     names = sorted(names)
     if name in names:
         return name
@@ -60,7 +60,7 @@ def rotary_dims(head_dim: int, fraction: float) -> int:
 
 
 def check_options(what: str, function: Callable, options: Iterable[str]):
-    """Refuses options that a function does not take, and asks for those it cannot do without."""
+    """Refuse options that a function does not take, and require those without a default."""
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return

@@ -1,4 +1,4 @@
-"""The command line of the entry points, before anything heavy is imported."""
+"""Read the command line of the programs before anything heavy is imported."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ def read(
     default_config: str | None = None,
     define: Callable[[flags.FlagValues], object] = lambda values: None,
 ):
-    """The flags and the configuration a command gives; on a mistake, what it is, and exit 2."""
+    """Flags and configuration of a command; a mistake is printed and ends with exit code 2."""
     if any(arg in HELP for arg in argv[1:]):
         described = configuration.Evaluation if default_config else configuration.Training
         fields = "\n".join(configuration.explained(described, "--config."))
@@ -46,10 +46,10 @@ def parse(
     default_config: str | None = None,
     define: Callable[[flags.FlagValues], object] = lambda values: None,
 ):
-    """The flags and the configuration a command gives; a mistake is a ConfigError.
+    """Flags and configuration of a command; a mistake raises ConfigError.
 
-    `define` adds a program's own flags. They are kept apart from absl's global ones, so that this
-    can be called more than once.
+    `define` adds a program's own flags. They are separate from absl's global ones, so that this can
+    be called more than once.
     """
     values = flags.FlagValues()
     options, argv = _extension_options(argv)
@@ -62,10 +62,10 @@ def parse(
         stray = values(argv)[1:]
         config = values.config
     except flags.Error as error:
-        # Behind a recipe's own mistake stands a traceback; its last line says what it is.
+        # A recipe's own mistake comes with a traceback, whose last line names it.
         message = str(error).strip().splitlines()[-1].removeprefix("ValueError: ")
         raise errors.ConfigError(message) from error
-    except AttributeError as error:  # what ml_collections raises for a field there is not
+    except AttributeError as error:  # ml_collections raises it for an unknown field
         program = "eval_extrapolation.py" if default_config else "train.py"
         message = _unknown_field(str(error), f"python {program} --help")
         raise errors.ConfigError(message) from error
@@ -87,12 +87,12 @@ def parse(
 
 
 def _extension_options(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """--config.extension.OPTION=VALUE apart: no configuration lists the options of all."""
+    """Take --config.extension.OPTION=VALUE out: no configuration lists the options of all."""
     options, others = {}, []
     for word in argv:
-        found = re.fullmatch(r"--config\.extension\.(\w+)=(.*)", word, re.DOTALL)
-        if found and found[1] not in configuration.Extension.__dataclass_fields__:
-            options[found[1]] = composition.value(found[2])
+        option = re.fullmatch(r"--config\.extension\.(\w+)=(.*)", word, re.DOTALL)
+        if option and option[1] not in configuration.Extension.__dataclass_fields__:
+            options[option[1]] = composition.value(option[2])
         else:
             others.append(word)
     return options, others

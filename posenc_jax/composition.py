@@ -1,7 +1,7 @@
-"""Extensions as they are written: `yarn:8:beta_fast=16+logn`. Nothing here imports jax.
+"""Parse and write extensions such as `yarn:8:beta_fast=16+logn`. Nothing here imports jax.
 
-A name, then a scale and options after colons; `+` composes, but only before a letter: `1e+3` is a
-number. The entries of a list stand between slashes: `longrope:4:lambdas=1/1.5/2/4`.
+A name comes first, then a scale and options after colons; `+` composes, but only before a letter:
+`1e+3` is a number. Slashes separate the entries of a list: `longrope:4:lambdas=1/1.5/2/4`.
 """
 
 import re
@@ -12,15 +12,15 @@ from posenc_jax.checks import positive
 
 
 class Part(NamedTuple):
-    """One extension of a composition, as it is written."""
+    """One extension of a composition, as written."""
 
     name: str
-    scale: float | None  # None: none is written
+    scale: float | None  # None: not written
     options: Mapping[str, Any]
 
 
 def parts(text: str) -> list[Part]:
-    """What a text composes, in its order."""
+    """The extensions that a text composes, in its order."""
     if not isinstance(text, str):
         raise ValueError(f"an extension is a name, such as 'yarn'; got {text!r}")
     return [_part(word) for word in re.split(r"\+(?=[A-Za-z_])", text)]
@@ -43,7 +43,7 @@ def _part(word: str) -> Part:
 
 
 def text(chosen: Sequence[Part]) -> str:
-    """The same composition as a text."""
+    """Write a composition as text."""
     words = []
     for part in chosen:
         scale = [] if part.scale is None else [_written(part.scale)]
@@ -53,7 +53,7 @@ def text(chosen: Sequence[Part]) -> str:
 
 
 def with_scale(name: str, scale: float) -> str:
-    """`yarn:beta_fast=16+logn` at scale 8 is `yarn:8:beta_fast=16+logn`: the first one has it."""
+    """Write the scale behind the first name: `yarn:beta_fast=16` at 8 is `yarn:8:beta_fast=16`."""
     first, mark, rest = re.fullmatch(r"([^:+]*)([:+]?)(.*)", name).groups()  # pyright: ignore
     return f"{first}:{scale:g}{mark}{rest}"
 

@@ -1,6 +1,6 @@
-"""The fields of training and of an evaluation: each default once, with its comment and its rule.
+"""Fields of training and evaluation: each default once, with its description and its rule.
 
-Nothing here imports jax. `configs/base.py` adds sizes, a recipe what it is about.
+Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields it is about.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from posenc_jax.checks import choice, known
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
 from posenc_jax.registry import SOURCES, TEXTS, WANDB_MODES
 
-Config = Any  # a ConfigDict; its fields have no types a checker could know
+Config = Any  # a ConfigDict, whose fields have no static types
 
 MOST = 2**31 - 1
 LARGEST_SCALE = 1e6
@@ -24,9 +24,9 @@ LARGEST_SCALE = 1e6
 
 @dataclasses.dataclass
 class Encoding:
-    """Its other fields are the options of the scheme, which a recipe names."""
+    """The encoding of a run; other fields are options of the scheme, which a recipe names."""
 
-    name: str = default("nope", "a file in posenc_jax/schemes; its options stand beside it")
+    name: str = default("nope", "a file in posenc_jax/schemes; its options are fields beside it")
     per_layer: bool = default(
         False, "True: each layer has trained arrays of its own", true_or_false
     )
@@ -34,9 +34,9 @@ class Encoding:
 
 @dataclasses.dataclass
 class Extension:
-    """Its other fields are options, which may also stand within the name: `yarn:8:beta_fast=16`."""
+    """The extension of a run; its options are other fields or part of the name: `yarn:8:low=2`."""
 
-    name: str = default("none", "in place while training; such as yarn, or yarn:beta_fast=16+logn")
+    name: str = default("none", "used while training, such as yarn or yarn:beta_fast=16+logn")
     scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
 
 
@@ -55,18 +55,21 @@ class Data:
     source: str = default("stdlib", ", ".join(SOURCES), one_of(*SOURCES))
     tokens: str | None = default(
         None,
-        "a folder of tokens made beforehand (scripts/prepare_data.py --tokens_out), instead of a "
-        "source and a tokenizer; None: they are made of the text",
+        "a folder of prepared tokens (scripts/prepare_data.py --tokens_out), instead of a source "
+        "and a tokenizer; None: tokens are made from the text",
     )
     path: str = default(
         "",
-        "files or globs with commas between; a data set's name for hub",
+        "files or globs, separated by commas; the name of a data set for hub",
         of=("text", "jsonl", "hub"),
         unset="",
     )
-    tokenizer: str = default("bytes", "bytes, a tokenizer.json, a folder with vocab and merges")
+    tokenizer: str = default("bytes", "bytes, a tokenizer.json, or a folder with vocab and merges")
     field: str | None = default(
-        None, "of jsonl and hub, what holds the text; None: text", of=("jsonl", "hub"), unset="text"
+        None,
+        "for jsonl and hub: the field with the text; None: text",
+        of=("jsonl", "hub"),
+        unset="text",
     )
     split: str | None = default(None, "of hub; None: train", of=("hub",), unset="train")
     mixture: str | None = default(
@@ -135,15 +138,15 @@ class Data:
         beside_tokens=True,
     )
     valid_fraction: float = default(
-        0.1, "of the documents, chosen by a hash of their text", between(0, 1)
+        0.1, "share of documents held out, chosen by a hash of their text", between(0, 1)
     )
     choose_fraction: float = default(
-        0.0, "a third split, off the training side; to choose rates on", between(0, 1)
+        0.0, "share of a third split, taken from training; to choose rates on", between(0, 1)
     )
     mask_documents: bool = default(
         False, "attention stays within a document", true_or_false, beside_tokens=True
     )
-    cache: str = default("", "folder for tokens; empty: XDG_CACHE_HOME or ~/.cache, posenc-jax")
+    cache: str = default("", "folder for tokens; empty: posenc-jax in XDG_CACHE_HOME or ~/.cache")
 
 
 @dataclasses.dataclass
@@ -154,8 +157,8 @@ class Wandb:
         one_of(*WANDB_MODES),
     )
     project: str = default("posenc-jax")
-    name: str = default("", "empty: that of the workdir")
-    group: str = default("", "empty: that of the data, the tokenizer and the size")
+    name: str = default("", "empty: the name of the workdir")
+    group: str = default("", "empty: data, tokenizer, length and size")
     dir: str = default("", "where wandb keeps its files; empty: the workdir")
     required: bool = default(False, "True: fail where wandb fails", true_or_false)
 
@@ -170,18 +173,18 @@ def _length(name: str, value: Any):
     whole(1, 2**24)(name, value)  # places that float32 tells apart
     if value < 2:
         raise ValueError(
-            f"{name} must be at least 2, or nothing is predicted from anything; got {value}"
+            f"{name} must be at least 2, so that a token has one before it; got {value}"
         )
 
 
 @dataclasses.dataclass
 class Training:
-    seed: int = default(0, "of the weights, the order of the data, and every draw", _seed)
+    seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
     train_length: int = default(128, "L: tokens per row", _length)
     batch_size: int = default(32, "rows per step", whole(1, 2**24))
     steps: int = default(600, "", whole(1, MOST))
     stop_at: int = default(
-        0, "save and stop here, exit 75; the same command then goes on; 0: never", _seed
+        0, "save and stop here with exit 75; the same command resumes; 0: never", _seed
     )
     init_from: str = default("", "a workdir to take the weights from")
     original_length: int | None = default(
@@ -193,7 +196,7 @@ class Training:
     learning_rate: float = default(3e-3, "", above_zero(1e-30, 1e30))
     encoding_rate: float = default(
         1.0,
-        "times the learning rate: that of the encoding's trained arrays",
+        "times the learning rate: the rate of the encoding's trained arrays",
         above_zero(1e-30, 1e30),
     )
     schedule: str = default(
@@ -202,20 +205,20 @@ class Training:
         one_of("cosine", "linear"),
     )
     warmup_steps: int = default(60, "", whole(0))
-    final_rate: float = default(0.1, "of the learning rate, at the last step", between(0, 1))
+    final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
-        0.1, "of the matrices in the blocks, and of nothing else", between(0, 1e6)
+        0.1, "of the matrices in the blocks and of nothing else", between(0, 1e6)
     )
     beta1: float = default(0.9, "", between(0, 0.999999))
     beta2: float = default(0.95, "", between(0, 0.999999))
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
     skip_not_finite: bool = default(
         False,
-        "True: such a loss or gradient changes nothing; False: a stop",
+        "loss or gradient not finite: True: skip the step; False: stop",
         true_or_false,
     )
     accumulate: int = default(
-        1, "pieces a batch is cut into; the gradient is that of the whole", whole(1, 2**24)
+        1, "pieces a batch is computed in; the gradient is that of the whole batch", whole(1, 2**24)
     )
     data: Data = within(Data)
     sharding: str = default(
@@ -224,13 +227,13 @@ class Training:
         one_of("replicated", "fsdp"),
     )
     distributed: bool = default(
-        False, "several processes train together; see docs/reliability.md", true_or_false
+        False, "several processes train together; see docs/runs.md", true_or_false
     )
-    log_every: int = default(20, "steps; so for the next two", whole(1))
-    valid_every: int = default(200, "", whole(1))
-    save_every: int = default(200, "", whole(1))
-    valid_batches: int = default(16, "of batch_size rows", whole(1))
-    keep: int = default(2, "checkpoints", whole(1, 2**20))
+    log_every: int = default(20, "steps", whole(1))
+    valid_every: int = default(200, "steps", whole(1))
+    save_every: int = default(200, "steps", whole(1))
+    valid_batches: int = default(16, "batches of batch_size rows", whole(1))
+    keep: int = default(2, "checkpoints kept", whole(1, 2**20))
     wandb: Wandb = within(Wandb)
 
 
@@ -244,8 +247,10 @@ class EvaluationData:
         "of the run's own text: held_out, choose (data.choose_fraction)",
         one_of("held_out", "choose"),
     )
-    field: str = default("", "of a JSON line or a row that holds the text; empty: that of the run")
-    split: str = default("", "of a hub data set; empty: that of the run")
+    field: str = default(
+        "", "field of a JSON line or row that holds the text; empty: that of the run"
+    )
+    split: str = default("", "split of a hub data set; empty: that of the run")
 
 
 @dataclasses.dataclass
@@ -257,54 +262,56 @@ class EvaluationWandb:
 
 @dataclasses.dataclass
 class Evaluation:
-    name: str = default("", "of this evaluation in eval/curves.csv; empty: from its text")
+    name: str = default("", "name of this evaluation in eval/curves.csv; empty: from its text")
     data: EvaluationData = within(EvaluationData)
     multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
     lengths: str = default("", "the same in tokens, instead of multiples: 64,128,256")
     extensions: str = default(
         "none,pi,ntk,yarn,dynamic_ntk,interpolate",
-        "of these, those that fit the run's encoding; name:scale sets a scale, else it is the "
-        "largest multiple; yarn:8:beta_fast=16+logn has an option and composes two; all: every one "
-        "that needs no options",
+        "those that fit the run's encoding; name:scale sets a scale (else the largest multiple); "
+        "yarn:8:beta_fast=16+logn sets an option and composes two; all: every one that needs no "
+        "options",
     )
-    protocols: str = default("same_token,nonoverlap,position", "and sliding, which reads the most")
+    protocols: str = default(
+        "same_token,nonoverlap,position", "these and sliding, which reads the most"
+    )
     window: bool = default(
         True,
-        "the baseline: the same weights, a query sees the last L tokens alone",
+        "add the baseline: the same weights, where a query sees the last L tokens alone",
         true_or_false,
     )
     documents: int | None = default(
         None,
-        "at most, of those as long as the longest window; None: 50, or more where it takes them",
+        "at most, among those as long as the longest window; None: 50, or as many as needed",
         whole(2, MOST),
     )
     windows: int | None = default(
         None,
-        "at most, of the longest length, from one document; None: so many that `same_token` scores "
-        "about 2,000 targets",
+        "longest windows per document, at most; None: as many as give `same_token` about 2,000 "
+        "targets",
         whole(1, MOST),
     )
     spread: bool = default(
         True,
-        "windows over the whole of a document; False: from its beginning on",
+        "True: windows spread over the whole document; False: from its beginning on",
         true_or_false,
     )
     stride: int = default(
-        0, "how far `sliding` advances; 0: L. Lengths below it are not slid over", whole(0, MOST)
+        0, "S, how far `sliding` advances; 0: L. Shorter lengths are skipped", whole(0, MOST)
     )
     last: int = default(
         0,
         "K, the targets `same_token` scores in a window; 0: shortest length / 4",
         whole(0, MOST),
     )
-    tokens_per_call: int = default(16_384, "a batch holds as many windows as fit", whole(1, MOST))
+    tokens_per_call: int = default(16_384, "tokens in a batch of windows, at most", whole(1, MOST))
     wandb: EvaluationWandb = within(EvaluationWandb)
 
 
 def training() -> Config:
     """Every field of a training configuration, at its default."""
     config = _tree(Training)
-    config.model.vocab = placeholder(int)  # None: that of the tokenizer
+    config.model.vocab = placeholder(int)  # None: the tokenizer's
     return config
 
 
@@ -323,23 +330,23 @@ def _tree(described: type) -> Config:
 
 
 def explained(described: type, prefix: str = "") -> Iterator[str]:
-    """A line for each field: its name, its default and what is said of it."""
+    """A line for each field: its name, its default and its description."""
     for name, _, value, facts in fields.fields(described):
         about = facts["about"]
-        if name == "vocab":  # of the decoder, which the tokenizer says
-            value, about = None, "V; None: that of the tokenizer"
+        if name == "vocab":  # the tokenizer decides it
+            value, about = None, "V; None: the tokenizer's"
         yield f"  {f'{prefix}{name}={value}':<40} {about}".rstrip()
     for name, inner in fields.groups(described):
         yield from explained(inner, f"{prefix}{name}.")
 
 
 def words(text: str) -> list[str]:
-    """The entries of a list, between commas."""
+    """The entries of a comma-separated list."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def beside_tokens() -> list[str]:
-    """Fields of `data` that are read where it names prepared tokens."""
+    """Fields of `data` that are read beside prepared tokens."""
     return [name for name, _, _, facts in fields.fields(Data) if "beside_tokens" in facts]
 
 

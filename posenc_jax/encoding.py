@@ -18,13 +18,13 @@ FARTHEST = 1 << 24  # float32, in which angles are made, tells positions apart u
 
 @dataclasses.dataclass(frozen=True)
 class Dims:
-    """What an encoding has to know of the model it serves."""
+    """Sizes of the model that an encoding serves."""
 
     heads: int
     head_dim: int
     width: int
     train_length: int
-    layers: int | None = None  # of the model; None: not known, so one encoding serves all of them
+    layers: int | None = None  # None: not known, so one encoding serves all layers
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -36,33 +36,33 @@ class Dims:
 
 
 def trained():
-    """A field that is learned with the model. All other arrays stay what they were built as."""
+    """A field that is learned with the model; all other arrays stay as they were built."""
     return struct.field(metadata={"trained": True})
 
 
 def static(**options):
-    """A field that is part of the program: another value compiles another program."""
+    """A field that is static: another value compiles another program."""
     return struct.field(pytree_node=False, **options)
 
 
 class Tokens(struct.PyTreeNode):
-    """One side of attention: where its tokens stand and what they carry."""
+    """One side of attention: the positions of its tokens and what they carry."""
 
     position: jax.Array  # [T] or [B, T]
     document: jax.Array | None = None  # [B, T]; tokens see those of their own document
-    order: jax.Array | None = None  # [T] or [B, T], what is seen; None: the place in the row
+    order: jax.Array | None = None  # [T] or [B, T], decides what is seen; None: place in the row
     features: Any = None  # pytree of [B, T, ...], from Encoding.read; gets a gradient
-    # Places 0, 1, 2, ... within a document, the queries being the last of the keys.
+    # True: places 0, 1, 2, ... within a document, and the queries are the last of the keys.
     contiguous: bool = static(default=False)
 
 
 def position_of(tokens) -> Any:  # [T] or [B, T]
-    """The positions of `Tokens`, or the bare positions given in their place."""
+    """The positions of `Tokens`, or bare positions as they are."""
     return tokens.position if isinstance(tokens, Tokens) else tokens
 
 
 class Phase(struct.PyTreeNode):
-    """Cosine and sine by which queries and keys are turned, any common factor included."""
+    """Cosine and sine that rotate queries and keys, any common factor included."""
 
     q_cos: jax.Array  # [B or 1, H or 1, Q, R/2]
     q_sin: jax.Array
@@ -72,7 +72,7 @@ class Phase(struct.PyTreeNode):
 
 
 class Encoding(struct.PyTreeNode, kw_only=True):
-    """No position at all: every hook does nothing. A scheme overrides the hooks it is about."""
+    """An encoding without position; a scheme overrides the hooks it is about."""
 
     dims: Dims = static()
     layers: int | None = static(default=None)  # leading axis of every leaf; None: shared by all
@@ -93,17 +93,17 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     @property
     def reach(self) -> int | None:
-        """How many positions can be expressed; None: any number."""
+        """The number of positions it can express; None: any number."""
         return None
 
     @property
     def remedy(self) -> str:
-        """What to do beyond the reach."""
+        """Advice for lengths beyond the reach."""
         return "use a shorter length"
 
     @property
     def period(self) -> int:
-        """After how many layers they repeat; 1: all have the same hooks."""
+        """The number of layers after which they repeat; 1: all have the same hooks."""
         return 1
 
     def layer(self, index: int) -> Any:
@@ -113,11 +113,11 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return jax.tree.map(lambda leaf: leaf[index], self).replace(layers=None)
 
     def named_parts(self) -> dict[str, Any]:
-        """Encodings that this one is made of, by a name for each; none where it stands alone."""
+        """Encodings inside this one, by name; empty where there are none."""
         return {}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Any:
-        """The same with other encodings under some of those names."""
+        """The same encoding with other encodings under some of those names."""
         raise NotImplementedError
 
     def kinds_of_layers(self) -> list[str]:
@@ -129,7 +129,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return min((w for w in (self.window, window) if w is not None), default=None)
 
     def positions(self, length: int, key: jax.Array | None = None) -> jax.Array:  # [T]
-        """Where the tokens of a row stand; a key asks for the random draw of training."""
+        """Positions of a row's tokens; a key asks for the random draw of training."""
         check_reach(self, length)
         return jnp.arange(length)
 
@@ -141,9 +141,9 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return x
 
     def read(self, x: jax.Array, before: Any = None) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
-        """What tokens carry, from the input of a layer's attention.
+        """Features that tokens carry, read from the input of a layer's attention.
 
-        `before` are the features of the tokens that precede these, where a row is read in parts.
+        `before` holds the features of the preceding tokens, where a row is read in parts.
         """
         return None
 
@@ -151,22 +151,22 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return None
 
     def bias(self, q: Any, k: Any) -> jax.Array | None:
-        """[H, Q, S], or [B, H, Q, S] where it differs between rows; added to the logits.
+        """The bias added to the logits: [H, Q, S], or [B, H, Q, S] where it differs between rows.
 
-        Of `Tokens`, or of bare positions [Q] and [S]; finite above the diagonal too.
+        Takes `Tokens` or bare positions [Q] and [S]; must be finite above the diagonal too.
         """
         return None
 
     def logits(self, scores: jax.Array, bias: jax.Array | None) -> jax.Array:
-        """How scores [B, H, Q, S] and bias meet, before the mask: the sum."""
+        """Combine scores [B, H, Q, S] and bias before the mask; by default their sum."""
         if bias is None:
             return scores
         return scores + (bias if bias.ndim == 4 else bias[None])
 
     def query_scale(self, positions: jax.Array) -> jax.Array | None:
-        """[T], [B, T] or [B or 1, H, T]; multiplies q . k, not the bias.
+        """A factor [T], [B, T] or [B or 1, H, T] on q . k but not on the bias.
 
-        Set by the extension `logn`.
+        The extension `logn` sets it.
         """
         if not self.logn:
             return None
@@ -175,41 +175,41 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return jnp.maximum(1.0, scale)
 
     def sink(self) -> jax.Array | None:  # [H]
-        """A logit without value, beside those of the keys."""
+        """A logit per head that takes part in the softmax and has no value."""
         return None
 
 
 class DistanceBias(Encoding):
     """An encoding whose bias depends on the distance query - key >= 0 alone.
 
-    For tokens 0, 1, 2, ... attention may ask for the curve once instead of the bias.
+    For tokens 0, 1, 2, ... attention may use the curve once instead of the bias.
     """
 
     def curve(self, distance: jax.Array) -> jax.Array:  # [N] -> [H, N]
         raise NotImplementedError
 
     def straight(self) -> jax.Array | None:  # [H]
-        """m, where the curve is -m * distance: kernels that take no bias can take that one."""
+        """m where the curve is -m * distance, which kernels without a bias support; else None."""
         return None
 
     def bias(self, q, k):
         q_positions, k_positions = position_of(q), position_of(k)
         check_far("positions", (q_positions, k_positions))
-        # The values above the diagonal are masked, but their gradients must be finite too.
+        # Values above the diagonal are masked, but their gradients must be finite too.
         distance = jnp.maximum(q_positions[..., :, None] - k_positions[..., None, :], 0)
         curve = self.curve(distance.reshape(-1))  # [H, N]
         return jnp.moveaxis(curve.reshape(-1, *distance.shape), 0, -3)
 
 
 class KeySum(Encoding):
-    """An encoding whose bias is what the tokens after the key, up to the query, add up to.
+    """An encoding whose bias sums a quantity of the tokens after the key, up to the query.
 
-    Every token carries the sum of all up to it, so the bias is the difference of two of them. A
-    float32 loses the digits of a difference of large sums: what each was rounded by comes along.
+    Every token carries the running sum up to itself, so the bias is a difference of two sums. In
+    float32 a difference of large sums loses digits, so each sum carries its rounding error too.
     """
 
     def sums(self, tokens: Any) -> tuple[jax.Array, jax.Array]:  # [T, H] or [B, T, H], twice
-        """The sum up to each token, and what rounding it left over, which gets no gradient."""
+        """The sum up to each token, and its rounding error, which gets no gradient."""
         raise NotImplementedError
 
     def bias(self, q, k):
@@ -220,7 +220,7 @@ class KeySum(Encoding):
 
 
 class Wrapper(Encoding):
-    """An encoding around another one, whose hooks it forwards; override those it is about."""
+    """An encoding around another one; it forwards every hook that a subclass does not override."""
 
     inner: Encoding
 
@@ -290,14 +290,14 @@ class Wrapper(Encoding):
 
 
 def bearer(encoding: Encoding, hook: str) -> Encoding:
-    """The encoding whose own hook is asked: behind wrappers that forward it."""
+    """The encoding that answers a hook, behind the wrappers that forward it."""
     while isinstance(encoding, Wrapper) and _of(encoding, hook) is getattr(Wrapper, hook):
         encoding = encoding.inner
     return encoding
 
 
 def overrides(encoding: Encoding, hook: str) -> bool:
-    """Whether a hook does anything: one that nobody overrides costs nothing."""
+    """Whether an encoding overrides a hook; hooks that nobody overrides cost nothing."""
     return _of(bearer(encoding, hook), hook) is not getattr(Encoding, hook)
 
 
@@ -316,10 +316,10 @@ def check_reach(encoding: Encoding, length: int):
 
 
 def stack(encodings: Sequence[Encoding]) -> Encoding:
-    """One encoding per layer, as one pytree whose leaves have a leading layer axis."""
+    """Stack one encoding per layer into one pytree whose leaves have a leading layer axis."""
     shared = [isinstance(e, Encoding) and e.layers is None for e in encodings]
     if not shared or not all(shared):
-        raise ValueError("stack takes one shared encoding per layer, at least one, none stacked")
+        raise ValueError("stack takes at least one encoding, one per layer, none of them stacked")
     structures = [jax.tree.structure(e) for e in encodings]
     shapes = [[leaf.shape for leaf in jax.tree.leaves(e)] for e in encodings]
     for i, (structure, shape) in enumerate(zip(structures, shapes, strict=True)):
@@ -335,12 +335,12 @@ def stack(encodings: Sequence[Encoding]) -> Encoding:
 def one_per_layer(make: Callable[[jax.Array], Encoding], dims: Dims, key: jax.Array) -> Encoding:
     """A stack of encodings, each made with a key of its own."""
     if dims.layers is None:
-        raise ValueError("one encoding per layer needs to know how many: give Dims(layers=...)")
+        raise ValueError("one encoding per layer needs the number of layers: give Dims(layers=...)")
     return stack([make(key) for key in jax.random.split(key, dims.layers)])
 
 
 def trained_mask(encoding: Encoding) -> Encoding:
-    """The same tree with True where a leaf is trained."""
+    """The same tree with True where a leaf is trained, else False."""
     fields = {}
     for field in dataclasses.fields(encoding):
         value = getattr(encoding, field.name)
@@ -357,10 +357,9 @@ def trained_mask(encoding: Encoding) -> Encoding:
 
 
 def partition(encoding: Encoding) -> tuple[Encoding, Encoding]:
-    """(trained, fixed): the same tree twice, each with None for the leaves of the other.
+    """Split an encoding into (trained, fixed), each with None for the leaves of the other.
 
-    Whoever keeps an encoding in a module of their own hands the first to an optimizer and the
-    second to nobody; `combine` makes the encoding of both again.
+    A module that holds an encoding gives only the first to its optimizer; `combine` joins them.
     """
     mask = trained_mask(encoding)
     trained, fixed = (
@@ -373,7 +372,7 @@ def partition(encoding: Encoding) -> tuple[Encoding, Encoding]:
 
 
 def combine(trained: Encoding, fixed: Encoding) -> Encoding:
-    """The encoding whose parts `partition` gave, with today's values of those that are trained."""
+    """Join the two parts that `partition` returned, with the current trained values."""
     return jax.tree.map(
         lambda one, other: other if one is None else one,
         trained,
@@ -383,26 +382,26 @@ def combine(trained: Encoding, fixed: Encoding) -> Encoding:
 
 
 def fixed(values) -> jax.Array:
-    """Numbers worked out in float64 on the host, rounded once to float32."""
+    """Round numbers computed in float64 on the host to float32, once."""
     return jnp.asarray(np.asarray(values, np.float64).astype(np.float32))
 
 
 def check_far(name: str, positions) -> None:
-    """That float32 tells positions apart, in one or several arrays, where values are known."""
+    """Check that float32 tells the positions of all arrays apart, where values are known."""
     for part in jax.tree.leaves(positions):
         known = in_sight(part)
         if known is None or not known.size:
             continue
         for value in (known.min(), known.max()):
-            if not -FARTHEST <= value <= FARTHEST:  # nor is it where it is not a number
+            if not -FARTHEST <= value <= FARTHEST:  # also true for NaN
                 raise ValueError(
-                    f"{name} must be finite and at most 2^24 = {FARTHEST:,} from 0: angles in "
-                    f"float32 tell no others apart; got {value}"
+                    f"{name} must be finite and at most 2^24 = {FARTHEST:,} from 0, beyond which "
+                    f"float32 angles coincide; got {value}"
                 )
 
 
 def in_sight(values) -> np.ndarray | None:
-    """Values on the host; None where they are not known: in a trace, or on other processes."""
+    """Values on the host; None where they are unknown: in a trace or on other processes."""
     for leaf in jax.tree.leaves(values):
         if isinstance(leaf, Tracer):
             return None

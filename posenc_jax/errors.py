@@ -1,4 +1,4 @@
-"""Why a program ends: exit codes, and the errors that carry them."""
+"""Exit codes, and the errors that carry them."""
 
 DONE = 0
 FAULT = 1
@@ -24,7 +24,7 @@ MEANING = {
 
 
 class Stop(Exception):
-    """An end with an explanation for people: no traceback is shown for it."""
+    """An error that ends a program with one explanatory line and no traceback."""
 
     code = IO
     ends_all = False  # whether it ends every process of the run in the same way
@@ -44,7 +44,7 @@ class NotFinite(Stop):
 
 
 class Damaged(Stop):
-    """What was read is not what was written."""
+    """The data read is not the data that was written."""
 
 
 class Busy(Stop):

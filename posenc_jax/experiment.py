@@ -1,4 +1,4 @@
-"""What makes two runs the same: fields in which they differ, and fields that are free to."""
+"""Compare the configurations of runs: fields in which they differ, and fields free to differ."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from posenc_jax import configuration
 
-# What may differ when a run goes on: how long, how often, how it is shown, where tokens are kept.
+# Fields a resumed run may change: how long, how often, how it is shown, where tokens are kept.
 FREE = (
     "steps",
     "stop_at",
@@ -31,19 +31,19 @@ def differences(
     free: tuple[str, ...] = FREE,
     words: tuple[str, str] = ("in the workdir", "now"),
 ) -> list[str]:
-    """Fields in which a run's saved configuration differs from one given now, but for free ones."""
+    """Fields, except free ones, in which a saved configuration differs from the current one."""
     before, after = dict(_flat(saved)), dict(_flat(now))
     lines = []
     for name in sorted(before | after):
         if not _within(name, free):
             old, new = before.get(name), after.get(name)  # a field that came later is None
-            if old != new and not (old != old and new != new):  # nan is itself here
+            if old != new and not (old != old and new != new):  # nan equals nan here
                 lines.append(f"{name}: {old!r} {words[0]}, {new!r} {words[1]}")
     return lines
 
 
 def unlike(config, source: Mapping) -> list[str]:
-    """What of model, encoding and tokenizer is not that of the run whose weights are taken."""
+    """Differences of model, encoding and tokenizer to the run whose weights are taken."""
     chosen = []
     for tree in (source, config.to_dict()):
         fields = dict(_flat({name: tree[name] for name in ("model", "encoding")}))
@@ -59,7 +59,7 @@ def unlike(config, source: Mapping) -> list[str]:
 
 
 def _tokenizer(data: Mapping) -> str | None:
-    """As it was named; None where prepared tokens do not tell."""
+    """The tokenizer's name; None where prepared tokens do not hold it."""
     if not data.get("tokens"):
         return data["tokenizer"]
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -69,8 +69,8 @@ def _tokenizer(data: Mapping) -> str | None:
 
 
 def experiment(config) -> dict[str, Any]:
-    """What two runs share that differ by chance alone: all but the seed, how often something is
-    said or saved, and how it is computed."""
+    """Fields that runs of one experiment share: all but the seed, how often something is logged or
+    saved, and how it is computed."""
     fields = dict(_flat(with_defaults(config.to_dict())))
     fields["original_length"] = fields["original_length"] or fields["train_length"]
     fields["init_from"] = without_seed(str(fields["init_from"] or ""))
@@ -80,7 +80,7 @@ def experiment(config) -> dict[str, Any]:
 
 
 def with_defaults(fields: Mapping) -> dict[str, Any]:
-    """A field that an older run does not have is its default."""
+    """Fill in the default of every field that an older run lacks."""
 
     def filled(given: Mapping, default: Mapping) -> dict[str, Any]:
         inner = {
@@ -94,7 +94,7 @@ def with_defaults(fields: Mapping) -> dict[str, Any]:
 
 
 def without_seed(name: str) -> str:
-    """`rope-s0-L128` -> `rope-L128`: the names that sweeps give, over all seeds."""
+    """Drop the seed from a sweep's name: `rope-s0-L128` -> `rope-L128`."""
     return re.sub(r"-s\d+(?=-|/|$)", "", name)
 
 

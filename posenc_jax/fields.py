@@ -1,4 +1,4 @@
-"""A field of a configuration: its default, what is said of it and the rule for it, each once.
+"""A configuration field: its default, its description and its rule, each stated once.
 
 Nothing here imports jax.
 """
@@ -11,17 +11,17 @@ from typing import Any
 
 from posenc_jax.checks import choice, flag, positive, whole_number
 
-Rule = Callable[[str, Any], object]  # (name, value); a ValueError says what is wrong
+Rule = Callable[[str, Any], object]  # (name, value); raises ValueError
 
 
 def default(value: Any, about: str = "", rule: Rule | None = None, **facts: Any) -> Any:
-    """A dataclass field and its default; where that is None, no rule is asked about None."""
+    """A dataclass field with its default; a default of None is not held against the rule."""
     metadata = {"about": about, "rule": rule, **facts}
     return dataclasses.field(default=value, metadata=metadata)
 
 
 def within(inner: type) -> Any:
-    """Fields within a field."""
+    """A group of fields within a field."""
     return dataclasses.field(default_factory=inner, metadata={"group": inner})
 
 
@@ -39,7 +39,7 @@ def between(low: float, high: float) -> Rule:
 
 
 def above_zero(low: float, high: float) -> Rule:
-    """What float32 can multiply by."""
+    """Rule for a positive factor within the range given, which float32 can hold."""
 
     def rule(name: str, value: Any):
         positive(name, value)
@@ -57,7 +57,7 @@ def true_or_false(name: str, value: Any):
 
 
 def fields(described: type) -> Iterator[tuple[str, type, Any, Mapping[str, Any]]]:
-    """Of each field its name, its type, its default and what else is stated; not of groups."""
+    """Yield name, type, default and other facts of every field that is not a group."""
     for entry in dataclasses.fields(described):
         if "group" not in entry.metadata:
             kind = entry.type
@@ -74,8 +74,8 @@ def groups(described: type) -> Iterator[tuple[str, type]]:
 
 
 def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """What the rules of the fields say against values, field by field."""
-    said = []
+    """Violations of the fields' rules, in the order of the fields."""
+    problems = []
     for name, _, default, facts in fields(described):
         value = values[name]
         if facts["rule"] is None or (value is None and default is None):
@@ -83,5 +83,5 @@ def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> li
         try:
             facts["rule"](f"{prefix}{name}", value)
         except ValueError as error:
-            said.append(str(error))
-    return said
+            problems.append(str(error))
+    return problems

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, folders one process holds, errors of a disk."""
+"""Atomic writes, locks, and errors of the disk."""
 
 import errno
 import fcntl
@@ -17,9 +17,9 @@ NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file 
 
 
 def write_atomically(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}.part")  # of one name, so that a killed one is replaced
+    scratch = path.with_name(f".{path.name}.part")  # always the same: the next write replaces it
     try:
-        scratch.unlink(missing_ok=True)  # whatever it is: a link would be followed
+        scratch.unlink(missing_ok=True)  # even a link, which opening would follow
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -32,8 +32,16 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Waits until no other process holds this lock file."""
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """One process at a time. The system lets go when the holder dies, so nothing is left over."""
+    """Holds a folder, or raises Busy with its holder. The lock ends with its process."""
     with (folder / ".lock").open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,7 +56,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """An error, and the errors that it was raised from."""
+    """An error and the errors it was raised from."""
     found: list[BaseException] = [error]
     while found[-1].__cause__ is not None:
         found.append(found[-1].__cause__)
@@ -56,5 +64,5 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
-    """Whether an error comes from the system, by one of these numbers of `errno`."""
+    """Whether an error, or a cause of it, is a system error with one of these errnos."""
     return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))

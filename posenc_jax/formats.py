@@ -1,4 +1,4 @@
-"""The format of `config.json` and of a checkpoint's card, and what older ones meant."""
+"""Upgrade older formats of `config.json` and of a checkpoint's card."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ FORMAT = 2
 
 
 def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
-    """A run's configuration in today's words; `written` is its format, None in the first one."""
+    """A run's configuration in today's format; `written` is its own, None in the first format."""
     if written in (None, 1):
         fields = _from_1(fields)
     elif written != FORMAT:
@@ -19,13 +19,13 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
 
 
 def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """With those that older runs do without."""
+    """Add the fields that older runs lack."""
     later = {"encoding": {"per_layer": False}, "data": {"tokens": None}}
     return dict(fields) | {group: more | dict(fields[group]) for group, more in later.items()}
 
 
 def _set_alone(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of every extension once stood in each configuration, as None where not set."""
+    """Drop unset options: configurations once held those of every extension, as None."""
     extension = fields["extension"]
     if not isinstance(extension, Mapping):
         return dict(fields)
@@ -34,8 +34,8 @@ def _set_alone(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_1(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """T5's table was its bias, all arrays had one rate, and defaults stood in fields of `data`
-    that nothing read."""
+    """Upgrade format 1: T5's table was its bias, all arrays had one rate, and fields of `data` that
+    nothing read held defaults."""
     read_by = {
         "field": ("jsonl", "hub"),
         "split": ("hub",),

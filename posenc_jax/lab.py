@@ -1,4 +1,4 @@
-"""Training and evaluation from Python, without a checkout: what the programs do, as functions."""
+"""Train and evaluate from Python, without a checkout: the programs as functions."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,20 +8,21 @@ from posenc_jax import backend, configuration, lineage, neighbours, packages, va
 from posenc_jax.checks import known
 from posenc_jax.configuration import Config
 from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import judging
 
 Answer = TypeVar("Answer")
 
 
 def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | None = None):
-    """The configuration of a file in configs/, with fields such as {"model.width": 64} over it."""
-    there = [path.stem for path in (neighbours.HERE / "configs").glob("*.py")]
-    known("recipe", name, set(there) - {"base", "eval", "__init__"})
+    """The configuration of a file in configs/, overridden by fields such as {"model.width": 64}."""
+    stems = [path.stem for path in (neighbours.HERE / "configs").glob("*.py")]
+    known("recipe", name, set(stems) - {"base", "eval", "__init__"})
     make = neighbours.recipe(name).get_config
     return _with(make() if size is None else make(size), fields)
 
 
 def train(config: Config, workdir: str | Path) -> int:
-    """Trains, or goes on training, the run of a workdir; the exit code of train.py."""
+    """Train or resume the run in a workdir and return the exit code of train.py."""
     from posenc_jax.runs.workdir import Workdir
     from posenc_jax.training.loop import train
 
@@ -34,20 +35,20 @@ def train(config: Config, workdir: str | Path) -> int:
 def evaluate(
     workdir: str | Path, fields: Mapping[str, Any] | None = None, *, step: int | None = None
 ) -> list[dict]:
-    """The rows that an evaluation of a run adds to eval/curves.csv; pictures are in plots/."""
+    """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     config = _with(configuration.evaluation(), fields)
-    _refuse(validation.validate_evaluation(config))
     backend.configure()
+    _refuse(_explained(lambda: judging.mistakes(config)))
     backend.self_test()
     return _explained(lambda: _evaluate(config, Path(workdir), step))
 
 
 def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax.evaluation import evaluate, methods, picture, records
+    from posenc_jax.evaluation import evaluate, records
+    from posenc_jax.plots import curves
 
-    _refuse(methods.mistakes(config.extensions))
     done = evaluate.evaluate(config, workdir, [step])
-    picture.draw(done.every, workdir / "plots", done.name)
+    curves.draw(done.every, workdir / "plots", done.name)
     return records.rows(done.cells)
 
 

@@ -1,6 +1,6 @@
-"""What a configuration leaves open, and the run that it takes that from.
+"""Fill in what a configuration leaves open from another run.
 
-A run that goes on takes it from itself, one with `init_from` from the run it starts from.
+A resumed run takes it from itself, a run with `init_from` from the run it starts from.
 """
 
 import json
@@ -16,7 +16,7 @@ from posenc_jax.composition import Part
 from posenc_jax.configuration import Config, beside_tokens, read_by
 from posenc_jax.errors import ConfigError
 
-# Without these a file is no configuration of a run.
+# A file without these is not the configuration of a run.
 ESSENTIAL = (
     "seed",
     "train_length",
@@ -30,7 +30,7 @@ ESSENTIAL = (
 
 
 def read(workdir: Path) -> dict[str, Any]:
-    """The configuration of a run, in today's words whatever wrote it."""
+    """The configuration of a run, upgraded to today's format."""
     fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
     missing = set(ESSENTIAL) - set(fields)
     if missing:
@@ -39,14 +39,14 @@ def read(workdir: Path) -> dict[str, Any]:
 
 
 def original_length(config, source: Mapping | None = None) -> int:
-    """L of the formulas: the run's own, or that of the run it starts or goes on from."""
+    """L of the formulas: the run's own, or that of the run it starts from or resumes."""
     if source is None:
         return config.original_length or config.train_length
     return config.original_length or source.get("original_length") or source["train_length"]
 
 
 def resolved(config, begun: Mapping | None = None) -> Config:
-    """With every value that training reads, each in one place."""
+    """The configuration with every value that training reads, each in one place."""
     config = config.copy_and_resolve_references()
     config.extension = _in_fields(config.extension)
     config = _from_source(config, begun)
@@ -62,7 +62,7 @@ def resolved(config, begun: Mapping | None = None) -> Config:
 
 
 def _in_fields(extension: Config) -> Config:
-    """`yarn:8:beta_fast=16` in fields of its own; a composition keeps its options in the text."""
+    """Split `yarn:8:beta_fast=16` into fields; a composition keeps its options in its name."""
     given = {name: value for name, value in extension.items() if value is not None}
     try:
         parts = composition.parts(given["name"])
@@ -72,7 +72,7 @@ def _in_fields(extension: Config) -> Config:
     beside = given.get("scale", 1)
     if len(scales) > 1 or (scales and beside not in (1, *scales)):
         raise ConfigError(
-            f"extension.name = {given['name']!r} and extension.scale = {beside} say different "
+            f"extension.name = {given['name']!r} and extension.scale = {beside} give different "
             "scales; give one"
         )
     given["scale"] = next(iter(scales), beside)
@@ -87,8 +87,8 @@ def _in_fields(extension: Config) -> Config:
 
 
 def with_unset(data) -> Config:
-    """`data` with a value in every field that its source reads; prepared tokens read no source, and
-    what stands in its fields by default is taken out of them."""
+    """`data` with a value in every field that its source reads; with prepared tokens, which read no
+    source, the defaults of the other fields are removed."""
     data = data.copy_and_resolve_references()
     if data.get("mixture"):
         return data  # its texts have fields of their own
@@ -133,33 +133,33 @@ def _from_source(config, begun: Mapping | None) -> Config:
     if source is None:
         if not config.init_from:
             raise ConfigError(
-                "init_from is missing: this recipe takes what it leaves open, such as "
-                f"{', '.join([*groups, *single])}, from a run: --config.init_from=RUN"
+                f"init_from is missing: this recipe takes {', '.join([*groups, *single])} from a "
+                "run; give --config.init_from=RUN"
             )
         try:
             source = read(Path(config.init_from))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(no_source(config, error)) from error
     for name in groups:
-        said = {field: value for field, value in config[name].items() if value is not None}
+        given = {field: value for field, value in config[name].items() if value is not None}
         taken = dict(source[name])
         if name == "data":
-            taken = _beside(said, taken, defaults)
-        config[name] = ConfigDict(taken | said)
+            taken = _beside(given, taken, defaults)
+        config[name] = ConfigDict(taken | given)
     made = source if again else _lengthened(config, source)
     for name in single:
         config[name] = made[name]
     return config
 
 
-def _beside(said: Mapping, taken: dict[str, Any], defaults) -> dict[str, Any]:
-    """What of another run's data goes with what is said of this one's."""
+def _beside(given: Mapping, taken: dict[str, Any], defaults) -> dict[str, Any]:
+    """Fields of the other run's `data` that go with those given here."""
     kept = {name: taken[name] for name in beside_tokens()}
-    if said.get("tokens"):
+    if given.get("tokens"):
         return dict.fromkeys(taken) | kept
-    if said.get("source") and taken.get("tokens"):
+    if given.get("source") and taken.get("tokens"):
         return defaults.data.to_dict() | kept
-    if said.get("source") not in (None, taken.get("source")):
+    if given.get("source") not in (None, taken.get("source")):
         return taken | {field: None for field in read_by() if field != "path"} | {"path": ""}
     return taken
 
@@ -172,7 +172,7 @@ def no_source(config, error: Exception) -> str:
 
 
 def _is_open(name: str, config, defaults) -> bool:
-    """Whether a group lacks a value that it cannot do without."""
+    """Whether a group lacks a required value."""
     set_by_default = (field for field, value in defaults[name].items() if value is not None)
     needed = [field for field in set_by_default if field != "per_layer"]
     if name == "data" and config.data.get("tokens"):
@@ -181,7 +181,8 @@ def _is_open(name: str, config, defaults) -> bool:
 
 
 def _lengthened(config, source: Mapping) -> dict[str, Any]:
-    """Training at the length that the extension reaches, with as many tokens in a step."""
+    """Length, batch and rate for training at the length the extension reaches, at as many tokens a
+    step and a fifth of the rate."""
     original = source.get("original_length") or source["train_length"]
     length = config.train_length or round(config.extension.scale * original)
     tokens = source["batch_size"] * source["train_length"]

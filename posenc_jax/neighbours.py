@@ -1,4 +1,4 @@
-"""The packages beside this one, `models` and `configs`: ours, whatever else has their names."""
+"""Import our packages `models` and `configs`, even where another package has their names."""
 
 import importlib.util
 import sys
@@ -11,12 +11,12 @@ HERE = Path(__file__).resolve().parent.parent
 
 
 def models() -> ModuleType:
-    """The decoder. Where `models` means another package, ours is loaded by where it lies."""
+    """The decoder; where `models` is another package, ours is loaded from its path."""
     return _ours("models", HERE / "models" / "__init__.py")
 
 
 def recipe(name: str) -> ModuleType:
-    """A file of configs/, with the `configs.base` that is ours."""
+    """A file of configs/, with our own `configs.base`."""
     if all(_place(f"configs.{n}") == HERE / "configs" / f"{n}.py" for n in (name, "base")):
         return import_module(f"configs.{name}")
     with _own_configs():
@@ -25,7 +25,7 @@ def recipe(name: str) -> ModuleType:
 
 @contextmanager
 def _own_configs():
-    """While recipes are imported, `configs` is ours, whoever else has a package of that name."""
+    """Make `configs` our package while recipes are imported."""
     theirs = {
         name: sys.modules.pop(name)
         for name in list(sys.modules)
@@ -43,13 +43,13 @@ def _own_configs():
 
 
 def _ours(name: str, path: Path) -> ModuleType:
-    found = _place(name)
-    if found == path:
+    imported = _place(name)
+    if imported == path:
         return import_module(name)
     if not path.is_file():
         raise ImportError(
-            f"posenc_jax needs its own {name}, which is to lie at {path}; {name!r} is "
-            + (f"{found} here" if found else "nowhere else either")
+            f"posenc_jax needs its own {name} at {path}, which is missing; {name!r} is "
+            + (f"{imported} here" if imported else "not installed elsewhere either")
         )
     own = f"posenc_jax_{name.replace('.', '_')}"
     if own not in sys.modules:
@@ -62,9 +62,9 @@ def _ours(name: str, path: Path) -> ModuleType:
 
 
 def _place(name: str) -> Path | None:
-    """The file that Python would import, or has imported, by a name."""
+    """The file that Python would import, or has imported, under a name."""
     try:
         spec = importlib.util.find_spec(name)
-    except Exception:  # whatever another package of that name does when it is imported
+    except Exception:  # another package of that name may raise anything on import
         return None
     return Path(spec.origin).resolve() if spec and spec.origin else None

@@ -7,6 +7,8 @@ LAB = (
     "ml_collections",
     "optax",
     "orbax",
+    "pandas",
+    "rich",
     "tokenizers",
     "tqdm",
     "wandb",
@@ -14,7 +16,7 @@ LAB = (
 
 
 def missing(error: ModuleNotFoundError) -> str | None:
-    """What to do where a package of the laboratory is not installed; None for other modules."""
+    """How to install a missing package of the laboratory; None for other modules."""
     package = (error.name or "").partition(".")[0]
     if package not in LAB:
         return None

@@ -1,4 +1,4 @@
-"""Where the tokens of a row stand, and which document of a packed row they belong to."""
+"""Positions of the tokens of a row, and the documents of a packed row."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ def tokens_of_row(
     key: jax.Array | None = None,
     documents: jax.Array | None = None,  # [B, T]
 ) -> Tokens:
-    """The tokens of a row where no positions are given; a key asks for the draw of training."""
+    """The tokens of a row without given positions; a key asks for the random draw of training."""
     position = place(encoding, length, key, documents)
     return Tokens(
         position=check_places("positions", position, length, batch),
@@ -29,7 +29,7 @@ def place(
     key: jax.Array | None = None,
     segments: jax.Array | None = None,  # [B, T]
 ) -> jax.Array:  # [T], or [B, T] with segments
-    """The positions of a row's tokens; with segments every document starts at the first of them."""
+    """Positions of a row's tokens; with segments every document starts at the first position."""
     if segments is None:
         return encoding.positions(length, key)
     inside = in_document(segments)
@@ -47,7 +47,7 @@ def in_document(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
 
 
 def number_documents(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
-    """1, 2, ... for the documents of a row: a number that comes again is another document."""
+    """Number the documents of a row 1, 2, ...: a segment id that returns is another document."""
     return jnp.cumsum(_starts(segments), axis=1)
 
 
@@ -55,10 +55,10 @@ def number_documents_of_both(
     q_segments: jax.Array,  # [B or 1, Q]
     k_segments: jax.Array,  # [B or 1, S]
 ) -> tuple[jax.Array, jax.Array]:  # [B, Q] and [B, S]
-    """`number_documents` of the keys, and of each query that of its document among them.
+    """`number_documents` of the keys, and the number of each query's document among them.
 
-    Queries are the last Q of the keys. One whose segment is not that of its key belongs to the last
-    document of the row with its segment, or to none, 0.
+    Queries are the last Q of the keys. A query whose segment differs from its key's belongs to the
+    last document of the row with its segment, or to none (0).
     """
     batch = max(len(q_segments), len(k_segments))
     q_segments, k_segments = (
@@ -81,7 +81,7 @@ def number_documents_of_both(
 
 
 def check_told_apart(q_segments: jax.Array, k_segments: jax.Array):
-    """Refuses a query that may be of several documents, where values are known."""
+    """Refuse a query that may belong to several documents, where values are known."""
     q_known, k_known = in_sight(q_segments), in_sight(k_segments)
     if q_known is None or k_known is None:
         return
@@ -107,13 +107,13 @@ def _starts(segments):
 
 
 def check_places(name: str, places, length: int, batch: int) -> jax.Array:
-    """Positions are [T] or [B, T], and float32 tells them apart, where values are known."""
+    """Check that positions are [T] or [B, T] and, where known, that float32 tells them apart."""
     check_far(name, places)
     return check_rows(name, places, length, batch)
 
 
 def check_rows(name: str, rows, length: int, batch: int) -> jax.Array:
-    """One number for each of exactly the tokens there are, [T] or [B, T], in 32 bits."""
+    """Check that there is one 32-bit number per token, [T] or [B, T]."""
     known = in_sight(rows)
     if known is not None and known.size and known.dtype in (np.int64, np.uint64):
         for value in (known.min(), known.max()):

@@ -1,4 +1,4 @@
-"""What there is to choose from, by the names of files. Nothing is imported for it."""
+"""Names to choose from, which are names of files; nothing is imported for them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _HERE = Path(__file__).parent
 
 
 def files(*folder: str) -> list[str]:
-    """The modules of a folder of this package; those that start with `_` are not for choosing."""
+    """The modules of a folder of this package, except those that start with `_`."""
     return sorted(path.stem for path in _HERE.joinpath(*folder).glob("[!_]*.py"))
 
 

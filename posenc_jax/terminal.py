@@ -1,8 +1,9 @@
-"""What is said to people, and how a program ends. A terminal that is gone ends nothing."""
+"""Printing to the user, and how a program ends. A closed terminal ends no program."""
 
 import os
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 from posenc_jax import errors, packages
 
@@ -11,10 +12,15 @@ def say(text: str, *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, file=stream, flush=True)
-    except OSError:  # a closed pipe or terminal: from here on into nothing
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    except OSError:  # a closed pipe or terminal
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Discards everything written to a stream from here on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def warn(text: str) -> None:
@@ -28,12 +34,12 @@ def clock(seconds: float) -> str:
 
 
 def code_of(body: Callable[[], object]) -> int:
-    """Runs what a program does; its exit code, with one line where it is an error."""
+    """Runs the body of a program and returns its exit code; an error is reported in one line."""
     try:
         code = body()
         return code if isinstance(code, int) else errors.DONE
     except KeyboardInterrupt:
-        say("left at once; the same command goes on from what was saved", error=True)
+        say("stopped at once; the same command resumes from what was saved", error=True)
         return errors.AGAIN
     except ModuleNotFoundError as error:
         if packages.missing(error) is None:

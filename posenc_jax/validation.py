@@ -1,11 +1,12 @@
-"""What of a configuration can be judged without jax: its structure, its numbers, its choices.
+"""Check structure, numbers and choices of a configuration without jax.
 
-The rest is judged by `posenc_jax.building`, which builds what it describes.
+`posenc_jax.building` checks the rest by building what the configuration describes.
 """
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
 from posenc_jax.checks import known, positive, whole_number
@@ -14,50 +15,44 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.registry import SOURCES, encodings, protocols
 
+BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
+
+
+class Judged(NamedTuple):
+    problems: list[str]
+    buildable: Config | None  # its encoding can be built on the host: no size or name is wrong
+
 
 def validate(config, begun: Mapping | None = None) -> list[str]:
-    """Everything that is wrong with a training configuration, each with its field, value and rule.
+    """Every mistake in a training configuration, each with its field, value and rule.
 
-    `begun` is the configuration of the run that goes on: where it came from lies behind it.
+    `begun` is the configuration of the run that is resumed; what that run started from is settled.
     """
+    return judge(config, begun).problems
+
+
+def judge(config, begun: Mapping | None = None) -> Judged:
+    """The mistakes, and the configuration that `posenc_jax.building` can judge further."""
     expected = configuration.training().to_dict()
     wrong = _structure(config.to_dict(), expected, may_be_open=True)
     if wrong:
-        return wrong  # the values cannot be asked for
+        return Judged(wrong, None)  # the values cannot be asked for
     try:
         config = lineage.resolved(config, begun)
     except ConfigError as error:
-        return [str(error)]
+        return Judged([str(error)], None)
     wrong = _structure(config.to_dict(), expected)
     if wrong:
-        return wrong
+        return Judged(wrong, None)
     values = config.to_dict()
-    problems = fields.mistakes(configuration.Training, values)
-    problems += _together(values)
-    problems += _model(values["model"])
-    problems += _names(values["encoding"], values["extension"])
-    problems += _data(config.data)
+    numbers = fields.mistakes(configuration.Training, values)
+    parts = _model(values["model"]) + _names(values["encoding"], values["extension"])
+    problems = numbers + _together(values) + parts + _data(config.data)
     problems += fields.mistakes(configuration.Wandb, values["wandb"], "wandb.")
     if begun is None and config.init_from:
         problems += _source(config)
-    return problems
-
-
-def buildable(config, begun: Mapping | None = None) -> Config | None:
-    """The configuration whose encoding can be built on the host: none of its sizes is wrong."""
-    if _structure(config.to_dict(), configuration.training().to_dict(), may_be_open=True):
-        return None
-    try:
-        config = lineage.resolved(config, begun)
-    except ConfigError:
-        return None
-    values = config.to_dict()
-    lengths = ("train_length", "original_length", "encoding_rate")
-    wrong = any(
-        line.startswith(lengths) for line in fields.mistakes(configuration.Training, values)
-    )
-    wrong |= bool(_model(values["model"]) + _names(values["encoding"], values["extension"]))
-    return None if wrong else config
+    unfit = parts or any(line.startswith(BUILT_FROM) for line in numbers)
+    return Judged(problems, None if unfit else config)
 
 
 def _structure(
@@ -72,7 +67,7 @@ def _structure(
             problems.append(f"{field} is missing; set single fields, --config.{field}=...")
         elif isinstance(default, Mapping):
             if not isinstance(given[name], Mapping):
-                problems.append(f"{field} holds fields and got {given[name]!r}")
+                problems.append(f"{field} is a group of fields; got {given[name]!r}")
             else:
                 inner = _structure(given[name], default, f"{field}.", may_be_open=may_be_open)
                 problems += inner
@@ -90,15 +85,15 @@ def _structure(
 
 
 def _together(values: Mapping) -> list[str]:
-    """What numbers must be to each other."""
+    """Mistakes in numbers that depend on each other."""
     steps, warmup = values["steps"], values["warmup_steps"]
     batch, pieces = values["batch_size"], values["accumulate"]
-    said = []
+    problems = []
     if _is_whole(warmup) and _is_whole(steps) and warmup > steps >= 1:
-        said.append(f"warmup_steps must not exceed steps = {steps}; got {warmup}")
+        problems.append(f"warmup_steps must not exceed steps = {steps}; got {warmup}")
     if _is_whole(batch) and _is_whole(pieces) and pieces >= 1 and batch % pieces:
-        said.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
-    return said
+        problems.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
+    return problems
 
 
 def _model(values: Mapping) -> list[str]:
@@ -113,19 +108,19 @@ def _is_whole(value) -> bool:
 
 
 def _names(encoding: Mapping, extension: Mapping) -> list[str]:
-    said = fields.mistakes(configuration.Extension, extension, "extension.")
+    problems = fields.mistakes(configuration.Extension, extension, "extension.")
     try:
         known("encoding", encoding["name"], encodings())
     except ValueError as error:
-        said.append(str(error))
+        problems.append(str(error))
     try:
         composition.parts(extension["name"])
     except ValueError as error:
-        said.append(f"extension.name: {error}")
+        problems.append(f"extension.name: {error}")
     scale = extension["scale"]
     if isinstance(scale, int | float) and 0 < scale < 1:
-        said.append(f"extension.scale must be at least 1; got {scale}")
-    return said
+        problems.append(f"extension.scale must be at least 1; got {scale}")
+    return problems
 
 
 def _data(data) -> list[str]:
@@ -135,28 +130,28 @@ def _data(data) -> list[str]:
         return _mixture(data)
     if data.source not in SOURCES:
         return fields.mistakes(configuration.Data, data.to_dict(), "data.")
-    said = _unread(data, data.source)
+    problems = _unread(data, data.source)
     data = lineage.with_unset(data)
     values = data.to_dict()
-    said += fields.mistakes(configuration.Data, values, "data.")
+    problems += fields.mistakes(configuration.Data, values, "data.")
     if data.source in read_by()["path"].sources and not data.path:
-        said.append(f"data.path must say what to read for data.source={data.source}")
+        problems.append(f"data.path must say what to read for data.source={data.source}")
     if data.answers_only and data.source != "synthetic":
-        said.append("data.answers_only has no effect: only synthetic text marks its answers")
+        problems.append("data.answers_only has no effect: only synthetic text marks its answers")
     if data.source == "synthetic" and data.tokenizer != "bytes":
-        said.append("data.tokenizer must be 'bytes' for synthetic data")
+        problems.append("data.tokenizer must be 'bytes' for synthetic data")
     fractions = (data.valid_fraction, data.choose_fraction)
     if all(isinstance(f, int | float) for f in fractions) and not sum(fractions) < 1:
-        said.append(
+        problems.append(
             "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
             f"below 1; got {data.valid_fraction} + {data.choose_fraction}"
         )
     if data.tokenizer != "bytes" and not _exists(data.tokenizer):
-        said.append(
+        problems.append(
             f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
             f"merges.txt; there is no {_short(data.tokenizer)!r}"
         )
-    return said
+    return problems
 
 
 def _mixture(data) -> list[str]:
@@ -165,7 +160,7 @@ def _mixture(data) -> list[str]:
         parts = [lineage.part_of(data, name) for name in configuration.shares(data.mixture)]
     except ValueError as error:
         return [f"data.mixture: {error}"]
-    said = [
+    problems = [
         f"data.{name} = {data[name]!r} has no effect: no text of data.mixture reads it"
         for name in read_by()
         if data[name] not in (None, "")
@@ -173,31 +168,33 @@ def _mixture(data) -> list[str]:
         and all(part[name] in (None, "") for part in parts)
     ]
     usual = configuration.training().data.source
-    said += [
+    problems += [
         f"data.{name} = {data[name]!r} has no effect beside data.mixture, which names its texts"
         for name in ("source", "task")
         if data[name] not in (None, usual)
     ]
     if data.answers_only and all(part.source != "synthetic" for part in parts):
-        said.append("data.answers_only has no effect: no text of data.mixture marks its answers")
-    return said + list(dict.fromkeys(line for part in parts for line in _data(part)))
+        problems.append(
+            "data.answers_only has no effect: no text of data.mixture marks its answers"
+        )
+    return problems + list(dict.fromkeys(line for part in parts for line in _data(part)))
 
 
 def _tokens(data) -> list[str]:
-    said = [
+    problems = [
         f"data.{name} = {data[name]!r} has no effect with data.tokens: its text was read, cut "
         "and split when the tokens were made"
         for name in sorted(set(data) - {"tokens", *configuration.beside_tokens()})
         if data[name] is not None
     ]
-    return said + _folder_of_tokens(data.tokens)
+    return problems + _folder_of_tokens(data.tokens)
 
 
 def _folder_of_tokens(folder) -> list[str]:
     if _exists(f"{folder}/corpus.json"):
         return []
     return [
-        "data.tokens must be a folder that scripts/prepare_data.py --tokens_out wrote; there is "
+        "data.tokens must be a folder written by scripts/prepare_data.py --tokens_out; there is "
         f"no corpus.json in {_short(folder)!r}"
     ]
 
@@ -215,26 +212,26 @@ def _short(text, most: int = 200) -> str:
 
 def _unread(data, source: str) -> list[str]:
     """A field that the source does not read would have no effect."""
-    said = []
+    problems = []
     task = data.get("task") or "copy"
     for name, readers in read_by().items():
         if name not in data or data[name] in (None, ""):
             continue
         if source not in readers.sources:
-            said.append(
+            problems.append(
                 f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
                 f"data.source={' or '.join(readers.sources)}"
             )
         elif readers.tasks and task not in readers.tasks and task in registry.tasks():
-            said.append(
+            problems.append(
                 f"data.{name} = {data[name]!r} has no effect with data.task={task}; it is for "
                 f"data.task={' or '.join(readers.tasks)}"
             )
-    return said
+    return problems
 
 
 def _source(config) -> list[str]:
-    """What is wrong with the run that `init_from` names, as one to start from."""
+    """Mistakes in starting from the run that `init_from` names."""
     try:
         lines = unlike(config, lineage.read(Path(config.init_from)))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -243,7 +240,7 @@ def _source(config) -> list[str]:
 
 
 def validate_evaluation(config) -> list[str]:
-    """The same for configs/eval.py."""
+    """Every mistake in the configuration of an evaluation."""
     problems = _structure(config.to_dict(), configuration.evaluation().to_dict())
     if problems:
         return problems
@@ -265,8 +262,8 @@ def validate_evaluation(config) -> list[str]:
 
 
 def _words(config) -> list[str]:
-    """Of the lists, each word."""
-    said = []
+    """Mistakes in the words of the lists."""
+    problems = []
     for rule, text in (
         (
             lambda word: whole_number("each of lengths", composition.value(word), at_least=2),
@@ -280,33 +277,32 @@ def _words(config) -> list[str]:
             try:
                 rule(word)
             except ValueError as error:
-                said.append(str(error))
-    return said
+                problems.append(str(error))
+    return problems
 
 
 def _text(data) -> list[str]:
-    """Another text than the run's own."""
+    """Mistakes in naming a text other than the run's own."""
     if data.tokens:
         return _folder_of_tokens(data.tokens) + [
-            f"data.{name} = {data[name]!r} has no effect with data.tokens, which is a text of its "
-            "own"
+            f"data.{name} = {data[name]!r} has no effect with data.tokens, which names the text"
             for name in ("source", "path", "field", "split")
             if data[name]
         ]
-    said = []
+    problems = []
     others = [*configuration.mixed_sources(), *registry.tasks()]  # tasks: of the run's mixture
     if data.source and data.source not in others:
         listed = ", ".join(map(repr, others))
-        said.append(f"data.source must be one of {listed}; got {data.source!r}")
+        problems.append(f"data.source must be one of {listed}; got {data.source!r}")
     if data.part != "held_out" and data.source:
-        said.append(
-            f"data.part = {data.part!r} is of the run's own text and has no effect with "
+        problems.append(
+            f"data.part = {data.part!r} is a part of the run's own text and has no effect with "
             f"data.source={data.source}"
         )
     if bool(data.path) != (data.source in read_by()["path"].sources):
-        said.append(
+        problems.append(
             "data.path goes with data.source=text, jsonl or hub; got "
             f"source={data.source!r}, path={data.path!r}"
         )
     fields_of_rows = {name: value for name, value in data.items() if name != "path"}
-    return said + _unread(fields_of_rows, data.source or "'' (the run's own text)")
+    return problems + _unread(fields_of_rows, data.source or "'' (the run's own text)")

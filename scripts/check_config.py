@@ -1,24 +1,20 @@
 """python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
 
-Prints the resolved configuration, how many parameters it has and what they take in memory while
-training, for a rotary encoding how often each pair turns within the trained length, and for a
-trained bias how far the run can move it, in logits.
+Prints the resolved configuration, its parameters and their memory in training, for a rotary
+encoding the turns of each pair within the trained length, and for a trained bias how far the run
+can move it, in logits.
 """
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from posenc_jax import command, lineage, validation  # noqa: E402
+from posenc_jax import command, lineage, validation
 
 LEAST_REACH = 3  # logits
 
 
 def main(argv: list[str]) -> int:
     _, config = command.read(argv, __doc__ or "")
-    problems = validation.validate(config)
-    buildable = validation.buildable(config)
+    problems, buildable = validation.judge(config)
 
     from posenc_jax import backend
 
@@ -68,8 +64,8 @@ def reach_of_the_encoding(config, encoding) -> None:
     print(f", {logits:.3g} logits of its bias")
     if logits < LEAST_REACH:
         terminal.warn(
-            f"the bias can move by {logits:.2g} logits in this run, and below {LEAST_REACH} it "
-            "hardly says where a token is: raise encoding_rate, learning_rate or steps"
+            f"the bias can move by {logits:.2g} logits in this run; below {LEAST_REACH} it barely "
+            "separates positions: raise encoding_rate, learning_rate or steps"
         )
 
 

@@ -1,15 +1,15 @@
 """python scripts/gpu_wheels.py [--wheels=wheels] [--tokens=prepared]
 
-Fills a folder with what training and evaluation import beyond jax, jaxlib, flax, optax, orbax and
-numpy, for x86-64 Linux and Python 3.11 to 3.13, in the versions of constraints.txt: a machine
-without a network, whose image has its own jax, then needs nothing else. Says what the repository,
-the wheels and the prepared tokens (scripts/prepare_data.py --tokens_out) take together, and ends
-with 74 where that is more than 60 MiB.
+Downloads the packages that training and evaluation import beyond jax, jaxlib, flax, optax, orbax
+and numpy, for x86-64 Linux and Python 3.11 to 3.13, in the versions of constraints.txt: all that a
+machine without a network needs whose image has its own jax. Prints the size of the repository, the
+wheels and the prepared tokens (scripts/prepare_data.py --tokens_out), and ends with 74 if their
+sum exceeds 60 MiB.
 
-python scripts/gpu_wheels.py --install=FOLDER [--wheels=wheels]
+PYTHONPATH=. python scripts/gpu_wheels.py --install=FOLDER [--wheels=wheels]
 
-On that machine: unpacks what this Python cannot import yet into FOLDER, which belongs into
-PYTHONPATH then. Needs pip and nothing else.
+On that machine: unpacks the packages that this Python lacks into FOLDER and prints the PYTHONPATH
+with which programs find them and this project. Needs pip and nothing else.
 """
 
 import argparse
@@ -21,12 +21,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+from posenc_jax import errors, terminal
 
-from posenc_jax import errors, terminal  # noqa: E402
+ROOT = Path(__file__).parent.parent.resolve()
 
-PACKAGES = {  # by what is imported
+PACKAGES = {  # by the name that is imported
     "absl": "absl-py",
     "ml_collections": "ml-collections",
     "tqdm": "tqdm",
@@ -34,7 +33,7 @@ PACKAGES = {  # by what is imported
 }
 PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64")
-MOST = 60 * 2**20  # bytes that are carried
+MOST = 60 * 2**20  # bytes to carry
 
 
 def main(argv: list[str]) -> int:
@@ -51,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def fill(wheels: Path, tokens: Path) -> None:
-    """One folder for all Pythons; a wheel that is good for several of them lies there once."""
+    """One folder for all Pythons; a wheel that fits several is kept once."""
     wheels.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=wheels.parent, prefix=".wheels-") as scratch:
         for python in PYTHONS:
@@ -77,13 +76,13 @@ def install(wheels: Path, folder: Path) -> None:
     if missing:
         if not wheels.is_dir():
             raise errors.Stop(
-                f"{', '.join(missing)} cannot be imported, and there is no folder {wheels}; make "
-                "gpu-wheels fills it where there is a network"
+                f"{', '.join(missing)} cannot be imported, and there is no folder {wheels}; "
+                "fill it with make gpu-wheels on a machine with a network"
             )
         exact = ["--no-index", f"--find-links={wheels}", "--no-deps", f"--target={folder}"]
         _pip("install", "--isolated", *exact, *missing)
     terminal.say(f"installed: {', '.join(missing) or 'nothing, all is there'}")
-    terminal.say(f"PYTHONPATH={folder.resolve()}")
+    terminal.say(f"PYTHONPATH={ROOT}{os.pathsep}{folder.resolve()}")
 
 
 def _importable(name: str) -> bool:
@@ -91,20 +90,20 @@ def _importable(name: str) -> bool:
 
 
 def check(sizes: dict[str, int]) -> None:
-    """What is carried, and whether it is more than may be."""
+    """Prints the sizes and refuses a sum above the limit."""
     for name, taken in sizes.items():
         terminal.say(f"{taken / 2**20:8.2f} MiB  {name}")
     total = sum(sizes.values())
     terminal.say(f"{total / 2**20:8.2f} MiB  in all, of {MOST / 2**20:.0f}")
     if total > MOST:
         raise errors.Stop(
-            f"{total / 2**20:.1f} MiB are more than the {MOST / 2**20:.0f} that are to be carried; "
+            f"{total / 2**20:.1f} MiB exceed the {MOST / 2**20:.0f} that may be carried; "
             "prepare fewer tokens (scripts/prepare_data.py --limit)"
         )
 
 
 def repository() -> int:
-    """What git knows of; nothing in a copy without git, which has been carried already."""
+    """Bytes of the files in git; 0 in a copy without git, which has been carried already."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         names = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\0")

@@ -1,19 +1,17 @@
 """python scripts/plot_encodings.py [RUN ...] [--out=report/encodings] [--length=128] [--scale=8]
 
-What the encodings look like: how far RoPE's scores reach, its wavelengths before and after each
-extension, the biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, and how alike the vectors of
-additive ones are. As they are built, before any training; a RUN takes the place of its scheme with
-what it learned. Of a RUN with an additive encoding also: how much of its first layer's scores and
-keys is content and how much is position, on held-out text.
+Pictures of the encodings: how far RoPE's scores reach, its wavelengths before and after each
+extension, the biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, and the similarity of the
+vectors of additive encodings. They are drawn untrained; a RUN replaces its scheme with what it
+learned. For a RUN with an additive encoding also the shares of content and position in the scores
+and keys of its first layer, on held-out text.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from posenc_jax import backend, errors, terminal  # noqa: E402
+from posenc_jax import backend, errors, terminal
 
 BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
 ADDITIVE = ("sinusoidal", "learned")
@@ -27,7 +25,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("report/encodings"))
     parser.add_argument("--length", type=int, default=128, help="L; default: 128")
     parser.add_argument("--scale", type=float, default=8.0, help="of extensions; default: 8")
-    parser.add_argument("--heads", type=int, default=8, help="of what is built; default: 8")
+    parser.add_argument("--heads", type=int, default=8, help="of untrained encodings; default: 8")
     options = parser.parse_args(argv[1:])
     if options.length < 2 or options.scale < 1 or options.heads < 1:
         parser.error("--length must be at least 2, --scale and --heads at least 1")
@@ -40,7 +38,9 @@ def plot(options) -> None:
     import numpy as np
 
     import posenc_jax
-    from posenc_jax.reporting import encodings as pictures
+    from posenc_jax.evaluation import diagnostics
+    from posenc_jax.plots import encodings as pictures
+    from posenc_jax.plots import style
     from posenc_jax.runs.subject import load_subject
 
     dims = posenc_jax.Dims(options.heads, 64, 64 * options.heads, options.length)
@@ -49,34 +49,35 @@ def plot(options) -> None:
         subject = load_subject(run)
         name = subject.plain.name
         if name in runs:
-            raise errors.ConfigError(f"{run}: a second run with {name!r}")
+            raise errors.ConfigError(f"{run}: a second run with {name!r}; name one")
         if name not in ("rope", *BIASES, *ADDITIVE):
             terminal.warn(f"{run}: there is no picture of {name!r}")
         if name == "rope" and np.ndim(subject.plain.inv_freq) > 1:
-            raise errors.ConfigError(f"{run}: its heads have bases of their own; one is drawn")
+            raise errors.ConfigError(f"{run}: its heads have different bases; one can be drawn")
         runs[name] = run, subject
 
-    def of(name):  # without an extension: the pictures show what each would do
+    def of(name):  # without the run's own extension, which the pictures show beside others
         if name in runs:
             return runs[name][1].plain
         return posenc_jax.build(name, dims, key=jax.random.key(0))
 
     rope, out, far = of("rope"), options.out, int(options.scale * options.length)
     made = [
-        pictures.draw_decay(rope, out / "rope_reach.png"),
-        pictures.draw_distances(rope, out / "rope_distances.png"),
-        pictures.draw_wavelengths(rope, options.scale, out / "rope_wavelengths.png"),
-        pictures.draw_biases([of(name) for name in BIASES], far, out / "biases.png"),
-        pictures.draw_similarities(
-            [of(name) for name in ADDITIVE], options.length, out / "similarity.png"
-        ),
+        style.save(figure, out / f"{name}.png")
+        for name, figure in (
+            ("rope_reach", pictures.reach(rope)),
+            ("rope_distances", pictures.distances(rope)),
+            ("rope_wavelengths", pictures.wavelengths(rope, options.scale)),
+            ("biases", pictures.biases([of(name) for name in BIASES], far)),
+            ("similarity", pictures.similarities(list(map(of, ADDITIVE)), options.length)),
+        )
     ]
     for name in ADDITIVE:
         if name in runs:
             run, subject = runs[name]
             parts = subject.parts
-            found = pictures.terms(parts.model, parts.encoding, held_out(subject))
-            made.append(pictures.draw_terms(found, str(run), out / f"terms_{name}.png"))
+            found = diagnostics.terms(parts.model, parts.encoding, held_out(subject))
+            made.append(style.save(pictures.terms(found, str(run)), out / f"terms_{name}.png"))
             print(f"{run}, first layer, by head")
             for key, values in found.items():
                 print(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
@@ -84,7 +85,7 @@ def plot(options) -> None:
 
 
 def held_out(subject):
-    """Sixteen rows of L tokens, from documents that the run did not train on."""
+    """Sixteen rows of L tokens from held-out documents."""
     from posenc_jax import configuration
     from posenc_jax.evaluation import evaluate
 

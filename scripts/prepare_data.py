@@ -1,23 +1,21 @@
 """python scripts/prepare_data.py --config=configs/rope.py [--vocab=4096 --out=tokenizer.json]
 
-Writes the tokens of a configuration's text into the cache, and says what is in them. With --vocab a
-byte-level BPE of that many tokens is trained on the training documents first and written to --out;
---config.data.tokenizer=OUT uses it from then on.
+Writes the tokens of a configuration's text into the cache and prints their counts. With --vocab it
+first trains a byte-level BPE of that many tokens on the training documents and writes it to --out,
+to be used by --config.data.tokenizer=OUT.
 
---tokens_out=FOLDER writes the tokens into a folder of their own as well, about two bytes each, with
-what is held out and the tokenizer: --config.data.tokens=FOLDER trains on them where there is
-neither the text nor the package tokenizers. --limit=16e6 keeps so many training tokens at most:
-whole documents, chosen by a hash of their text, and the same share of what is held out.
+--tokens_out=FOLDER also writes the tokens, held-out text and tokenizer into a folder, about two
+bytes per token: --config.data.tokens=FOLDER trains on them on machines without the text and the
+package tokenizers. --limit=16e6 keeps at most that many training tokens: whole documents, chosen by
+a hash of their text, and the same share of the held-out text.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+from absl import flags as absl_flags
 
-from absl import flags as absl_flags  # noqa: E402
-
-from posenc_jax import command, lineage, terminal, validation  # noqa: E402
+from posenc_jax import command, lineage, terminal, validation
 
 
 def main(argv: list[str]) -> int:
@@ -34,7 +32,7 @@ def main(argv: list[str]) -> int:
             f"got {flags.limit:g}"
         )
     if config.data.get("tokens"):
-        problems.append("data.tokens are prepared already; name the text they are to be made of")
+        problems.append("data.tokens are prepared already; name a text to prepare instead")
     if problems:
         command.refuse(problems)
     config = lineage.resolved(config)

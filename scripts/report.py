@@ -1,19 +1,16 @@
 """python scripts/report.py RUNS [RUNS ...] --out=report
 
-One page about runs and sweeps, finished or not: OUT/index.html, which holds everything it shows and
-asks no network for anything; and its main figure for each protocol as a PNG. RUNS is the folder of
-a sweep or of one run. In wandb it is one run, `report`, of the group of the first one.
+One page about runs and sweeps, finished or not: OUT/index.html, complete in one file that loads
+nothing from the network, and its main figure for each protocol as a PNG. RUNS is the folder of a
+sweep or of one run. In wandb the report is one run, `report`, in the group of the first run.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from posenc_jax import terminal  # noqa: E402
-from posenc_jax.reporting import figure, gather, page, wandb_report  # noqa: E402
-from posenc_jax.runs.workdir import Workdir  # noqa: E402
+from posenc_jax import registry, terminal
+from posenc_jax.report.write import report
 
 
 def main(argv: list[str]) -> int:
@@ -22,26 +19,13 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
-    modes = ("auto", "online", "offline", "disabled")
+    modes = registry.WANDB_MODES
     parser.add_argument("--wandb", choices=modes, default="", help="default: that of the runs")
     parser.add_argument("--evaluation", default="", help="default: that of held-out text")
     options = parser.parse_args(argv[1:])
-
-    def body() -> None:
-        data = gather.gather(options.runs, options.evaluation)
-        for note in data["notes"]:
-            terminal.warn(note)
-        path = page.write(data, options.out)
-        pictures = figure.draw(data, options.out)
-        terminal.say(figure.table(data))
-        done = sum(run["evaluated"] for run in data["runs"])
-        terminal.say("\n".join(map(str, pictures)))
-        config = Workdir(data["runs"][0]["id"]).config()
-        if config is not None and "wandb" in config and data["curves"]:
-            wandb_report.log_report(config, options.wandb, options.out, data, pictures)
-        terminal.say(f"{path}: {len(data['runs'])} runs, {done} of them evaluated")
-
-    return terminal.code_of(body)
+    return terminal.code_of(
+        lambda: report(options.runs, options.out, options.evaluation, options.wandb)
+    )
 
 
 if __name__ == "__main__":

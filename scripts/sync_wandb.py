@@ -1,7 +1,7 @@
 """python scripts/sync_wandb.py RUN [RUN ...] [--mode=online|offline]
 
-Writes a run's metrics.jsonl, and its curves where it was evaluated, into clean wandb runs: for runs
-that were trained offline, cut off from wandb, or resumed where their lines are doubled there.
+Writes metrics.jsonl of a run, and its curves if it was evaluated, into new wandb runs: for runs
+trained offline or cut off from wandb, and for resumed runs with duplicate lines there.
 """
 
 import argparse
@@ -9,22 +9,20 @@ import sys
 import uuid
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from posenc_jax import errors, terminal  # noqa: E402
-from posenc_jax.evaluation import records, wandb_curves  # noqa: E402
-from posenc_jax.runs.metrics import read_metrics  # noqa: E402
-from posenc_jax.runs.workdir import Workdir  # noqa: E402
-from posenc_jax.tracking.wandb import View, start_training  # noqa: E402
+from posenc_jax import errors, terminal
+from posenc_jax.evaluation import records, wandb_curves
+from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runs.workdir import Workdir
+from posenc_jax.tracking.wandb import View, start_training
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--mode", choices=("online", "offline"), default="online")
-    options = parser.parse_args()
+    options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: [sync(run, options.mode) for run in options.runs])
 
 
@@ -32,14 +30,14 @@ def sync(run: Path, mode: str) -> None:
     workdir = Workdir(run)
     config = workdir.checked_config()
     if config is None:
-        raise errors.Stop(f"{run} is not the workdir of a run: it holds no config.json")
+        raise errors.Stop(f"{run} is not the workdir of a run: it has no config.json")
     lines = read_metrics(workdir / "metrics.jsonl")
     view = View(lambda: start_training(config, run, uuid.uuid4().hex[:12], mode), required=True)
     for line in lines:
         view.log({f"train/{name}": value for name, value in line.items()})
     code = workdir.read_status().get("code", errors.AGAIN)
     view.finish(code, {"exit_code": code})
-    said = f"{run}: {len(lines)} lines of metrics"
+    written = f"{run}: {len(lines)} lines of metrics"
     if (run / "eval" / "documents.npz").exists():
         rows = records.rows(records.of_evaluation(records.read(run / "eval")))
         view = View(
@@ -47,9 +45,9 @@ def sync(run: Path, mode: str) -> None:
             required=True,
         )
         wandb_curves.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
-        said += f", {len(rows)} rows of curves"
-    print(said)
+        written += f", {len(rows)} rows of curves"
+    print(written)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv))

@@ -5,8 +5,13 @@ import functools
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import posenc_jax.backend
+
+# Programs that tests start are those of this checkout, whichever one is installed.
+ROOT = str(Path(__file__).parent.parent)
+os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 posenc_jax.backend.configure(keep_programs=False)
 # Compilation is most of the suite's time, and half of it is spent on code that runs for
@@ -26,6 +31,7 @@ if CACHE not in os.environ:
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import pytest  # noqa: E402
+from evaluated import sweep  # noqa: E402, F401
 from measuring import measure, settings, subject  # noqa: E402, F401
 from running import call, command, program, small_disk, text, whole  # noqa: E402, F401
 from sizes import DIMS, VOCAB  # noqa: E402

@@ -1,1 +1,1 @@
-"""What a GPU does with this library, measured in ten-minute commands that go on: `make gpu`."""
+"""Measure this library on a GPU in ten-minute commands that resume: `make gpu`."""

@@ -1,13 +1,13 @@
 """python -m benchmarks.gpu [--plan=short|full|dry] [--out=DIR] [--minutes=9.5] [--again]
 
-What a GPU does with this library: kernels against plain attention, steps of training, length and
-memory, seeds in one program, determinism, starts. Every measurement is printed and written to
-DIR/gpu.jsonl as soon as it is known, and DIR/gpu.md is drawn up from it at the end. The same
-command goes on where the last one stopped; --again repeats what failed.
+Measures this library on a GPU: kernels against plain attention, training steps, length and memory,
+seeds in one program, determinism, starts. Every measurement is printed and written to DIR/gpu.jsonl
+at once; DIR/gpu.md is made from it at the end. The same command resumes; --again repeats what
+failed.
 
-`short` fits into one call of ten minutes, `full` into three. `dry` runs all of it on a CPU, tiny.
-Each part runs in a process of its own with a limit: what fails is kept with its whole error, and
-the rest goes on. Packages that this Python lacks come from wheels/ (`make gpu-wheels`).
+`short` fits into one call of ten minutes, `full` into three; `dry` runs tiny sizes on a CPU. Each
+part runs in its own process with a time limit: a failure is kept with its whole error, and the rest
+goes on. Packages that this Python lacks come from wheels/ (`make gpu-wheels`).
 """
 
 import argparse
@@ -28,8 +28,8 @@ from benchmarks.gpu.records import BEGUN, DONE, FAILED, Records
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-TAIL = 4_000  # characters of a lost process's output that are kept
-RESTARTS = 20  # of a part whose process is lost
+TAIL = 4_000  # characters kept of a lost process's output
+RESTARTS = 20  # of a part whose process was lost
 LEAVE = 5  # seconds of the command's time for the report
 PROBE = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
 
@@ -71,32 +71,33 @@ def main() -> int:
     for key in failed:
         print(f"  failed: {key}")
     if left:
-        print(f"not done: {', '.join(left)}; the same command goes on")
+        print(f"not done: {', '.join(left)}; the same command resumes")
         return 75
     return 0
 
 
 def paths(wheels: Path, out: Path) -> list[str]:
-    """PYTHONPATH: this project, what was there, and a folder with what is missing, from wheels."""
-    found = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    """PYTHONPATH: this project, its former value, and a folder of missing packages from wheels."""
+    folders = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     if wheels.is_dir():
         site = out / f"site-{platform.python_version()}"
         command = [sys.executable, "scripts/gpu_wheels.py", f"--wheels={wheels.absolute()}"]
-        subprocess.run([*command, f"--install={site}"], cwd=ROOT, check=True)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+        subprocess.run([*command, f"--install={site}"], cwd=ROOT, env=environment, check=True)
         if site.is_dir():
-            found.append(str(site))
-    return found
+            folders.append(str(site))
+    return folders
 
 
 def look(wanted: str, environment) -> dict | None:
-    """The device, its driver and the versions; None, with a reason said, where there is none."""
+    """The device, its driver and versions; None where there is none, with a printed reason."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True
     )
     words = done.stdout.strip().split("|")
     if done.returncode or words[0] != wanted:
-        found = words[0] if not done.returncode else done.stderr.strip().splitlines()[-1]
-        print(f"error: jax of {sys.executable} finds no {wanted}: {found}", file=sys.stderr)
+        seen = words[0] if not done.returncode else done.stderr.strip().splitlines()[-1]
+        print(f"error: jax of {sys.executable} finds no {wanted}: {seen}", file=sys.stderr)
         if wanted == "gpu":
             print("GPU=dry make gpu tries all of it on a CPU", file=sys.stderr)
         return None
@@ -122,7 +123,7 @@ def forget_failures(records: Records) -> None:
 
 
 def run(part: str, plan: str, records: Records, environment, until: float) -> bool:
-    """Runs a part to its end, over lost processes; whether it came there within its time."""
+    """Run a part to its end, restarting lost processes; whether it ended within its time."""
     seconds, before = PLANS[plan].limits[part], len(records.ended())
     limit = time.monotonic() + seconds
     command = [sys.executable, "-m", "benchmarks.gpu.part", part]
@@ -146,29 +147,29 @@ def run(part: str, plan: str, records: Records, environment, until: float) -> bo
                 finally:
                     end_all(process)
             log.seek(0)
-            said = log.read()[-TAIL:]
+            output = log.read()[-TAIL:]
         if code == 0:
             return True
         if code is None:
             print(f"{part}: its time is over", flush=True)
-            if end == limit and len(records.ended()) == before:  # it would be so again
+            if end == limit and len(records.ended()) == before:  # it would happen again
                 for key in records.begun(part):
                     records.add(key, FAILED, error=f"took more than {seconds} s")
             return False
         lost = records.begun(part)
         for key in lost:
-            error = f"its process ended with {code}:\n{said}"
+            error = f"its process ended with {code}:\n{output}"
             records.add(key, FAILED, error=error)
             print(f"{key}  FAILED  its process ended with {code}", flush=True)
         if not lost:  # it cannot even start
-            records.add(f"{part}/start", FAILED, error=f"ended with {code}:\n{said}")
-            print(f"{part}  FAILED  cannot start: {said.strip().splitlines()[-1:]}", flush=True)
+            records.add(f"{part}/start", FAILED, error=f"ended with {code}:\n{output}")
+            print(f"{part}  FAILED  cannot start: {output.strip().splitlines()[-1:]}", flush=True)
             return True
     return True
 
 
 def end_all(process: subprocess.Popen) -> None:
-    """And what it started."""
+    """End a process and everything it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -176,7 +177,7 @@ def end_all(process: subprocess.Popen) -> None:
 
 
 def follow(process: subprocess.Popen, end: float) -> int | None:
-    """Passes on what it prints; its exit code, None where its time was over before."""
+    """Print a process's output; return its exit code, or None where its time was over."""
 
     def pass_on() -> None:
         for line in process.stdout or ():

@@ -1,4 +1,4 @@
-"""A run of 20 steps twice: whether the digests of all its numbers are the same, bit for bit."""
+"""Train 20 steps twice and compare the digests of all numbers, bit for bit."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
 
 
 def twice(plan: Plan, name: str, dtype: str) -> dict:
-    """And, where they differ, twice more with XLA's operations that are deterministic."""
+    """Run twice and, where digests differ, twice more with XLA's deterministic operations."""
     first, second = (digest(plan, name, dtype) for _ in range(2))
     values = {"same": first == second, "digest": first}
     if first != second and plan.platform == "gpu":
@@ -39,7 +39,7 @@ def digest(plan: Plan, name: str, dtype: str, **environment: str) -> str:
 
 
 def run_of(plan: Plan, folder: str, name: str, dtype: str, steps: int, **environment) -> float:
-    """Seconds that train.py took, on text that it draws itself."""
+    """Seconds that train.py took, on synthetic text."""
     fields = {
         "steps": steps,
         "warmup_steps": 1,

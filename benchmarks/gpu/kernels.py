@@ -1,9 +1,9 @@
-"""Attention in bfloat16, forward and gradient, against plain attention in float32.
+"""Compare attention in bfloat16, forward and gradient, with plain attention in float32.
 
-For every encoding: which kernel `auto` takes, and why no kernel of the platform where it goes
-without; errors of that kernel, of blockwise and of plain bfloat16 attention, all from the same
-bfloat16 inputs; and how many times faster than plain and than jax.nn with the bias laid out. Rotary
-extensions are one program with other numbers, so of them the errors alone.
+For every encoding: the kernel that `auto` takes, or why it takes none; errors of that kernel, of
+blockwise and of plain bfloat16 attention, all from the same bfloat16 inputs; and the speed-up over
+plain attention and over jax.nn with the bias laid out. Rotary extensions are one program with other
+numbers, so only their errors are measured.
 """
 
 import functools
@@ -20,22 +20,22 @@ from posenc_jax import extensions, schemes
 from posenc_jax.attention import attend
 from posenc_jax.encoding import overrides
 
-SCALE = 4  # of extensions: the length over the one that the encoding was built for
-OPTIONS = {"abf": {"base": 500_000.0}}  # of extensions that say nothing by their name alone
+SCALE = 4  # of extensions: length over the length the encoding was built for
+OPTIONS = {"abf": {"base": 500_000.0}}  # for extensions whose name alone is not enough
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
-    found = {}
+    parts = {}
     names = plan.kernel_encodings or schemes.names()
     for length in plan.kernel_lengths:
         for name in names:
-            found[f"{name}@{length}"] = functools.partial(encoding_at, plan, name, length)
+            parts[f"{name}@{length}"] = functools.partial(encoding_at, plan, name, length)
         rope = built(plan, "rope", length)
         for name in plan.kernel_extensions or extensions.fitting(rope):
             if name != "none":
                 extended = functools.partial(extension_at, plan, name, length)
-                found[f"rope+{name}@{length}"] = extended
-    return found
+                parts[f"rope+{name}@{length}"] = extended
+    return parts
 
 
 def encoding_at(plan: Plan, name: str, length: int) -> dict:
@@ -68,13 +68,13 @@ def extension_at(plan: Plan, name: str, length: int) -> dict:
     exact = reference(encoding, given)
     values = {"taken": taken or "blockwise", "why_not": why_not}
     for way, implementation in ((taken or "blockwise", "auto"), ("plain", "plain")):
-        found = errors(gradient(implementation, *given, encoding)(), exact)
-        values |= {f"{way}_{what}": error for what, error in found.items()}
+        off = errors(gradient(implementation, *given, encoding)(), exact)
+        values |= {f"{way}_{what}": error for what, error in off.items()}
     return values
 
 
 def built(plan: Plan, name: str, length: int) -> posenc_jax.Encoding:
-    """Of layers that differ, the first one."""
+    """The encoding; of layers that differ the first."""
     _, heads, size = plan.attention
     dims = posenc_jax.Dims(heads, size, heads * size, length // SCALE)
     if name == "learned":
@@ -83,7 +83,7 @@ def built(plan: Plan, name: str, length: int) -> posenc_jax.Encoding:
 
 
 def features_of(encoding, q):
-    """What the encoding reads of a layer's input: the same bfloat16 numbers in any type."""
+    """Features of a layer's input: the same bfloat16 numbers in any type."""
     batch, length = q.shape[:2]
     shape = batch, length, encoding.dims.width
     return encoding.read(jax.random.normal(jax.random.key(2), shape, jnp.bfloat16).astype(q.dtype))
@@ -98,7 +98,7 @@ def inputs(plan: Plan, length: int):
 
 
 def kernel_of(encoding, given) -> tuple[str, str]:
-    """The platform's kernel if it takes this encoding, else why not."""
+    """The platform's kernel if it takes this encoding, else the reason."""
     q, k, v, _ = given
     try:
         jax.eval_shape(lambda: attended("kernel", q, k, v, encoding))
@@ -137,12 +137,12 @@ def attended(implementation: str, q, k, v, encoding):
 
 
 def has_jax_nn(encoding) -> bool:
-    """Whether a bias by position is all there is to it, or nothing."""
+    """Whether the encoding has no hooks beyond a bias by position."""
     return not overrides(encoding, "phase") and not overrides(encoding, "read")
 
 
 def by_jax_nn(q, k, v, encoding):
-    """A bias of [1, H, T, T], or none, by jax.nn as it comes."""
+    """Attention by jax.nn as it comes, with a bias [1, H, T, T] or none."""
     positions = jnp.arange(q.shape[1])
     bias = encoding.bias(positions, positions)
     bias = None if bias is None else bias[None].astype(q.dtype)
@@ -155,9 +155,9 @@ def reference(encoding, given):
         return gradient("plain", *(x.astype(jnp.float32) for x in given), encoding)()
 
 
-def errors(found, exact) -> dict[str, float]:
-    """Of the output the largest, over its largest entry; of gradients the norm, over theirs."""
-    (out, gradients), (true_out, true_gradients) = jax.device_get((found, exact))
+def errors(measured, exact) -> dict[str, float]:
+    """The largest error of the output over its largest entry, and relative norms of gradients."""
+    (out, gradients), (true_out, true_gradients) = jax.device_get((measured, exact))
     out, true_out = np.float64(out), np.float64(true_out)
     pairs = list(zip(jax.tree.leaves(gradients), jax.tree.leaves(true_gradients), strict=True))
     relative = [

@@ -1,4 +1,4 @@
-"""Training and reading at growing lengths with the same tokens at a time: speed and memory."""
+"""Measure speed and memory of training and reading at growing lengths, with equal tokens."""
 
 import functools
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from posenc_jax.runs import parameters
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
-    found = {}
+    parts = {}
     for length in plan.lengths:
         for name in plan.length_encodings:
-            found[f"train {name}@{length}"] = functools.partial(trained_at, plan, name, length)
-            found[f"read {name}@{length}"] = functools.partial(read_at, plan, name, length)
-    return found
+            parts[f"train {name}@{length}"] = functools.partial(trained_at, plan, name, length)
+            parts[f"read {name}@{length}"] = functools.partial(read_at, plan, name, length)
+    return parts
 
 
 def trained_at(plan: Plan, name: str, length: int) -> dict:
@@ -32,7 +32,7 @@ def trained_at(plan: Plan, name: str, length: int) -> dict:
 
 
 def read_at(plan: Plan, name: str, length: int) -> dict:
-    """Losses of every token, as an evaluation reads them."""
+    """Compute the loss of every token, as an evaluation does."""
     config = configured(plan, plan.length_size, name, length)
     parts = parameters.make(config)
     rows = max(1, plan.tokens // length)

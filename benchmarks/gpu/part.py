@@ -1,7 +1,7 @@
 """python -m benchmarks.gpu.part PART --plan=short --out=FILE
 
-The measurements of one part, those that the file does not hold yet. What fails is written with its
-whole error, and the next one is made.
+Takes the measurements of one part that the file does not hold yet. A failure is written with its
+whole error, and the next one follows.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--plan", choices=PLANS, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    backend.configure(keep_programs=False)  # a compilation is part of what is measured
+    backend.configure(keep_programs=False)  # compilation is part of the measurement
     plan, records = PLANS[options.plan], Records(options.out)
     module = import_module(f"benchmarks.gpu.{options.part}")
     done = records.ended()
@@ -37,8 +37,8 @@ def main() -> None:
             print(f"{key}  FAILED  {error.strip().splitlines()[-1]}", flush=True)
         else:
             records.add(key, DONE, **values)
-            said = "  ".join(f"{name} {show(value)}" for name, value in values.items())
-            print(f"{key}  {said}", flush=True)
+            line = "  ".join(f"{name} {show(value)}" for name, value in values.items())
+            print(f"{key}  {line}", flush=True)
 
 
 def show(value) -> str:

@@ -1,4 +1,4 @@
-"""How much is measured: ten minutes, three times ten, or one on a CPU to try all of it."""
+"""Sizes of what is measured: ten minutes, three times ten, or one on a CPU to try all of it."""
 
 import dataclasses
 
@@ -7,9 +7,9 @@ ENCODINGS = ("rope", "alibi", "t5", "fire")
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Sizes of every part, and how many seconds a part may take."""
+    """Sizes of every part, and the seconds it may take."""
 
-    limits: dict[str, int]  # part: seconds; also the order, what is least sure first
+    limits: dict[str, int]  # part: seconds; in the order of parts, the least certain first
     attention: tuple[int, int, int]  # batch, heads, head size
     kernel_lengths: tuple[int, ...]
     kernel_encodings: tuple[str, ...] | None  # None: all

@@ -1,7 +1,7 @@
-"""One file of JSON lines, to which each measurement is added as soon as it is known.
+"""Keep measurements in a file of JSON lines, each added as soon as it is known.
 
 A measurement has a line when it begins and another when it ends, so the file tells what a process
-was doing when it was lost. Of several lines of one key the last one counts.
+was doing when it was lost. The last line of a key counts.
 """
 
 import json
@@ -13,28 +13,28 @@ BEGUN, DONE, FAILED = "begun", "done", "failed"
 
 
 class Records:
-    """What has been measured so far; keys are `part/what`."""
+    """Measurements so far, by keys `part/what`."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def last(self) -> dict[str, dict]:
         """The last line of each key."""
-        found = {}
+        last = {}
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         for line in text.splitlines():
             try:
                 record = json.loads(line)
             except ValueError:  # cut off by a kill
                 continue
-            found[record["key"]] = record
-        return found
+            last[record["key"]] = record
+        return last
 
     def ended(self) -> dict[str, dict]:
         return {key: record for key, record in self.last().items() if record["state"] != BEGUN}
 
     def begun(self, part: str) -> list[str]:
-        """What a part that has ended was still doing."""
+        """The measurement that an ended part had begun and not finished."""
         return [
             key
             for key, record in self.last().items()
@@ -42,7 +42,7 @@ class Records:
         ]
 
     def add(self, key: str, state: str, **values: Any) -> None:
-        """A whole line at a time, on a line of its own even after one that a kill cut off."""
+        """Add a whole line, on a new line even after one that a kill cut off."""
         line = json.dumps({"key": key, "state": state, "time": round(time.time(), 1), **values})
         with self.path.open("a+b") as file:
             at_start = file.tell() == 0

@@ -1,6 +1,6 @@
 """python -m benchmarks.gpu.report FILE [--into=docs/performance.md]
 
-Tables of what `make gpu` measured; into a document between its two marks, or to the screen.
+Prints tables of what `make gpu` measured, or writes them into a document between its two marks.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from benchmarks.gpu.records import DONE, FAILED, Records
 from benchmarks.timing import table
 
 BEGIN, END = "<!-- gpu: begin -->", "<!-- gpu: end -->"
-TITLES = {  # part: (heading, what its columns say)
+TITLES = {  # part: (heading, meaning of its columns)
     "kernels": (
         "Attention in bfloat16 against plain attention in float32",
         "Errors: the largest of the output over its largest entry; the largest relative norm of a "
@@ -23,7 +23,7 @@ TITLES = {  # part: (heading, what its columns say)
     "starts": ("Starts", "Seconds from the command to the end of three steps."),
 }
 NOTHING = "Nothing has been measured on a GPU yet."
-LONG = {"digest": 12}  # characters of a column that are shown
+LONG = {"digest": 12}  # characters shown of a column
 
 
 def write(records: Records, path: Path) -> None:
@@ -50,7 +50,7 @@ def render(records: Records) -> str:
 
 
 def alike(done: dict[str, dict]) -> list[tuple[list[str], list[list[str]]]]:
-    """One table for the records that have the same first value's name, with all their columns."""
+    """Make one table, with all columns, of records whose first value has the same name."""
     kinds: dict[str, dict[str, dict]] = {}
     for what, record in done.items():
         values = {k: v for k, v in record.items() if k not in ("key", "state", "time")}
@@ -79,7 +79,7 @@ def shown(name: str, value) -> str:
 
 
 def include(text: str, document: str) -> str:
-    """The document with the text between its marks."""
+    """Put the text between the marks of a document."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,4 +1,4 @@
-"""Several seeds trained in one program, by `jax.vmap` of the step, against one after another."""
+"""Compare several seeds trained in one program, by `jax.vmap` of the step, with one by one."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""From the command to the end of three steps: with no compiled programs kept, and with them."""
+"""Time the start of a run to the end of three steps, without and with compiled programs kept."""
 
 import shutil
 import statistics

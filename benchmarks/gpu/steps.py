@@ -1,7 +1,7 @@
-"""Steps of training in bfloat16: tokens per second and the share of the device's peak.
+"""Measure training steps in bfloat16: tokens per second and the share of the device's peak.
 
-Beside `125m` and `base` runs the least that is to be beaten twice: a decoder of flax.nnx of the
-same sizes with learned positions on jax.nn.dot_product_attention.
+Beside `125m` and `base` runs a baseline: a decoder of flax.nnx of the same sizes with learned
+positions on jax.nn.dot_product_attention.
 """
 
 import functools
@@ -21,22 +21,22 @@ from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw, compiled, report
 
-ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # that keep a device busy
+ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # steps that keep a device busy
 VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
 PEERS = "125m", "base"
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
-    found: dict[str, Callable[[], dict]] = {
+    parts: dict[str, Callable[[], dict]] = {
         "product": functools.partial(product, 512 if plan.platform == "cpu" else 8192)
     }
     for size, name in plan.steps:
-        found[f"{size} {name}"] = functools.partial(step_of, plan, size, name)
-    return found
+        parts[f"{size} {name}"] = functools.partial(step_of, plan, size, name)
+    return parts
 
 
 def product(size: int) -> dict:
-    """What the device reaches in a large product of bfloat16, random numbers."""
+    """FLOP/s of the device in a large bfloat16 product of random numbers."""
     a = jax.random.normal(jax.random.key(0), (size, size), jnp.bfloat16)
     run = jax.jit(lambda a: a @ a)
     seconds = in_turns({"product": lambda: run(a).block_until_ready()}, 1.0)["product"]
@@ -63,7 +63,7 @@ def batch_of(config) -> Batch:
 
 
 def compiled_step(config):
-    """(a call that makes a step and waits for it, what it costs)."""
+    """A call that runs a step and waits for it, and its cost."""
     parts, optimizer = parameters.make(config), adamw.make(config)
     mesh = compiled.make_mesh(jax.devices()[:1])
     state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
@@ -105,7 +105,7 @@ def speed_facts(speed: float, costs: dict) -> dict:
 
 
 def peer(config):
-    """The decoder of a textbook in bfloat16, on jax.nn's attention as it comes."""
+    """A textbook decoder in bfloat16 on jax.nn's attention as it comes."""
     from flax import nnx
 
     def attention(q, k, v, **_):

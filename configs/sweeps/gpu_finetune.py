@@ -4,7 +4,7 @@ and without an extension, and each is evaluated to 16,384 tokens. That run must 
   python scripts/sweep.py --config=configs/sweeps/gpu_finetune.py --workdir=runs/gpu_finetune \\
       --minutes=9
 
-From a run that lies elsewhere: --config.init_from=RUN. Expected on an H100 (989 TFLOP/s in
+From a run in another folder: --config.init_from=RUN. Expected on an H100 (989 TFLOP/s in
 bfloat16): at 25% MFU 0.7 minutes of training a run, 2.0 in all; compilation and evaluation are not
 measured.
 """

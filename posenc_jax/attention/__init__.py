@@ -1,4 +1,4 @@
-"""Attention under any encoding: rotation, bias and query scale applied inside."""
+"""Attention under any encoding; rotation, bias and query scale are applied inside."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def attention(
     window: int | None = None,
     implementation: str = "auto",
 ) -> jax.Array:  # [B, H, Q, K]
-    """The heads-major core: `plain`, or what is faster, from the same arguments."""
+    """The heads-major core: `plain`, or a faster implementation with the same arguments."""
     choice("implementation", implementation, IMPLEMENTATIONS)
     own = bearer(encoding, "attend")
     if own.attend is not None:
@@ -68,22 +68,22 @@ def attend(
     phase: Phase | None = None,
     segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
-    features: Any = None,  # what encoding.read gave of the keys; or (of the queries, of the keys)
+    features: Any = None,  # from encoding.read of the keys; or (of the queries, of the keys)
     implementation: str = "auto",  # one of IMPLEMENTATIONS
 ) -> jax.Array:  # [B, Q, H, K]
     """Causal attention of the queries to the keys.
 
     Without positions the keys are the encoding's first S tokens, or the first ones of each document
-    where there are segments, and the queries are the last Q of the keys. Positions that are given
-    ascend within a document and say what is seen: a key from its own position on, and under a
-    window only `window - 1` positions back.
+    where there are segments, and the queries are the last Q of the keys. Given positions must
+    ascend within a document and decide what is seen: a query sees keys up to its own position, and
+    under a window only those at most `window - 1` positions back.
 
-    Equal neighbours in segments are one document; a number that comes again is another one. In a
-    pair that is said of the keys, and a query is of the document of its key among the last Q where
-    their segments are equal, else of the last document with its segment.
+    Equal neighbours in segments are one document; an id that returns is another document. In a pair
+    of segments this holds for the keys; a query belongs to the document of its key among the last Q
+    where their segments are equal, else to the last document with its segment.
 
-    Features are those of the keys, of which the queries take the last Q, or a plain tuple of those
-    of the queries and those of the keys.
+    Features are those of the keys, of which the queries take the last Q, or a tuple of the
+    queries' and the keys' features.
     """
     _check(q, k, v, encoding, window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
@@ -127,7 +127,7 @@ def attend(
 
 
 def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
-    """One phase for queries and keys that stand at different places: they share its centre."""
+    """One phase for queries and keys at different positions, which share its centre."""
     queries = q_positions.shape[-1]
     rows = jnp.broadcast_shapes(q_positions.shape[:-1], k_positions.shape[:-1])
     both = [jnp.broadcast_to(p, (*rows, p.shape[-1])) for p in (q_positions, k_positions)]
@@ -143,7 +143,7 @@ def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
 
 
 def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, given: bool):
-    """Those of the queries and of the keys."""
+    """The features of the queries and those of the keys."""
     reads = overrides(encoding, "read")
     if features is None:
         if reads:
@@ -156,7 +156,9 @@ def _features(encoding: Encoding, features, batch: int, queries: int, keys: int,
         raise ValueError(f"encoding {encoding.name!r} reads no features; give none")
     if type(features) is not tuple:
         if given and queries != keys:
-            raise ValueError("one pytree of features serves Q = S; give (of queries, of keys)")
+            raise ValueError(
+                "one pytree of features serves Q = S alone; give (of queries, of keys)"
+            )
         features = jax.tree.map(lambda x: x[:, keys - queries :], features), features
     for side, name, length in zip(features, ("query", "key"), (queries, keys), strict=True):
         for leaf in jax.tree.leaves(side):
@@ -170,7 +172,9 @@ def _features(encoding: Encoding, features, batch: int, queries: int, keys: int,
 def _pair(segments, batch, queries, keys):
     if not isinstance(segments, tuple | list):
         if queries != keys:
-            raise ValueError("one segments array serves Q = S; give (query segments, key segments)")
+            raise ValueError(
+                "one array of segments serves Q = S alone; give (query segments, key segments)"
+            )
         numbers = number_documents(jnp.atleast_2d(check_rows("segments", segments, keys, batch)))
         return numbers, numbers
     q_segments, k_segments = segments

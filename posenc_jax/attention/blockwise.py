@@ -1,14 +1,14 @@
-"""Attention block by block, with a gradient of its own: memory is linear in the length.
+"""Attention block by block with its own gradient: memory is linear in the length.
 
-Forward, each block of queries meets the blocks of keys it sees and keeps a running maximum and sum;
-saved are the output and the log of the sum. Backward, the weights are made again. Blocks that lie
-in the future or before a window are never visited, but for positions that are given. Up to UNROLLED
-keys there is no loop, and memory is that of half the matrix.
+Forward, each block of queries visits the blocks of keys it sees and keeps a running maximum and
+sum; the output and the log of the sum are saved. Backward, the weights are computed again. Blocks
+in the future or before a window are never visited, unless positions are given. Up to UNROLLED keys
+there is no loop, and memory is that of half the matrix.
 
-Scores lie keys by queries, [c, R c] for R heads that share their keys: every product then reads its
-operands as they lie, and what is reduced or broadcast runs along the queries, side by side in
-memory. Positions get no gradient, nor does what nobody differentiates cost one; there is no forward
-mode.
+Scores are keys by queries, [c, R c] for R heads that share their keys: every product then reads its
+operands without a transpose, and reductions and broadcasts run along the queries, contiguous in
+memory. Positions get no gradient, arrays that nobody differentiates cost none, and there is no
+forward mode.
 """
 
 import functools
@@ -33,42 +33,42 @@ from posenc_jax.attention.plain import (
 from posenc_jax.encoding import Encoding, KeySum, Phase, Tokens, bearer, overrides
 
 HIGHEST = lax.Precision.HIGHEST
-UNROLLED = 512  # keys up to which the blocks at one distance are taken at once, without a loop
+UNROLLED = 512  # keys up to which all blocks at one distance are computed at once, without a loop
 
 
 class Shape(NamedTuple):
-    """What the program is compiled for."""
+    """Static facts that the program is compiled for."""
 
     block: int
     offset: int  # blocks of keys before the first block of queries
     window: int | None
-    ordered: bool  # what is seen follows `Places.order`, not the places in the row
+    ordered: bool  # `Places.order` decides what is seen, not the places in the row
 
 
 class Places(NamedTuple):
-    """Who sees whom, beyond causality, by block; None where that decides nothing."""
+    """What decides which keys are seen beyond causality, by block; None where it does not."""
 
     documents: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
     order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
 
 
 class Curve(NamedTuple):
-    """A bias by distance."""
+    """A bias that depends on the distance alone."""
 
-    line: Any  # [H, c + S + c]: of the distances 0 .. S-1, filled up by a block at either end
+    line: Any  # [H, c + S + c]: distances 0 .. S-1, padded by a block at either end
 
 
 class Sums(NamedTuple):
-    """A bias that is the difference of two sums, each with what rounding it left over."""
+    """A bias that is the difference of two sums, each with its rounding error."""
 
-    q_sum: Any  # [n, B or 1, H, c]; so for the next
+    q_sum: Any  # [n, B or 1, H, c]; also the next
     q_rest: Any
-    k_sum: Any  # [m, B or 1, H, c]; so for the next
+    k_sum: Any  # [m, B or 1, H, c]; also the next
     k_rest: Any
 
 
 class Asked(NamedTuple):
-    """A bias, or a way in which scores and bias meet, that is asked for block by block."""
+    """An encoding whose `bias` or `logits` is called block by block."""
 
     encoding: Any
     q_tokens: Any  # Tokens whose leaves are [n, c] or [n, B, c, ...]
@@ -79,11 +79,11 @@ Bias = None | Curve | Sums | Asked
 
 
 class Pairs(NamedTuple):
-    """Blocks of queries from `query` on, each with its own of the blocks of keys from `key` on."""
+    """Pairs of blocks: queries from `query` on with keys from `key` on, one to one."""
 
     query: Any
     key: Any
-    blocks: int  # how many of either
+    blocks: int  # number of either
 
     def queries(self, x):
         return lax.dynamic_slice_in_dim(x, self.query, self.blocks)
@@ -99,7 +99,7 @@ class Pairs(NamedTuple):
 
 
 def block_size(keys: int, bias: Bias = None) -> int:
-    """As measured; a bias that is asked for takes more memory than the scores it is added to."""
+    """The fastest block size measured; a bias by blocks takes more memory than the scores."""
     largest = 128 if isinstance(bias, Asked) else 256
     return min(largest, 64 if keys < 256 else 128 if keys < 1024 else 256)
 
@@ -116,7 +116,7 @@ def blockwise(
     window: int | None = None,
     block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
-    """What `plain` computes, from the same arguments."""
+    """Compute what `plain` computes, from the same arguments."""
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
@@ -127,13 +127,13 @@ def blockwise(
     order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
     bias = _bias(encoding, heads, keys, q_tokens, k_tokens)
 
-    # Queries are the last of the keys: filled up in front to a whole block, and both at the end.
+    # Queries are the last of the keys: they are padded in front to a whole block, both at the end.
     c = block or block_size(keys, bias)
     front = (keys - queries) % c if order is None else 0
     of_queries = (front, -(front + queries) % c)
     of_keys = (0, -keys % c)
 
-    def blocks(x, fill, axis=-1, **how):  # of c along an axis, which comes first
+    def blocks(x, fill, axis=-1, **how):  # blocks of c along an axis, which becomes the first
         axis %= x.ndim
         widths = [(0, 0)] * x.ndim
         widths[axis] = fill
@@ -166,12 +166,12 @@ def blockwise(
         bias = Curve(jnp.pad(bias.line, ((0, 0), (c, of_keys[1] + c))))
     seen = Places(
         documents and places(documents, -1, -2),
-        order and places(order, 0, np.iinfo(np.int32).max),  # what fills up comes after all
+        order and places(order, 0, np.iinfo(np.int32).max),  # padding comes after all
     )
     shape = Shape(c, (keys - queries) // c, encoding.narrowed(window), order is not None)
     q = q.reshape(len(q), batch, groups, repeats * c, size)
-    found: Any = _attention(shape, q, k, v, bias, seen)
-    out, logsum = found  # [n, B, G, K, R c] and [n, B, G, R c]
+    both: Any = _attention(shape, q, k, v, bias, seen)
+    out, logsum = both  # [n, B, G, K, R c] and [n, B, G, R c]
     out = out.reshape(len(q), batch, groups, size, repeats, c)
     out = jnp.transpose(out, (1, 2, 4, 0, 5, 3)).reshape(batch, heads, len(q) * c, size)
     logsum = logsum.reshape(len(q), batch, groups, repeats, c)
@@ -204,7 +204,7 @@ def _attention(shape: Shape, q, k, v, bias: Bias, places: Places):
 
 
 def _forward(shape: Shape, q, k, v, bias, places):
-    """[n, B, G, K, R c] and the log of each query's sum, [n, B, G, R c]."""
+    """The output [n, B, G, K, R c] and the log of each query's sum, [n, B, G, R c]."""
     v_turned = v.swapaxes(3, 4)
 
     def add(state, pairs: Pairs):
@@ -230,7 +230,7 @@ def _forward(shape: Shape, q, k, v, bias, places):
 
 
 class Saved(struct.PyTreeNode):
-    """For the backward pass; of the leaves of the bias, which somebody differentiates."""
+    """Saved for the backward pass; `wanted` tells which leaves of the bias are differentiated."""
 
     arrays: Any
     out: Any
@@ -304,15 +304,15 @@ def _backward(shape: Shape, saved: Saved, gradients):
     summed = iter([_summed(d, x) for d, x in zip(d_wanted, wanted, strict=True)])
     d_bias = [next(summed) if is_wanted else None for is_wanted in saved.wanted]
     d_bias = jax.tree.unflatten(jax.tree.structure(bias), d_bias)
-    found = zip((d_q.swapaxes(3, 4), d_k, d_v), (q, k, v), strict=True)
-    return *(_summed(d, x).astype(x.dtype) for d, x in found), d_bias, None
+    of_qkv = zip((d_q.swapaxes(3, 4), d_k, d_v), (q, k, v), strict=True)
+    return *(_summed(d, x).astype(x.dtype) for d, x in of_qkv), d_bias, None
 
 
 _attention.defvjp(_saved, _backward, symbolic_zeros=True)
 
 
 def _over_pairs(shape: Shape, q, k, add, state):
-    """Adds every pair of a block of queries and one of keys that some of them may see."""
+    """Call `add` for every pair of a block of queries and a block of keys that it may see."""
 
     def one(state, row):
         return add(state, Pairs(row[0], row[1], 1)), None
@@ -332,7 +332,7 @@ def _over_pairs(shape: Shape, q, k, add, state):
         rows = np.array(pairs, np.int32).reshape(-1, 2)
         return lax.scan(one, state, rows)[0]
     for back in sorted({i - j for i, j in pairs}):
-        # Who sees whom hangs on i - j alone, so these follow one another without a gap.
+        # Visibility depends on i - j alone, so these blocks are contiguous.
         alike = [(i, j) for i, j in pairs if i - j == back]
         state = add(state, Pairs(*alike[0], len(alike)))
     return state
@@ -343,7 +343,7 @@ def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
 
 
 def _masked(shape: Shape, pairs: Pairs, places: Places, s):
-    """-inf where a key is not seen."""
+    """Set scores to -inf where a key is not seen."""
     c = shape.block
     if places.order is None:
         place = jnp.arange(c)
@@ -366,7 +366,7 @@ def _against(pairs: Pairs, of, compare):  # [n, B or 1, c, c], keys by queries
 
 
 def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R c]
-    """What scores are under their bias, keys by queries."""
+    """The scores with their bias, keys by queries."""
     if bias is None:
         return products
     if isinstance(bias, Asked):
@@ -374,8 +374,8 @@ def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R
     if isinstance(bias, Curve):
         line = lax.dynamic_slice_in_dim(bias.line, _nearest(shape, pairs), 2 * shape.block, axis=1)
         return _plus(products, _skew(line)[None, None])
-    # Both sides less the sum of the block's first query: what is left is small where it matters,
-    # and no later token changes how it is rounded.
+    # Subtract the sum of the block's first query from both sides: the rest is small where it
+    # matters, and no later token changes its rounding.
     q_sum, q_rest = pairs.queries(bias.q_sum), pairs.queries(bias.q_rest)
     k_sum, k_rest = pairs.keys(bias.k_sum), pairs.keys(bias.k_rest)
     first, first_rest = q_sum[..., :1], q_rest[..., :1]
@@ -385,7 +385,7 @@ def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R
 
 
 def _plus(products, block):
-    """Adds a bias [n or 1, B or 1, H, c, c], keys by queries, where heads share their keys."""
+    """Add a bias [n or 1, B or 1, H, c, c], keys by queries, where heads share their keys."""
     c = block.shape[-1]
     by_head = products.reshape(*products.shape[:4], -1, c)  # [n, B, G, c, R, c]
     groups, repeats = by_head.shape[2], by_head.shape[4]
@@ -394,7 +394,7 @@ def _plus(products, block):
 
 
 def _cut(pairs: Pairs, asked: Asked) -> Asked:
-    """Of the tokens, those of the blocks."""
+    """Cut the tokens of the blocks."""
     return Asked(
         asked.encoding,
         jax.tree.map(pairs.queries, asked.q_tokens),
@@ -403,7 +403,7 @@ def _cut(pairs: Pairs, asked: Asked) -> Asked:
 
 
 def _met(products, asked: Asked):  # [n, B, G, c, R c]
-    """What the encoding makes of scores and bias."""
+    """Scores and bias as the encoding's `logits` combines them."""
     encoding: Encoding = asked.encoding
     bias: Any = jax.vmap(encoding.bias)(asked.q_tokens, asked.k_tokens)  # [n, H, c, c] or with B
     if not overrides(encoding, "logits"):
@@ -417,7 +417,7 @@ def _met(products, asked: Asked):  # [n, B, G, c, R c]
 
 
 def _nearest(shape: Shape, pairs: Pairs):
-    """Where the distances between such blocks begin in the curve, which c places precede."""
+    """The place in the padded curve where the distances between such blocks begin."""
     return (pairs.query + shape.offset - pairs.key) * shape.block + 1
 
 
@@ -444,8 +444,8 @@ def _add_to_line(shape: Shape, pairs: Pairs, d_line, d_scores):
 
 
 def _add_to_sums(pairs: Pairs, bias: Sums, wanted, d_wanted: list, d_scores):
-    """Of both sides, though a query's moves all its scores alike: in bfloat16 they do not add up to
-    nothing, and what is left over must leave the gates between query and key alone."""
+    """Add the gradients of both sides, although a query's sum moves all its scores alike: in
+    bfloat16 these do not add up to zero, and the rest must not reach the gates in between."""
     by_head = _by_head(bias.k_sum.shape[-1], d_scores)  # [n, B, H, keys, queries]
 
     def summed(axis, like):
@@ -464,7 +464,7 @@ def _add_to_sums(pairs: Pairs, bias: Sums, wanted, d_wanted: list, d_scores):
 
 
 def _add_to_asked(pairs: Pairs, bias: Asked, wanted, d_wanted: list, d_chosen: list):
-    """The encoding's arrays are one for all blocks; what tokens carry is of each block."""
+    """Add gradients of the encoding's arrays, shared by all blocks, and of each block's tokens."""
     of_all, of_queries, of_keys = (len(jax.tree.leaves(part)) for part in bias)
     kinds = ["all"] * of_all + ["queries"] * of_queries + ["keys"] * of_keys
     kinds = [kind for kind, is_wanted in zip(kinds, wanted, strict=True) if is_wanted]
@@ -488,7 +488,7 @@ def _is_real(leaf) -> bool:
 
 
 def _zero(*trees) -> jax.Array:
-    """A zero that varies over the devices of a shard_map as any of these does."""
+    """A zero that varies over the devices of a shard_map as any of these arrays does."""
     leaves = jax.tree.leaves(trees)
     return sum(
         (jnp.zeros_like(x, jnp.float32, shape=()) for x in leaves), jnp.zeros((), jnp.float32)
@@ -496,7 +496,7 @@ def _zero(*trees) -> jax.Array:
 
 
 def _summed(gradient: jax.Array, primal: jax.Array) -> jax.Array:
-    """Over the devices of a shard_map that share the primal."""
+    """Sum a gradient over the devices of a shard_map that share its primal."""
     axes = tuple(_varying(gradient) - _varying(primal))
     return lax.psum(gradient, axes) if axes else gradient
 

@@ -1,9 +1,9 @@
 """Kernels that come with jax: cuDNN's on NVIDIA GPUs, splash attention on TPUs.
 
-Both take no bias by themselves. ALiBi's needs none: a constant per query falls out of the softmax,
-so -m (i - j) is as good as m j, which is a product of a few more entries of q and k. Other biases
-are laid out whole for cuDNN, up to MATERIALISED keys. Where a kernel does not fit, attention goes
-without and says so once.
+ALiBi's bias needs no support: a constant per query cancels in the softmax, so m j replaces
+-m (i - j), and m j is a product of a few more entries of q and k. Other biases are laid out whole
+for cuDNN, up to MATERIALISED keys; splash attention takes none. Where a kernel does not fit,
+attention goes without it and logs the reason once.
 """
 
 import functools
@@ -26,19 +26,19 @@ from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens, bearer, o
 
 PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is laid out, [1, H, T, T]
-CUDNN = "cudnn"  # which jax.nn is asked for
-LANES = 128  # splash attention takes whole multiples of keys
+CUDNN = "cudnn"  # the implementation requested from jax.nn
+LANES = 128  # splash attention takes multiples of so many keys
 EXTRA = 8  # entries that carry ALiBi's bias
 
 
 class Unfit(ValueError):
-    """Why a kernel cannot take these arguments."""
+    """The reason why a kernel cannot take these arguments."""
 
 
 def kernel(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
 ) -> jax.Array:  # [B, H, Q, K]
-    """What `plain` computes, by the kernel of this process's platform; raises Unfit."""
+    """Compute what `plain` computes with the kernel of this platform, or raise Unfit."""
     platform = jax.default_backend()
     if platform not in PLATFORMS:
         raise Unfit(
@@ -52,13 +52,13 @@ def kernel(
 def kernel_if_fit(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
 ) -> jax.Array | None:
-    """None where there is none for this platform or these arguments."""
+    """The same, or None where no kernel fits this platform or these arguments."""
     if jax.default_backend() not in PLATFORMS:
         return None
     try:
         return kernel(q, k, v, encoding, q_tokens, k_tokens, **options)
     except Unfit as reason:
-        _say_once(f"attention goes without the kernel of this platform: {reason}")
+        _say_once(f"attention runs without the kernel of this platform: {reason}")
         return None
 
 
@@ -84,8 +84,8 @@ def cudnn(
     if k_tokens.document is not None:
         raise Unfit("several documents in a row")
     if q.dtype != jnp.bfloat16:
-        raise Unfit(f"cuDNN's takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
-    if length % 2:  # which cuDNN's gradient refuses, later than it could be caught here
+        raise Unfit(f"cuDNN takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
+    if length % 2:  # cuDNN's gradient refuses it later, where it cannot be caught
         raise Unfit(f"an odd number of tokens, {length}")
     if biased:
         check_fits(encoding, "heads", q.shape[1])
@@ -177,14 +177,14 @@ def splash(
 
 def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
     if q_tokens.order is not None or k_tokens.order is not None:
-        raise Unfit("positions that are given")
+        raise Unfit("given positions")
     if q.shape[2] != k.shape[2]:
         raise Unfit(f"{q.shape[2]} queries of {k.shape[2]} keys")
     for hook, what in (("read", "a bias of what tokens carry"), ("sink", "a learned sink")):
         if overrides(encoding, hook):
             raise Unfit(what)
     if overrides(encoding, "logits"):
-        raise Unfit("scores and bias that meet otherwise than as a sum")
+        raise Unfit("scores and bias that are not summed")
 
 
 def _scaled(q, encoding: Encoding, q_tokens: Tokens):
@@ -193,7 +193,7 @@ def _scaled(q, encoding: Encoding, q_tokens: Tokens):
 
 
 def _slopes(encoding: Encoding) -> jax.Array | None:
-    """Not of a class that changed the bias and left what its parent says of it."""
+    """The slopes, unless a subclass changed the bias but kept its parent's `straight`."""
     encoding = bearer(encoding, "bias")
     if not isinstance(encoding, DistanceBias):
         return None
@@ -201,12 +201,12 @@ def _slopes(encoding: Encoding) -> jax.Array | None:
         next(one for one in type(encoding).__mro__ if name in vars(one))
         for name in ("bias", "curve", "straight")
     )
-    told = issubclass(of_straight, of_curve) and issubclass(of_straight, of_bias)
-    return encoding.straight() if told else None
+    current = issubclass(of_straight, of_curve) and issubclass(of_straight, of_bias)
+    return encoding.straight() if current else None
 
 
 def _with_slopes(q, k, v, slopes: jax.Array):  # [H]
-    """Entries whose product is m j; j and m are given in parts that bfloat16 holds."""
+    """Append entries whose product is m j; j and m are split into parts that bfloat16 holds."""
     length = q.shape[2]
     if length > 1 << 16:
         raise Unfit(f"a slope over {length:,} tokens does not fit into bfloat16's digits")

@@ -1,4 +1,4 @@
-"""Attentions put together by the logs of their sums: over disjoint sets of keys, and a sink."""
+"""Merge attentions over disjoint sets of keys, and add a sink, by the logs of their sums."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ NONE = -1e30  # the log of the sum over no keys: below every score, and finite
 def merge(
     parts: Sequence[tuple[jax.Array, jax.Array]],
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] and [B, H, Q]
-    """The attention over all keys, from (out, log-sum) over each of disjoint sets of them.
+    """The attention over all keys, from (out, log-sum) over disjoint sets of them.
 
     A set in which a query sees no key has weight 0 and takes part in no gradient.
     """
@@ -23,7 +23,7 @@ def merge(
 
 
 def with_sink(out: jax.Array, logsum: jax.Array, sink: jax.Array | None) -> jax.Array:
-    """The same attention beside a logit [H] that has no value."""
+    """Add a logit [H] without value to the softmax of an attention."""
     if sink is None:
         return out
     kept = jax.nn.sigmoid(logsum - sink.astype(jnp.float32)[None, :, None])

@@ -1,4 +1,4 @@
-"""The plain reference: the whole matrix of scores, in float32. All else must agree with it."""
+"""The plain reference with the whole matrix of scores in float32; the others must agree with it."""
 
 from typing import Any
 
@@ -24,8 +24,8 @@ def plain(
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see, and its log-sum.
 
-    Those are no later in order; without one, tokens come as they stand and the queries are the last
-    Q. A query that sees no key at all gets zeros.
+    A query sees keys that are no later in `order`; without one, tokens are in the order of the row
+    and the queries are the last Q. A query that sees no key gets zeros.
     """
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
@@ -65,7 +65,7 @@ def _bias(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int)
 
 
 def curve_of(encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
-    """The function of the distance that is the whole bias, if there is one for such tokens."""
+    """The function of the distance that gives the whole bias, if these tokens have one."""
     encoding = bearer(encoding, "bias")
     if not isinstance(encoding, DistanceBias) or type(encoding).bias is not DistanceBias.bias:
         return None
@@ -73,7 +73,7 @@ def curve_of(encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
 
 
 def query_scale(encoding: Encoding, q_tokens: Tokens):  # [B or 1, H or 1, Q, 1]
-    """What the scores of each query are multiplied by; None: nothing."""
+    """The factor on the scores of each query; None: no factor."""
     scale = encoding.query_scale(q_tokens.position)
     if scale is None:
         return None
@@ -82,7 +82,7 @@ def query_scale(encoding: Encoding, q_tokens: Tokens):  # [B or 1, H or 1, Q, 1]
 
 
 def turn(q, k, v, encoding: Encoding, phase: Phase | None):
-    """Queries and keys turned by their phase; keys and values by head where heads differ in it."""
+    """Rotate queries and keys by their phase; repeat keys and values where it differs by head."""
     if phase is None:
         return q, k, v
     check_fits(encoding, "head_dim", q.shape[-1])
@@ -90,17 +90,17 @@ def turn(q, k, v, encoding: Encoding, phase: Phase | None):
         repeats = q.shape[1] // k.shape[1]
         k, v = jnp.repeat(k, repeats, axis=1), jnp.repeat(v, repeats, axis=1)
     tables = (phase.q_cos, phase.q_sin, phase.k_cos, phase.k_sin)
-    q_cos, q_sin, k_cos, k_sin = map(made, tables)
+    q_cos, q_sin, k_cos, k_sin = map(materialise_once, tables)
     q = rotate(q, q_cos, q_sin, phase.layout)
     k = rotate(k, k_cos, k_sin, phase.layout)
     return q, k, v
 
 
-def made(table: jax.Array) -> jax.Array:
-    """The same numbers, made once.
+def materialise_once(table: jax.Array) -> jax.Array:
+    """Materialise numbers once.
 
-    XLA on CPU fuses what makes a table into all that reads it, so that every head of every row
-    computes the sines of every position again (a quarter of a training step). A product is not
+    XLA on CPU fuses the computation of a table into all its readers, so that every head of every
+    row computes the sines of every position again (a quarter of a training step). A product is not
     fused, and one with the identity changes nothing; XLA drops lax.optimization_barrier too early.
     """
     identity = jnp.eye(table.shape[-1], dtype=table.dtype)
@@ -108,7 +108,7 @@ def made(table: jax.Array) -> jax.Array:
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:
-    """Turns the first R of the K entries of every head, in float32; the others pass."""
+    """Rotate the first R of the K entries of every head in float32; the others stay."""
     pairs = cos.shape[-1]
     turned, rest = x[..., : 2 * pairs].astype(jnp.float32), x[..., 2 * pairs :]
     if layout == "half":
@@ -147,15 +147,15 @@ def documents_of(q_tokens: Tokens, k_tokens: Tokens) -> tuple[jax.Array, jax.Arr
 
 def _both(name: str, of_queries: Any, of_keys: Any) -> tuple[jax.Array, jax.Array] | None:
     if (of_queries is None) != (of_keys is None):
-        raise ValueError(f"queries and keys both have a field {name!r}, or neither has")
+        raise ValueError(f"{name!r} must be given for queries and keys, or for neither")
     return None if of_queries is None else (of_queries, of_keys)
 
 
 def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
-    """A bias by distance laid out for the last `queries` of S contiguous tokens, without a gather.
+    """Lay out a bias by distance for the last `queries` of S contiguous tokens, without a gather.
 
-    Row q reads the reversed curve one place further left than row q - 1: cutting a repeated vector
-    into rows one shorter than itself does that.
+    Row q reads the reversed curve one place further left than row q - 1, which cutting a repeated
+    vector into rows one shorter than itself achieves.
     """
     heads, keys = curve.shape
     line = jnp.pad(curve[:, ::-1], ((0, 0), (0, queries)))  # distances S-1 .. 0, then the future

@@ -1,1 +1,1 @@
-"""Text to tokens on disk to `batch(step)`."""
+"""Turn text into tokens on disk and tokens into `batch(step)`."""

@@ -1,4 +1,4 @@
-"""`batch(step)`: a pure function of seed and step, so that resuming needs one number."""
+"""Batches as a pure function of seed and step, so that resuming needs one number."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,11 +15,11 @@ class Batch(NamedTuple):
     targets: np.ndarray  # [B, T]
     weights: np.ndarray  # [B, T], float32: 0 where a target is of another document than its input
     segments: np.ndarray  # [B, T], the number of the document
-    bytes: np.ndarray  # [B, T], of text that each target stands for
+    bytes: np.ndarray  # [B, T], bytes of text that each target stands for
 
 
 class Batches:
-    """Rows of L tokens cut from the documents one after another, in a new order every epoch.
+    """Rows of L tokens cut from the concatenated documents, in a new order every epoch.
 
     An epoch's cuts are moved by a draw below L, so that a token is not always seen at one place.
     Documents that fill a row each are rows as they are.
@@ -62,7 +62,7 @@ class Batches:
         return self.rows_at([self._start(int(place)) for place in places])
 
     def describe(self, step: int) -> str:
-        """Where the rows of a step are in the text, for people who look for a bad one."""
+        """Say where the rows of a step are in the text, to help find a bad one."""
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         starts = np.array([self._start(place) for place in places])
         documents = np.unique(np.searchsorted(self.split.starts, starts, side="right") - 1)

@@ -1,13 +1,11 @@
-"""Tokens on disk: written once for a source and a tokenizer, then read by memory map."""
+"""Tokens on disk, written once for a source and a tokenizer, then read by memory map."""
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +17,15 @@ from tqdm import tqdm
 from posenc_jax.backend import cache_home
 from posenc_jax.data import sources, tasks, tokenizer
 from posenc_jax.errors import DataError, Interrupted, Stop
+from posenc_jax.files import alone
 from posenc_jax.registry import probes
 from posenc_jax.terminal import warn
 
-FORMAT = 3  # of the files below; another number is another cache
+FORMAT = 3  # of the files below; another number means another cache
 SPLITS = ("train", "valid", "choose")
-TOKENIZER = "tokenizer.json"  # beside prepared tokens, which can be read without it
-WIDTHS = "widths.npy"  # there, the usual bytes of each token; `odd` has those that differ
-# What others read in corpus.json; one that lacks it is none, and is made again.
+TOKENIZER = "tokenizer.json"  # beside prepared tokens, which are readable without it
+WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
+# Required keys of corpus.json; a file without them is rebuilt.
 CARD: dict[str, Any] = {
     "fingerprint": str,
     "vocab": int,
@@ -58,7 +57,7 @@ class Split:
         return np.diff(self.starts)
 
     def without(self, digests: np.ndarray) -> np.ndarray:  # [documents], bool
-        """Which documents have none of these digests."""
+        """Mask of the documents that have none of these digests."""
         return ~np.isin(self.digests, digests)
 
 
@@ -86,13 +85,13 @@ class Corpus:
 
     @cached_property
     def fingerprint_1(self) -> str:
-        """What runs of the first wave were sealed with: of two splits, and not of the card."""
+        """The fingerprint of format 1 runs, over the files of two splits and without the card."""
         kinds = ("answers", "bytes", "starts.npy", "tokens")
         paths = [self.folder / f"{name}.{kind}" for name in ("train", "valid") for kind in kinds]
         return _files_hash(path for path in paths if path.exists()).hexdigest()
 
     def is_that_of(self, card: Mapping[str, Any]) -> bool:
-        """Whether it is the text that the card of a run's checkpoint was sealed with."""
+        """Whether this is the text named on the card of a run's checkpoint."""
         return card["data"] == (self.fingerprint if card.get("format") else self.fingerprint_1)
 
     def whole(self) -> Split:
@@ -123,7 +122,7 @@ class Corpus:
 
     @property
     def lossless(self) -> bool:
-        """Whether documents came back from their tokens as they were, those that were tried."""
+        """Whether all documents tried came back from their tokens unchanged."""
         return _lossless(self.card)
 
 
@@ -173,7 +172,7 @@ def prepare(
     folder = root / f"{data.source}-{key}"
     if card_of(folder) is None:
         _make(root)
-        with _locked(root / f"{folder.name}.lock"):
+        with alone(root / f"{folder.name}.lock"):
             if card_of(folder) is None:
                 _build(folder, data, seed, length, encoder, listed, identity, quiet, stopping)
     corpus = load(folder)
@@ -183,7 +182,7 @@ def prepare(
 
 
 def prepared(folder: str) -> Corpus:
-    """Tokens that were made beforehand, where a configuration says that they lie."""
+    """Load prepared tokens from the folder that a configuration names."""
     return load(Path(folder).expanduser(), "write it again: scripts/prepare_data.py --tokens_out")
 
 
@@ -195,7 +194,7 @@ def load(folder: Path, remedy: str = "delete it, to be made again") -> Corpus:
 
 
 def card_of(folder: Path) -> dict | None:
-    """What is written last, so that a corpus without it is none."""
+    """Read corpus.json, which is written last: a corpus without it is incomplete."""
     try:
         card = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -224,7 +223,7 @@ def _losses(card: dict) -> str:
     return (
         f"the tokenizer {card['tokenizer']} does not give the text back: of its first "
         f"{lossy['documents']} documents {lossy['changed']} come back changed{missing}. Bits per "
-        "byte would mean nothing and are not stated; losses per token hold"
+        "byte would be meaningless and are omitted; losses per token are valid"
     )
 
 
@@ -286,7 +285,7 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
 
 def _build(folder, data, seed, length, encoder, listed, identity, quiet, stopping) -> None:
     scratch = folder.parent / f".{folder.name}.building"
-    shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed; the lock is ours
+    shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process; the lock is ours
     scratch.mkdir()
     try:
         total = sum(entry["size"] for entry in listed) or None
@@ -309,7 +308,7 @@ def _build(folder, data, seed, length, encoder, listed, identity, quiet, stoppin
             stream.write(json.dumps(card, indent=1))
             stream.flush()
             os.fsync(stream.fileno())
-        shutil.rmtree(folder, ignore_errors=True)  # an unfinished one: it has no corpus.json
+        shutil.rmtree(folder, ignore_errors=True)  # an unfinished one, without corpus.json
         scratch.rename(folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -367,8 +366,8 @@ def _write(
 
 
 def _split_of(text_hash: bytes, data) -> str:
-    """What is held out lies at one end and what is chosen on at the other, so that each stays what
-    it is whatever the other one takes."""
+    """Choose a split by hash: `valid` takes one end of the range and `choose` the other, so that
+    neither depends on the other's size."""
     place = int.from_bytes(text_hash[:8], "big")
     if place < data.valid_fraction * 2.0**64:
         return "valid"
@@ -436,8 +435,7 @@ class _Writer:
 
 
 def fingerprint_of(folder: Path, card: dict) -> str:
-    """Of the tokens, their bytes, their documents and how all of it is read, whatever it was made
-    from."""
+    """Hash of tokens, bytes, documents and how they are read, whatever they were made from."""
     apart = ("corpus.json", TOKENIZER)
     digest = _files_hash(path for path in folder.iterdir() if path.name not in apart)
     read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": _lossless(card)}
@@ -450,10 +448,3 @@ def _files_hash(paths: Iterable[Path]):
     for path in sorted(paths):
         digest.update(f"{path.name} {_describe(path)['sha256']}\n".encode())
     return digest
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

@@ -1,4 +1,4 @@
-"""Tokens in a folder of their own, for machines that have neither the text nor the tokenizer."""
+"""Prepared tokens in a folder, for machines that have neither the text nor the tokenizer."""
 
 import json
 import shutil
@@ -24,13 +24,13 @@ Encoder = tokenizer.Bytes | tokenizer.Learned
 
 
 def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = None) -> Corpus:
-    """The documents of a corpus, or as many as hold `limit` training tokens, with their card.
+    """Write the documents of a corpus, or as many as fit `limit` training tokens, with their card.
 
-    Beside two bytes for a token there is little: how many bytes of text a token stands for is kept
-    for each entry of the vocabulary, and for the places where it is otherwise.
+    A token takes two bytes. How many bytes of text it stands for is kept per entry of the
+    vocabulary, and per place only where it differs.
     """
     if folder.exists():
-        raise ConfigError(f"--tokens_out={folder} is there already; name a folder that is not")
+        raise ConfigError(f"--tokens_out={folder} exists already; name a new folder")
     scratch = folder.with_name(f".{folder.name}.building")
     try:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -76,8 +76,8 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
 
 
 def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.ndarray:
-    """[documents], bool: whole documents in the order of their digests, which any order of the
-    files leaves as it is. What is held out is cut to the same share, and has a document at least.
+    """Mask [documents] of those kept: whole documents in the order of their digests, whatever the
+    order of the files. The other splits are cut to the same share, one document at least.
     """
     if limit is None or not len(split.lengths):
         return np.ones(len(split.lengths), bool)
@@ -120,7 +120,7 @@ def _usual_widths(splits, vocab: int) -> np.ndarray | None:  # [V], uint16
         return None
     usual = np.zeros(vocab, np.uint16)
     for pair, _ in sorted(counted.items(), key=lambda item: (item[1], -item[0])):
-        usual[pair >> 16] = pair & 0xFFFF  # the most frequent comes last
+        usual[pair >> 16] = pair & 0xFFFF  # the most frequent comes last and stays
     return usual
 
 
@@ -151,7 +151,7 @@ def size_of(folder: Path) -> int:
 
 
 def encoder_of(data) -> Encoder | tokenizer.Unavailable:
-    """The tokenizer of a configuration's data; that of prepared tokens may not be at hand."""
+    """The tokenizer of a configuration's data; that of prepared tokens may be unavailable."""
     if not data.tokens:
         return tokenizer.load(data.tokenizer)
     card = _card(data.tokens)
@@ -163,7 +163,7 @@ def encoder_of(data) -> Encoder | tokenizer.Unavailable:
 
 
 def file_of(data) -> str:
-    """`bytes`, or the file of the tokenizer that the tokens of a configuration are of."""
+    """`bytes`, or the tokenizer file that belongs to a configuration's tokens."""
     if not data.tokens:
         return data.tokenizer
     card = _card(data.tokens)
@@ -175,8 +175,8 @@ def file_of(data) -> str:
             f"{data.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that file "
             "there, or take tokens made beforehand (data.tokens)"
         )
-    found = tokenizer.load(str(path))
-    if found.hash != card.get("tokenizer_hash"):
+    beside = tokenizer.load(str(path))
+    if beside.hash != card.get("tokenizer_hash"):
         raise DataError(f"{path} is not the tokenizer that the tokens beside it were made with")
     return str(path)
 

@@ -1,5 +1,4 @@
-"""Where documents come from. Each source lists its files, so that they can be fingerprinted, and
-yields documents as bytes."""
+"""Sources of documents: each lists its files, for fingerprints, and yields documents as bytes."""
 
 import glob
 import gzip
@@ -16,9 +15,9 @@ from posenc_jax.data import stdlib, synthetic, tasks
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.registry import SOURCES, probes
 
-# What a damaged file raises, packed or not.
+# Errors that a damaged file raises, packed or not.
 _UNREADABLE = (OSError, EOFError, zlib.error)
-BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to a tenth; what unpacks to more is none
+BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to about a tenth; more than this is no text
 LONGEST_LINE = 1 << 30
 
 
@@ -31,8 +30,8 @@ class Document(NamedTuple):
 
 
 def digest(text: bytes) -> int:
-    """64 bits of a document's text, the same from a file as from a JSON line, whatever its line
-    ends and the white space around it."""
+    """A 64-bit hash of a document's text, the same for a file and a JSON line: line ends and
+    surrounding white space do not count."""
     plain = text.replace(b"\r\n", b"\n").strip()
     return int.from_bytes(hashlib.sha256(plain).digest()[:8], "big")
 
@@ -47,7 +46,7 @@ def files(data) -> list[Path]:
 
 
 def revision(data) -> str | None:
-    """Of what `hub` reads, by `datasets`; the other sources are told by their files."""
+    """The fingerprint by `datasets` of what `hub` reads; the files identify other sources."""
     return _hub_rows(data)._fingerprint if data.source == "hub" else None
 
 
@@ -99,16 +98,16 @@ def _task_documents(data, seed: int, train_length: int | None) -> Iterator[Docum
 
 
 def _matches(patterns: str) -> list[Path]:
-    found = []
+    paths = []
     for pattern in filter(None, (p.strip() for p in patterns.split(","))):
         names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))
         matched = [Path(name) for name in names if Path(name).is_file()]
         if not matched:
             raise DataError(f"data.path: nothing matches {pattern!r}")
-        found.extend(matched)
-    if not found:
-        raise DataError("data.path is empty; give files or globs, with commas between")
-    return found
+        paths.extend(matched)
+    if not paths:
+        raise DataError("data.path is empty; give files or globs, separated by commas")
+    return paths
 
 
 def _read(path: Path) -> bytes:
@@ -122,7 +121,7 @@ def _read(path: Path) -> bytes:
         raise DataError(f"cannot read {path}: {error}") from error
     if len(text) > most:
         raise DataError(
-            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size: no text"
+            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size, and is no text"
         )
     return text
 
@@ -148,7 +147,7 @@ def _json_lines(path: Path, field: str) -> Iterator[Document]:
 def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # brackets within brackets
+    except (ValueError, RecursionError) as error:  # brackets nested too deep
         raise DataError(f"{path}, line {number}: not JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         has = ", ".join(row) if isinstance(row, dict) else type(row).__name__
@@ -161,9 +160,9 @@ def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
 def _encoded(text: str, place: str) -> bytes:
     try:
         return text.encode()
-    except UnicodeEncodeError as error:  # JSON can name half of a pair
+    except UnicodeEncodeError as error:  # JSON can encode half of a surrogate pair
         raise DataError(
-            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; mend it"
+            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; repair it"
         ) from error
 
 
@@ -172,7 +171,7 @@ def _hub_rows(data):
 
     try:
         return datasets.load_dataset(data.path, split=data.split, streaming=False)
-    except Exception as error:  # many kinds, from the network to a missing split
+    except Exception as error:  # many types, from the network to a missing split
         raise DataError(f"cannot load {data.path!r}, split {data.split!r}: {error}") from error
 
 

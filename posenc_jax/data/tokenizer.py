@@ -1,4 +1,4 @@
-"""Text to token numbers. Bytes, or any tokenizer that the library `tokenizers` reads."""
+"""Turn text into token ids: bytes, or any tokenizer that the library `tokenizers` reads."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from posenc_jax.errors import DataError
 
 
 class Bytes:
-    """One token per byte."""
+    """A tokenizer with one token per byte."""
 
     name = "bytes"
     vocab = 256
@@ -26,23 +26,23 @@ class Bytes:
 
 
 class Learned:
-    """A tokenizer.json, or a folder with vocab.json and merges.txt as GPT-2 has it."""
+    """A tokenizer from a tokenizer.json, or from GPT-2's vocab.json and merges.txt in a folder."""
 
     def __init__(self, path: Path):
         self.name = str(path)
         self.tokenizer = _load(path)
-        # A published file may ask for cut or padded texts; the whole text is wanted here.
+        # A published file may ask for truncated or padded texts; here the whole text is needed.
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        self.vocab = 1 + max(self.tokenizer.get_vocab().values())  # numbers may have holes
+        self.vocab = 1 + max(self.tokenizer.get_vocab().values())  # ids may have gaps
         self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens, and how many bytes of the text each one adds; these sum to its length."""
+        """Tokens, and the bytes of text each of them adds, which sum to the text's length."""
         string = decode_utf8(text, name)
         try:
             encoding = self.tokenizer.encode(string, add_special_tokens=False)
-        except Exception as error:  # plain ones: of a word that has no token, say
+        except Exception as error:  # plain Exceptions, as for a word without a token
             raise DataError(f"{name}: {self.name} has no tokens for it: {error}") from error
         ends = np.array([end for _, end in encoding.offsets], np.int64)
         byte_at = _byte_offsets(string)
@@ -52,13 +52,13 @@ class Learned:
         return np.array(encoding.ids, np.int64), np.diff(ends, prepend=0)
 
     def decode(self, tokens) -> str:
-        """A text may spell special tokens, so they are written out like others."""
+        """The text of tokens; special tokens are written out, since a text may spell them."""
         return self.tokenizer.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
 
 
 class Unavailable:
-    """The tokenizer of prepared tokens where its file or its package is not at hand: what it is
-    called is known, and text is refused."""
+    """The tokenizer of prepared tokens whose file or package is missing: its name is known, and it
+    refuses text."""
 
     def __init__(self, name: str, vocab: int, hash: str, why: str):
         self.name, self.vocab, self.hash, self.why = name, vocab, hash, why
@@ -71,8 +71,8 @@ class Unavailable:
 
 
 class RoundTrip:
-    """What the first documents of a text lose on their way to tokens and back: a tokenizer that
-    lower-cases, drops accents or has no token for a character predicts less than the text."""
+    """Measures what documents lose between text and tokens: a tokenizer that lower-cases, drops
+    accents or has no token for a character predicts less than the text."""
 
     DOCUMENTS, CHARACTERS = 64, 1_000_000
 
@@ -88,7 +88,7 @@ class RoundTrip:
         before = decode_utf8(text, name)[:room]
         tokens, _ = self.encoder.encode(before.encode(), name)
         after = self.encoder.decode(tokens)
-        if after == f" {before}":  # some put a space in front, which loses nothing
+        if after == f" {before}":  # some prepend a space, which loses nothing
             after = before
         self.documents += 1
         self.characters += len(before)
@@ -113,13 +113,13 @@ def decode_utf8(text: bytes, name: str) -> str:
         return text.decode()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{name} is not UTF-8 at byte {error.start} (0x{text[error.start]:02x}); mend it, "
+            f"{name} is not UTF-8 at byte {error.start} (0x{text[error.start]:02x}); repair it, "
             "or use data.tokenizer=bytes, which takes any bytes"
         ) from error
 
 
 def _byte_offsets(string: str) -> np.ndarray:
-    """For each place between characters, the bytes before it."""
+    """The number of bytes before each place between characters."""
     points = np.frombuffer(string.encode("utf-32-le"), np.uint32)
     width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
     return np.concatenate([[0], np.cumsum(width)])
@@ -165,7 +165,7 @@ def _load(path: Path):
 
 
 def train_bpe(texts, vocab: int):
-    """A byte-level BPE of `vocab` tokens."""
+    """Train a byte-level BPE of `vocab` tokens."""
     tokenizers = _package()
 
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())

@@ -1,1 +1,1 @@
-"""From a run to perplexity against length."""
+"""Measure the perplexity of a run against length."""

@@ -1,6 +1,5 @@
-"""What position does inside one run: rotary spectrum, learned bias, where attention goes."""
+"""Numbers of what position does in an encoding and inside a run: spectrum, bias, attention."""
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from posenc_jax import neighbours
 from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
@@ -29,19 +29,43 @@ def rotary(encoding: Encoding) -> RoPE | None:
 def spectrum(rope: RoPE) -> tuple[np.ndarray, np.ndarray]:  # [tables, R/2]
     """Tokens per turn of each pair, extension included, and its turns within L."""
     frequency = np.asarray(rope.inv_freq, np.float64).reshape(-1, rope.inv_freq.shape[-1])
-    with np.errstate(divide="ignore"):  # a pair that stands still
+    with np.errstate(divide="ignore"):  # a pair with frequency 0
         return 2 * np.pi / frequency, rope.train_length * frequency / (2 * np.pi)
 
 
-def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [heads, length]
-    """What the last of `length` queries has added to its logits, by distance back."""
-    at = jnp.arange(length)
-    bias = encoding.bias(at[-1:], at)
-    return None if bias is None else np.asarray(bias)[:, 0, ::-1]
+def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [H, length]
+    """What the encoding adds to the logits of the last of `length` queries, by distance."""
+    positions = jnp.arange(length)
+    bias = encoding.bias(positions[-1:], positions)
+    return None if bias is None else np.asarray(bias, np.float64)[..., 0, ::-1]
+
+
+def score_bound(rope: RoPE, distances: np.ndarray) -> np.ndarray:
+    """The bound on a score at a distance over that at distance 0, after Su et al., 2021, 3.4.3.
+
+    It is the mean modulus of the partial sums of exp(i d theta_j).
+    """
+    angles = np.asarray(distances, np.float64)[:, None] * np.asarray(rope.inv_freq, np.float64)
+    partial = np.abs(np.cumsum(np.exp(1j * angles), axis=1)).mean(axis=1)
+    return partial / (np.arange(angles.shape[1]) + 1).mean()
+
+
+def score_of_equals(rope: RoPE, distances: np.ndarray) -> np.ndarray:
+    """q . k / |q|^2 where q and k are the same vector of equal entries before they are rotated."""
+    angles = np.asarray(distances, np.float64)[..., None] * np.asarray(rope.inv_freq, np.float64)
+    return np.cos(angles).mean(axis=-1)
+
+
+def similarity(encoding: Encoding, length: int) -> np.ndarray:  # [length, length]
+    """Cosines between the vectors that an additive encoding adds at two places."""
+    nothing = jnp.zeros((1, length, encoding.dims.width))
+    added = np.asarray(encoding.embed(nothing, jnp.arange(length))[0], np.float64)
+    added /= np.linalg.norm(added, axis=1, keepdims=True)
+    return added @ added.T
 
 
 class Attention(NamedTuple):
-    """By layer, head and query, means over rows; [layers, H, T]."""
+    """Means over rows by layer, head and query: [layers, H, T]."""
 
     beyond: np.ndarray  # share of the weights on keys at L tokens back and further
     entropy: np.ndarray  # of the weights, in nats
@@ -50,12 +74,12 @@ class Attention(NamedTuple):
 def attention(
     model: models.Transformer, encoding: Encoding, tokens: np.ndarray, trained: int
 ) -> Attention:
-    """Read row by row: the weights of one take layers x H x T x T numbers."""
+    """Where attention goes; rows are read one by one, whose weights are layers x H x T x T."""
 
     @jax.jit
     def row(model, encoding, tokens):
-        found = [_describe(w, trained) for w in attention_weights(model, encoding, tokens[None])]
-        return tuple(jnp.stack(part) for part in zip(*found, strict=True))
+        layers = [_describe(w, trained) for w in attention_weights(model, encoding, tokens[None])]
+        return tuple(jnp.stack(part) for part in zip(*layers, strict=True))
 
     rows = [jax.device_get(row(model, encoding, one)) for one in tokens]
     beyond, entropy = (np.stack(part).mean(axis=0) for part in zip(*rows, strict=True))
@@ -63,8 +87,8 @@ def attention(
 
 
 def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]:  # [1, H, T, T]
-    at = jnp.arange(weights.shape[-1])
-    far = at[:, None] - at[None, :] >= trained
+    place = jnp.arange(weights.shape[-1])
+    far = place[:, None] - place[None, :] >= trained
     beyond = jnp.sum(jnp.where(far, weights, 0.0), axis=-1)
     entropy = -jnp.sum(jax.scipy.special.xlogy(weights, weights), axis=-1)
     return beyond[0], entropy[0]
@@ -73,7 +97,7 @@ def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]: 
 def attention_weights(
     model: models.Transformer, encoding: Encoding, tokens: jax.Array
 ) -> Iterator[jax.Array]:  # tokens [B, T]; of each layer [B, H, T, T]
-    """Attention returns its weights where the values are the rows of the identity."""
+    """The weights of every layer: what attention returns for the identity as values."""
     config = model.config
     batch, length = tokens.shape
     positions = encoding.positions(length)
@@ -98,6 +122,49 @@ def attention_weights(
         x = block(x, own, row, phase=phase, window=None)
 
 
-def uniform_entropy(length: int) -> np.ndarray:  # [T]
-    """Of a query that looks at everything it may see alike."""
-    return np.array([math.log(n) for n in range(1, length + 1)])
+def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray]:
+    """The four terms of the first layer's scores, q . k / sqrt(K): [H] of each, over causal pairs.
+
+    They are the products of (x + p_m) W_q . (x + p_n) W_k, where x is the token and p its position,
+    both divided by the same norm, so that they add up to the scores. A value is the standard
+    deviation of a term among the keys of a query: a constant would not change its attention.
+    """
+    if (model.config.norm, model.config.norm_place) != ("rms", "pre"):
+        raise ConfigError("the four terms are those of a model with norm='rms', norm_place='pre'")
+    length = tokens.shape[1]
+    positions = jnp.arange(length)
+    x = model.embed(jnp.asarray(tokens))  # [B, T, D]
+    placed = encoding.embed(x, positions)
+    position = jnp.broadcast_to(encoding.embed(jnp.zeros_like(x), positions), x.shape)
+    block = jax.tree.map(lambda leaf: leaf[0], model.blocks)
+    # RMSNorm is linear but for its divisor, which comes from the sum of both.
+    norm = block.attention_norm
+    scale = norm.scale[...][None, None] / jnp.sqrt(
+        jnp.mean(placed**2, -1, keepdims=True) + norm.epsilon
+    )
+    parts = {"content": (placed - position) * scale, "position": position * scale}
+    heads, size = model.config.heads, model.config.head_size
+
+    def split(x, kernel):
+        return jnp.reshape(x @ kernel, (*x.shape[:2], -1, size)).swapaxes(1, 2)
+
+    keys = {name: split(part, block.attention.k.kernel[...]) for name, part in parts.items()}
+    queries = {name: split(part, block.attention.q.kernel[...]) for name, part in parts.items()}
+    seen = np.tril(np.ones((length, length), bool))
+    found = {}
+    for q_name, q in queries.items():
+        for k_name, k in keys.items():
+            k = jnp.repeat(k, heads // k.shape[1], axis=1)
+            scores = np.asarray(jnp.einsum("bhqk,bhsk->bhqs", q, k)) / size**0.5
+            found[f"{q_name}-{k_name}"] = _spread(scores, seen)
+    squares = {name: np.asarray(jnp.sum(k**2, axis=(0, 2, 3))) for name, k in keys.items()}
+    share = squares["position"] / (squares["position"] + squares["content"])
+    return found | {"position in the keys": np.repeat(share, heads // len(share))}
+
+
+def _spread(scores: np.ndarray, seen: np.ndarray) -> np.ndarray:  # [B, H, T, T] -> [H]
+    """The standard deviation among the keys that a query sees, over all queries."""
+    count = seen.sum(axis=1)
+    mean = np.where(seen, scores, 0).sum(axis=-1) / count
+    squares = np.where(seen, (scores - mean[..., None]) ** 2, 0).sum(axis=-1) / count
+    return np.sqrt(squares[..., 1:].mean(axis=(0, 2)))

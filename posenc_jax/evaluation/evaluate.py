@@ -1,4 +1,4 @@
-"""Evaluates a run from its checkpoints: each pass over the text once, each cell kept as it ends."""
+"""Evaluate a run from its checkpoints: each pass reads the text once, finished cells are kept."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,7 @@ from posenc_jax.data import corpora, mixtures, prepared
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import planning, protocols, records, windows
+from posenc_jax.evaluation import planning, progress, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
@@ -37,7 +37,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
-    """Every cell of some checkpoints of a run; None is the last one. Holds `eval/` meanwhile."""
+    """Evaluate checkpoints of a run, None being the last one; `eval/` is locked meanwhile."""
     folder = workdir / "eval"
     folder.mkdir(exist_ok=True)
     measured: list[Measured] = []
@@ -53,7 +53,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
             except Stop:
                 if len(steps) == 1 or step in saved_steps(workdir):
                     raise
-                tqdm.write(f"checkpoint {step} is gone: the run replaced it meanwhile")
+                tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
                 continue
             lengths = lengths_of(config, subject)
             if text is None:
@@ -69,11 +69,11 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
         if stopping:
             raise Interrupted(
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
-                "command goes on"
+                "command resumes"
             )
     if text is None or subject is None:
         raise Stop(
-            f"the checkpoints of {workdir} were all replaced meanwhile; the same command again"
+            f"the checkpoints of {workdir} were all replaced meanwhile; run the same command again"
         )
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
     facts = {
@@ -107,16 +107,16 @@ def choose(
     stopping: Sequence[str] = (),
     earlier: records.Record = NOTHING,
 ) -> Text:
-    """The windows of an evaluation, of documents that the run was not trained on."""
+    """Choose the windows of an evaluation, from documents that the run was not trained on."""
     source = _source(config, subject, stopping)
     kept = source.split.without(subject.trained_on(stopping))
     if not kept.all():
-        told = (
+        skipped = (
             f"{len(kept) - kept.sum():,} of {len(kept):,} documents are text the run was trained on"
         )
         if not kept.any():
-            raise DataError(f"{told}: nothing is left to evaluate on")
-        warn(f"{told}; they are left out")
+            raise DataError(f"{skipped}: nothing is left to evaluate on")
+        warn(f"{skipped}; they are skipped")
     text = windows.choose(
         source.split,
         max(lengths),
@@ -147,7 +147,7 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
     if (same and not data.mixture) or not asked.source:
         corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
         return _own(subject, corpus, asked.part)
-    encoder = prepared.file_of(data)  # before the fields that say so are those of another text
+    encoder = prepared.file_of(data)  # before these fields are replaced
     data = data.copy_and_resolve_references()
     with data.ignore_type():
         data.mixture, data.answers_only, data.task = None, False, None
@@ -187,7 +187,7 @@ def _part(corpus: Corpus, data, part: str) -> Source:
     split, words, name, field = parts[part]
     if not len(split.lengths):
         raise DataError(
-            f"data.part={part}: the run keeps no documents for that; train it with "
+            f"data.part={part}: the run kept no documents for it; train it with "
             f"data.{field} above 0, or name another text (data.source, data.path)"
         )
     read = corpus.fingerprint if part == "held_out" else digest_of(name, corpus)
@@ -195,11 +195,11 @@ def _part(corpus: Corpus, data, part: str) -> Source:
 
 
 def _prepared(subject: Subject, corpus: Corpus, asked) -> Source:
-    """All documents of another text that was made into tokens beforehand."""
+    """All documents of another text, from prepared tokens."""
     if asked.part != "held_out":
         raise ConfigError(
-            f"data.part = {asked.part!r} is of the run's own text, and data.tokens={asked.tokens} "
-            "is another one"
+            f"data.part = {asked.part!r} is a part of the run's own text, and "
+            f"data.tokens={asked.tokens} is another text"
         )
     own = prepared.encoder_of(subject.config.data)
     if own.hash != corpus.card.get("tokenizer_hash"):
@@ -212,12 +212,12 @@ def _prepared(subject: Subject, corpus: Corpus, asked) -> Source:
 
 
 def digest_of(part: str, corpus: Corpus) -> str:
-    """Another part of a text is another text."""
+    """Digest of a part of a text, which counts as a text of its own."""
     return hashlib.sha256(f"{corpus.fingerprint} {part}".encode()).hexdigest()
 
 
 def _short(data) -> str:
-    """`books/*.txt` -> `books`, `OWNER/NAME` -> `NAME`."""
+    """A short name for a path: `books/*.txt` -> `books`, `OWNER/NAME` -> `NAME`."""
     path = Path(data.path.split(",")[0].strip())
     plain = [part for part in path.parts if not set(part) & set("*?[")]
     stem = plain[-1].partition(".")[0] if plain else ""
@@ -229,7 +229,7 @@ def _plain_word(text: str) -> str:
 
 
 def in_words(data) -> str:
-    """What is read, in a few words."""
+    """Describe what is read in a few words."""
     if data.tokens:
         return f"tokens:{data.tokens}"
     if data.source == "synthetic":
@@ -241,24 +241,24 @@ def in_words(data) -> str:
 def _check_own(subject: Subject, corpus: Corpus | Mixture) -> None:
     if not corpus.is_that_of(subject.card):
         raise DataError(
-            "the run's text changed since it was trained, and with it what is held out: what "
-            "would be read may have been trained on. Restore the text, or name another one "
-            "(data.source, data.path)"
+            "the run's text changed since it was trained, and its held-out documents with it: they "
+            "may have been trained on. Restore the text, or name another one (data.source, "
+            "data.path)"
         )
 
 
 def _name(config: Config, earlier: records.Record, usual: str, data: str) -> str:
-    """As asked, else the usual one; an evaluation of another text never takes its place."""
+    """The requested or usual name; an evaluation of another text never takes a used name."""
     name = config.name or usual
     if name != usual and name in (records.HELD_OUT, CHOOSE):
-        raise ConfigError(f"name = {name!r} is that of the run's own text; take another")
+        raise ConfigError(f"name = {name!r} is reserved for the run's own text; take another")
     facts = (cell.facts for cell in earlier.cells)
     taken = next((one["data"] for one in facts if one["evaluation"] == name), None)
     if taken in (None, "", data):
         return name
     if config.name:
         raise ConfigError(
-            f"name = {name!r} is that of an evaluation of another text of this run; take another"
+            f"name = {name!r} is used by an evaluation of another text of this run; take another"
         )
     return f"{name}-{data[:6]}"
 
@@ -284,15 +284,15 @@ def measure(
     store: Store,
     stopping: Sequence[str] = (),
 ) -> list[Measured]:
-    """The sums of every cell: from the store, or read now, those of one pass together."""
-    found = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
-    missing = [cell for cell in cells if found[cell.key] is None]
+    """The sums of every cell, from the store or measured now, cells of one pass together."""
+    done = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
+    missing = [cell for cell in cells if done[cell.key] is None]
     passes: dict[tuple[str, str], list[Cell]] = {}
     for cell in missing:
         passes.setdefault((cell.text.hash, cell.pass_key), []).append(cell)
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
-        tqdm.write(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
+        tqdm.write(f"{len(cells) - len(missing)} of {len(cells)} cells are cached")
     with tqdm(total=total, unit="token", unit_scale=True, disable=not total) as bar:
 
         def after_call(tokens: int) -> None:
@@ -302,20 +302,23 @@ def measure(
 
         try:
             for group in passes.values():
+                finished = sum(done[cell.key] is not None for cell in cells)
+                progress.write(store.folder.parent, finished, len(cells))
                 facts = group[0].facts
                 bar.set_description(f"{facts['extension']} at {facts['length']}")
                 split = group[0].text.split
                 reader = Reader(subject.parts.model, split.tokens, config.tokens_per_call)
                 for cell, sums in _read(reader, split, group, after_call):
                     store.put(cell.key, sums)
-                    found[cell.key] = sums
+                    done[cell.key] = sums
         except _Stopping:
             pass
-    return [Measured(cell.facts, sums) for cell in cells if (sums := found[cell.key]) is not None]
+    progress.clear(store.folder.parent)
+    return [Measured(cell.facts, sums) for cell in cells if (sums := done[cell.key]) is not None]
 
 
 class _Stopping(Exception):
-    """Out of the middle of a pass; what it had read is read again later."""
+    """Leaves the middle of a pass, whose windows are read again later."""
 
 
 def _union(group: Iterable[Cell]) -> np.ndarray:
@@ -325,7 +328,7 @@ def _union(group: Iterable[Cell]) -> np.ndarray:
 def _read(
     reader: Reader, split: Split, group: Sequence[Cell], after_call: Callable[[int], None]
 ) -> Iterable[tuple[Cell, Sums]]:
-    """One pass over the windows of all cells of a group, each window once."""
+    """Read the windows of all cells of a group in one pass, each window once."""
     starts = _union(group)
     first = group[0]
     nats, right = reader(
@@ -344,7 +347,7 @@ def _read(
 def sums_of(
     plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, trained: int, places: bool
 ) -> Sums:  # nats and right [N, length]
-    """What is kept of the losses of a plan's windows; only scored targets count."""
+    """Sum the losses of a plan's windows; only scored targets count."""
     scored, targets = plan.scored(), plan.targets()
     documents = int(plan.document.max()) + 1
     place = np.broadcast_to(np.arange(plan.length), nats.shape)

@@ -1,4 +1,4 @@
-"""The loss of every target, by one compiled program per shape and structure."""
+"""Compute the loss of every target, with one compiled program per shape and structure."""
 
 import functools
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def read(model, encoding, rows, window):  # [N, T + 1] -> [N, T] twice
 
 
 class Reader:
-    """Reads windows of a text with a model, as many at once as make up `tokens_per_call`."""
+    """Reads windows of a text with a model, up to `tokens_per_call` tokens at once."""
 
     def __init__(self, model: models.Transformer, tokens: np.ndarray, tokens_per_call: int):
         self.model, self.tokens, self.tokens_per_call = model, tokens, tokens_per_call
@@ -35,16 +35,18 @@ class Reader:
         *,
         window: int | None = None,
         after_call: Callable[[int], None] = lambda tokens: None,
-    ) -> tuple[np.ndarray, np.ndarray]:  # [N, length]: nats, and whether the likeliest was right
+    ) -> tuple[
+        np.ndarray, np.ndarray
+    ]:  # [N, length]: nats, and whether the target was ranked first
         nats = np.empty((len(starts), length), np.float32)
         right = np.empty((len(starts), length), np.bool_)
         rows = self._rows(length)
         for first in range(0, len(starts), rows):
-            these = starts[np.arange(first, first + rows) % len(starts)]  # the last call: filled up
+            these = starts[np.arange(first, first + rows) % len(starts)]  # the last call is padded
             tokens = self.tokens[these[:, None] + np.arange(length + 1)].astype(np.int32)
-            found = jax.device_get(read(self.model, encoding, tokens, window))
+            both = jax.device_get(read(self.model, encoding, tokens, window))
             here = slice(first, min(first + rows, len(starts)))
-            for kept, part in zip((nats, right), found, strict=True):
+            for kept, part in zip((nats, right), both, strict=True):
                 kept[here] = part[: here.stop - first]
             after_call((here.stop - first) * length)
         return nats, right

@@ -1,4 +1,4 @@
-"""What an evaluation is asked to extend by: `none,pi,yarn:4,dynamic_ntk+logn` or `all`."""
+"""Parse the methods of an evaluation: `none,pi,yarn:4,dynamic_ntk+logn` or `all`."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,17 @@ from posenc_jax.errors import ConfigError
 
 
 class Method(NamedTuple):
-    """An extension at one scale, or at that of the length read; with or without a window limit."""
+    """An extension at a fixed scale or at that of the length read, with or without a window."""
 
-    name: str  # as results name it
+    name: str  # as in results
     scale: float | None
     limit: int | None = None  # tokens that a query sees, itself included
-    written: str = ""  # with what the name leaves out; empty: the name
+    written: str = ""  # the full text, with what the name omits; empty: the name
 
     def applied(self, encoding: Encoding, own: Encoding, ratio: float) -> Encoding:
-        """`own` is the run as it is; other extensions start from the encoding without its own.
+        """Extend an encoding; `none` gives `own`, the run's encoding with its own extension.
 
-        The limit is handed to attention: a window is no number of the encoding here.
+        The window is not set here: attention gets it as a limit.
         """
         if self.name == "none":
             return own
@@ -30,13 +30,13 @@ class Method(NamedTuple):
 
 
 def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
-    """Those that fit; one that takes a scale and is given none gets the largest."""
+    """The methods that fit; one that takes a scale and is given none gets the largest."""
     chosen: dict[tuple, Method] = {}  # in order, each once
     for word in words(text):
         if word == "all":
             names = extensions.fitting(encoding)
             records = extensions.records()
-            # The baseline of an evaluation is a window already.
+            # An evaluation has a window as its baseline already.
             taken = [n for n in names if not records[n].needs_options and not records[n].shown]
         else:
             fits = all(record.fits(encoding) for record, _ in extensions.named(word))
@@ -52,12 +52,12 @@ def _method(word: str, encoding: Encoding, largest: float) -> Method:
     name = extensions.canonical(word)
     if not any(part.options for _, part in named) and not any(r.shown for r, _ in named):
         return Method(name, _scale(named, largest))
-    try:  # here, so that a mistake in an option is no line that is left out
+    try:  # early, so that a wrong option is an error and not a skipped line
         extended = extensions.extend(word, encoding, largest)
     except ValueError as error:
         raise ConfigError(f"{word}: {error}") from error
     limit = extended.window if extended.window != encoding.window else None
-    if limit is None:  # it changed some layers alone, which no column tells
+    if limit is None:  # it changed some layers only, which no column shows
         name = extensions.canonical(word, columns=False)
     return Method(name, _scale(named, largest), limit, word)
 
@@ -70,7 +70,7 @@ def _scale(named, largest: float) -> float | None:
 
 
 def mistakes(text: str) -> list[str]:
-    """What is wrong with the extensions that an evaluation is asked for, whatever its run is."""
+    """Mistakes in the extensions of an evaluation that do not depend on its run."""
     wrong: list[str] = []
     for word in words(text) or ["nothing"]:
         try:
@@ -91,6 +91,6 @@ def _check(record: extensions.Extension, part: composition.Part, word: str) -> N
         if not 1 <= part.scale <= LARGEST_SCALE:
             raise ValueError(f"the scale of {part.name} must be at least 1 and at most 1e6: {word}")
         if record.scale != "given":
-            raise ValueError(f"{part.name} has a scale of its own or none; got {word!r}")
+            raise ValueError(f"{part.name} takes no scale; got {word!r}")
     asked = [name for name in part.options if name != "layers"]
     check_options(f"extension {part.name!r}", record.apply, asked)

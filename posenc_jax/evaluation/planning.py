@@ -1,4 +1,4 @@
-"""Which cells an evaluation has: extensions, protocols and lengths, and what each reads."""
+"""Plan the cells of an evaluation: extensions, protocols, lengths, and the windows they read."""
 
 from typing import NamedTuple
 
@@ -15,14 +15,14 @@ from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runs.subject import Subject
 
-OPTIONS = ("stride", "last")  # columns that hold what a protocol calls its span
+OPTIONS = ("stride", "last")  # columns that hold a protocol's span
 
 
 class Cell(NamedTuple):
     facts: dict  # columns of its row
     encoding: Encoding
     plan: Plan
-    limit: int | None  # of attention, where it makes a difference
+    limit: int | None  # window of attention, where it makes a difference
     pass_key: str  # cells of one pass read windows of one length with the same numbers
     key: str
     text: Text
@@ -47,7 +47,7 @@ def wanted(config: Config, subject: Subject, lengths: list[int]) -> int:
 
 
 def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
-    """What is asked for and can be expressed, with the encoding and windows of each cell."""
+    """The requested cells that can be expressed, each with its encoding and windows."""
     largest = text.longest / subject.original
     asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
     _check_windows(asked, text.longest)
@@ -55,17 +55,17 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
     passes = passes_of(config, subject, text, lengths)
     model = model_key(subject.parts.model)
     cells: list[Cell] = []
-    said: dict[str, None] = {}  # each line once
+    skipped: dict[str, None] = {}  # each line once
     for length in lengths:
         for method in asked + limited:
             ratio = length / subject.original
             try:
                 encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
             except ValueError as error:
-                said[f"{method.name} is left out: {error}"] = None
+                skipped[f"{method.name} is skipped: {error}"] = None
                 continue
             if encoding.reach is not None and length > encoding.reach:
-                said[_beyond(method, subject, length, encoding.reach)] = None
+                skipped[_beyond(method, subject, length, encoding.reach)] = None
                 continue
             numbers = tree_key(encoding)
             for one in passes[length]:
@@ -78,11 +78,11 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
                     what["part"] = one.reading.part
                 cell = key(passing=pass_key, protocol=one.protocol.name, span=one.span, **what)
                 cells.append(Cell(facts, encoding, plan, limit, pass_key, cell, read))
-    for line in said:
+    for line in skipped:
         tqdm.write(line)
     if not cells:
         raise ConfigError(
-            f"nothing is left to evaluate of extensions={config.extensions!r} and multiples="
+            f"nothing is left to evaluate with extensions={config.extensions!r} and multiples="
             f"{config.multiples!r}; extensions that fit: "
             f"{', '.join(extensions.fitting(subject.plain)) if subject.extensible else 'none'}"
         )
@@ -109,7 +109,7 @@ class Pass(NamedTuple):
 def passes_of(
     config: Config, subject: Subject, text: Text, lengths: list[int]
 ) -> dict[int, list[Pass]]:
-    """By length, in the order of rows."""
+    """The passes of each length, in the order of rows."""
     passes: dict[int, list[Pass]] = {length: [] for length in lengths}
     for protocol in protocols.asked(config):
         own = protocol.text(text, subject, lengths)
@@ -145,7 +145,7 @@ def _facts(subject: Subject, evaluation: str, method: Method, length: int, one: 
 
 
 def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
-    """The line for a length that an encoding cannot express."""
+    """Explain why a length is skipped that an encoding cannot express."""
     plain = subject.plain
     ratio = max(1.0, length / plain.train_length)
     reaching = []
@@ -154,6 +154,6 @@ def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
             extended = extensions.extend(name, plain, ratio).reach
             if extended is None or extended >= length:
                 reaching.append(name)
-    remedy = f"would be allowed by extension {' or '.join(reaching)}" if reaching else plain.remedy
-    who = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
-    return f"length {length} is left out: {who} reaches {reach} positions; {remedy}"
+    remedy = f"take extension {' or '.join(reaching)}" if reaching else plain.remedy
+    name = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
+    return f"length {length} is skipped: {name} reaches {reach} positions; {remedy}"

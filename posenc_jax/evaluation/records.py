@@ -1,4 +1,4 @@
-"""Rows of curves from sums and counts of each document; the null model; what is written."""
+"""Make rows of curves from sums by document, with the null model; read and write them."""
 
 import csv
 import hashlib
@@ -28,7 +28,7 @@ COLUMNS = (
     "null_low,null_high,gain_low,gain_high,evaluation,text,data,part,chance,ceiling,accuracy_low,"
     "accuracy_high"
 ).split(",")
-# What a cell is, as columns; the numbers come from its sums.
+# Columns that identify a cell; the others are computed from its sums.
 FACTS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,token_hash,seed,step,"
     "last,evaluation,text,data,part,chance,ceiling"
@@ -40,15 +40,15 @@ UNNAMED |= {"part": "", "chance": None, "ceiling": None}
 
 
 class Places(NamedTuple):
-    """Where the longest windows of an evaluation lie."""
+    """Positions of the longest windows of an evaluation."""
 
     evaluation: str
-    document: np.ndarray  # [W], number of the document among those of the text
+    document: np.ndarray  # [W], index of the document in the text
     start: np.ndarray  # [W], its first token, from the beginning of the document
 
 
 def row(measured: Measured) -> dict:
-    """Without what needs other rows."""
+    """The row of a cell, without the columns that need other rows."""
     facts, sums = measured
     nll, error = mean_and_error(sums.nats, sums.tokens)
     finite = bool(np.isfinite(nll))
@@ -79,13 +79,13 @@ LOSSY = "no bits per byte: the tokenizer loses text"
 
 
 def per_byte_of(sums: Sums) -> float | None:
-    """From nats per token to bits per byte."""
+    """The factor from nats per token to bits per byte; None where the tokenizer loses text."""
     size = sums.bytes.sum()
     return float(sums.tokens.sum() / size / np.log(2)) if size else None
 
 
 def rows(cells: Sequence[Measured]) -> list[dict]:
-    """One row per cell, with the null model of its own curve."""
+    """One row per cell, with the null of its own curve."""
     all_curves = curves(cells)
     made = []
     for cell in cells:
@@ -98,12 +98,12 @@ def rows(cells: Sequence[Measured]) -> list[dict]:
 
 
 def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
-    """What was measured by curve, and in it by protocol and length."""
-    found: dict[tuple, dict[tuple[str, int], Sums]] = {}
+    """The sums of cells by curve, then by protocol and length."""
+    by_curve: dict[tuple, dict[tuple[str, int], Sums]] = {}
     for cell in cells:
         key = cell.facts["protocol"], cell.facts["length"]
-        found.setdefault(_curve(cell.facts), {})[key] = cell.sums
-    return found
+        by_curve.setdefault(_curve(cell.facts), {})[key] = cell.sums
+    return by_curve
 
 
 def _curve(facts: Mapping) -> tuple:
@@ -113,14 +113,14 @@ def _curve(facts: Mapping) -> tuple:
 
 
 def null(one: Mapping, curve: Mapping[tuple[str, int], Sums], sums: Sums) -> Terms | None:
-    """What the same model would score if it never used more than L tokens, as its protocol says."""
+    """The null of a row, as its protocol states: the model's score if it never used more than L."""
     if one["length"] <= one["train_length"]:
         return [(1.0, sums.nats, sums.tokens)]
     return protocols.find(one["protocol"]).null(one["train_length"], sums, curve)
 
 
 def _against(terms: Terms, sums: Sums) -> dict:
-    """The null with its interval, and the gain over it, over documents."""
+    """Columns of the null and the gain over it, with intervals over documents."""
     value = combined(terms)
     if not np.isfinite(value.mean):
         return {}
@@ -128,15 +128,15 @@ def _against(terms: Terms, sums: Sums) -> dict:
     if len(terms) == 1 and np.array_equal(terms[0][2], sums.tokens):  # of the same targets
         gain = paired(terms[0][1], sums.nats, sums.tokens)
     per_byte = per_byte_of(sums)
-    found = {"null_nll": value.mean, "null_low": value.low, "null_high": value.high}
+    columns = {"null_nll": value.mean, "null_low": value.low, "null_high": value.high}
     if per_byte:
         ends = {"gain_bpb": gain.mean, "gain_low": gain.low, "gain_high": gain.high}
-        found |= {name: end * per_byte for name, end in ends.items()}
-    return null_for_nan(found)
+        columns |= {name: end * per_byte for name, end in ends.items()}
+    return null_for_nan(columns)
 
 
 def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
-    """Nats per token at a place beyond L of the null model of a cell that has places."""
+    """The null at places beyond L, in nats per token, of a cell that has places."""
     facts = cell.facts
     curve = curves(cells)[_curve(facts)]
     terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell.sums, curve)
@@ -147,7 +147,7 @@ def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
 
 
 class Record(NamedTuple):
-    """What all evaluations of a run left in its folder."""
+    """The cells and windows of all evaluations of a run."""
 
     cells: list[Measured]
     places: list[Places]
@@ -157,20 +157,20 @@ def write(
     folder: Path,
     cells: Sequence[Measured],
     places: Sequence[Places] = (),
-    earlier: Record | None = None,  # where it was read already
+    earlier: Record | None = None,  # if it was read already
 ) -> list[Measured]:
-    """Puts cells into the record of all evaluations of the run; all of them.
+    """Add cells to the record of all evaluations of a run, and return all of them.
 
-    The newest come first; those of the same evaluation and checkpoint are replaced. Written are
-    curves.csv and curves.jsonl, and documents.npz and positions.npz to make them again.
+    The newest come first and replace those of the same evaluation and checkpoint. curves.csv and
+    curves.jsonl hold the rows; documents.npz and positions.npz the sums they are made from.
     """
     earlier = before(folder) if earlier is None else earlier
     folder.mkdir(parents=True, exist_ok=True)
-    told = {(cell.facts["evaluation"], cell.facts["step"]) for cell in cells}
-    others = [c for c in earlier.cells if (c.facts["evaluation"], c.facts["step"]) not in told]
+    new = {(cell.facts["evaluation"], cell.facts["step"]) for cell in cells}
+    others = [c for c in earlier.cells if (c.facts["evaluation"], c.facts["step"]) not in new]
     every = [*cells, *others]
     named = {cell.facts["evaluation"] for cell in every}
-    lies = {p.evaluation: p for p in [*earlier.places, *places] if p.evaluation in named}
+    windows = {p.evaluation: p for p in [*earlier.places, *places] if p.evaluation in named}
     made = rows(every)
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
@@ -184,9 +184,9 @@ def write(
         documents=np.array([len(cell.sums.tokens) for cell in every]),
         **{n: np.concatenate([getattr(c.sums, n) for c in every]) for n in DOCUMENTS},
         windows=np.concatenate([cell.sums.windows for cell in every]),
-        window_evaluation=_joined([np.full(len(p.start), p.evaluation) for p in lies.values()]),
-        window_document=_joined([p.document for p in lies.values()]),
-        window_start=_joined([p.start for p in lies.values()]),
+        window_evaluation=_joined([np.full(len(p.start), p.evaluation) for p in windows.values()]),
+        window_document=_joined([p.document for p in windows.values()]),
+        window_start=_joined([p.start for p in windows.values()]),
     )
     save_arrays(
         folder / "positions.npz",
@@ -204,13 +204,13 @@ def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def before(folder: Path) -> Record:
-    """The record as it is; an empty one, with a warning, where it cannot be read."""
+    """The record in a folder; where it cannot be read an empty one, with a warning."""
     if not (folder / "documents.npz").exists():
         return Record([], [])
     try:
         return _read(folder)
     except Stop as error:
-        warn(f"{error}; it is written anew, without what other evaluations left there")
+        warn(f"{error}; it is rewritten without the rows of other evaluations")
         return Record([], [])
 
 
@@ -227,7 +227,7 @@ def _read(folder: Path) -> Record:
         return Record(_cells(by_documents, by_place), _places(by_documents))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise Stop(
-            f"the arrays in {folder} are not those of one record ({error}); run "
+            f"the arrays in {folder} do not form one record ({error}); run "
             "eval_extrapolation.py again"
         ) from error
 
@@ -244,7 +244,7 @@ def _cells(stored: Mapping[str, np.ndarray], by_place: Mapping[str, np.ndarray])
         if text not in places and protocols.find(facts["protocol"]).by_place:
             raise ValueError("they are of two evaluations")
         own = {name: parts[number] for name, parts in columns.items() if parts is not None}
-        none = np.zeros(len(own["tokens"]))  # what the first wave did not keep
+        none = np.zeros(len(own["tokens"]))  # format 1 did not keep these
         windows = _windows(stored, by_place, number, text)
         sums = Sums(
             **{name: own.get(name, none) for name in DOCUMENTS},
@@ -257,7 +257,7 @@ def _cells(stored: Mapping[str, np.ndarray], by_place: Mapping[str, np.ndarray])
 
 
 def _windows(stored, by_place, number: int, text: str) -> np.ndarray:  # [1]
-    """The first wave kept it for places alone."""
+    """The number of windows, which format 1 kept only for cells with places."""
     if "windows" in stored:
         return stored["windows"][number : number + 1]
     cells = [str(cell) for cell in by_place["cells"]]
@@ -265,7 +265,7 @@ def _windows(stored, by_place, number: int, text: str) -> np.ndarray:  # [1]
 
 
 def _parts(stored: Mapping[str, np.ndarray], counts: str, name: str) -> list[np.ndarray]:
-    """What was written one after another, by cell; the first wave wrote a row for each."""
+    """Split concatenated values by cell; format 1 wrote one row for each cell."""
     values, cells = stored[name], len(stored["cells"])
     if counts not in stored:
         if values.ndim != 2 and len(values):
@@ -283,7 +283,7 @@ def _parts(stored: Mapping[str, np.ndarray], counts: str, name: str) -> list[np.
 
 
 def _places(stored: Mapping[str, np.ndarray]) -> list[Places]:
-    """Where the longest windows of each evaluation lie."""
+    """Positions of the longest windows of each evaluation."""
     if "window_evaluation" not in stored:
         return []
     owner = stored["window_evaluation"]
@@ -294,8 +294,8 @@ def _places(stored: Mapping[str, np.ndarray]) -> list[Places]:
 
 
 def of_evaluation(cells: Sequence[Measured], name: str = "") -> list[Measured]:
-    """Those of one evaluation: the named one, else that of the run's own held-out text, else the
-    one made last."""
+    """The cells of one evaluation: the named one, else that of the run's held-out text, else the
+    newest."""
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in cells))
     if name and name not in names:
         raise DataError(f"there is no evaluation {name!r}; have: {', '.join(names)}")
@@ -308,13 +308,13 @@ def _facts(cells: Sequence[Measured]) -> np.ndarray:
     return np.array(texts, dtype=np.str_)
 
 
-# What a damaged archive raises, wherever the damage lies.
+# Errors that a damaged archive raises, wherever the damage is.
 _UNREADABLE = (
     OSError,
     ValueError,
     EOFError,
     KeyError,
-    RuntimeError,  # an entry that says it is encrypted, or compressed in a way there is not
+    RuntimeError,  # an entry marked as encrypted or compressed by an unknown method
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
@@ -322,16 +322,16 @@ _UNREADABLE = (
 
 
 def load_arrays(path: Path, *, sealed: bool = False) -> dict[str, np.ndarray]:
-    """What `save_arrays` wrote; the first wave wrote no digest."""
+    """Load what `save_arrays` wrote; format 1 has no digest."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            found = dict(stored)
-        digest = found.pop("digest", None)
-        if digest is None and (sealed or "documents" in found or "places" in found):
+            arrays = dict(stored)
+        digest = arrays.pop("digest", None)
+        if digest is None and (sealed or "documents" in arrays or "places" in arrays):
             raise ValueError("its digest is missing")
-        if digest is not None and str(digest) != _digest(found):
+        if digest is not None and str(digest) != _digest(arrays):
             raise ValueError("its arrays are not those that were written")
-        return found
+        return arrays
     except _UNREADABLE as error:
         raise Stop(f"cannot read {path}: {error}; run eval_extrapolation.py again") from error
 
@@ -348,7 +348,7 @@ def save_arrays(path: Path, **arrays: np.ndarray) -> None:
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """sha256 over name, type, shape and bytes of every array."""
+    """sha256 of arrays: name, type, shape and bytes of each."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])

@@ -1,4 +1,4 @@
-"""Means over tokens, their errors over documents, and differences of what was scored alike."""
+"""Means over tokens, their errors over documents, and paired differences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,14 +16,14 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float |
     return mean, float(np.sqrt(spread) / counts.sum())
 
 
-# Fewer documents call no difference clear: the interval holds its level down to two, but only where
-# differences are spread about evenly to both sides.
+# Below this no difference is called clear: the interval keeps its level down to two documents, but
+# only where differences are spread about evenly to both sides.
 FEWEST_DOCUMENTS = 10
 
 
 class Difference(NamedTuple):
     mean: float
-    low: float  # -inf, and high inf, where a single document says nothing of others
+    low: float  # -inf, and high inf, where a single document decides
     high: float
     documents: int
 
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves zero out, over enough documents to rely on it."""
+        """Whether the interval excludes zero, over enough documents."""
         return self.leaves_zero_out and self.documents >= FEWEST_DOCUMENTS
 
 
@@ -54,7 +54,7 @@ def combined(terms: Terms) -> Difference:
     # one or two windows each     19 | 10 | 6     6 |  6 |  5   5 | 5 | 5
     # lognormal lengths, sigma 1  22 | 11 | 7    13 | 12 |  8   5 | 6 | 6
     # half of the tokens in one   19 | 11 | 8     8 | 17 | 32   5 | 5 | 4
-    # Heavy tails give 3 to 5. One-sided differences (exponential) are too much for all: 9 | 8 | 6.
+    # Heavy tails give 3 to 5. One-sided differences (exponential) defeat all of them: 9 | 8 | 6.
     coefficients = np.array([coefficient for coefficient, _, _ in terms], np.float64)
     sums = np.array([term_sums for _, term_sums, _ in terms], np.float64)  # [terms, D]
     counts = np.array([term_counts for _, _, term_counts in terms], np.float64)
@@ -79,7 +79,7 @@ def paired(
     others: np.ndarray,  # [D], of the other, over the same targets
     counts: np.ndarray,  # [D]
 ) -> Difference:
-    """One mean less the other, with a 95% t-interval over documents."""
+    """The difference of two means, with a 95% t-interval over documents."""
     return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
 
 
@@ -93,7 +93,7 @@ def wilson(right: float, count: int) -> tuple[float, float]:
 
 
 def over_seeds(values) -> tuple[float, float, float] | None:
-    """The mean of three seeds or more with its 95% t-interval; fewer say nothing."""
+    """The mean of three seeds or more with its 95% t-interval; None for fewer."""
     values = np.asarray(values, np.float64)
     if len(values) < 3:
         return None
@@ -108,14 +108,13 @@ def _t(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
-def series(
-    curves: Sequence[dict], field: str, beyond: int = 0
-) -> tuple[list[int], list[list[float]]]:
-    """Lengths, and at each the values of every seed; not where that of one is not finite."""
-    found: dict[int, list[float]] = {}
-    for curve in curves:
-        for point in curve["points"]:
-            if point["length"] >= beyond:
-                found.setdefault(point["length"], []).append(point[field])
-    whole = sorted(length for length, values in found.items() if None not in values)
-    return whole, [found[length] for length in whole]
+def smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means over neighbouring places, as many as lie within a sixth of an octave."""
+    octaves = np.arange(0, np.log2(len(places)) + 1 / 6, 1 / 6)
+    edges = np.unique(np.round(2**octaves).astype(int))
+    edges = np.append(edges[edges <= len(places)], len(places) + 1)
+    pairs = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    if len(pairs) > 1 and pairs[-1][1] - pairs[-1][0] < pairs[-2][1] - pairs[-2][0]:
+        pairs[-2:] = [(pairs[-2][0], pairs[-1][1])]  # a shorter remainder joins the last one
+    x = np.array([(a + b - 1) / 2 for a, b in pairs])
+    return x, np.array([places[a - 1 : b - 1].mean() for a, b in pairs])

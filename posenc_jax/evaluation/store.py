@@ -1,5 +1,5 @@
-"""Finished cells on disk, by what they were computed from: the same model, encoding and tokens are
-the same cell, whichever extension, protocol or evaluation asked for it."""
+"""Finished cells on disk, keyed by what they were computed from: the same model, encoding and
+tokens are the same cell, whichever extension, protocol or evaluation asked for it."""
 
 import hashlib
 import json
@@ -15,11 +15,11 @@ from posenc_jax.runs.checkpoints import digests
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.terminal import warn
 
-FORMAT = 2  # of what a cell means; another number finds no older cell
+FORMAT = 2  # of the meaning of a cell; another number finds no older cell
 
 
 def tree_key(tree: Any) -> str:
-    """Of structure, with what is static in it, and of every leaf."""
+    """Hash of a pytree: structure, static fields and leaves."""
     return key(structure=str(jax.tree.structure(tree)), leaves=digests(by_path(tree)))
 
 
@@ -38,8 +38,7 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, name: str) -> Sums | None:
-        """None as well for a file that is not what was written under its name: it is computed
-        again."""
+        """A finished cell; None where it is missing or not what was written under its name."""
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None

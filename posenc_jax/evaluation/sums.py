@@ -1,4 +1,4 @@
-"""What is measured in a cell, before it becomes a row."""
+"""The sums measured in a cell, before it becomes a row."""
 
 from typing import NamedTuple
 
@@ -6,17 +6,17 @@ import numpy as np
 
 
 class Sums(NamedTuple):
-    """What was measured in a cell, in float64: of every document, and by place in the window.
+    """Sums of a cell in float64, by document and by place in the window.
 
-    Beside the scored targets stand those of all windows that were read, for the null model: with
-    fewer than L tokens before them (`within`), and of these the last quarter (`tail`).
+    For the null they also cover all targets that were read, scored or not, with fewer than L tokens
+    before them (`within`), and the last quarter of these (`tail`).
     """
 
     nats: np.ndarray  # [D]
     tokens: np.ndarray  # [D]
-    bytes: np.ndarray  # [D]; 0 where tokens do not hold the text
+    bytes: np.ndarray  # [D]; 0 where the tokenizer loses text
     answers: np.ndarray  # [D], marked targets
-    right: np.ndarray  # [D], of them
+    right: np.ndarray  # [D], those ranked first
     early: np.ndarray  # [D], scored targets that see L tokens or fewer
     within_nats: np.ndarray  # [D]
     within_tokens: np.ndarray  # [D]
@@ -26,7 +26,7 @@ class Sums(NamedTuple):
     windows: np.ndarray  # [1]
 
     def check(self) -> None:
-        """Whether arrays that were read are those of one cell."""
+        """Check that arrays read from disk form one cell."""
         if any(array.ndim != 1 for array in self) or len(self.windows) != 1:
             raise ValueError("arrays of a cell have one axis")
         if len({len(getattr(self, name)) for name in DOCUMENTS}) != 1:
@@ -37,7 +37,7 @@ DOCUMENTS = Sums._fields[:10]
 
 
 class Measured(NamedTuple):
-    """A cell: what it is, as columns of its row, and what was measured."""
+    """A cell: the columns that identify it, and its sums."""
 
     facts: dict
     sums: Sums

@@ -1,8 +1,7 @@
-"""The curves of a run as text."""
+"""Print the curves of a run as text."""
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from posenc_jax import composition
 from posenc_jax.evaluation import protocols, records
@@ -14,12 +13,12 @@ WIDTH, NAME = 11, 20
 
 
 def is_baseline(facts: dict) -> bool:
-    """Whether a row is of the run as it is in a window of L: what extensions are held against."""
+    """Whether a row is the window baseline: the run without extension in a window of L."""
     return bool(facts["window"]) and facts["extension"] == "none"
 
 
 def label(facts: dict) -> str:
-    """What a row is called in tables, pictures and wandb; also how it is asked for."""
+    """The method of a row, as tables, pictures, wandb and command lines name it."""
     name = facts["extension"]
     if is_baseline(facts):
         return "window"
@@ -29,23 +28,13 @@ def label(facts: dict) -> str:
 
 
 def counts(row: dict) -> str:
-    """What a number is of, in words."""
+    """Describe what a number was measured on."""
     windows = f"{row['windows']:,} windows of " if row.get("windows") else ""
     return f"{row['tokens']:,} targets in {windows}{row['documents']:,} documents"
 
 
-def apart(words: str, mark: str) -> tuple[str, list[str]]:
-    """A run's folder, whose own name may hold the mark, and the words behind it."""
-    parts = words.split(mark)
-    for count in range(len(parts), 0, -1):
-        folder = mark.join(parts[:count])
-        if Path(folder).is_dir():
-            return folder, parts[count:]
-    return parts[0], parts[1:]
-
-
 def table(cells: Sequence[Measured]) -> str:
-    """Lengths as columns, extensions as rows: perplexity, and below it the gain over null."""
+    """A table with lengths as columns and extensions as rows: perplexity, below it the gain."""
     rows = records.rows(cells)
     blocks = []
     for step in dict.fromkeys(row["step"] for row in rows):
@@ -67,7 +56,7 @@ def table(cells: Sequence[Measured]) -> str:
 
 
 def without_null(rows: Sequence[dict]) -> str | None:
-    """A line where there is no null to compare with, and why."""
+    """Explain which protocols have no null, or None."""
     lacking = {
         row["protocol"]
         for row in rows
@@ -77,7 +66,7 @@ def without_null(rows: Sequence[dict]) -> str | None:
     if not lacking:
         return None
     return (
-        f"no null and gain for {', '.join(sorted(lacking))}: it stands on the trained length "
+        f"no null and gain for {', '.join(sorted(lacking))}: they need the trained length "
         "(1 in multiples)"
     )
 
@@ -190,7 +179,7 @@ def _gain(row: dict | None) -> str:
 
 
 def _best(chosen) -> list[str]:
-    """The lowest loss at a length, if its difference to the next one is clear."""
+    """Labels of the lowest loss at a length, if it is clear of the next one."""
     finite = sorted(
         ((row, cell) for row, cell in chosen if row["nll"] is not None and not is_baseline(row)),
         key=lambda pair: pair[0]["nll"],

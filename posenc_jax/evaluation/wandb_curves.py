@@ -1,4 +1,4 @@
-"""The curves of a run in wandb, with length on the horizontal axis."""
+"""Log the curves of a run to wandb, with length on the horizontal axis."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,9 +19,9 @@ def log_evaluation(
     pictures: Sequence[Path],
     facts: Mapping[str, Any],
 ) -> None:
-    """The curves as one run of the training run's group, with length on the horizontal axis.
+    """Log the curves as one run in the training run's group.
 
-    A point once logged cannot be changed there, so other curves are another run, and the same ones
+    A logged point cannot be changed there, so other curves become another run, and the same curves
     are not logged again.
     """
     rows = records.rows(cells)
@@ -38,7 +38,7 @@ def log_evaluation(
 
 
 def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bool:
-    """For every length its values as extrap/<protocol>/<extension>, in bits per byte, and /ppl; and
+    """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl, and
     all methods of a protocol in one panel."""
     last = max(row["step"] for row in rows)
     newest = [row for row in rows if row["step"] == last]
@@ -75,7 +75,7 @@ def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:
 
 
 def _methods(rows: Sequence[dict]) -> dict[str, Any]:
-    """A panel for each protocol, in which the methods of this run lie over one another."""
+    """A panel for each protocol with all methods of this run."""
     import wandb
 
     panels = {}

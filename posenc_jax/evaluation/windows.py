@@ -1,4 +1,4 @@
-"""Which tokens are read and which of them are scored, the same for every encoding and extension."""
+"""Choose the tokens that are read and scored, the same for every encoding and extension."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ import numpy as np
 from posenc_jax.data.corpora import Split
 from posenc_jax.errors import ConfigError, DataError
 
-FEWEST = 50  # documents that are read where there are as many
+FEWEST = 50  # documents to read where there are enough
 
 
 @dataclass(frozen=True)
 class Text:
-    """The longest windows that are read: whole stretches of some documents, none over another."""
+    """The longest windows that are read: stretches of documents that do not overlap."""
 
     split: Split
     document: np.ndarray  # [W], the number of its document in the split, ascending
@@ -31,7 +31,7 @@ class Text:
 
     @cached_property
     def hash(self) -> str:
-        """Of every token that may be read, of its bytes and answers, and where windows begin."""
+        """Hash of every token that may be read, its bytes and answers, and the windows' starts."""
         digest = hashlib.sha256(f"{self.longest} {self.split.lossless} ".encode())
         for number in self.documents:
             begin = self.split.starts[number]
@@ -56,7 +56,7 @@ class Text:
 
 
 class Plan(NamedTuple):
-    """Windows to read, and from which place in each of them on targets are scored."""
+    """Windows to read, and the first scored place in each of them."""
 
     length: int
     starts: np.ndarray  # [N], the first token of each window
@@ -82,8 +82,8 @@ def choose(
     spread: bool = True,
     kept: np.ndarray | None = None,  # [documents], bool: those that may be read
 ) -> Text:
-    """Windows of the first documents that are long enough, spread over each of them, so that not
-    all are title pages; or from its beginning on."""
+    """Choose windows of the first documents that are long enough: spread over each document, so
+    that not all are title pages, or from its beginning on."""
     fitting = np.flatnonzero((split.lengths >= longest + 1) & (True if kept is None else kept))
     _check_enough(split, fitting, longest)
     room = (split.lengths[fitting] - 1) // longest
@@ -95,7 +95,7 @@ def choose(
     number = np.repeat(fitting, counts)
     index = np.concatenate([np.arange(count) for count in counts])  # within its document
     offsets = index * longest
-    if spread:  # what no window takes lies evenly between them, half a share at either end
+    if spread:  # the rest is spread evenly between windows, half a share at either end
         count = np.repeat(counts, counts)
         free = np.repeat(split.lengths[fitting] - 1, counts) - count * longest
         offsets = offsets + free * (2 * index + 1) // (2 * count)
@@ -103,7 +103,7 @@ def choose(
 
 
 def _even(room: np.ndarray, wanted: int) -> int:
-    """The fewest windows a document with which there are as many as wanted, if there can be."""
+    """The fewest windows per document that give as many as wanted, if that is possible."""
     each = np.arange(1, room.max() + 1)
     enough = np.minimum(room[:, None], each).sum(axis=0) >= wanted
     return int(each[np.argmax(enough)] if enough.any() else each[-1])
@@ -122,7 +122,7 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
 
 
 def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
-    """Windows at offsets [W, N] from the starts of the longest ones; of them those kept."""
+    """Plan the windows at offsets [W, N] from the starts of the longest ones that are `kept`."""
     kept = np.ones(offsets.shape, bool) if kept is None else kept
     document = np.searchsorted(text.documents, text.document)
     return Plan(
@@ -134,7 +134,7 @@ def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> P
 
 
 def check(lengths: list[int]) -> None:
-    """Whether windows of every length fit into the longest one."""
+    """Check that windows of every length tile the longest one."""
     longest, shortest = max(lengths), min(lengths)
     if shortest < 2:
         raise ConfigError(f"every length must be at least 2 tokens; multiples give {lengths}")

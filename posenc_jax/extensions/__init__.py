@@ -1,7 +1,7 @@
 """Context extensions: from a trained encoding to the same type with other numbers.
 
-Every record in every file of this folder is one, by the name of its function; files that start with
-`_` hold none. `yarn:8:beta_fast=16+logn` composes two of them: `posenc_jax.composition`.
+Every record in every file of this folder is one, named after its function; files that start with
+`_` hold none. `yarn:8:beta_fast=16+logn` composes two of them; `posenc_jax.composition` parses it.
 """
 
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ _ORDER = ("given", "read", "none")  # the one with a scale comes first
 @cache
 def records() -> Mapping[str, Extension]:
     """Every extension there is."""
-    found: dict[str, Extension] = {}
+    by_name: dict[str, Extension] = {}
     for file in files("extensions"):
         for record in vars(import_module(f"{__name__}.{file}")).values():
-            if isinstance(record, Extension) and found.setdefault(record.name, record) != record:
+            if isinstance(record, Extension) and by_name.setdefault(record.name, record) != record:
                 raise ValueError(f"two extensions are called {record.name!r}, one in {file}.py")
-    # Those of one scheme first: so they are listed, evaluated and drawn.
-    return dict(sorted(found.items(), key=lambda it: (it[0] != "none", it[1].of is Encoding)))
+    # Those of one scheme first: the order in which they are listed, evaluated and drawn.
+    return dict(sorted(by_name.items(), key=lambda it: (it[0] != "none", it[1].of is Encoding)))
 
 
 def named(text: str) -> list[tuple[Extension, Part]]:
-    """The records that a text composes, the one with a scale first, each with what is written."""
+    """The records that a text composes, the one with a scale first, each with its written part."""
     chosen = []
     for part in composition.parts(text):
         known("extension", part.name, records())
@@ -48,10 +48,10 @@ def named(text: str) -> list[tuple[Extension, Part]]:
             if record.kind == other.kind:
                 raise ValueError(
                     f"{text!r} composes {other.name!r} and {record.name!r}, which are of one kind, "
-                    f"{record.kind.name}: only one of them can act"
+                    f"{record.kind.name}; take one of them"
                 )
             if "none" in (record.name, other.name):
-                raise ValueError(f"'none' stands alone; got {text!r}")
+                raise ValueError(f"'none' composes with nothing; got {text!r}")
     scales = [part.scale for _, part in chosen if part.scale is not None]
     if len(set(scales)) > 1:
         raise ValueError(f"{text!r} has several scales; a composition has one")
@@ -59,12 +59,11 @@ def named(text: str) -> list[tuple[Extension, Part]]:
 
 
 def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
-    """The encoding with its context extended `scale` times, by one extension or a composition.
+    """Extend the context of an encoding `scale` times, by one extension or a composition.
 
-    L of the formulas is `encoding.train_length`: what it was built for, and max_position around
-    which randomized positions were drawn. For `dynamic_x` the scale is that of the window being
-    read, its length over this L; below 1 it is 1. A scale within the text comes before this one,
-    and an extension that has none ignores it.
+    L of the formulas is `encoding.train_length`: the length it was built for, or max_position for
+    randomized positions. For `dynamic_x` give the length of the window read over this L; below 1 it
+    is 1. A scale within the text wins over this one, and an extension without one ignores it.
     """
     chosen = named(name)
     if not isinstance(encoding, Encoding):
@@ -88,7 +87,7 @@ def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
 
 
 def _distributed(chosen, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The options of each part: those in the text, and those beside it that it takes."""
+    """The options of each part: those in its text, and those given beside it that it takes."""
     given = [dict(part.options) for _, part in chosen]
     for name, value in options.items():
         takers = [i for i, (record, _) in enumerate(chosen) if name in record.options]
@@ -125,7 +124,7 @@ def _check_fits(record: Extension, encoding: Encoding):
 
 
 def _applied(record: Extension, encoding: Encoding, scale: float, options: dict) -> Encoding:
-    """`layers` chooses among layers that differ, by the words of their pattern."""
+    """Apply a record; the option `layers` chooses among layers that differ, by their name."""
     layers = options.pop("layers", None)
     kinds = encoding.kinds_of_layers()
     if layers is not None and not kinds:
@@ -143,8 +142,8 @@ def fitting(encoding: Encoding) -> list[str]:
 
 
 def canonical(name: str, *, columns: bool = True) -> str:
-    """A composition as results name it: without its scale and its defaults, and without options
-    that have a column of their own where they are shown in `columns`."""
+    """A composition as results name it: without its scale and default options, and, where results
+    have `columns`, without options shown in a column of their own."""
     parts = []
     for record, part in named(name):
         options = {

@@ -1,4 +1,4 @@
-"""What an extension states of itself."""
+"""The record that describes an extension."""
 
 import dataclasses
 import inspect
@@ -12,10 +12,10 @@ from posenc_jax.encoding import Encoding
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What an extension changes. Two of one kind would change the same thing, and refuse."""
+    """What an extension changes; two of one kind change the same thing and are refused."""
 
     name: str
-    changed: Callable[[Encoding], bool]  # whether an encoding is changed in this already
+    changed: Callable[[Encoding], bool]  # whether an encoding was changed in this already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Extension:
 
     @property
     def needs_options(self) -> bool:
-        """Whether it says nothing by its name alone."""
+        """Whether its name alone is not enough, since an option has no default."""
         return any(p.default is p.empty for p in self.options.values())
 
     def fits(self, encoding: Encoding) -> bool:
         return bool(self.carriers(encoding))
 
     def carriers(self, encoding: Encoding) -> list[Encoding]:
-        """The encoding, or those inside it, that this is made for."""
+        """The encoding, or the encodings inside it, that this is made for."""
         if isinstance(encoding, self.of):
             return [encoding]
         if isinstance(encoding, self.stops_at):
@@ -57,11 +57,11 @@ class Extension:
         ]
 
     def changed(self, encoding: Encoding) -> bool:
-        """Whether an encoding that this fits carries one of the same kind already."""
+        """Whether an encoding already carries an extension of the same kind."""
         return any(self.kind.changed(carrier) for carrier in self.carriers(encoding))
 
     def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
-        """The encoding, with this applied to what inside it carries it, in the layers named."""
+        """Apply this to every carrier inside an encoding, in the named layers."""
         if layers is None and isinstance(encoding, self.of):
             return self.apply(encoding, scale, **options)
         parts = {
@@ -77,16 +77,16 @@ class Extension:
         return encoding.with_parts(parts)
 
     def _reaches(self, name: str, part: Encoding, layers: Any) -> bool:
-        """Whether a part is in the layers that are asked for, or holds some that are."""
+        """Whether a part is in the requested layers or holds such layers."""
         return layers is None or name == layers or bool(part.named_parts())
 
     def at_the_length_read(self, name: str) -> "Extension":
-        """The same at the scale of the length that is being read."""
+        """The same extension at the scale of the length being read."""
         return dataclasses.replace(self, name=name, scale="read")
 
 
 def extension(kind: Kind, *, scale: Literal["given", "none", "read"], **statements):
-    """The record of a function, under the function's name."""
+    """Decorate a function to make it the record of an extension with the function's name."""
 
     def record(apply: Callable[..., Encoding]) -> Extension:
         return Extension(apply.__name__, apply, kind, scale, **statements)

@@ -1,4 +1,4 @@
-"""Extensions of any encoding."""
+"""Extensions that fit any encoding."""
 
 from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Encoding
@@ -24,6 +24,6 @@ def logn(encoding: Encoding, scale: float) -> Encoding:
 
 @extension(WINDOW, scale="none", shown=("size",))
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
-    """A query sees the last `size` tokens alone, itself included; None: L, as it was trained."""
+    """A query sees only the last `size` tokens, itself included; None: L, as trained."""
     size = encoding.dims.train_length if size is None else size
     return encoding.replace(window=encoding.narrowed(whole_number("size", size, at_least=1)))

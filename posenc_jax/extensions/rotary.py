@@ -1,7 +1,7 @@
 """Extensions of RoPE: other frequencies, and a factor on the logits.
 
-What they change is `inv_freq` and `gain`, worked out in float64 on the host, so one compiled
-program serves all of them at every scale.
+They change `inv_freq` and `gain`, computed in float64 on the host, so one compiled program serves
+all of them at every scale.
 """
 
 import math
@@ -18,7 +18,7 @@ from posenc_jax.schemes.rope import RoPE
 
 
 def _turned_otherwise(rope) -> bool:
-    """By its numbers: there is no mark that could be lost or forged."""
+    """Whether frequencies or gain differ from those built: no mark could be lost or forged."""
     as_built = np.isclose(float64(rope.inv_freq), _theta(rope), rtol=1e-6, atol=0)
     return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
 
@@ -34,7 +34,7 @@ def pi(rope: RoPE, scale: float) -> RoPE:
 
 @extension(ROTATION, scale="given", of=RoPE)
 def ntk(rope: RoPE, scale: float) -> RoPE:
-    """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), written as what it does to each pair.
+    """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), written as a factor for each pair.
 
     The fastest pair is unchanged and the slowest divided by exactly the scale.
     """
@@ -54,7 +54,7 @@ def ntk_by_parts(
     truncate: bool = True,
     ramp: str = "dims",
 ) -> RoPE:
-    """bloc97 2023: pairs that turn often within L are kept, slow ones divided; as in YaRN."""
+    """bloc97 2023: pairs that turn often within L are kept, slow ones divided, as in YaRN."""
     if positive("beta_fast", beta_fast) <= positive("beta_slow", beta_slow):
         raise ValueError(
             f"beta_fast must exceed beta_slow; got beta_fast={beta_fast}, beta_slow={beta_slow}"
@@ -83,7 +83,7 @@ def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
         warnings.warn(
             f"YaRN's ramp collapses: with L = {rope.train_length} and {rotary} rotary dims its "
             f"ends for beta_fast = {beta_fast:g} and beta_slow = {beta_slow:g} coincide, so each "
-            "pair is kept or divided, none between; choose other betas or ramp='rotations'",
+            "pair is either kept or divided; choose other betas or ramp='rotations'",
             stacklevel=5,
         )
     high = np.where(low == high, high + 0.001, high)
@@ -154,12 +154,12 @@ def abf(rope: RoPE, scale: float, *, base: float) -> RoPE:
 
 
 def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
-    """How often each pair turns within L."""
+    """The number of turns of each pair within L."""
     return rope.train_length * _theta(rope) / (2 * np.pi)
 
 
 def _theta(rope: RoPE) -> np.ndarray:
-    """The frequencies before they were rounded; pairs without position stay without."""
+    """The frequencies before rounding; pairs whose frequency is 0 keep it."""
     built = frequencies(float64(rope.base), 2 * rope.inv_freq.shape[-1])
     return np.where(float64(rope.inv_freq) == 0, 0, built)
 

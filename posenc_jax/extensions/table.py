@@ -1,4 +1,4 @@
-"""Extensions of a table of positions: rows for places beyond the trained ones."""
+"""Extensions of a table of positions: rows beyond the trained ones."""
 
 import math
 
@@ -21,9 +21,9 @@ MADE_FOR = dict(of=Learned, stops_at=(Randomized,))
 
 @extension(TABLE, scale="given", **MADE_FOR)
 def interpolate(learned: Learned, scale: float) -> Learned:
-    """Row p of the longer table is row p / scale of the trained one, linearly between rows.
+    """Row p of the longer table is row p / scale of the trained one, interpolated linearly.
 
-    Places beyond the last trained row take that row.
+    Rows beyond the last trained one repeat it.
     """
     table = float64(learned.table)
     last = table.shape[-2] - 1
@@ -37,7 +37,7 @@ def interpolate(learned: Learned, scale: float) -> Learned:
 
 @extension(TABLE, scale="given", **MADE_FOR)
 def clamp(learned: Learned, scale: float) -> Learned:
-    """The last trained row repeated."""
+    """Repeat the last trained row."""
     last = learned.table.shape[-2] - 1
     rows = np.minimum(np.arange(_rows(learned, scale)), last)
     return learned.replace(table=learned.table[..., rows, :])

@@ -1,1 +1,1 @@
-"""What a run is: its folder, its checkpoints, its parameters, and what others ask of it."""
+"""What a run is: its folder, checkpoints, parameters, and how others read it back."""

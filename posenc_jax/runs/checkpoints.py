@@ -1,4 +1,4 @@
-"""Checkpoints by Orbax, with a digest of every array beside them."""
+"""Checkpoints by Orbax, with a digest of every array."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
-        logging.set_verbosity(logging.FATAL)  # what orbax logs is said by us, in a line
+        logging.set_verbosity(logging.FATAL)  # we report in one line what orbax logs
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
@@ -59,14 +59,14 @@ class Checkpoints:
         return sorted(self.manager.all_steps())
 
     def last(self) -> int:
-        """The newest step that stands on disk under its name, which a save in flight does not."""
+        """The newest step on disk under its final name, which a save in flight lacks."""
         names = [path.name for path in self.folder.iterdir()]
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
-        """Asynchronous: what is given is written while training goes on.
+        """Save a step asynchronously, while training goes on.
 
-        A save that fails is said and given up; the checkpoints before it stay as they are.
+        A failed save is reported and given up; earlier checkpoints stay as they are.
         """
         self.settle()
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
@@ -84,7 +84,7 @@ class Checkpoints:
             self._give_up(error)
 
     def card(self, step: int) -> dict:
-        """What was saved beside the arrays, whole."""
+        """The facts saved beside the arrays, checked by their seal."""
         card = self._read(step, "card", ocp.args.JsonRestore())
         if not isinstance(card, dict) or card.pop("seal", None) != _seal(card):
             raise Damaged(f"checkpoint {step}: its card is not what was written")
@@ -97,7 +97,7 @@ class Checkpoints:
         saved = self.card(step)["digests"]
         wanted = by_path(like)
         _same_names(step, wanted, saved)
-        abstract = {  # Orbax gives back numpy for numpy
+        abstract = {  # Orbax returns numpy for numpy
             name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
             for name, leaf in wanted.items()
         }
@@ -106,7 +106,7 @@ class Checkpoints:
         return with_leaves(like, restored)
 
     def parameters(self, step: int, like: Any) -> Any:
-        """Of the state of a step its parameters alone; what the optimizer keeps is checked too."""
+        """The parameters of a step, without the optimizer state, which is checked too."""
         saved = self.card(step)["digests"]
         wanted = by_path({PARAMETERS: like})
         _same_names(step, wanted, [n for n in saved if n.partition(".")[0] == PARAMETERS])
@@ -122,19 +122,19 @@ class Checkpoints:
     def restore_last(
         self, like: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any] | None:
-        """The newest checkpoint that is whole, with its step; damaged ones are set aside.
+        """Restore the newest undamaged checkpoint, with its step; damaged ones are set aside.
 
-        `accept` is asked first whether a card belongs to this run, and refuses by an error.
+        `accept` first checks that a card belongs to this run, and raises where it does not.
         """
-        found = self.steps()
-        for step in reversed(found):
+        steps = self.steps()
+        for step in reversed(steps):
             try:
                 accept(step, self.card(step))
                 return step, self.restore(step, like)
             except Damaged as damage:
                 place = self.set_aside(step)
                 warn(f"{damage}; moved to {place}")
-        if found or self.quarantine.exists():
+        if steps or self.quarantine.exists():
             raise Stop(
                 f"no checkpoint of {self.folder.parent} can be read; they are in {self.quarantine}."
                 " Nothing was started anew: take another --workdir, or delete that folder to begin "
@@ -143,7 +143,7 @@ class Checkpoints:
         return None
 
     def set_aside(self, step: int) -> Path:
-        """Into quarantine; the manager has to forget the step, or would not save it again."""
+        """Move a step to quarantine; the manager must forget it, or would not save it again."""
         self.quarantine.mkdir(exist_ok=True)
         tries = (self.quarantine / f"{step}{f'-{n}' if n else ''}" for n in range(10_000))
         place = next(path for path in tries if not path.exists())
@@ -153,7 +153,7 @@ class Checkpoints:
         return place
 
     def _read(self, step: int, item: str, how: Any) -> Any:
-        """An item of a checkpoint; unreadable is damaged, unless the machine is to blame."""
+        """Read an item of a checkpoint; a failure is damage unless the machine caused it."""
         try:
             return self.manager.restore(step, args=ocp.args.Composite(**{item: how}))[item]
         except Exception as error:
@@ -163,7 +163,7 @@ class Checkpoints:
             raise Damaged(f"checkpoint {step}: its {item} cannot be read: {reason}") from error
 
     def settle(self) -> None:
-        """Waits for the save in flight, and tells how it ended where it did not end well."""
+        """Wait for the save in flight and report it if it failed."""
         try:
             self.manager.wait_until_finished()
         except Exception as error:
@@ -175,14 +175,14 @@ class Checkpoints:
             f"step {self.saving} could not be saved: {reason}; training goes on, earlier "
             "checkpoints are whole, and the next save is tried as planned"
         )
-        # The manager has forgotten what it was about to remove; it reads the folder again.
+        # The manager forgot what it was about to remove, so it must read the folder again.
         with contextlib.suppress(Exception):
             self.manager.close()
         self._sweep()
         self._open()
 
     def _sweep(self) -> None:
-        """Removes what a failed or killed save left half written."""
+        """Remove what a failed or killed save left half written."""
         for path in self.folder.glob("*.orbax-checkpoint-tmp*"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -206,7 +206,7 @@ def _check_digests(step: int, restored: dict[str, Any], saved: dict[str, str]) -
 
 
 def _of_the_machine(error: BaseException) -> bool:
-    """Whether a failure says nothing about the files: no permission, no memory, no handles."""
+    """Whether the machine caused a failure, not the files: permission, memory, handles."""
     words = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory")
     return caused_by(error, NO_PERMISSION | NO_RESOURCES) or any(
         isinstance(cause, MemoryError) or any(word in str(cause) for word in words)
@@ -223,12 +223,12 @@ def _first_line(error: BaseException) -> str:
 
 
 def digests(arrays: dict[str, Any]) -> dict[str, str]:
-    """sha256 over type, shape and bytes of each array."""
+    """sha256 of each array: type, shape and bytes."""
     return {name: _digest(np.asarray(leaf)).hexdigest() for name, leaf in arrays.items()}
 
 
 def total_digest(state: Any) -> str:
-    """One digest of a whole state: that of its arrays' digests in the order of their names."""
+    """Digest of a whole state: sha256 over its arrays' digests in the order of their names."""
     return _seal(digests(by_path(state)))
 
 

@@ -1,4 +1,4 @@
-"""What a run tells other programs of itself, in status.json beside its state."""
+"""Facts about a run that other programs read from status.json."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from posenc_jax.data.corpora import Corpus
 
-# Facts of the whole run, which stay when its state changes.
+# Facts about the whole run, which stay when its state changes.
 KEPT = ("command", "data", "speed")
 
 
@@ -24,7 +24,7 @@ def data_facts(corpus: "Corpus") -> dict[str, Any]:
 
 
 def data_in_words(data: Mapping[str, Any]) -> str:
-    """What was trained on, in a line; of a run whose status does not tell, nothing."""
+    """What a run was trained on, in one line; empty where its status does not tell."""
     if not data:
         return ""
     return (
@@ -34,6 +34,6 @@ def data_in_words(data: Mapping[str, Any]) -> str:
 
 
 def speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    """Tokens per second, the median over lines of metrics; the first one has compilation in it."""
-    found = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
-    return float(median(found[1:] or found)) if found else None
+    """Median tokens per second over lines of metrics, without the first, which has compilation."""
+    speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
+    return float(median(speeds[1:] or speeds)) if speeds else None

@@ -11,28 +11,32 @@ from posenc_jax.terminal import warn
 
 
 class Metrics:
-    """The file as training writes it: every step once."""
+    """The writer of metrics.jsonl, which holds every step once."""
 
     def __init__(self, path: Path, resume_at: int):
-        """Lines from `resume_at` on are taken back: those steps are about to be made again."""
+        """Open the file and drop lines after step `resume_at`, which will be trained again."""
         lines = _whole_lines(path)
         steps = [_step_of(line) for line in lines]
         if None in steps:
             copy = path.with_suffix(".damaged")
             copy.write_text(path.read_text(encoding="utf-8", errors="replace"), encoding="utf-8")
-            warn(f"{path}: {steps.count(None)} lines are no metrics and left out; kept in {copy}")
+            warn(
+                f"{path}: {steps.count(None)} damaged lines are skipped; the file is kept in {copy}"
+            )
         pairs = zip(lines, steps, strict=True)
-        text = "".join(f"{line}\n" for line, at in pairs if at is not None and at <= resume_at)
+        text = "".join(
+            f"{line}\n" for line, step in pairs if step is not None and step <= resume_at
+        )
         write_atomically(path, text)
         self.path, self.size = path, len(text.encode())
         self.waiting: list[str] = []  # lines for which there was no room
 
     def write(self, record: Mapping) -> None:
-        """Lines that cannot be written wait for the next one; what was half written is cut off."""
+        """Write a line; if that fails it waits for the next one, and partial lines are cut."""
         self.waiting.append(json.dumps(null_for_nan(record), allow_nan=False) + "\n")
         text = "".join(self.waiting).encode()
         try:
-            if not self.path.exists():  # what was in it is gone; what comes is kept
+            if not self.path.exists():  # earlier lines are gone; later ones are kept
                 self.path.touch()
                 self.size = 0
             with self.path.open("r+b") as stream:
@@ -47,17 +51,17 @@ class Metrics:
         self.waiting.clear()
 
     def check(self) -> None:
-        """Before the last step is saved: whoever goes on from it finds every line."""
+        """Refuse to save the last step before every line is written."""
         if self.waiting:
             raise Stop(
-                f"{len(self.waiting)} lines of {self.path} could not be written; make room or give "
-                "back the right to write there, then run the same command: it goes on from the "
+                f"{len(self.waiting)} lines of {self.path} could not be written; make room or "
+                "restore the right to write there, then run the same command: it resumes from the "
                 "checkpoint before them"
             )
 
 
 def null_for_nan(record: Mapping) -> dict:
-    """JSON has no NaN."""
+    """Replace numbers that are not finite by None, since JSON has no NaN."""
     return {
         name: None if isinstance(value, float) and not isfinite(value) else value
         for name, value in record.items()
@@ -72,7 +76,7 @@ def read_metrics(path: Path) -> list[dict]:
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """A line that a killed process left half written has no end, and is dropped."""
+    """The complete lines of a file; one that a killed process left half written is dropped."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8", errors="replace")

@@ -21,7 +21,7 @@ Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding":
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What a run is made of. Arrays that are trained are taken out and put in by name."""
+    """Model and encoding of a run; trained arrays are taken out and put in by name."""
 
     model: models.Transformer
     encoding: Encoding
@@ -30,7 +30,7 @@ class Parts:
         return {"model": by_path(self.model), "encoding": trained_arrays(self.encoding)}
 
     def counts(self) -> dict[str, int]:
-        """How many numbers are trained, by group."""
+        """The number of trained parameters, by group."""
         groups = {
             name: sum(leaf.size for leaf in arrays.values())
             for name, arrays in self.params().items()
@@ -44,7 +44,7 @@ class Parts:
 
 
 def make(config, *, extended: bool = True, start: Params | None = None) -> Parts:
-    """A model and an encoding, drawn from the seed or from `start`, then with the run's extension.
+    """Make model and encoding, from the seed or from `start`, then apply the run's extension.
 
     A table is taken over before it is resampled, so the extension comes last.
     """
@@ -58,13 +58,13 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
 
 
 def unextended(config, params: Params) -> Encoding:
-    """The run's encoding with these parameters, without the run's own extension."""
+    """The run's encoding with these parameters, without the run's extension."""
     _, encoding_key = jax.random.split(key_of(config.seed))
     return with_leaves(building.plain(config, encoding_key), params["encoding"])
 
 
 def key_of(seed: int) -> jax.Array:
-    """A key of its own for every seed below 2^63; jax.random.key keeps the low 32 bits alone."""
+    """A distinct key for every seed below 2^63; jax.random.key keeps only the low 32 bits."""
     key, high = jax.random.key(seed % 2**32), seed >> 32
     if not high:
         return key
@@ -73,7 +73,7 @@ def key_of(seed: int) -> jax.Array:
 
 
 def check(config) -> None:
-    """What only the scheme and the extension themselves can judge of their options."""
+    """Check options that only the scheme and the extension themselves can judge."""
     try:
         wrong = building.mistakes(config)
     except ValueError as error:
@@ -103,7 +103,7 @@ def by_path(tree: Any) -> dict[str, jax.Array]:
 
 
 def with_leaves(tree: Any, new: dict[str, Any]) -> Any:
-    """The tree with the leaves that are named replaced."""
+    """The tree with the named leaves replaced."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     names = [_name(path) for path, _ in leaves]
     unknown = set(new) - set(names)
@@ -114,6 +114,6 @@ def with_leaves(tree: Any, new: dict[str, Any]) -> Any:
 
 
 def _name(path) -> str:
-    """`blocks.attention.q.kernel`; how Flax wraps a parameter is not part of its name."""
+    """A name such as `blocks.attention.q.kernel`, without Flax's wrapper of a parameter."""
     words = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
     return ".".join(word for word in words if word != "value")

@@ -1,4 +1,4 @@
-"""Which documents a run was trained on, so that none of them is scored as held out."""
+"""The documents a run was trained on, so that none of them is scored as held out."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import Checkpoints
 
-FILE = "trained_on.txt"  # in a run's folder, a digest a line; every card holds the hash of them all
+FILE = "trained_on.txt"  # a digest a line; every card holds the hash of all
 
 
 def keep(workdir: Path, digests: np.ndarray) -> None:
@@ -36,9 +36,9 @@ def digests_of(config: Config, corpus: corpora.Corpus | mixtures.Mixture) -> np.
 def trained_on(
     workdir: Path, card: Mapping[str, Any] | None = None, stopping: Sequence[str] = ()
 ) -> np.ndarray:  # uint64, ascending
-    """Digests of the documents a run was trained on: from its folder, or from its text again.
+    """Digests of the documents a run was trained on, from its folder or again from its text.
 
-    Either is believed only if it is what the checkpoint's card was sealed with.
+    Either counts only if it matches the card of the checkpoint.
     """
     try:
         card = card or _last_card(workdir)
@@ -52,13 +52,13 @@ def trained_on(
         return digests_of(config, corpus)
     except (Stop, OSError, ValueError, KeyError, IndexError) as error:
         raise DataError(
-            f"{workdir} does not tell what it was trained on: {FILE} is not there or not what was "
-            f"written, and its text cannot be read again ({error}); put one of them back"
+            f"{workdir} does not tell what it was trained on: {FILE} is missing or changed, and "
+            f"its text cannot be read again ({error}); restore one of them"
         ) from error
 
 
 def _kept(workdir: Path) -> np.ndarray | None:
-    """The list in the run's folder, if there is one that can be read."""
+    """The list in the run's folder, if it can be read."""
     with suppress(OSError, ValueError, OverflowError):
         lines = (workdir / FILE).read_text(encoding="utf-8").split()
         return np.array([int(line, 16) for line in lines], np.uint64)

@@ -1,4 +1,4 @@
-"""How a program is asked to stop."""
+"""Signals that ask a program to stop."""
 
 import signal
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_requests() -> Iterator[list[str]]:
-    """Names of the signals that asked to stop. A second ^C is not held back; of the others, which
-    launchers like to send twice, one is enough."""
+    """Collect the names of signals that asked to stop. A second ^C interrupts at once; the other
+    signals, which launchers often send twice, do not."""
     received: list[str] = []
 
     def note(number, frame):

@@ -1,4 +1,4 @@
-"""A run read back: what evaluations, pictures, notebooks and scripts ask of it."""
+"""Read a run back, for evaluations, pictures, notebooks and scripts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
 
-TRIES = 20  # of reading a run that saves, and removes what it saved, at the same time
+TRIES = 20  # to read a run that saves and removes checkpoints meanwhile
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A checkpoint, and what an evaluation has to know of its run."""
+    """A checkpoint and the facts about its run that an evaluation needs."""
 
     name: str
     config: Config
@@ -36,17 +36,17 @@ class Subject:
 
     @property
     def original(self) -> int:
-        """L of the formulas, which the encoding says; randomized's is beyond the trained length."""
+        """L of the formulas, from the encoding; for `randomized` it exceeds the trained length."""
         return self.plain.train_length
 
     @property
     def trained(self) -> int:
-        """The longest length it was trained at."""
+        """The longest length the run was trained at."""
         return max(self.config.train_length, original_length(self.config))
 
     @property
     def extensible(self) -> bool:
-        """A table that was resampled and then trained has no plain form to start others from."""
+        """Whether others can extend it: a table trained after resampling has no plain form."""
         made = extensions.named(self.config.extension.name)
         return not any(record.kind.name == "table" for record, _ in made)
 
@@ -56,17 +56,17 @@ class Subject:
 
 
 def load_run(workdir, step: int | None = None):
-    """(model, encoding, config, tokenizer) of a run, at its last or a given checkpoint."""
+    """Load (model, encoding, config, tokenizer) of a run, at its last or a given checkpoint."""
     subject = load_subject(Path(workdir), step)
     config, parts = subject.config, subject.parts
     return parts.model, parts.encoding, config, prepared.encoder_of(config.data)
 
 
 def load_subject(workdir: Path, step: int | None = None) -> Subject:
-    """A run at its last or a given checkpoint.
+    """Load a run at its last or a given checkpoint.
 
-    Of a run in training the last checkpoint can be gone for a newer one while it is read; all that
-    takes time is done before it is chosen.
+    A run in training may replace its last checkpoint while it is read, so everything slow is done
+    before one is chosen.
     """
     config = run_config(workdir)
     fresh = parameters.make(config)
@@ -98,7 +98,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
 
 
 def run_config(workdir: Path) -> Config:
-    """The configuration of a run, held against what its newest checkpoint was sealed with."""
+    """The configuration of a run, checked against its newest checkpoint's card."""
     config = Workdir(workdir).checked_config()
     if config is None:
         raise Stop(f"{workdir} is not the workdir of a run: it holds no config.json")
@@ -106,12 +106,12 @@ def run_config(workdir: Path) -> Config:
 
 
 def saved_steps(workdir: Path) -> list[int]:
-    """The checkpoints that a run holds now, at least one."""
+    """The steps of the checkpoints that a run holds now, at least one."""
     for _ in range(TRIES):
         try:
             with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
                 saved = checkpoints.steps()
-        except FileNotFoundError:  # the run took one away while they were listed
+        except FileNotFoundError:  # the run removed one while they were listed
             continue
         if not saved:
             raise Stop(f"{workdir} holds no checkpoint yet")

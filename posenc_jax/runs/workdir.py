@@ -22,8 +22,8 @@ from posenc_jax.terminal import warn
 class Workdir:
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self.saved = 0  # the last step of which a checkpoint was seen on disk, for status.json
-        self.facts: dict[str, Any] = {}  # of the whole run, for status.json
+        self.saved = 0  # the last step with a checkpoint on disk, for status.json
+        self.facts: dict[str, Any] = {}  # about the whole run, for status.json
 
     def create(self) -> None:
         try:
@@ -37,7 +37,7 @@ class Workdir:
         return self.path / name
 
     def config(self) -> Config | None:
-        """The configuration of the run that lives here."""
+        """The configuration of the run in this folder; None where there is none."""
         if not (self / "config.json").exists():
             return None
         try:
@@ -46,7 +46,7 @@ class Workdir:
             raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
 
     def checked_config(self) -> Config | None:
-        """The same, held against the card of the newest checkpoint, if there is one to be read."""
+        """The configuration, checked against the newest checkpoint's card where one is readable."""
         config = self.config()
         cards = sorted(
             (path for path in (self / "checkpoints").glob("*/card/metadata") if _is_step(path)),
@@ -60,7 +60,7 @@ class Workdir:
         return config
 
     def claim(self, config: Config) -> None:
-        """Writes the configuration, if it is that of the run which lives here or of a new one."""
+        """Write the configuration unless the folder belongs to a run with another one."""
         saved = self.config()
         if saved is not None:
             refuse_another(saved, config, str(self.path))
@@ -75,7 +75,7 @@ class Workdir:
         write_atomically(self / "status.json", _json(record))
 
     def goes_on_from(self, step: int) -> None:
-        """Refuses to begin anew where a checkpoint was seen once."""
+        """Refuse to start anew where a checkpoint existed before."""
         if self.saved and not step:
             raise Stop(
                 f"step {self.saved} was saved in {self.path}, and its checkpoints/ is empty now. "
@@ -84,19 +84,19 @@ class Workdir:
         self.saved = step
 
     def saves(self, step: int, saved: int) -> None:
-        """A step is being saved, and `saved` is the last one that is whole."""
+        """Note that a step is being saved, and that `saved` is the last complete one."""
         self.saved = saved
-        with suppress(Stop):  # a full disk is said where the save fails
+        with suppress(Stop):  # the save itself reports a full disk
             self.status("running", AGAIN, step=step)
 
     def log(self, text: str) -> None:
-        """Into log.txt, which is not worth an end."""
+        """Append to log.txt; a failure to write it ends nothing."""
         with suppress(OSError), (self / "log.txt").open("a", encoding="utf-8") as stream:
             stream.write(text + "\n")
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """An end by an error is in status.json as well, but for a run that was done before."""
+        """Record an error that ends a run in status.json, unless the run was done before."""
         last = self._last_status()
         self.saved = last.get("saved", 0)
         self.facts = {name: last[name] for name in KEPT if name in last}
@@ -106,7 +106,7 @@ class Workdir:
             self._ended("stopped" if stop.code == AGAIN else "failed", stop.code, str(stop))
             raise
         except KeyboardInterrupt:
-            self._ended("stopped", AGAIN, "a second ^C: left at once, nothing saved")
+            self._ended("stopped", AGAIN, "a second ^C: stopped at once, nothing saved")
             raise
         except OSError as error:
             self._ended("failed", IO, str(error))
@@ -119,19 +119,19 @@ class Workdir:
         if code in (
             CONFIG,
             OTHER_CONFIG,
-        ):  # a mistake in the command, which tells nothing of the run
+        ):  # a mistake in the command, not an end of the run
             return
         try:
             if self._last_status().get("state") != "done":
                 self.log(f"{state}: {reason}")
                 self.status(state, code, reason=reason)
-        except Stop as stop:  # the reason itself must come through
+        except Stop as stop:  # the reason itself must get out
             warn(str(stop))
 
     def _last_status(self) -> dict:
         try:
             return self.read_status()
-        except Stop:  # it is written anew
+        except Stop:  # a damaged one is overwritten
             return {}
 
     def read_status(self) -> dict:
@@ -147,7 +147,7 @@ def _is_step(path: Path) -> bool:
 
 
 class Follower(Workdir):
-    """The folder as another process than the lead sees it, which writes nothing there."""
+    """The folder as seen by a process other than the lead, which writes nothing."""
 
     def create(self) -> None: ...
 
@@ -171,20 +171,20 @@ def refuse_another(saved: Config, config: Config, place: str) -> None:
 
 
 def sealed(card: Mapping[str, Any]) -> Config:
-    """The configuration that a checkpoint was trained by, as its card has it."""
+    """The configuration on a checkpoint's card."""
     return ConfigDict(upgraded(card["config"], card.get("format")))
 
 
 def refuse_edited(card: Mapping[str, Any], config: Config, workdir: Path) -> None:
-    """config.json can be edited; what is sealed with the weights says what they are."""
+    """Refuse a config.json that was edited after the checkpoint was sealed."""
     before, now = sealed(card).to_dict(), config.to_dict()
     lines = differences(before, now, words=("sealed", "in config.json"))
     if lines:
         raise OtherConfig(
             f"{workdir / 'config.json'} is not that of the checkpoint of step {card['step']}:\n  "
             + "\n  ".join(lines)
-            + "\nput back what is sealed with the weights; an evaluation of something else is "
-            "asked for by its own fields (extensions, multiples)"
+            + "\nrestore the sealed values; to evaluate something else, set the evaluation's own "
+            "fields (extensions, multiples)"
         )
 
 

@@ -1,6 +1,6 @@
 """One encoding per file. The file name is the registry; files that start with `_` are not schemes.
 
-A scheme's module holds `build(dims, *, options)`, or `build(dims, key, *, options)` where it has
+A scheme's module defines `build(dims, *, options)`, or `build(dims, key, *, options)` where it has
 trained fields.
 """
 
@@ -16,7 +16,7 @@ from posenc_jax.registry import encodings as names
 
 
 def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:
-    """An encoding by its name; a key is needed where there are trained fields."""
+    """Build an encoding by its name; a key is needed where there are trained fields."""
     if not isinstance(dims, Dims):
         raise ValueError(f"dims must be a posenc_jax.Dims; got {dims!r}")
     builder = find(name).build
@@ -32,7 +32,7 @@ def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Enc
 
 
 def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encoding:
-    """One encoding for each of `dims.layers` layers, drawn from a key of its own."""
+    """Build one encoding for each of `dims.layers` layers, each from its own key."""
     encoding = build(name, dims, key, **options)
     if not any(jax.tree.leaves(trained_mask(encoding))):
         raise ValueError(

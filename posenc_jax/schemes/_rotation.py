@@ -1,4 +1,4 @@
-"""Angles that stay exact at large positions, shared by the encodings made of sines and cosines."""
+"""Angles that stay exact at large positions, for encodings made of sines and cosines."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def cos_sin(
     In plain float32 the product of position 100,000 and frequency 1 is off by up to 0.004. Here
     position and frequency are split so that the large product has 24 bits and is exact up to
     position 262,143; the others stay below 128, and the angles are added as rotations. `rest` is
-    what rounding a known frequency to float32 left over.
+    the rounding error of a frequency that is known in float64.
     """
     check_far("positions", positions)
     positions = jnp.asarray(positions, jnp.float32)
@@ -40,6 +40,6 @@ def cos_sin(
 
 
 def split(freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A float64 frequency as a float32 one and the rest, for cos_sin."""
+    """Split a float64 frequency into a float32 one and the rest, for cos_sin."""
     rounded = freq.astype(np.float32)
     return rounded, (freq - rounded).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A penalty that grows in proportion to the distance, at a slope of its own for each head."""
+"""A penalty proportional to the distance, with one slope per head."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ class ALiBi(DistanceBias):
 
 
 def slopes(heads: int) -> np.ndarray:  # [H]
-    """2^(-8i/H) for a power of two; else those of the next lower one, then every other of twice."""
+    """2^(-8i/H) for a power of two; else the next lower power's, then every other of twice it."""
     heads = whole_number("heads", heads, at_least=1)
     lower = 1 << (heads.bit_length() - 1)
     first, between = _geometric(lower), _geometric(2 * lower)[0::2]

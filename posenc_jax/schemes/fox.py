@@ -1,4 +1,4 @@
-"""Gates by which every token makes those before it forgotten: a penalty read from the content."""
+"""Forget gates: a penalty, read from the content, by which each token fades those before it."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from posenc_jax.encoding import Dims, Encoding, KeySum, Tokens, check_far, one_p
 class FoX(KeySum):
     """Lin et al. 2025, arXiv:2503.02130: the sum of log f over the tokens after the key.
 
-    f = sigmoid(w x + b), per head, of the input x of each layer's attention; the query's own
-    counts, the key's does not. Gates are made and summed in float32. Bare positions have no
-    content: their bias is that of b alone.
+    f = sigmoid(w x + b) per head, where x is the input of each layer's attention; the query's own
+    gate counts, the key's does not. Gates are computed and summed in float32. Bare positions have
+    no content: their bias comes from b alone.
     """
 
     kernel: jax.Array = trained()  # [D, H], starts normal with standard deviation 0.02
@@ -37,13 +37,15 @@ class FoX(KeySum):
             line = jnp.multiply.outer(jnp.asarray(tokens, jnp.float32), steps)
             return line, jnp.zeros_like(line)
         if tokens.features is None:
-            raise ValueError("encoding 'fox' needs what its `read` gives of a layer's input")
+            raise ValueError(
+                "encoding 'fox' needs features: give what its `read` returns for a layer's input"
+            )
         return tokens.features["sum"], tokens.features["rest"]
 
 
 @jax.custom_jvp
 def running_sum(x: jax.Array) -> tuple[jax.Array, jax.Array]:  # [B, T, H] -> the same twice
-    """The sum up to each token in float32, and what that was rounded by.
+    """The sum up to each token in float32, and its rounding error.
 
     After 16,000 gates near 1/2 the sum is 10^4, and differences of neighbours would be off by 1e-3.
     """
@@ -64,7 +66,7 @@ def _(primals, tangents):
 
 
 def bias(gate_logits: jax.Array) -> jax.Array:  # [..., T] -> [..., T, T]
-    """Of query i and key j, log f summed over the tokens j+1 .. i; finite above the diagonal."""
+    """log f summed over the tokens j+1 .. i for query i and key j; finite above the diagonal."""
     steps = jax.nn.log_sigmoid(jnp.asarray(gate_logits, jnp.float32))
     length = steps.shape[-1]
     total, rest = running_sum(steps.reshape(-1, length)[..., None])
@@ -73,7 +75,7 @@ def bias(gate_logits: jax.Array) -> jax.Array:  # [..., T] -> [..., T, T]
 
 
 def build(dims: Dims, key: jax.Array, *, gate: str = "full") -> Encoding:
-    """One per layer where `dims` says how many there are: gates read what their layer reads."""
+    """Build one per layer where `dims.layers` is given: gates read their layer's input."""
     choice("gate", gate, ("full",))
 
     def one(key) -> Any:

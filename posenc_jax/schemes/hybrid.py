@@ -15,7 +15,7 @@ class Hybrid(Encoding):
     layers * (window - 1) + 1 tokens back.
     """
 
-    kinds: dict[str, Encoding]  # of "local" and "global", by the words of the pattern
+    kinds: dict[str, Encoding]  # by the words of the pattern: "local" and "global"
     pattern: tuple[str, ...] = static()
 
     @property
@@ -51,7 +51,7 @@ def build(
     window: int | None = None,
     base: float | Sequence[float] = 10_000.0,
 ) -> Hybrid:
-    """`window` None: L / 4."""
+    """Build the layers of a pattern; `window` None is L / 4."""
     words = pattern.split(",") if isinstance(pattern, str) else pattern
     words = tuple(word.strip() for word in words)
     if not words:

@@ -23,7 +23,7 @@ class Learned(Encoding):
     def embed(self, x, positions):
         if not isinstance(positions, Tracer):
             check_reach(self, int(jnp.max(positions)) + 1)
-        # Where values are not known yet, one off the table gives NaN: the last row would not show.
+        # Where values are not known yet, a position off the table gives NaN, not the last row.
         places = jnp.where(positions < 0, self.reach, positions)
         rows = self.table.at[places].get(mode="fill", fill_value=jnp.nan)
         return x + jnp.broadcast_to(rows, x.shape)

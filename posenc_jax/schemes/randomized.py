@@ -1,4 +1,4 @@
-"""Positions drawn at random from a longer range in training, around any other encoding."""
+"""Positions drawn from a longer range in training, for any inner encoding."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ OWN = ("inner", "max_position", "evenly")
 
 
 class Randomized(Wrapper):
-    """Ruoss et al. 2023, arXiv:2305.16843: ordered positions, none twice, one draw per pass.
+    """Ruoss et al. 2023, arXiv:2305.16843: distinct positions in order, one draw per pass.
 
     L of every formula, those of extensions and `logn` included, is max_position: training went up
     to there, however short its rows.
@@ -63,7 +63,7 @@ def build(
     evenly: bool = False,
     **inner_options,
 ) -> Randomized:
-    """Other options go to the inner encoding, which is built for `max_position` (default 8 L)."""
+    """Build the inner encoding, with the other options, for `max_position` (default 8 L)."""
     known("encoding", inner, schemes.names())
     if inner == "randomized":
         raise ValueError("inner must be another encoding; got 'randomized'")
@@ -76,8 +76,8 @@ def build(
     whole_number("max_position", max_position, at_least=dims.train_length)
     if max_position > FARTHEST:
         raise ValueError(
-            f"max_position must be at most 2^24 = {FARTHEST:,}: angles in float32 tell no others "
-            f"apart; got {max_position}"
+            f"max_position must be at most 2^24 = {FARTHEST:,}, beyond which float32 angles "
+            f"coincide; got {max_position}"
         )
     inner_dims = dataclasses.replace(dims, train_length=max_position)
     encoding = schemes.build(inner, inner_dims, key, **inner_options)

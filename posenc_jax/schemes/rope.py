@@ -1,4 +1,4 @@
-"""Rotation of queries and keys by angles that grow with their position."""
+"""Rotation of queries and keys by angles that grow with their positions."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class RoPE(Encoding):
 
     inv_freq: jax.Array  # [R/2], or [H, R/2]
     gain: jax.Array  # [], or [H, R/2]; multiplies cos and sin, so the logits by its square
-    base: jax.Array  # [], or [H]; what inv_freq was made of, which extensions ask for
+    base: jax.Array  # [], or [H]; what inv_freq was computed from, for extensions
     layout: str = static(default="half")
 
     def phase(self, positions):
@@ -43,7 +43,7 @@ def build(
     fraction: float = 1.0,
     layout: str = "half",
 ) -> RoPE:
-    """`base` may be a sequence of one base per head."""
+    """Build from one base, or from a sequence with one base per head."""
     rotary = rotary_dims(dims.head_dim, fraction)
     bases = base_per_head(base, dims.heads)
     return RoPE(
@@ -56,7 +56,7 @@ def build(
 
 
 def base_per_head(base: float | Sequence[float] | np.ndarray, heads: int) -> np.ndarray:
-    """[] or [H], as float32 holds them: frequencies are worked out again from what is kept."""
+    """Bases [] or [H] rounded to float32, from which extensions compute frequencies again."""
     given = np.asarray(base, object)
     bases = np.array([_base(b) for b in given.reshape(-1)])
     if given.ndim == 0:

@@ -14,8 +14,8 @@ from posenc_jax.encoding import Dims, DistanceBias, check_far, static, trained
 class T5(DistanceBias):
     """Raffel et al. 2019, arXiv:1910.10683. The bias is `scale` times the table.
 
-    T5 itself divides no logit by sqrt(K). Here, as in others that divide, the table is multiplied
-    by sqrt(K) instead: otherwise it could not move far enough in a short training.
+    T5 itself does not divide logits by sqrt(K). Where they are divided, as here, the table is
+    multiplied by sqrt(K): otherwise it could not move far enough in a short training.
     """
 
     table: jax.Array = trained()  # [buckets, H]; starts normal with standard deviation 0.2
@@ -65,8 +65,8 @@ def build(
     max_distance: int = 128,
     scale: float | None = None,
 ) -> T5:
-    """`scale` None: sqrt(K)."""
-    _edges(num_buckets, max_distance)  # refuses what cannot be
+    """Build the table; `scale` None is sqrt(K)."""
+    _edges(num_buckets, max_distance)  # refuses sizes that cannot be
     scale = math.sqrt(dims.head_dim) if scale is None else positive("scale", scale)
     table = 0.2 * jax.random.normal(key, (num_buckets, dims.heads))
     return T5(dims=dims, table=table, max_distance=int(max_distance), scale=scale)

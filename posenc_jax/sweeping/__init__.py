@@ -1,1 +1,1 @@
-"""Many runs from one file: the grid, where each cell runs, and what is shown meanwhile."""
+"""Many runs from one file: the grid, its jobs, where they run, and the live table."""

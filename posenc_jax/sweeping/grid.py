@@ -17,11 +17,11 @@ def axis(field: str, values: Iterable) -> Grid:
 
 
 def product(*grids: Grid) -> Grid:
-    """Every job of the first with every one of the next, and so on."""
+    """Every combination of one job from each grid."""
     return [_merged(jobs) for jobs in crossed(*grids)]
 
 
-def zip(*grids: Grid) -> Grid:  # noqa: A001 - the word its users expect
+def zip(*grids: Grid) -> Grid:  # noqa: A001 - the expected word
     """The first job of each together, then the second of each, ..."""
     if len({len(grid) for grid in grids}) > 1:
         sizes = ", ".join(str(len(grid)) for grid in grids)
@@ -30,7 +30,7 @@ def zip(*grids: Grid) -> Grid:  # noqa: A001 - the word its users expect
 
 
 def chain(*grids: Grid) -> Grid:
-    """The jobs of the first, then those of the next."""
+    """The jobs of all grids, one grid after the other."""
     return list(chained(*grids))
 
 

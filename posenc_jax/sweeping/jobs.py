@@ -1,6 +1,6 @@
-"""The jobs of a sweep: their names, their commands, and how far each one is, read from its folder.
+"""The jobs of a sweep: names, commands, and the progress of each, read from its folder.
 
-What a sweep knows is in the folders of its runs alone, so one that was killed goes on from there.
+All state of a sweep is in the folders of its runs, so a killed sweep resumes from them.
 """
 
 import dataclasses
@@ -19,15 +19,16 @@ from ml_collections import ConfigDict
 from posenc_jax import command, configuration, experiment, lineage, validation
 from posenc_jax.checks import known
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
-from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation import judging, progress
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 
 ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file
-MADE = ("model.vocab", "original_length", "init_from")  # by training, where they say nothing
-SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; others by name=value
+MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
+BUILT_FROM = ("model", "encoding", "extension", *validation.BUILT_FROM)
+SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,37 +53,34 @@ class Job:
 
     @functools.cached_property
     def config(self) -> configuration.Config:
-        """What it is trained by."""
+        """The resolved training configuration."""
         return lineage.resolved(command.parse(self.train[1:])[1], self.begun)
 
     @functools.cached_property
     def begun(self) -> configuration.Config | None:
-        """The configuration of the run that is in its folder."""
+        """The configuration of the run already in its folder."""
         try:
             return Workdir(self.folder).config()
-        except Stop:  # its own command will say so
+        except Stop:  # training will report it
             return None
 
     def mistakes(self) -> list[str]:
-        """Of both its commands, before anything runs."""
+        """What is wrong with either command, found before anything runs."""
         try:
-            wrong = validation.validate(self.config, self.begun)
-            evaluation = command.parse(
-                self.evaluate[1:], default_config=str(ROOT / "configs" / "eval.py")
-            )
+            wrong, buildable = validation.judge(self.config, self.begun)
+            default = str(ROOT / "configs" / "eval.py")
+            asked = command.parse(self.evaluate[1:], default_config=default)[1]
         except ConfigError as error:
             return [str(error)]
-        except Exception as error:  # whatever a recipe may do
+        except Exception as error:  # a recipe may raise anything
             return [f"{self.recipe}: {error!r}"]
-        asked = evaluation[1]
-        wrong += validation.validate_evaluation(asked) + protocols.mistakes(asked)
-        built = validation.buildable(self.config, self.begun)
-        if built is not None:
-            wrong += _built(built, str(asked.extensions))
-        return wrong
+        if buildable is not None:
+            fields = {name: buildable.to_dict()[name] for name in BUILT_FROM}
+            wrong += _mistakes_of_building(json.dumps(fields))
+        return wrong + judging.mistakes(asked)
 
     def other_fields(self) -> list[str]:
-        """In which the run that is in its folder is another one."""
+        """Fields in which the run already in this folder differs from the job."""
         if self.begun is None:
             return []
         now = self.config.to_dict()
@@ -92,7 +90,7 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """What its programs print."""
+        """Where its commands print."""
         return self.folder / "sweep.log"
 
     def status(self) -> dict:
@@ -102,7 +100,7 @@ class Job:
             return {}
 
     def next(self) -> str | None:
-        """train, evaluate, or None where both are done."""
+        """The next command, train or evaluate; None if both are done."""
         status = self.status()
         if status.get("state") != "done" or status.get("step") != self.config.steps:
             return "train"
@@ -112,12 +110,16 @@ class Job:
         write_atomically(self._mark, self._evaluation_of(self.status()))
 
     def last_metrics(self) -> dict:
-        """The newest line that has a speed."""
+        """The newest line with a speed."""
         try:
             lines = read_metrics(self.folder / "metrics.jsonl")
         except Stop:
             return {}
         return next((line for line in reversed(lines) if "tokens_per_second" in line), {})
+
+    def cells_done(self) -> tuple[int, int] | None:
+        """Finished cells of its evaluation and all of them."""
+        return progress.read(self.folder / "eval")
 
     @property
     def _mark(self) -> Path:
@@ -132,7 +134,7 @@ class Job:
         )
 
     def _evaluation_of(self, status: dict) -> str:
-        """Of which weights, how, and what came of it: others may evaluate the run as well."""
+        """The weights, the fields and the result, since others may evaluate the run as well."""
         curves = self.folder / "eval" / "curves.csv"
         facts = {
             "digest": status.get("digest"),
@@ -145,7 +147,7 @@ class Job:
 def jobs_of(
     sweep: Mapping[str, Any], workdir: Path, extra: Sequence[tuple[str, Any]] = ()
 ) -> list[Job]:
-    """One for each of the grid of a sweep file; `extra` fields are set in all of them."""
+    """The jobs of a sweep file; `extra` fields are set in all of them."""
     _check_keys(sweep)
     jobs: dict[str, Job] = {}
     evaluation = tuple(sweep.get("evaluation", {}).items())
@@ -169,51 +171,45 @@ def jobs_of(
         group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": workdir.resolve().name}
         every = group | dict(sweep.get("fields", {}))
         merged = tuple((every | fields | dict(extra)).items())
-        jobs[name] = Job(name, workdir / name, _found(str(recipe)), merged, evaluation)
+        jobs[name] = Job(name, workdir / name, _recipe(str(recipe)), merged, evaluation)
     if not jobs:
         raise ConfigError("the grid has no job")
     return list(jobs.values())
 
 
-def _built(config: configuration.Config, extensions: str) -> list[str]:
-    """What building says, once for all jobs that differ in nothing that is built."""
-    names = ("model", "encoding", "extension", "train_length", "original_length", "encoding_rate")
-    return _built_of(json.dumps({name: config.to_dict()[name] for name in names}), extensions)
-
-
 @functools.cache
-def _built_of(fields: str, extensions: str) -> list[str]:
+def _mistakes_of_building(fields: str) -> list[str]:
+    """Built once for all jobs with the same fields."""
     from posenc_jax import building
-    from posenc_jax.evaluation import methods
 
-    return building.mistakes(ConfigDict(json.loads(fields))) + methods.mistakes(extensions)
+    return building.mistakes(ConfigDict(json.loads(fields)))
 
 
 def check(jobs: Sequence[Job]) -> None:
-    """Refuses mistakes in any job, and runs that are others than the jobs say, all at once."""
+    """Refuses mistakes in any job, and folders that hold other runs, all at once."""
     wrong = {job.name: lines for job in jobs if (lines := job.mistakes())}
     if wrong:
-        raise ConfigError(_told(wrong, "of the jobs cannot be run"))
+        raise ConfigError(_listed(wrong, "of the jobs cannot be run"))
     others = {job.name: lines for job in jobs if (lines := job.other_fields())}
     if others:
         raise OtherConfig(
-            _told(others, "of the jobs' folders hold runs of another configuration")
+            _listed(others, "of the jobs' folders hold runs of another configuration")
             + "\nuse another --workdir, or move those folders away"
         )
 
 
-def _told(found: Mapping[str, Sequence[str]], what: str, most: int = 10) -> str:
-    """Cells with the same lines together."""
+def _listed(problems: Mapping[str, Sequence[str]], what: str, most: int = 10) -> str:
+    """Jobs with the same problems on one line."""
     alike: dict[tuple, list[str]] = {}
-    for name, lines in found.items():
+    for name, lines in problems.items():
         alike.setdefault(tuple(lines), []).append(name)
-    told = [f"{len(found)} {what}"]
+    listed = [f"{len(problems)} {what}"]
     for lines, names in list(alike.items())[:most]:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        told.append(f"  {', '.join(names[:3])}{more}: " + "; ".join(lines))
+        listed.append(f"  {', '.join(names[:3])}{more}: " + "; ".join(lines))
     if len(alike) > most:
-        told.append(f"  and {len(alike) - most} others")
-    return "\n".join(told)
+        listed.append(f"  and {len(alike) - most} others")
+    return "\n".join(listed)
 
 
 def _check_keys(sweep: Mapping[str, Any]) -> None:
@@ -236,7 +232,7 @@ def _check_keys(sweep: Mapping[str, Any]) -> None:
 
 
 def name_of(fields: dict[str, Any]) -> str:
-    """`rope-s0`; of what the job itself sets, so that a grid that grows renames nothing."""
+    """`rope-s0`: from the job's own fields alone, so a growing grid renames nothing."""
     words = []
     for field, value in fields.items():
         if field == "recipe":
@@ -247,13 +243,13 @@ def name_of(fields: dict[str, Any]) -> str:
         else:
             words.append(f"{field.rpartition('.')[2]}={value}")
     name = re.sub(r"[^\w.=+-]+", "_", "-".join(words)).strip("._") or "run"
-    if len(name) > 100:  # a file name has an end
+    if len(name) > 100:  # file names are limited
         name = f"{name[:90]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name
 
 
-def _found(recipe: str) -> str:
-    """As it is written, or from the project's own folder."""
+def _recipe(recipe: str) -> str:
+    """The path as written, or in the project's own folder."""
     file, colon, size = recipe.partition(":")
     for path in (Path(file), ROOT / file):
         if path.is_file():

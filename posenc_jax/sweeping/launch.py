@@ -1,6 +1,10 @@
-"""Where the commands of a sweep run."""
+"""Where the commands of a sweep run.
 
-import ctypes
+Local jobs do not go through submitit's LocalExecutor. It starts two more Python processes per
+command, outlives the sweep that started it, drops the command's exit code and cannot pin cores or
+choose a GPU, so all of `Local` would remain around it.
+"""
+
 import os
 import signal
 import subprocess
@@ -10,11 +14,21 @@ from typing import Protocol
 
 from posenc_jax.errors import ConfigError
 
-DEATH_SIGNAL = 1  # of prctl: what a process gets when its parent ends
+# Becomes the command, on its cores, and with PR_SET_PDEATHSIG: a killed sweep leaves no process
+# behind that holds a workdir. Not a preexec_fn, which forks this process and the threads of jax.
+BECOME = """
+import ctypes, os, signal, sys
+cores, *command = sys.argv[1:]
+if cores:
+    os.sched_setaffinity(0, map(int, cores.split(",")))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+os.execv(command[0], command)
+"""
 
 
 class Task(Protocol):
-    """A command on its way."""
+    """A command that was started."""
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""
@@ -33,7 +47,7 @@ class Launcher(Protocol):
     def start(self, name: str, command: list[str], log: Path) -> Task: ...
 
     def launch(self) -> None:
-        """Called after some were started: those that go together go now."""
+        """Submits what was started since the last call, together."""
         ...
 
 
@@ -54,19 +68,19 @@ class LocalTask:
 
 
 class Local:
-    """Processes of this machine, each on its own share of the cores or on a GPU of its own."""
+    """Processes of this machine, each with its share of the cores or a GPU of its own."""
 
     def __init__(self, workers: int | None = None):
         self.gpus = gpus()
         self.workers = workers or max(1, len(self.gpus))
         if self.gpus and self.workers > len(self.gpus):
             raise ConfigError(
-                f"--workers={self.workers}, and there are {len(self.gpus)} GPUs: one each"
+                f"--workers={self.workers} exceeds the {len(self.gpus)} GPUs: each job takes one"
             )
         self.cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
         if self.cores and not self.gpus and self.workers > len(self.cores):
             raise ConfigError(
-                f"--workers={self.workers} of {len(self.cores)} cores: one each at least"
+                f"--workers={self.workers} exceeds the {len(self.cores)} cores: each job takes one"
             )
         self.free = list(range(self.workers))[::-1]
 
@@ -75,24 +89,17 @@ class Local:
         environment = dict(os.environ)
         if self.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self.gpus[place]
-        cores = share(self.cores, place, self.workers)
-
-        def before() -> None:
-            if sys.platform == "linux":
-                os.sched_setaffinity(0, cores)
-                # A sweep that is killed leaves nothing behind that holds a workdir.
-                ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM)
+        cores = ",".join(map(str, share(self.cores, place, self.workers)))
 
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as output:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-I", "-S", "-c", BECOME, cores, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                preexec_fn=before,
-                process_group=0,  # ^C in the terminal reaches the sweep, which asks them to save
+                process_group=0,  # ^C reaches only the sweep, which asks its jobs to save
             )
         self.free.pop()
         return LocalTask(process, self.free, place)
@@ -101,12 +108,12 @@ class Local:
 
 
 def share(cores: list[int], place: int, workers: int) -> list[int]:
-    """Neighbours, as many for each as there are."""
+    """Neighbouring cores, split evenly."""
     return cores[place * len(cores) // workers : (place + 1) * len(cores) // workers]
 
 
 def gpus() -> list[str]:
-    """Without jax, which would take memory on each."""
+    """GPUs of this process, without jax, which would take memory on each."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return [word for word in chosen.split(",") if word.strip() not in ("", "-1")]

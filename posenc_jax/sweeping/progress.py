@@ -1,78 +1,93 @@
-"""A sweep on a terminal: a table that stays in place, or a line per run that ended."""
+"""The live table of a sweep, drawn on a terminal only."""
 
-import shutil
 import sys
 import time
 
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from posenc_jax.sweeping.scheduler import Progress, Scheduler
-from posenc_jax.terminal import clock, say
+from posenc_jax.terminal import clock, silence
 
 EVERY = 1.0  # seconds
-HEAD = f"{'run':<28} {'state':<11} {'step':>13} {'loss':>8} {'tokens/s':>9} {'left':>8}"
+ORDER = ("training", "evaluating", "failed", "waiting", "stopped", "done")
 
 
-class Table:
-    def __init__(self, live: bool | None = None):
-        self.live = sys.stdout.isatty() if live is None else live
-        self.drawn, self.last = 0, 0.0
+class Display:
+    """Called with a scheduler, it draws; what is printed meanwhile stands above the table."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console()
+        self.live = Live(
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stderr=sys.stderr.isatty(),
+        )
+        self.last = 0.0
+
+    def __enter__(self) -> "Display":
+        if self.console.is_interactive:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._draw("")
+        self.live.stop()
 
     def __call__(self, scheduler: Scheduler) -> None:
-        if not self.live or time.monotonic() - self.last < EVERY:
-            return
-        self.last = time.monotonic()
-        size = shutil.get_terminal_size()
-        self._draw([line[: size.columns - 1] for line in lines(scheduler, size.lines - 2)])
+        if self.live.is_started and time.monotonic() - self.last >= EVERY:
+            self.last = time.monotonic()
+            self._draw(table(scheduler, self.console.height - 3))
 
-    def say(self, text: str) -> None:
-        """A line that stays, above the table."""
-        self._clear()
-        say(text)
-
-    def _draw(self, rows: list[str]) -> None:
-        self._clear()
-        say("\n".join(rows))
-        self.drawn = len(rows)
-
-    def _clear(self) -> None:
-        if self.drawn:
-            print(f"\x1b[{self.drawn}F\x1b[J", end="")
-            self.drawn = 0
+    def _draw(self, content: Group | str) -> None:
+        try:
+            self.live.update(content, refresh=self.live.is_started)
+        except OSError:  # the terminal is closed
+            silence(sys.stdout)
 
 
-def lines(scheduler: Scheduler, most: int) -> list[str]:
-    """Running jobs first; what does not fit is counted."""
-    order = ("training", "evaluating", "failed", "waiting", "stopped", "done")
-    jobs = sorted(scheduler.all, key=lambda progress: order.index(progress.state))
-    room = max(1, most - 2)
-    counted = {name: sum(p.state == name for p in scheduler.all) for name in order}
-    total = ", ".join(f"{number} {name}" for name, number in counted.items() if number)
-    return [HEAD, *map(line, jobs[:room]), f"{len(jobs)} runs: {total}{_left(scheduler)}"]
+def table(scheduler: Scheduler, most: int) -> Group:
+    """The counts, then a row per job, running jobs first. Long names are folded, never cut."""
+    jobs = sorted(scheduler.all, key=lambda progress: ORDER.index(progress.state))
+    rows = Table(box=None, pad_edge=False)
+    rows.add_column("run", overflow="fold")
+    rows.add_column("state", min_width=10, no_wrap=True)
+    for name, width in (("done", 11), ("loss", 7), ("tokens/s", 9), ("left", 7)):
+        rows.add_column(name, justify="right", min_width=width, no_wrap=True)
+    for progress in jobs[: max(1, most)]:
+        rows.add_row(*map(Text, row(progress)))
+    counts = {state: sum(p.state == state for p in jobs) for state in ORDER}
+    total = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    return Group(Text(f"{len(jobs)} runs: {total}{_left(scheduler)}"), rows)
 
 
-def line(progress: Progress) -> str:
-    job, metrics = progress.job, {}
-    step = speed = loss = left = ""
-    if progress.state in ("training", "evaluating", "done"):
-        metrics = job.last_metrics()
+def row(progress: Progress) -> list[str]:
+    job, state = progress.job, progress.state
+    done = loss = speed = left = ""
+    metrics = job.last_metrics() if state in ("training", "evaluating", "done") else {}
     if metrics:
         steps = job.config.steps
-        step = f"{metrics['step']}/{steps}"
+        done = f"{metrics['step']}/{steps}"
         loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
-        speed = f"{metrics['tokens_per_second']:,.0f}"
-        if progress.state == "training":
+        if state != "evaluating":
+            speed = f"{metrics['tokens_per_second']:,.0f}"
+        if state == "training":
             left = clock(_seconds_left(metrics, steps))
-    return (
-        f"{job.name[:28]:<28} {progress.state:<11} {step:>13} {loss:>8} {speed:>9} {left:>8}"
-    ).rstrip()
+    if state == "evaluating":
+        done = "{}/{} cells".format(*cells) if (cells := job.cells_done()) else ""
+    return [job.name, state, done, loss, speed, left]
 
 
 def _seconds_left(metrics: dict, steps: int) -> float:
-    a_step = metrics["tokens"] / metrics["step"]
-    return (steps - metrics["step"]) * a_step / max(metrics["tokens_per_second"], 1e-9)
+    per_step = metrics["tokens"] / metrics["step"]
+    return (steps - metrics["step"]) * per_step / max(metrics["tokens_per_second"], 1e-9)
 
 
 def _left(scheduler: Scheduler) -> str:
-    """As long for each waiting job as the finished ones took."""
+    """Estimated from the mean time of the finished jobs."""
     done = [p.seconds for p in scheduler.all if p.state == "done" and p.seconds]
     open_ = [p for p in scheduler.all if p.state in ("waiting", "training", "evaluating")]
     if not done or not open_:

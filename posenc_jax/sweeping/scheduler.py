@@ -1,4 +1,4 @@
-"""A sweep from its first job to its last: started, run again, retried, reported."""
+"""Runs the jobs of a sweep: starts, resumes and retries their commands and reports failures."""
 
 import collections
 import dataclasses
@@ -13,31 +13,32 @@ from posenc_jax.sweeping.jobs import Job
 from posenc_jax.sweeping.launch import Launcher, Task
 
 RETRIES = 2
-PATIENCE = 3  # exits with "run again" in a row that brought no step forward
+PATIENCE = 3  # exits with "run again" in a row without a new checkpoint
 STATES = {"train": "training", "evaluate": "evaluating"}
 PHASES = {state: phase for phase, state in STATES.items()}
-PAUSE = 5.0  # seconds before a command that failed is tried again
-BUSY_TRIES = 60  # PAUSE apart: a run whose sweep was killed saves before it ends
-SAME_AGAIN = (errors.CONFIG, errors.DATA, errors.NOT_FINITE, errors.OTHER_CONFIG)  # no use retrying
+PAUSE = 5.0  # seconds before a failed command is retried
+BUSY_TRIES = 60  # PAUSE apart: the run of a killed sweep saves before it ends
+# A retry would fail in the same way.
+SAME_AGAIN = (errors.CONFIG, errors.DATA, errors.NOT_FINITE, errors.OTHER_CONFIG)
 
 
 @dataclasses.dataclass
 class Progress:
-    """What a sweep knows of a job beyond its folder."""
+    """What this process knows of a job beyond its folder."""
 
     job: Job
     state: str = "waiting"  # waiting, training, evaluating, done, failed, stopped
     code: int | None = None
     reason: str = ""
     failures: int = 0
-    idle: int = 0  # times it was to be run again from where it had been before
+    idle: int = 0  # exits with "run again" in a row without a new checkpoint
     step: int = 0
     not_before: float = 0.0
     began: float = 0.0
-    log_from: int = 0  # what was in the log before
-    before: dict = dataclasses.field(default_factory=dict)  # the status of the run before
-    busy: int = 0  # times its folder was held by another process
-    seconds: float = 0.0  # in which its commands ran
+    log_from: int = 0  # bytes of its log from earlier commands
+    before: dict = dataclasses.field(default_factory=dict)  # the run's status before the command
+    busy: int = 0  # times in a row that another process held its folder
+    seconds: float = 0.0  # that its commands ran
 
 
 class Scheduler:
@@ -57,7 +58,7 @@ class Scheduler:
     ) -> int:
         """The exit code: 0, that of the first failed job, or 75 after a stop.
 
-        `stopping` holds what asked to stop; the clock does at `until`, of `time.monotonic`.
+        `stopping` names what asked to stop; at `until` (of `time.monotonic`) the clock does.
         """
         asked = False
         while self.running or (self.waiting and not stopping):
@@ -79,7 +80,7 @@ class Scheduler:
             show(self)
             time.sleep(every)
         if stopping:
-            say("stopped; the same command goes on")
+            say("stopped; the same command resumes")
             return errors.AGAIN
         failed = [progress for progress in self.all if progress.state == "failed"]
         return (failed[0].code or errors.FAULT) if failed else errors.DONE
@@ -100,7 +101,7 @@ class Scheduler:
                 continue
             if phase is None:
                 again = progress.seconds == 0
-                self._finish(progress, "done", "there already" if again else "done", say)
+                self._finish(progress, "done", "done already" if again else "done", say)
                 continue
             progress.state = STATES[phase]
             progress.began = time.monotonic()
@@ -110,7 +111,7 @@ class Scheduler:
                 progress.before = job.status()
                 progress.log_from = job.log.stat().st_size if job.log.exists() else 0
                 task = self.launcher.start(job.name, command, job.log)
-            except OSError as error:  # its disk is full, say; the others' may not be
+            except OSError as error:  # a full disk, say; those of other jobs may not be
                 reason = f"{progress.state} could not be started: {error}"
                 self._failed(progress, errors.IO, reason, say)
             else:
@@ -128,7 +129,7 @@ class Scheduler:
                     job.mark_evaluated()
                 after = job.next()
             except (OSError, errors.Stop) as error:
-                code, written = errors.IO, f"{was} ended well and could not be noted: {error}"
+                code, written = errors.IO, f"{was} succeeded and could not be recorded: {error}"
         if code == errors.DONE and after != PHASES[was]:
             progress.failures = progress.idle = progress.busy = 0
             self._wait(progress, first=True)
@@ -140,7 +141,7 @@ class Scheduler:
         elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
-                say(f"{job.name}: another process holds its folder; waiting for it")
+                say(f"{job.name}: waiting for another process, which holds its folder")
             self._wait(progress, pause=PAUSE)
         else:
             self._failed(progress, code, written or reason_of(progress, code, was), say)
@@ -152,7 +153,7 @@ class Scheduler:
         if code in SAME_AGAIN or progress.failures > self.retries:
             self._finish(progress, "failed", f"FAILED, {reason}", say)
         else:
-            say(f"{progress.job.name}: {reason}; tried again")
+            say(f"{progress.job.name}: {reason}; retrying")
             self._wait(progress, pause=PAUSE)
 
     def _wait(self, progress: Progress, *, first: bool = False, pause: float = 0.0) -> None:
@@ -169,13 +170,13 @@ class Scheduler:
 
 
 def reason_of(progress: Progress, code: int, phase: str) -> str:
-    """Why a command ended, from what it left."""
+    """Why a command ended, from status.json or its log."""
     job = progress.job
     if code < 0:
         name = signal.Signals(-code).name
         return f"{phase} was killed by {name}; its output: {job.log}"
     if code == errors.DONE:
-        return f"{phase} ended well and left nothing that says so in {job.folder}"
+        return f"{phase} exited with 0 but left no result in {job.folder}"
     meaning = errors.MEANING.get(code, "an unknown exit code")
     status = job.status()
     last = ""
@@ -190,8 +191,8 @@ def _in_a_line(text: str) -> str:
 
 
 def _last_error(log: Path, begin: int) -> str:
-    """Of a program that ended without a word in status.json, such as an evaluation or one whose
-    configuration is wrong: from the first error that it printed on, or else its last line."""
+    """The output from the first error on, or the last line: evaluations and commands with a wrong
+    configuration write no status.json."""
     try:
         text = log.read_bytes()[begin:].decode(errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""SLURM, through submitit: the commands of a sweep as jobs of arrays, queued again by exit code.
+"""SLURM, through submitit: the commands of a sweep as job arrays, requeued by exit code.
 
-A job that was asked to stop, by its time limit, a preemption or a signal, saves and ends with 75;
-it then puts itself back into the queue under the same number. What a job came to is in a file of
-its run's folder, and so is its number: a sweep that was killed finds its jobs again.
+A job that is asked to stop, by its time limit, a preemption or a signal, saves and exits with 75;
+it then requeues itself under the same number. The number and the exit code are in files of the
+run's folder, so that a restarted sweep finds its jobs again.
 """
 
 import json
@@ -20,10 +20,10 @@ from typing import Any
 from posenc_jax.errors import AGAIN, IO, ConfigError, Stop
 from posenc_jax.files import write_atomically
 
-LOST = -int(signal.SIGKILL)  # of a job that is gone and left nothing
-ASK_EVERY = 5.0  # seconds between questions to the queue
+LOST = -int(signal.SIGKILL)  # the code of a job that left the queue without one
+ASK_EVERY = 5.0  # seconds between calls of squeue
 MOST = 1000  # jobs in the queue at once
-STOP = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # submitit's warning of the time limit too
+STOP = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # incl. submitit's, before the time limit
 
 
 class Slurm:
@@ -35,9 +35,9 @@ class Slurm:
                 "--launcher=slurm needs submitit: .venv/bin/pip install -e '.[slurm]'"
             ) from error
         if shutil.which("sbatch") is None:
-            raise ConfigError("--launcher=slurm, and this machine has no sbatch")
+            raise ConfigError("--launcher=slurm needs sbatch, which this machine lacks")
         self.workers = workers or MOST
-        if not str(folder).isprintable():  # its lines stand in a script for a shell
+        if not str(folder).isprintable():  # it becomes part of a shell script
             raise ConfigError(f"--workdir={str(folder)!r} holds characters that cannot be printed")
         self.executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
         settings = {"timeout_min": 24 * 60, "name": _job_name(folder.name)} | dict(resources)
@@ -55,7 +55,7 @@ class Slurm:
         return task
 
     def launch(self) -> None:
-        """What was started since, as one array."""
+        """Submits what was started since the last call as one array."""
         new, self.new = self.new, []
         if not new:
             return
@@ -74,12 +74,12 @@ class Slurm:
 
 
 def _job_name(name: str) -> str:
-    """Of what every shell and scheduler takes as it is."""
+    """The name in characters that every shell and scheduler takes."""
     return re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII) or "sweep"
 
 
 class Queue:
-    """The jobs that SLURM still knows, asked for now and then, for all tasks at once."""
+    """The jobs that SLURM still has, asked for all tasks at once."""
 
     def __init__(self):
         self.known: set[str] = set()
@@ -91,7 +91,7 @@ class Queue:
         return job in self.known
 
     def refresh(self) -> bool:
-        """Whether SLURM answered; its silence changes nothing. Array jobs by number_index."""
+        """Whether SLURM answered; if not, the jobs stay as known. Array jobs are NUMBER_INDEX."""
         command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
         done = subprocess.run(command, capture_output=True, text=True)
         self.asked = time.monotonic()
@@ -107,24 +107,24 @@ class SlurmTask:
         self.number = log.parent / "slurm.json"
         self.job: str | None = None
         self.missed = 0
-        self.code: int | None = None  # of one that SLURM did not take
+        self.code: int | None = None  # if SLURM rejected it
 
     def adopt(self) -> bool:
-        """The job of an earlier sweep that makes just this, and has not come to an end."""
+        """Takes over the unfinished job that an earlier sweep submitted for this command."""
         if self.outcome.exists():
             return False
         saved: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             saved = json.loads(self.number.read_text(encoding="utf-8"))
         if saved.get("command") == self.command:
-            if not self.queue.refresh():  # made again it would run twice
+            if not self.queue.refresh():  # a second job would run it twice
                 raise OSError("squeue does not answer, and an earlier job may be in the queue")
             if saved.get("job") in self.queue.known:
                 self.job = saved["job"]
         return self.job is not None
 
     def clear(self) -> bool:
-        """Whether there is a place for what will come of it."""
+        """Whether its outcome can be written: removes the files of an earlier job."""
         try:
             for path in (self.outcome, self.stop_file):
                 path.unlink(missing_ok=True)
@@ -135,11 +135,11 @@ class SlurmTask:
     def is_job(self, job: str) -> None:
         self.job = job
         self.queue.known.add(job)
-        with suppress(Stop):  # a full disk: another sweep would not find this job
+        with suppress(Stop):  # a full disk: a restarted sweep would not find this job
             write_atomically(self.number, json.dumps({"job": job, "command": self.command}) + "\n")
 
     def refused(self, reason: str) -> None:
-        """SLURM did not take it, which is a failure like another."""
+        """Fails like a command: SLURM rejected the job."""
         with suppress(OSError), self.log.open("a", encoding="utf-8") as stream:
             stream.write(f"error: the job was not submitted: {reason}\n")
         self.code = IO
@@ -156,7 +156,7 @@ class SlurmTask:
         if self.job is None or self.queue.holds(self.job):
             self.missed = 0
             return None
-        self.missed += 1  # the file may come later than the queue forgets, over a network
+        self.missed += 1  # over a network the file may appear after the job leaves the queue
         if self.missed * 0.2 < 2 * ASK_EVERY:
             return None
         return LOST
@@ -178,7 +178,7 @@ class SlurmTask:
 
 
 def run_in_job(command: Sequence[str], log: str, outcome: str) -> None:
-    """What a job does: the command, its exit code into a file, or itself back into the queue."""
+    """Runs inside a job: the command, then its exit code into a file, or the job into the queue."""
     with open(log, "a", encoding="utf-8") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
@@ -193,5 +193,5 @@ def run_in_job(command: Sequence[str], log: str, outcome: str) -> None:
     code = process.wait()
     if code == AGAIN and not Path(f"{outcome}.stop").exists():
         if subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]).returncode == 0:
-            time.sleep(600)  # until SLURM ends this turn
+            time.sleep(600)  # until SLURM ends this run of the job
     write_atomically(Path(outcome), f"{code}\n")

@@ -1,1 +1,1 @@
-"""Views of a run. The record is metrics.jsonl; a view may fail and the run goes on."""
+"""Views of a run; metrics.jsonl is the record, and a view may fail without ending the run."""

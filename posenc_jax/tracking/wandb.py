@@ -1,4 +1,4 @@
-"""wandb as a view of a run: what it shows is in the workdir, and it may fail at any call."""
+"""wandb as a view of a run: the workdir holds all it shows, and it may fail at any call."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from posenc_jax.tracking import environment
 
 
 class View:
-    """Logs to wandb until the first failure, which is said once."""
+    """Logs to wandb until the first failure, which is reported once."""
 
     def __init__(self, start: Callable[[], Any], *, required: bool):
         self.required = required
@@ -29,7 +29,7 @@ class View:
             self._try(lambda: self.run.log(dict(values)))
 
     def finish(self, code: int, summary: Mapping) -> bool:
-        """Whether it got through."""
+        """Finish the wandb run; whether that succeeded."""
         run, self.run = self.run, None
 
         def end() -> bool:
@@ -42,18 +42,18 @@ class View:
     def _try(self, call: Callable):
         try:
             return call()
-        except Exception as error:  # anything: a missing key, a dead service, a full disk
+        except Exception as error:  # any error: a missing key, a dead service, a full disk
             self.run = None
             if isinstance(error, ConnectionError):
                 _forget_service()
             if self.required:
                 raise Stop(f"wandb failed and wandb.required is set: {error}") from error
-            warn(f"wandb failed and is off from here; metrics.jsonl goes on: {error}")
+            warn(f"wandb failed and is off from here on; metrics.jsonl goes on: {error}")
             return None
 
 
 def _forget_service() -> None:
-    """wandb's own process is gone; at exit wandb would fail to say good-bye to it."""
+    """Tear down the connection to wandb's process, which is gone, before wandb does at exit."""
     import wandb
 
     with suppress(Exception):
@@ -61,7 +61,7 @@ def _forget_service() -> None:
 
 
 class TrainingView(View):
-    """The lines of metrics.jsonl as train/<name> against train/step; `facts` are in its config."""
+    """Shows metrics.jsonl as train/<name> against train/step, with `facts` in the config."""
 
     def __init__(self, config, workdir: Path, facts: Mapping[str, Any]):
         super().__init__(
@@ -73,7 +73,7 @@ class TrainingView(View):
         super().log({f"train/{name}": value for name, value in values.items()})
 
 
-def mode(asked: str) -> Any:  # of wandb's own literals
+def mode(asked: str) -> Any:  # one of wandb's literals
     return asked if asked != "auto" else ("online" if _has_key() else "offline")
 
 
@@ -90,7 +90,7 @@ def _has_key() -> bool:
 def start_training(
     config, folder: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
 ) -> Any:
-    """The best of each loss is in the summary; what is no curve to look at has no panel."""
+    """Start the wandb run of a training run; the summary holds each loss's best value."""
     name = config.wandb.get("name") or folder.resolve().name
     run = start(config, folder, identity, asked, "train", name, "train/step", "train/*", facts)
     for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
@@ -101,7 +101,7 @@ def start_training(
 
 
 def settings_now(config) -> Any:
-    """A run's own settings, overridden by the environment of this command."""
+    """A run's settings, overridden by the environment of this command."""
     config = config.copy_and_resolve_references()
     environment.apply(config)
     return config
@@ -123,7 +123,7 @@ def start(
     shown: str,
     facts: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A run of wandb's that shows what `shown` names against `axis`; None where it is disabled."""
+    """Start a wandb run that shows the metrics `shown` against `axis`; None where disabled."""
     chosen = asked or config.wandb.mode
     if chosen == "disabled":
         return None
@@ -148,7 +148,7 @@ def start(
 
 
 def _group(config) -> str:
-    """Runs that may be laid over one another: of one text, tokenizer, length and size."""
+    """The group of comparable runs: one text, tokenizer, length and size."""
     text = f"{config.data.source}-{Path(config.data.tokenizer or '').stem}"
     if config.data.get("tokens"):
         text = Path(config.data.tokens).name
@@ -157,7 +157,7 @@ def _group(config) -> str:
 
 
 def _say_where(run: Any) -> None:
-    """Where to look, or what is needed to upload."""
+    """Print the URL of a wandb run, or the command that uploads it."""
     url, folder = getattr(run, "url", None), getattr(run, "dir", None)
     if url:
         say(f"wandb: {url}")
@@ -170,7 +170,7 @@ def digest_of(values: Any) -> str:
 
 
 def _identity(path: Path) -> str:
-    """One id for the run's whole life, so that going on later is the same run there."""
+    """One id for a run's whole life, so that a resumed run stays the same run in wandb."""
     if not path.exists():
         write_atomically(path, environment.trial() or uuid.uuid4().hex[:12])
     return path.read_text(encoding="utf-8").strip()

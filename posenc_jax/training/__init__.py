@@ -1,1 +1,1 @@
-"""From a configuration to a trained run."""
+"""Train a run from its configuration."""

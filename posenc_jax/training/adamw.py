@@ -1,4 +1,4 @@
-"""AdamW with a schedule, and the rule of what decays."""
+"""AdamW with a schedule, and the choice of arrays that decay."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ from posenc_jax.runs.parameters import trained_arrays, with_leaves
 def schedule(config) -> optax.Schedule:
     """Warm-up, then a cosine to the final rate; or constant, then linear over the last fifth.
 
-    Of a count of steps made: optax counts from 0, so that the rate of step n is that of n - 1. The
-    peak is reached at step `warmup_steps`, the final rate at the last one.
+    Takes the count of finished steps: optax counts from 0, so the rate of step n is that of n - 1.
+    The peak is reached at step `warmup_steps`, the final rate at the last step.
     """
     peak, last = config.learning_rate, config.final_rate * config.learning_rate
     if config.schedule == "cosine":
@@ -47,12 +47,12 @@ def make(config) -> optax.GradientTransformation:
 
 
 def _scaled(updates, rate: float):
-    """The encoding's own rate is a multiple of the others', after Adam has set their size."""
+    """Multiply the encoding's updates by its rate, after Adam has set their size."""
     return updates | {"encoding": jax.tree.map(lambda u: rate * u, updates["encoding"])}
 
 
 def decays(params):
-    """Matrices of the blocks and the output, by path. Never a norm, an embedding or a position."""
+    """Whether an array decays, by path: matrices of blocks and output, never norms or positions."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: (
             path[0].key == "model"
@@ -64,14 +64,14 @@ def decays(params):
 
 
 def travel(config) -> float:
-    """How far Adam can carry an array of the encoding in the whole run: about its rate a step."""
+    """How far Adam can move an array of the encoding in the whole run: about its rate a step."""
     rates = jax.vmap(schedule(config))(jnp.arange(config.steps))
     return config.encoding_rate * float(jnp.sum(rates))
 
 
 def reach(config, encoding: Encoding) -> float | None:
-    """How many logits the run can move an encoding's bias by, to first order from its start: the
-    most over heads and distances up to L. None where no bias is trained."""
+    """Logits by which the run can move an encoding's bias, to first order from its start: the
+    maximum over heads and distances up to L. None where no bias is trained."""
     trained = trained_arrays(encoding)
     last = encoding.train_length - 1
     back = jnp.unique(jnp.geomspace(1, last + 1, 32).astype(jnp.int32) - 1)  # 0, 1, ..., L - 1
@@ -81,6 +81,6 @@ def reach(config, encoding: Encoding) -> float | None:
 
     if not trained or bias(trained) is None:
         return None
-    slopes = jax.jacrev(bias)(trained)  # of every array: [H, 1, S, *shape]
+    slopes = jax.jacrev(bias)(trained)  # for every array: [H, 1, S, *shape]
     moved = sum(jnp.sum(jnp.abs(s).reshape(*s.shape[:3], -1), axis=-1) for s in slopes.values())
     return travel(config) * float(jnp.max(moved))

@@ -1,4 +1,4 @@
-"""One training step, and the loss of a batch, as compiled programs over a mesh of devices."""
+"""Compile a training step and the loss of a batch over a mesh of devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and opta
 
 
 def make_mesh(devices=None) -> Mesh:
-    """One axis; the devices of a process lie side by side, so that it reads rows side by side."""
+    """A mesh with one axis, where a process's devices are neighbours and read neighbouring rows."""
     devices = sorted(devices or jax.devices(), key=lambda device: (device.process_index, device.id))
     return Mesh(np.array(devices), ("data",))
 
@@ -26,22 +26,22 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def own_rows(mesh: Mesh, rows: int) -> slice:
-    """Of the rows of a batch, those that this process reads."""
+    """The rows of a batch that this process reads."""
     own = [i for i, d in enumerate(mesh.devices.flat) if d.process_index == jax.process_index()]
     return slice(own[0] * rows // mesh.size, (own[-1] + 1) * rows // mesh.size)
 
 
 def spread(batch: Batch, mesh: Mesh) -> Batch:
-    """A batch over the devices of all processes, each giving its own rows."""
+    """Place a batch on the devices of all processes, each giving its own rows."""
     if jax.process_count() == 1:
-        return batch  # which jit does by itself, and faster
+        return batch  # jit places it by itself, and faster
     rows = NamedSharding(mesh, PartitionSpec("data"))
     return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch)
 
 
 def state_shardings(state: State, mesh: Mesh, how: str) -> State:
-    """`replicated`: whole on every device. `fsdp`: every array is cut over the devices along its
-    longest axis that divides among them, and gathered where it is used."""
+    """Shardings of a state: `replicated` is whole on every device; `fsdp` cuts every array over the
+    devices along its longest divisible axis, and gathered where it is used."""
 
     def place(leaf) -> NamedSharding:
         even = [axis for axis, size in enumerate(leaf.shape) if size and size % mesh.size == 0]
@@ -69,14 +69,14 @@ def nll(parts: Parts, params, batch: Batch, key, mask_documents: bool) -> jax.Ar
 def train_step(
     parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
 ) -> Callable:
-    """(state, batch) -> (state, metrics). The state is donated, the rows lie on all devices."""
+    """Compile (state, batch) -> (state, metrics); the state is donated, rows are on all devices."""
     pieces = config.accumulate
 
     def piece_loss(params, batch, key):
         return jnp.sum(nll(parts, params, batch, key, config.data.mask_documents))
 
     def gradient(params, batch, key):
-        """Of the summed loss; the pieces of a batch one after another."""
+        """The gradient of the summed loss, over the pieces of a batch in turn."""
         if pieces == 1:
             return jax.value_and_grad(piece_loss)(params, batch, key)
 
@@ -85,7 +85,7 @@ def train_step(
             one = jax.value_and_grad(piece_loss)(params, part, jax.random.fold_in(key, number))
             return jax.tree.map(jnp.add, total, one), None
 
-        # Piece i takes every i-th of `pieces` rows, so each one lies on all devices as well.
+        # Piece i takes every i-th of `pieces` rows, so that each piece is on all devices.
         cut = jax.tree.map(lambda x: x.reshape(-1, pieces, *x.shape[1:]).swapaxes(0, 1), batch)
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
@@ -93,7 +93,7 @@ def train_step(
     def step(state, batch):
         key = jax.random.fold_in(key_of(config.seed), state["step"])
         total, gradients = gradient(state["params"], batch, key)
-        weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may weigh nothing
+        weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may have weight 0
         gradients = jax.tree.map(lambda g: g / weight, gradients)
         updates, opt = optimizer.update(gradients, state["opt"], state["params"])
         metrics = {
@@ -121,11 +121,13 @@ def train_step(
 
 
 def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
-    """(params, batch) -> summed nats, targets and bytes, without the draws of training."""
+    """Compile (params, batch) -> summed nats, targets and bytes, without the draws of training."""
 
     def sums(params, batch):
         losses = nll(parts, params, batch, None, mask_documents)
         return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     rows, whole = NamedSharding(mesh, PartitionSpec("data")), replicated(mesh)
-    return jax.jit(sums, in_shardings=(None, rows), out_shardings=whole)  # parameters as they lie
+    return jax.jit(
+        sums, in_shardings=(None, rows), out_shardings=whole
+    )  # parameters keep their sharding

@@ -1,4 +1,4 @@
-"""The training loop: what is done at each step, and what a run leaves behind."""
+"""The training loop: what happens at each step, and what a run leaves behind."""
 
 import shutil
 import sys
@@ -33,7 +33,7 @@ from posenc_jax.training.validation import Validation
 
 
 def train(config: Config, workdir: Path) -> int:
-    """Trains, or goes on training, the run of a workdir; the exit code."""
+    """Train or resume the run in a workdir and return its exit code."""
     try:
         return _begin(config, workdir)
     except (OSError, errors.Stop) as error:
@@ -74,7 +74,7 @@ def _begin(config: Config, workdir: Path) -> int:
 
 
 def _finished(config: Config, workdir: Path) -> str | None:
-    """The digest of a run that is done, if it is the one that is asked for."""
+    """The digest of a finished run, if it has this configuration."""
     run = Workdir(workdir)
     saved, status = run.config(), run.read_status()
     if saved is None or (status.get("state"), status.get("step")) != ("done", config.steps):
@@ -92,9 +92,9 @@ def _held(run: Workdir) -> Iterator[None]:
 
 
 def take_over(config: Config, begun: Config | None) -> Config:
-    """With `init_from`, the length that its encoding was built for goes on."""
+    """With `init_from`, keep the length that the source's encoding was built for."""
     config = config.copy_and_resolve_references()
-    if begun is not None and not config.init_from:  # it has been said once
+    if begun is not None and not config.init_from:  # given when the run began
         config.init_from = begun.get("init_from", "")
     config = resolved(config, begun)
     if config.init_from and begun is None:
@@ -130,7 +130,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         _same_data(card, corpus)
 
     begun = bool(saving.steps())
-    # The state of the lead becomes that of all; the others need its shape alone.
+    # All processes get the lead's state; the others need only its shape.
     parts = all_or_none(
         lambda: parameters.make(config) if begun or not is_lead() else starting_parts(config)
     )
@@ -154,7 +154,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         return _done(run, report, step, state, "already done")
     before = run.facts if step else {}
     run.facts = {"command": " ".join(sys.argv)} | before | {"data": data_facts(corpus)}
-    run.facts.pop("speed", None)  # that of the lines before
+    run.facts.pop("speed", None)  # the speed of earlier lines
     run.status("running", errors.AGAIN, step=step)
     # An unreachable host of wandb takes half a minute.
     records = _records(config, run, step, parts, corpus)
@@ -173,8 +173,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
             saved = saving.steps()
             if step not in saved:
                 raise errors.Stop(
-                    f"the last step, {step}, could not be saved in {run.path}; make room or give "
-                    "back the right to write there, then run the same command: it goes on "
+                    f"the last step, {step}, could not be saved in {run.path}; make room or "
+                    "restore the right to write there, then run the same command: it resumes "
                     f"from step {max(saved, default=0)}"
                 )
         if is_lead():
@@ -183,7 +183,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     if step == config.steps:
         return _done(run, report, step, state, "done", record.facts)
     why = "stop_at" if step == config.stop_at and not signals else stopping.why
-    report.line(f"stopped by {why}: saved step {step}; the same command goes on")
+    report.line(f"stopped by {why}: saved step {step}; the same command resumes")
     run.saved = step
     run.status("stopped", errors.AGAIN, step=step, signal=why, **record.facts)
     return errors.AGAIN
@@ -199,13 +199,13 @@ def _records(
 
 
 def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):
-    """From a step to the last one, or to where a signal asks to stop."""
+    """Train from a step to the last one, or to where a signal asks to stop."""
     train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
     rate = adamw.schedule(config)
     rows = mixtures.batches(corpus, config)
     own = compiled.own_rows(mesh, config.batch_size)
-    # A stop that lies behind is past: the same command goes on.
+    # A `stop_at` that was reached already is ignored: the same command resumes.
     last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
     while step < last and not stopping():
         state, measured = train_step(state, compiled.spread(rows.batch(step, own), mesh))
@@ -215,7 +215,7 @@ def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):
         if validate.due(step):
             record.validation(step, validate(state["params"]))
         if step % config.save_every == 0 and step < config.steps:
-            record.flush()  # whoever resumes here finds every line up to here
+            record.flush()  # a run resumed here finds every line up to here
             save(step, state)
     record.flush()
     return step, state
@@ -223,8 +223,8 @@ def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):
 
 def _speed(run: Workdir) -> dict[str, float]:
     with suppress(errors.Stop):  # a file of metrics that someone damaged meanwhile
-        found = speed(read_metrics(run / "metrics.jsonl"))
-        return {"speed": found} if found else {}
+        rate = speed(read_metrics(run / "metrics.jsonl"))
+        return {"speed": rate} if rate else {}
     return {}
 
 
@@ -238,7 +238,7 @@ def _done(run: Workdir, report: Report, step: int, state, word: str, facts=None)
 
 
 def starting_parts(config) -> parameters.Parts:
-    """Drawn from the seed, or with the weights of the run that `init_from` names."""
+    """Model and encoding drawn from the seed, or with the weights of the run in `init_from`."""
     if not config.init_from:
         return parameters.make(config)
     source = load_subject(Path(config.init_from))
@@ -248,16 +248,16 @@ def starting_parts(config) -> parameters.Parts:
         for name, leaf in ours[group].items():
             other = theirs[group].get(name)
             if other is None or other.shape != leaf.shape:
-                found = "nothing" if other is None else other.shape
+                shape = "nothing" if other is None else other.shape
                 raise errors.OtherConfig(
-                    f"init_from: {group} {name} is {leaf.shape} here and {found} in "
+                    f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
                     f"{config.init_from}; give the model and the encoding of that run"
                 )
     return parameters.make(config, start=theirs)
 
 
 def check_space(folder: Path, state, keep: int) -> None:
-    """Before anything is computed. While one is written there is one more than are kept."""
+    """Check the room for checkpoints; while one is written there is one more than `keep`."""
     one = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     free = shutil.disk_usage(folder).free
     sizes = f"a checkpoint takes {one / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
@@ -278,15 +278,15 @@ def _check_rows(config, devices: int) -> None:
 def _check_steps(config, saved: list[int]) -> None:
     if saved and saved[-1] > config.steps:
         raise errors.ConfigError(
-            f"steps = {config.steps} lies before the checkpoint of step {saved[-1]}; steps must be "
-            "at least that, or the run another --workdir"
+            f"steps = {config.steps} is below the checkpoint of step {saved[-1]}; set steps to at "
+            "least that, or take another --workdir"
         )
 
 
 def _keep_trained_on(config, run: Workdir, corpus, step: int) -> str:
-    """What this run reads, and read before: a run that goes on may no longer have its source.
+    """Keep the list of documents this run was trained on; a resumed run may have lost its source.
 
-    The lead alone does this: it alone may read checkpoints.
+    Only the lead does this, since only it may read checkpoints.
     """
     if step and (run / seen.FILE).exists():
         return seen.hash_of(seen.trained_on(run.path))

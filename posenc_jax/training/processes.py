@@ -1,6 +1,6 @@
-"""Several processes that train one model: the lead reads and writes, the others compute with it.
+"""Several processes that train one model: the lead reads and writes, all of them compute.
 
-What one of them may fail at is done by `all_or_none`, so that all end for the same reason.
+Whatever one process may fail at goes through `all_or_none`, so that all end for the same reason.
 """
 
 import json
@@ -29,7 +29,7 @@ SHUTDOWN_SECONDS = 30  # that processes wait for each other at the end
 
 @contextmanager
 def joined(distributed: bool) -> Iterator[None]:
-    """The processes of a run know each other within; before it, jax must not have run anything."""
+    """Connect the processes of a run; jax must not have run anything before."""
     if not distributed:
         yield
         return
@@ -48,7 +48,7 @@ def joined(distributed: bool) -> Iterator[None]:
 
 
 def _named(environment) -> dict[str, Any]:
-    """Who this process is, where the cluster does not tell jax (SLURM, Open MPI, TPU pods do)."""
+    """Process ids from the environment, where the cluster (SLURM, MPI, TPU pod) gives none."""
     given = {name: environment[name] for name in NAMES if environment.get(name)}
     if not given:
         return {}
@@ -57,8 +57,8 @@ def _named(environment) -> dict[str, Any]:
         if not 0 <= int(number) < int(count) or not address.rpartition(":")[2].isdigit():
             raise ValueError
     except (KeyError, ValueError):
-        said = " ".join(f"{name}={value}" for name, value in given.items())
-        raise errors.ConfigError(f"{NEEDS}; given: {said}") from None
+        variables = " ".join(f"{name}={value}" for name, value in given.items())
+        raise errors.ConfigError(f"{NEEDS}; given: {variables}") from None
     return {
         "coordinator_address": address,
         "num_processes": int(count),
@@ -68,14 +68,14 @@ def _named(environment) -> dict[str, Any]:
 
 
 def _leave(error: BaseException) -> None:
-    """At once: the others wait for what this process will not send, and die with it."""
+    """End at once: the others wait for what this process will not send, and end with it."""
     if isinstance(error, errors.Stop | OSError | KeyboardInterrupt):
         code = code_of(lambda: _raise(error))
     else:
         say("".join(traceback.format_exception(error)), error=True)
         say(
             f"error: process {jax.process_index()} of {jax.process_count()} ends. If another one "
-            "was lost, its output says why; the same commands go on from the last checkpoint",
+            "was lost, its output says why; the same commands resume from the last checkpoint",
             error=True,
         )
         code = errors.FAULT
@@ -91,7 +91,7 @@ def is_lead() -> bool:
 
 
 def all_or_none(call: Callable[[], T]) -> T:
-    """Each process does it; where one of them cannot, all end for its reason."""
+    """Call a function in every process; where one fails, all end for its reason."""
     if jax.process_count() == 1:
         return call()
     result, ended = None, None
@@ -111,9 +111,9 @@ def all_or_none(call: Callable[[], T]) -> T:
 
 
 def by_lead(call: Callable[[], T]) -> T:
-    """What the lead finds, in every process; it must be expressible in JSON."""
-    found = all_or_none(lambda: call() if is_lead() else None)
-    return _exchange(found)[0]
+    """Call a function in the lead and return its result, which JSON must hold, in every process."""
+    result = all_or_none(lambda: call() if is_lead() else None)
+    return _exchange(result)[0]
 
 
 def _exchange(value: Any) -> list:
@@ -129,7 +129,7 @@ def _exchange(value: Any) -> list:
 
 
 def same_configuration(config) -> None:
-    """Refuses processes that were started by different commands: they would wait for each other."""
+    """Refuse processes started by different commands, which would wait for each other."""
     all_given = _exchange(config.to_dict())
     for number, given in enumerate(all_given):
         lines = experiment.differences(all_given[0], given, free=("data.cache", "wandb"))
@@ -147,7 +147,7 @@ def same_configuration(config) -> None:
 
 
 def agree(value: Any, what: str) -> None:
-    """Refuses to go on where processes hold different values."""
+    """Refuse to go on where processes have different values."""
     values = _exchange(value)
     if any(other != values[0] for other in values):
         stop = errors.DataError(f"{what} differs between the processes of this run: {values}")
@@ -156,28 +156,27 @@ def agree(value: Any, what: str) -> None:
 
 
 def arrays_of_lead(tree: Any) -> Any:
-    """Arrays on the host as the lead holds them; the others give some of the same shapes."""
+    """The lead's arrays on every host; the others give arrays of the same shapes."""
     if jax.process_count() == 1:
         return tree
     return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
 
 
 def on_host(tree: Any) -> Any:
-    """Whole arrays on the host, of arrays that may lie cut over the devices of all processes."""
+    """Gather arrays, which may be sharded over the devices of all processes, onto the host."""
 
     def whole(leaf) -> np.ndarray:
         if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
             leaf = multihost_utils.process_allgather(leaf, tiled=True)
-        return np.array(leaf)  # its own memory: a state is donated to the next step
+        return np.array(leaf)  # a copy: the state is donated to the next step
 
     return jax.tree.map(whole, tree)
 
 
 class Stopping:
-    """Whether any process was asked to stop: the same answer before the same step in all of them.
+    """Tells whether any process was asked to stop, with the same answer at the same step in all.
 
-    The question is sent along with a step and answered before the next but one, so that nothing
-    waits for it.
+    A vote is sent along with a step and read before the next but one, so that nothing waits for it.
     """
 
     def __init__(self, signals: Sequence[str], mesh: Mesh):

@@ -1,4 +1,4 @@
-"""What becomes of each step's numbers, and where a run that has gone wrong is stopped."""
+"""Record each step's metrics, and stop a run whose loss is not finite."""
 
 import math
 from collections import deque
@@ -15,13 +15,13 @@ from posenc_jax.tracking.wandb import View
 from posenc_jax.training import processes
 from posenc_jax.training.report import Report
 
-SKIPS = 100  # steps that are not finite, one after the other, are no accident
+SKIPS = 100  # consecutive steps that are not finite end a run
 
 
 class Recorder:
-    """Metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits.
+    """Writes metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits.
 
-    Every step is looked at, since one that is not finite must never be saved; those due are kept.
+    Every step is checked, since one that is not finite must never be saved; those due are written.
     """
 
     def __init__(self, report: Report, metrics: Metrics | None, view: View | None, skipping: bool):
@@ -29,9 +29,9 @@ class Recorder:
         self.skipping = skipping
         self.facts: dict = {}  # for status.json
         self.in_a_row = 0  # steps that were skipped
-        self.finite: deque[str] = deque(maxlen=5)  # losses, to be named when one is not
+        self.finite: deque[str] = deque(maxlen=5)  # last finite losses, for the error message
         self.pending: tuple | None = None
-        self.line: dict = {}  # of a step, until the next one is on its way
+        self.line: dict = {}  # metrics of a step until the next one is dispatched
         self.code = errors.IO  # how it ended, for wandb
 
     def __enter__(self) -> "Recorder":
@@ -48,7 +48,7 @@ class Recorder:
             warn(str(stop))
 
     def complete(self) -> bool:
-        """Whether every line up to here is written: a step is saved only then."""
+        """Whether every line up to here is written, without which no step is saved."""
         return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
 
     def later(
@@ -81,7 +81,7 @@ class Recorder:
         if not rows.split.lossless:
             del values["bpb"]
         good = all(map(math.isfinite, values.values()))
-        # The schedule waits while steps are skipped.
+        # The schedule does not advance on skipped steps.
         applied = step - int(values.get("skipped", 0)) - good
         if good:
             self.finite.append(f"{values['loss']:.4f} (step {step})")
@@ -103,13 +103,13 @@ class Recorder:
             + (f"So were the {SKIPS - 1} before it. " if self.skipping else "")
             + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "
             f"{rows.describe(step - 1)}. Nothing of it was saved. A lower learning_rate, a longer "
-            "warmup_steps or a lower clip may help, or skip_not_finite=True, which leaves such "
-            "steps out: in another --workdir, with init_from for the weights of this one"
+            "warmup_steps or a lower clip may help, or skip_not_finite=True, which skips "
+            "such steps: in another --workdir, with init_from for the weights of this one"
         )
 
 
 def _without_bits(line: dict) -> dict:
-    """Where no bits per byte are stated, wandb has no panel of them."""
+    """Drop bits per byte that are None, so that wandb shows no empty panel."""
     return {n: value for n, value in line.items() if value is not None or not n.endswith("bpb")}
 
 

@@ -1,4 +1,4 @@
-"""What a run says of itself: the first screen, a line per logged step, and log.txt."""
+"""Print the first screen and a line per logged step, and keep them in log.txt."""
 
 import platform
 import resource
@@ -60,7 +60,7 @@ PEAK_FLOPS = {
 
 
 class Report:
-    """Says it, and keeps it in log.txt; `run` is None in a process that is not the one to speak."""
+    """Prints lines and keeps them in log.txt; `run` is None in processes other than the lead."""
 
     def __init__(self, run: Workdir | None, screen: str):
         self.run = run
@@ -109,23 +109,23 @@ class Report:
         }
 
     def validation(self, step: int, values: dict) -> dict:
-        said = (
+        parts = (
             f"{word}: loss {values[f'{name}_loss']:.4f}  {_bits(values[f'{name}_bpb'])}"
             for name, word in (("valid", "held out"), ("choose", "to choose on"))
             if f"{name}_loss" in values
         )
-        self.line(f"step {step}  {''.join(said).rstrip()}")
+        self.line(f"step {step}  {''.join(parts).rstrip()}")
         self.previous = (step, time.perf_counter())
         return {"step": step, **values}
 
 
 def _bits(per_byte: float | None) -> str:
-    """Of a text that its tokens do not hold, None: nothing is said."""
+    """Bits per byte as text; empty for None, where the tokenizer loses text."""
     return "" if per_byte is None else f"bits/byte {per_byte:.4f}  "
 
 
 def peak_memory() -> float:
-    """MiB at most so far: of the first device where it counts them, else of the process."""
+    """Peak memory in MiB: of the first device where it reports it, else of the process."""
     stats = jax.local_devices()[0].memory_stats()
     if stats:
         return stats["peak_bytes_in_use"] / 2**20
@@ -135,7 +135,7 @@ def peak_memory() -> float:
 
 
 def flops_per_token(config, parts) -> float:
-    """Of a training step: 6 for every weight in a product, and causal attention."""
+    """FLOPs of a training step per token: 6 for every weight in a product, and causal attention."""
     params = parts.params()["model"]
     products = sum(leaf.size for name, leaf in params.items() if name.endswith("kernel"))
     settings = parts.model.config

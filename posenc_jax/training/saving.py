@@ -1,4 +1,4 @@
-"""The checkpoints of a run in training, which its lead reads and writes for all its processes."""
+"""Checkpoints of a run in training, which the lead reads and writes for all processes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from posenc_jax.training import processes
 
 
 class Saving:
-    """Arrays lie on devices outside and on the host inside; every process makes the same calls."""
+    """Moves arrays between devices and checkpoints; every process must make the same calls."""
 
     def __init__(self, run: Workdir, keep: int):
         self.kept = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
@@ -30,15 +30,15 @@ class Saving:
     def restore_last(
         self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any]:
-        """The step and state to go on from; 0 and the lead's `fresh` one where nothing is saved."""
+        """The step and state to resume from; 0 and the lead's `fresh` state where none is saved."""
 
-        def found() -> tuple[int, Any]:
+        def restored() -> tuple[int, Any]:
             state = processes.on_host(fresh)
             return (self.kept and self.kept.restore_last(state, accept)) or (0, state)
 
-        step, state = processes.all_or_none(found)
+        step, state = processes.all_or_none(restored)
         step, state = processes.by_lead(lambda: step), processes.arrays_of_lead(state)
-        # Not the host's own memory: the state is donated to each step.
+        # A copy of the host's memory: the state is donated to each step.
         return step, jax.device_put(state, shardings, may_alias=False)
 
     def close(self) -> None:

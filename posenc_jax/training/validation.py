@@ -1,4 +1,4 @@
-"""The loss on text that is not trained on while a run trains."""
+"""Measure the loss on held-out text while a run trains."""
 
 import jax
 import numpy as np

@@ -119,7 +119,7 @@ def test_a_new_protocol_is_evaluated_and_reported_with_no_other_edit(copy, call,
     assert {"last_three", "doubled", "same_token"} <= pictures
     run(copy, "scripts/report.py", there, f"--out={tmp_path / 'page'}", "--wandb=disabled")
     page = (tmp_path / "page" / "index.html").read_text()
-    assert '"last_three": "the last three targets"' in page
+    assert "last_three: the last three targets" in page
     assert (tmp_path / "page" / "doubled.png").exists()
     assert "last_three" in run(copy, "scripts/compare.py", there, f"{there}@yarn")
     misspelt = [*words, "--config.protocols=last_thre"]
@@ -132,7 +132,8 @@ def test_the_tests_of_protocols_take_up_a_new_one(copy):
     names = (
         "evaluation/test_windows evaluation/test_records evaluation/test_evaluation test_configs"
     )
-    names += " reporting/test_pictures reporting/test_report test_configs test_imports"
+    names += " plots/test_curves report/test_gather report/test_ranking report/test_page"
+    names += " test_configs test_imports"
     tests = [f"tests/unit/{name}.py" for name in names.split()]
     out = run(copy, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *tests)
     assert int(out.rsplit(" passed", 1)[0].split()[-1]) >= 150, out

@@ -15,7 +15,7 @@ from running import finish, script, wandb_records
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax.evaluation import planning, records
+from posenc_jax.evaluation import planning, records, selection
 from posenc_jax.files import locked
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.parameters import Parts
@@ -111,10 +111,10 @@ def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
 def test_again_it_reads_nothing_and_says_the_same(evaluated, call):
     before = (evaluated / "eval" / "curves.csv").read_text()
     out = call("eval_extrapolation.py", evaluated, *SMALL)
-    assert "45 of 45 cells are there already" in out
+    assert "45 of 45 cells are cached" in out
     assert (evaluated / "eval" / "curves.csv").read_text() == before
     out = call("eval_extrapolation.py", evaluated, *SMALL, "--config.multiples=0.5,1,2,4")
-    assert "are there already" not in out  # other longest windows: all is new
+    assert "are cached" not in out  # other longest windows: all is new
 
 
 def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path):
@@ -141,7 +141,7 @@ def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     out = finish(process, 75)
-    assert "stopped by SIGTERM" in out and "the same command goes on" in out
+    assert "stopped by SIGTERM" in out and "the same command resumes" in out
     assert 0 < len(rows_of(run)) < 45
 
 
@@ -223,7 +223,7 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
     assert by_evaluation(run) == found and rows_of(run) == before
     taken = ["--config.name=words", *words["more"]]
     out = call("eval_extrapolation.py", run, *SMALL, *taken, code=2)
-    assert "name = 'words' is that of an evaluation of another text" in out
+    assert "name = 'words' is used by an evaluation of another text" in out
     (tmp_path / "words" / "3.txt").write_text("what came later " * 40)
     call("eval_extrapolation.py", run, *SMALL, *words["words"])  # the same name, another text
     names = list(by_evaluation(run))
@@ -370,7 +370,8 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     said = float(re.search(r"same_token 64 against 32 +([+-][\d.]+)", out)[1])
     assert said == pytest.approx(rows["yarn", "64"] - rows["none", "32"], abs=1e-4)
     out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
-    assert "does not name one curve" in out and "yarn:2" in out
+    assert f"@yran names nothing evaluated; {evaluated} has " in out and "yarn:2" in out
+    assert "at lengths 16, 32, 64" in script("compare.py", f"{evaluated}@8", evaluated, code=65)
     other = tmp_path / "other"
     shutil.copytree(evaluated, other)
     call("eval_extrapolation.py", other, *SMALL, "--config.windows=1")
@@ -381,22 +382,20 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
 def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
     other = tmp_path / "elsewhere" / "run"
     shutil.copytree(evaluated, other)
-    words = [f"{evaluated}:none", f"{other}:none,yarn:2", f"--out={tmp_path}/pictures"]
+    words = [f"{evaluated}@none", f"{other}@none,yarn:2", f"--out={tmp_path}/pictures"]
     script("plot_curves.py", *words)
     assert (tmp_path / "pictures" / "same_token.png").stat().st_size > 10_000
-    from scripts import plot_curves
-
-    cells = plot_curves.together([plot_curves.select(word) for word in words[:2]])
+    cells = selection.comparable(selection.readable(words[:2]))
     assert {c.facts["run"] for c in cells} == {str(evaluated), str(other)}
 
 
 def test_a_run_is_diagnosed(evaluated):
-    out = script("diagnose.py", evaluated, "--multiple=2", "--documents=2")
+    out = script("diagnose.py", f"{evaluated}@none,yarn@64", "--documents=2")
     for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png"):
         assert name in out
     with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
         lines = list(csv.DictReader(stream))
     assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
     assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
-    words = ["--multiple=2", "--extensions=yran"]
-    assert "unknown extension 'yran'" in script("diagnose.py", evaluated, *words, code=2)
+    assert "unknown extension 'yran'" in script("diagnose.py", f"{evaluated}@yran@64", code=2)
+    assert "at least 32" in script("diagnose.py", f"{evaluated}@16", code=2)

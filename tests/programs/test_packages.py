@@ -148,7 +148,7 @@ def test_the_wheel_trains_and_evaluates_outside_a_checkout(wheel, theirs, text, 
 def test_a_wheel_holds_what_it_imports_and_its_types(wheel):
     names = zipfile.ZipFile(wheel[0]).namelist()
     needed = ["models/__init__.py", "models/py.typed", "configs/base.py", "configs/eval.py"]
-    needed += ["posenc_jax/py.typed", "posenc_jax/reporting/page.html"]
+    needed += ["posenc_jax/py.typed", "posenc_jax/report/page.html"]
     assert set(needed) <= set(names)
     assert f"-{posenc_jax.__version__}-" in wheel[0].name
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}

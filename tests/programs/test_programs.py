@@ -104,7 +104,7 @@ def test_another_configuration_is_refused_with_what_differs(call, whole):
 def test_a_run_cannot_end_before_where_it_is(call, whole):
     before = status(whole[0])
     out = call("train.py", whole[0], steps=5, code=2)
-    assert "steps = 5 lies before the checkpoint of step 12" in out and status(whole[0]) == before
+    assert "steps = 5 is below the checkpoint of step 12" in out and status(whole[0]) == before
 
 
 def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path):

@@ -389,7 +389,7 @@ def test_a_line_that_is_no_metric_is_left_out_and_kept_aside(call, stopped):
     path = stopped / "metrics.jsonl"
     path.write_text("what is this\n" + path.read_text())
     out = call("train.py", stopped)
-    assert "1 lines are no metrics and left out" in out
+    assert "1 damaged lines are skipped" in out
     assert [line["step"] for line in read_metrics(path)] == [3, 5, 6, 9, 10, 12]
     assert "what is this" in (stopped / "metrics.damaged").read_text()
 

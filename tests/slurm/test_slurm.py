@@ -102,7 +102,7 @@ def test_a_job_that_is_killed_is_queued_again_and_the_sweep_ends(sweep, cluster,
         assert (status["state"], status["step"]) == ("done", 3_000)
         assert (runs / name / "eval" / "curves.csv").exists()
     assert sweep().wait(timeout=60) == errors.DONE
-    assert (tmp_path / "said.txt").read_text().count("there already") == 2
+    assert (tmp_path / "said.txt").read_text().count("done already") == 2
 
 
 def test_a_killed_sweep_finds_its_jobs_again(sweep, cluster, tmp_path):
@@ -115,7 +115,7 @@ def test_a_killed_sweep_finds_its_jobs_again(sweep, cluster, tmp_path):
     time.sleep(8)
     assert job_of(runs / "rope") == job
     assert process.wait(timeout=300) == errors.DONE, (tmp_path / "said.txt").read_text()
-    assert "tried again" not in (tmp_path / "said.txt").read_text()
+    assert "retrying" not in (tmp_path / "said.txt").read_text()
 
 
 def test_a_stopped_sweep_has_its_jobs_save_and_leaves_none(sweep, cluster, tmp_path):

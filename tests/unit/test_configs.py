@@ -10,6 +10,7 @@ import pytest
 from running import ROOT
 
 import models
+import posenc_jax
 from configs import base
 from posenc_jax import (
     building,
@@ -22,7 +23,7 @@ from posenc_jax import (
     validation,
 )
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import methods, protocols
+from posenc_jax.evaluation import judging
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
 
@@ -30,11 +31,6 @@ from posenc_jax.sweeping import jobs
 def said(config):
     """What is said without building, and where that is nothing, by building."""
     return validation.validate(config) or building.mistakes(lineage.resolved(config))
-
-
-def said_of_evaluation(config):
-    said = validation.validate_evaluation(config) + protocols.mistakes(config)
-    return said or methods.mistakes(config.extensions)
 
 
 FOLDER = ROOT / "configs"
@@ -98,7 +94,7 @@ def test_every_size_is_valid(size):
             ["made for learned and does not fit encoding 'rope'; those that do: none"],
         ),
         ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
-        ({"data.source": "text"}, ["data.path must say what to read"]),
+        ({"data.source": "text"}, ["data.path must name what to read"]),
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
         ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
         (
@@ -158,7 +154,7 @@ def test_a_tuple_read_back_from_json_is_no_difference():
         ({"extensions": "none,yran"}, "unknown extension 'yran'; did you mean 'yarn'?"),
         ({"extensions": "yarn:x"}, "the scale of yarn must be a finite number above 0; got 'x'"),
         ({"extensions": "yarn:0.5"}, "the scale of yarn must be at least 1"),
-        ({"extensions": "dynamic_ntk:2"}, "dynamic_ntk has a scale of its own or none"),
+        ({"extensions": "dynamic_ntk:2"}, "dynamic_ntk takes no scale"),
         ({"extensions": "abf"}, "'abf' needs the option 'base'"),
         ({"protocols": "nonoverlapp"}, "unknown protocol 'nonoverlapp'; did you mean"),
         ({"documents": 0}, "documents must be a whole number of at least 2"),
@@ -169,11 +165,11 @@ def test_a_tuple_read_back_from_json_is_no_difference():
 )
 def test_every_mistake_in_an_evaluation_is_named(changes, message):
     config = import_module("configs.eval").get_config()
-    assert said_of_evaluation(config) == []
+    assert judging.mistakes(config) == []
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
         (config[group] if group else config)[name] = value
-    assert message in "\n".join(said_of_evaluation(config))
+    assert message in "\n".join(judging.mistakes(config))
 
 
 WITHOUT_EFFECT = [
@@ -212,7 +208,7 @@ def test_fields_without_effect_are_refused(fields, message):
 def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
     config = import_module("configs.eval").get_config()
     config.update_from_flattened_dict(fields)
-    assert message in "\n".join(said_of_evaluation(config))
+    assert message in "\n".join(judging.mistakes(config))
 
 
 @pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])
@@ -318,7 +314,7 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"name": "yarn:8", "scale": 4.0}, "say different scales"),
+        ({"name": "yarn:8", "scale": 4.0}, "give different scales"),
         ({"name": "yarn:beta_fast=8", "beta_fast": 16.0}, "sets 'beta_fast' a second time"),
         ({"name": "yarn:8:4"}, "has two scales"),
         ({"name": "yarn+ntk", "scale": 2.0}, "of one kind, rotation"),
@@ -364,3 +360,8 @@ def test_help_lists_every_field_with_its_default():
             for name, default in (value if isinstance(value, dict) else {"": value}).items()
         }
         assert shown == {name: str(default) for name, default in flat.items()}
+
+
+def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):
+    with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
+        posenc_jax.evaluate(tmp_path, {"stride": 16})

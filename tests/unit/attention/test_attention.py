@@ -341,7 +341,7 @@ def test_the_core_is_heads_major():
         ({"q": jnp.zeros((L, H, K))}, r"q is \[B, Q, H, K\]"),
         ({"encoding": build("alibi", heads=2)}, "'alibi' was built for heads=2"),
         ({"encoding": build("rope", head_dim=4)}, "'rope' was built for head_dim=4"),
-        ({"q": jnp.zeros((B, 3, H, K)), "segments": ROW}, "one segments array serves Q = S"),
+        ({"q": jnp.zeros((B, 3, H, K)), "segments": ROW}, "one array of segments serves Q = S"),
         ({"q": jnp.zeros((B, L + 1, H, K))}, "give q_positions"),
         ({"encoding": posenc_jax.stack([build("rope")] * 3)}, "stacked over 3 layers"),
     ],

@@ -47,8 +47,8 @@ class InLinen(nn.Module):
     @nn.compact
     def __call__(self, x):
         trained, fixed = posenc_jax.partition(self.encoding)
-        trained = self.param("encoding", lambda key: trained)
-        return mixed(x, nn.Dense(3 * DIMS.width), posenc_jax.combine(trained, fixed))
+        encoding = posenc_jax.combine(self.param("encoding", lambda key: trained), fixed)
+        return mixed(x, nn.Dense(3 * DIMS.width), encoding)
 
 
 def goal(out):

@@ -94,7 +94,7 @@ def test_what_cannot_be_told_is_refused(call, text, tmp_path):
     shutil.rmtree(copy)
     words = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
     out = call("eval_extrapolation.py", tmp_path / "run", *SMALL, *words, code=65)
-    assert "does not tell what it was trained on: trained_on.txt is not there" in out
+    assert "does not tell what it was trained on: trained_on.txt is missing" in out
 
 
 def test_what_its_source_was_trained_on_counts_as_well(run, call, text, tmp_path):
@@ -132,7 +132,7 @@ def test_options_are_chosen_on_documents_that_are_not_reported_on(call, tmp_path
         "--config.data.source=stdlib",
         code=2,
     )
-    assert "data.part = 'choose' is of the run's own text and has no effect" in out
+    assert "data.part = 'choose' is a part of the run's own text and has no effect" in out
 
 
 def test_a_run_without_a_third_split_has_none_to_choose_on(run, call):
@@ -196,10 +196,10 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
     call("eval_extrapolation.py", run, *SMALL, "--config.name=x")
     words = ["--config.name=x", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=2)
-    assert "name = 'x' is that of an evaluation of another text" in out
+    assert "name = 'x' is used by an evaluation of another text" in out
     words = ["--config.name=held-out", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=2)
-    assert "name = 'held-out' is that of the run's own text" in out
+    assert "name = 'held-out' is reserved for the run's own text" in out
 
 
 EDITS = [

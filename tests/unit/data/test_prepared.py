@@ -147,7 +147,7 @@ def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_pa
     with pytest.raises(DataError, match="--limit=5 tokens are fewer than the first document"):
         prepared.write(whole, encoder, tmp_path / "few", 5)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         prepared.write(whole, encoder, texts / "tokens")
 
 
@@ -362,7 +362,7 @@ def test_its_own_tokens_are_known_wherever_they_lie(trained, texts, call, tmp_pa
     shutil.copytree(texts / "tokens", tmp_path / "moved")
     moved = f"--config.data.tokens={tmp_path}/moved"
     out = call("eval_extrapolation.py", run, *SMALL, moved)
-    assert "cells are there already" in out and rows_of(run) == before
+    assert "cells are cached" in out and rows_of(run) == before
 
 
 def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path):
@@ -375,7 +375,7 @@ def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path)
     assert "are of the tokenizer bytes, and the run was trained on those of" in out
     own = [f"--config.data.tokens={texts}/tokens", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *own, code=65)
-    assert "the run keeps no documents for that" in out
+    assert "the run kept no documents for it" in out
 
 
 def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_path):

@@ -248,7 +248,7 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
     who = subject("learned", config=tuned, plain=longer, parts=Parts(who.parts.model, longer))
     cells = planning.plan(settings(), who, text(), planning.lengths_of(settings(), who))
     assert {c.facts["length"] for c in cells} == {L // 4, L, 2 * L}
-    assert f"length {4 * L} is left out: learned reaches {2 * L}" in capsys.readouterr().out
+    assert f"length {4 * L} is skipped: learned reaches {2 * L}" in capsys.readouterr().out
 
 
 def test_methods_take_the_largest_scale_unless_they_say_one():
@@ -313,7 +313,7 @@ def test_what_is_beyond_reach_is_left_out_with_the_extension_that_would_do(
     cells = measure(subject("learned"), extensions="none", window=False)
     assert {c.facts["length"] for c in cells} == {L // 4, L}
     said = capsys.readouterr().out
-    assert f"length {2 * L} is left out: learned reaches {L} positions; would be allowed by" in said
+    assert f"length {2 * L} is skipped: learned reaches {L} positions; take extension" in said
     assert "extension interpolate or clamp" in said
     cells = measure(subject("learned"), extensions="interpolate", window=False)
     assert {c.facts["length"] for c in cells} == set(LENGTHS)
@@ -351,7 +351,7 @@ def test_what_is_wrong_with_extensions_is_said_at_once():
     for part in (
         "unknown extension 'yran'; did you mean 'yarn'?",
         "the scale of yarn must be at least 1",
-        "dynamic_ntk has a scale of its own or none",
+        "dynamic_ntk takes no scale",
         "extension 'abf' needs the option 'base'",
         "'all' takes no scale",
         "did you mean 'beta_fast'?",

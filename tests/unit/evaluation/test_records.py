@@ -5,7 +5,8 @@ import numpy as np
 from measuring import find, split, sums_by_document
 from sizes import L
 
-from posenc_jax.evaluation import evaluate, picture, records, table, windows
+from posenc_jax.evaluation import evaluate, records, table, windows
+from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 
 
@@ -71,7 +72,7 @@ def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
         else:
             assert row["flag"] is None and row["nll"] > 0 and row["null_nll"] > 0
     assert "not finite" in table.table(both)
-    assert picture.draw(both, tmp_path / "plots")
+    assert curves.draw(both, tmp_path / "plots")
 
 
 def test_the_null_of_two_published_numbers_is_the_famous_curve():

@@ -174,7 +174,7 @@ def test_a_stack_of_another_height_is_refused(make_model, make_tokens):
 def test_layers_that_differ_in_more_than_numbers_do_not_stack():
     with pytest.raises(ValueError, match="layers differ in more than numbers"):
         posenc_jax.stack([build("rope"), build("alibi")])
-    with pytest.raises(ValueError, match="at least one, none stacked"):
+    with pytest.raises(ValueError, match="at least one encoding, one per layer"):
         posenc_jax.stack([])
 
 

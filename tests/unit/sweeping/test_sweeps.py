@@ -1,7 +1,8 @@
-"""Sweeps: grids and names, what is run again and what is not, and whole sweeps of tiny runs."""
+"""Sweeps: grids, names, retries, the table, and whole sweeps of tiny runs."""
 
 import contextlib
 import errno
+import io
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 from running import ROOT, TINY
 
 from posenc_jax import errors
@@ -19,12 +21,12 @@ from posenc_jax.registry import encodings
 from posenc_jax.sweeping import grid, scheduler
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
 from posenc_jax.sweeping.launch import Local, share
-from posenc_jax.sweeping.progress import Table, lines
+from posenc_jax.sweeping.progress import Display, table
 from posenc_jax.sweeping.scheduler import Scheduler
 from scripts.sweep import main
 
 
-def test_grids_are_lists_of_cells():
+def test_grids_are_lists_of_jobs():
     seeds, widths = grid.axis("seed", range(2)), grid.axis("model.width", [8, 16])
     assert grid.product(seeds, widths) == [
         {"seed": 0, "model.width": 8},
@@ -73,8 +75,19 @@ def test_a_grid_that_grows_renames_nothing(tmp_path):
 def test_cores_are_shared_without_overlap():
     parts = [share(list(range(7)), place, 3) for place in range(3)]
     assert sum(parts, []) == list(range(7)) and all(parts)
-    with pytest.raises(ConfigError, match="one each at least"):
+    with pytest.raises(ConfigError, match="each job takes one"):
         Local(10_000)
+
+
+def test_a_local_command_has_its_own_cores_and_keeps_its_exit_code(tmp_path):
+    local = Local(2 if len(os.sched_getaffinity(0)) > 1 else 1)
+    code = "import os; print(sorted(os.sched_getaffinity(0))); raise SystemExit(75)"
+    log = tmp_path / "run" / "sweep.log"
+    task = local.start("run", [sys.executable, "-c", code], log)
+    while (ended := task.poll()) is None:
+        time.sleep(0.01)
+    assert ended == errors.AGAIN
+    assert log.read_text() == f"{share(local.cores, 0, local.workers)}\n"
 
 
 class Pretend:
@@ -133,7 +146,7 @@ def test_each_cell_is_trained_and_then_evaluated_once(sweep):
     assert sorted(started) == [(n, phase) for n in "ab" for phase in ("evaluate", "train")]
     assert "[2/2]" in said
     code, started, said, _ = sweep({})
-    assert (code, started) == (errors.DONE, []) and said.count("there already") == 2
+    assert (code, started) == (errors.DONE, []) and said.count("done already") == 2
     code, started, _, _ = sweep({}, names="abc")
     assert code == errors.DONE and {name for name, _ in started} == {"c"}
 
@@ -152,7 +165,7 @@ def test_a_command_that_ends_well_and_leaves_nothing_is_a_failure(sweep, monkeyp
     monkeypatch.setattr(Job, "status", lambda self: {})
     code, started, said, _ = sweep({})
     assert code == errors.FAULT and started.count(("a", "train")) == 3
-    assert "ended well and left nothing" in said
+    assert "exited with 0 but left no result" in said
 
 
 def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path):
@@ -167,7 +180,7 @@ def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path
 def test_a_folder_that_is_busy_is_waited_for(sweep, monkeypatch):
     code, started, said, _ = sweep({"a": [errors.BUSY] * 5})
     assert code == errors.DONE and started.count(("a", "train")) == 6
-    assert said.count("another process holds its folder") == 1
+    assert said.count("waiting for another process") == 1
     monkeypatch.setattr(scheduler, "BUSY_TRIES", 5)
     code, started, said, _ = sweep({"c": [errors.BUSY] * 99}, names="cd")
     assert code == errors.BUSY and "c: FAILED" in said and ("d", "evaluate") in started
@@ -211,7 +224,7 @@ def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phas
     first = [] if phase == "train" else [errors.DONE]
     code, started, said, _ = sweep({"a": first + [errors.FAULT, -signal.SIGKILL]})
     assert code == errors.DONE and started.count(("a", phase)) == 3
-    assert "killed by SIGKILL" in said and "tried again" in said
+    assert "killed by SIGKILL" in said and "retrying" in said
     code, started, said, one = sweep({"c": first + [errors.IO] * 9}, names="cd")
     assert code == errors.IO and started.count(("c", phase)) == 3
     assert ("d", "evaluate") in started
@@ -265,7 +278,7 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
     one, stopping = Scheduler(jobs_of(made, tmp_path), Slow()), []
     said = []
     code = one.run(stopping, lambda _: stopping.append("SIGTERM"), said.append, every=0)
-    assert (code, stopped) == (errors.AGAIN, ["rope"]) and "the same command goes on" in said[-1]
+    assert (code, stopped) == (errors.AGAIN, ["rope"]) and "the same command resumes" in said[-1]
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
@@ -276,7 +289,7 @@ def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
     code, said = program("--minutes=0.3", **one, steps=10**6)[1]()
     assert code == errors.AGAIN, said
     assert "stopping by --minutes: running jobs save first" in said
-    assert "stopped; the same command goes on" in said
+    assert "stopped; the same command resumes" in said
     status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
     assert status["state"] == "stopped" and status["saved"] == status["step"] > 0
     code, said = program("--minutes=9.5", **one, steps=status["step"] + 20)[1]()
@@ -289,7 +302,7 @@ def test_after_its_time_a_sweep_starts_nothing(tmp_path):
     launcher, said = Pretend({}), []
     one = Scheduler(jobs_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path), launcher)
     assert one.run([], lambda _: None, said.append, every=0, until=0.0) == errors.AGAIN
-    assert launcher.started == [] and said[-1] == "stopped; the same command goes on"
+    assert launcher.started == [] and said[-1] == "stopped; the same command resumes"
 
 
 def test_minutes_are_a_time(capsys):
@@ -298,15 +311,64 @@ def test_minutes_are_a_time(capsys):
     assert "--minutes must be above 0; got 0" in capsys.readouterr().err
 
 
-def test_the_table_shows_what_runs_first_and_counts_the_rest(sweep, capsys):
+def drawn(one, width=80, most=20):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(table(one, most))
+    return console.file.getvalue().splitlines()
+
+
+def test_the_table_shows_what_runs_first_and_counts_the_rest(sweep):
     *_, one = sweep({"b": [errors.CONFIG]}, names="abcd")
-    rows = lines(one, most=4)
-    assert len(rows) == 4 and rows[1].split()[:2] == ["b", "failed"]
-    assert rows[-1] == "4 runs: 1 failed, 3 done"
-    table = Table(live=True)
-    table(one)
-    table.say("a line")
-    assert "\x1b[6F\x1b[J" in capsys.readouterr().out
+    rows = drawn(one, most=1)
+    assert rows[0].startswith("4 runs: 1 failed, 3 done")
+    assert len(rows) == 3 and rows[2].split() == ["b", "failed"]
+
+
+def test_the_table_fits_80_columns_with_whole_names_and_how_far_an_evaluation_is(sweep, tmp_path):
+    *_, one = sweep({}, names=["a" * 60 + end for end in "xy"])
+    metrics = {"step": 123_456, "loss": 12.5, "tokens": 1e9, "tokens_per_second": 1_234_567.8}
+    for progress, state in zip(one.all, ("training", "evaluating"), strict=True):
+        progress.state, folder = state, progress.job.folder
+        (folder / "metrics.jsonl").write_text(json.dumps(metrics) + "\n")
+        (folder / "eval" / "progress.json").write_text('{"done": 3, "cells": 24}')
+    rows = drawn(one)
+    assert max(map(len, rows)) <= 80
+    words = [row.split() for row in rows[2:]]
+    names = "".join(row[0] for row in words)
+    assert names == "a" * 60 + "x" + "a" * 60 + "y"
+    assert {"training", "123456/4", "12.5000", "1,234,568"} <= set(words[0])
+    assert "evaluating" in "\n".join(rows) and "3/24 cells" in "\n".join(rows)
+
+
+def test_what_is_printed_stands_above_the_table_and_a_closed_terminal_ends_nothing(
+    sweep, monkeypatch
+):
+    *_, one = sweep({})
+    file = io.StringIO()
+    with Display(Console(file=file, width=80, force_terminal=True)) as display:
+        display(one)
+        print("a line")
+    said = file.getvalue()
+    assert said.index("2 runs: 2 done") < said.index("a line") < said.rindex("2 runs: 2 done")
+
+    def closed(text):
+        raise OSError(errno.EIO, "Input/output error")
+
+    silenced = []
+    monkeypatch.setattr("posenc_jax.sweeping.progress.silence", silenced.append)
+    with Display(Console(file=io.StringIO(), width=80, force_terminal=True)) as display:
+        monkeypatch.setattr(display.console.file, "write", closed, raising=False)
+        display(one)
+        monkeypatch.undo()
+    assert len(silenced) == 1
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal(sweep):
+    *_, one = sweep({})
+    file = io.StringIO()
+    with Display(Console(file=file)) as display:
+        display(one)
+    assert file.getvalue() == ""
 
 
 SWEEP = """
@@ -374,7 +436,7 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
     _, wait = program("--workers=2", seeds=2, recipes=("configs/rope.py",))
     code, said = wait()
     assert code == errors.DONE, said
-    assert "rope-s0: there already" in said and "all 2 runs are trained" in said
+    assert "rope-s0: done already" in said and "all 2 runs are trained" in said
     assert set(table_of(tmp_path / "runs")) == {"rope-s0", "rope-s1", "alibi-s0"}
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
 
@@ -461,7 +523,7 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
     wait_until(lambda: newest(tmp_path / "runs" / "rope-s0"), process)
     process.send_signal(signal.SIGTERM)
     code, said = wait()
-    assert code == errors.AGAIN and "the same command goes on" in said
+    assert code == errors.AGAIN and "the same command resumes" in said
     status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
     assert status["state"] == "stopped" and status["saved"] > 0
 

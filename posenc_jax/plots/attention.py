@@ -1,0 +1,64 @@
+"""Pictures of what position does inside a run: the bias of its heads, and where attention goes."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posenc_jax.evaluation.statistics import smooth
+from posenc_jax.plots import style
+from posenc_jax.plots.curves import Line, draw_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@style.styled
+def bias(curves: Mapping[int, np.ndarray], trained: int) -> "Figure":
+    """The bias of every head against distance, in windows of these lengths: [H, length] each."""
+    longest = max(curves)
+    figure, (axes,) = style.panels()
+    lines = []
+    for length, heads in curves.items():
+        for head, values in enumerate(heads):
+            look = dict(color=f"C{head % 10}", linestyle="-" if length == longest else "--")
+            listed = length == longest
+            distances = range(1, length + 1)
+            lines.append(Line(f"head {head}", distances, list(values), look, listed=listed))
+    draw_lines(axes, lines)
+    style.length_axis(axes, [longest], [trained], step=2)
+    axes.set(xlabel="distance + 1 (tokens)", ylabel="added to the logit")
+    if max(map(np.max, curves.values())) - min(map(np.min, curves.values())) > 20:
+        axes.set_yscale("symlog", linthresh=1)
+    title = f"bias by distance for the last of {longest:,} queries"
+    if len(curves) > 1:
+        title += f"; dashed: in a window of {min(curves):,}, where it differs"
+    figure.suptitle(title)
+    style.legend(figure, axes)
+    return figure
+
+
+@style.styled
+def attention(found: Mapping[str, Any], trained: int) -> "Figure":
+    """Attention beyond L and its entropy against the query, by method: means over heads.
+
+    Each of `found` has `beyond` and `entropy`, both [layers, H, T].
+    """
+    figure, every = style.panels(2, len(found), sharey="row")
+    top, bottom = every[: len(found)], every[len(found) :]
+    for upper, lower, (name, one) in zip(top, bottom, found.items(), strict=True):
+        length = one.beyond.shape[-1]
+        for axes, values in ((upper, one.beyond), (lower, one.entropy)):
+            for layer, heads in enumerate(values):
+                look = dict(color=f"C{layer % 10}", linewidth=1)
+                x, y = smooth(heads.mean(axis=0))
+                draw_lines(axes, [Line(f"layer {layer}", list(x), list(y), look)])
+            style.length_axis(axes, [length], [trained], step=2)
+        places = np.arange(1, length + 1)
+        lower.plot(places, np.log(places), color="0.3", linestyle=":", label="all keys alike")
+        lower.set_xlabel("position of the query")
+        upper.set(title=name, ylim=(-0.02, 1.02))
+    top[0].set_ylabel("attention beyond L")
+    bottom[0].set_ylabel("entropy of attention (nats)")
+    style.legend(figure, bottom[-1])
+    return figure

@@ -1,0 +1,353 @@
+"""Pictures of losses: against length, by place in the window, by scale and by training step."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from posenc_jax import composition
+from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.statistics import smooth
+from posenc_jax.evaluation.table import counts, is_baseline, label
+from posenc_jax.plots import style
+from posenc_jax.terminal import warn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
+LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
+BANDS = 5  # as many lines with bands can be told apart
+
+
+class Line(NamedTuple):
+    """One method of a picture, and of the table beside it."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    look: dict[str, Any]  # how matplotlib draws it
+    band: tuple[Sequence[float], Sequence[float]] | None = None  # low and high
+    seeds: Sequence[Sequence[float]] = ()  # at each x the values of all seeds
+    gid: str | None = None
+    listed: bool = True  # in the legend
+
+
+@style.styled
+def chart(
+    lines: Sequence[Line],
+    *,
+    x: str = LENGTH,
+    y: str,
+    lengths: Sequence[int] = (),
+    trained: Iterable[int] = (),
+    views: Sequence[tuple[float, float] | None] = (None,),
+    log: bool = False,
+    title: str = "",
+    note: str = "",
+    size: tuple[float, float] | None = None,
+    below: bool = False,
+) -> "Figure":
+    """Lines with their seeds, as dots or thin lines, and in the first panel with their bands.
+
+    `lengths` makes the horizontal axis one of tokens. Each view is a panel, with these limits.
+    """
+    figure, every = style.panels(1, len(views), size)
+    for number, (axes, view) in enumerate(zip(every, views, strict=True)):
+        draw_lines(axes, lines, bands=number == 0)
+        if lengths:
+            style.length_axis(axes, lengths, sorted(set(trained)))
+        else:
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel(x)
+        if view is not None:
+            axes.set_ylim(*view)
+        if log:
+            style.log_values(axes)
+        if number:
+            axes.set_title("closer")
+    every[0].set_ylabel(y)
+    if note:
+        every[0].set_title(note, fontsize=8, color="0.35")
+    figure.suptitle(title)
+    style.legend(figure, every[0], below=below)
+    return figure
+
+
+def draw_lines(axes: "Axes", lines: Sequence[Line], *, bands: bool = True) -> None:
+    for line in lines:
+        label, gid = line.name if line.listed else "_", line.gid
+        (drawn,) = axes.plot(line.x, line.y, **line.look, label=label, gid=gid)
+        colour = drawn.get_color()
+        several = [(x, each) for x, each in zip(line.x, line.seeds, strict=False) if len(each) > 1]
+        if several and line.look.get("marker"):
+            x, y = zip(*((x, value) for x, each in several for value in each), strict=True)
+            axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.5, gid=gid)
+        elif several:
+            for values in _by_seed(several):
+                axes.plot(*zip(*values, strict=True), color=colour, linewidth=0.5, gid=gid)
+        if bands and line.band is not None:
+            axes.fill_between(line.x, *line.band, color=colour, alpha=0.12, linewidth=0, gid=gid)
+
+
+def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tuple]]:
+    most = max(len(each) for _, each in several)
+    return [[(x, each[i]) for x, each in several if i < len(each)] for i in range(most)]
+
+
+def near(lines: Sequence[Line]) -> tuple[float, float] | None:
+    """The limits of a closer view, a fifth above the lowest value; None where all lines fit."""
+    shown = [line for line in lines if line.listed]
+    values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
+    if not values or max(values) <= 1.2 * min(values):
+        return None
+    return 0.98 * min(values), 1.2 * min(values)
+
+
+NULL = Line("null: nothing beyond L", [], [], style.NULL)
+WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
+
+
+def baselines(lines: Sequence[Line]) -> list[Line]:
+    """Entries of the legend for null and window, whose lines have the colours of their groups."""
+    dashes = [line.look.get("linestyle") for line in lines]
+    return [one for one in (NULL, WINDOW) if one.look["linestyle"] in dashes]
+
+
+def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
+    """Draws every picture of an evaluation of one run or several; returns the files.
+
+    The name of an evaluation of another text than the run's own held-out one ends their names.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        warn("no pictures: matplotlib is not installed here")
+        return []
+    suffix = "" if evaluation == records.HELD_OUT else f"-{evaluation}"
+    rows = records.rows(cells)
+    last = max(row["step"] for row in rows)
+    several_runs = len({row["run"] for row in rows}) > 1
+    newest = [row for row in rows if several_runs or row["step"] == last]
+    last_cells = [c for c in cells if several_runs or c.facts["step"] == last]
+    figures = {name: against_length(newest, name) for name in protocols.against_length()}
+    for protocol in protocols.shown():
+        if protocol.by_place:
+            figures[protocol.name] = by_place(last_cells, protocol.name)
+    figures["scale"] = None if several_runs else by_scale(newest)
+    figures["budget"] = None if several_runs else by_step(rows)
+    made = []
+    for name, figure in figures.items():
+        path = folder / f"{name}{suffix}.png"
+        path.unlink(missing_ok=True)  # of an earlier evaluation of that name
+        if figure is not None:
+            made.append(style.save(figure, path))
+    return made
+
+
+def against_length(rows: Sequence[dict], protocol: str) -> "Figure | None":
+    """Perplexity, or bits per byte with bands, as the protocol has it.
+
+    Nats per token where tokens do not hold the text, so that bits per byte are unknown.
+    """
+    rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
+    if not rows:
+        return None
+    in_bits = protocols.find(protocol).value == "bpb"
+    value = _value_of(rows) if in_bits else "ppl"
+    found = _curves(rows)
+    bands = in_bits and sum(not is_baseline(one[0]) for one in found) <= BANDS
+    lines = []
+    for one in found:
+        y = np.array([row[value] for row in one])
+        half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in one]
+        band = (y - half, y + half) if bands and not is_baseline(one[0]) else None
+        lines.append(_line(one, y, rows, band))
+    return chart(
+        [*lines, *_null_lines(found, value)],
+        y=VALUES[value],
+        lengths=sorted({row["length"] for row in rows}),
+        trained=[row["train_length"] for row in rows],
+        log=not in_bits,
+        **_titles(protocol, rows),
+    )
+
+
+def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
+    """The loss at every place of the longest window, as means over neighbouring places."""
+    chosen = [cell for cell in cells if cell.facts["protocol"] == protocol]
+    chosen = [cell for cell in chosen if np.all(np.isfinite(cell.sums.by_place))]
+    if not chosen:
+        return None
+    rows = [cell.facts for cell in chosen]
+    several = len({row["run"] for row in rows}) > 1
+    lines = []
+    for cell in chosen:
+        x, y = smooth(cell.sums.by_place / cell.sums.windows)
+        name, look = _style(cell.facts, rows)
+        lines.append(Line(name, list(x), list(y), look | {"marker": ""}))
+        if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
+            null = records.beyond_trained(cell, cells)
+            if null is not None:
+                ends = [cell.facts["train_length"], len(cell.sums.by_place)]
+                lines.append(NULL._replace(x=ends, y=[null, null]))
+    return chart(
+        lines,
+        x=PLACE,
+        y=VALUES["nll"],
+        lengths=sorted({row["length"] for row in rows}),
+        trained=[row["train_length"] for row in rows],
+        **_titles(protocol, [records.row(cell) for cell in chosen]),
+    )
+
+
+@style.styled
+def by_scale(rows: Sequence[dict]) -> "Figure | None":
+    """A panel for every extension that was read at several scales, a line per scale."""
+    rows = [r for r in rows if r["protocol"] == protocols.HEADLINE and r["nll"] is not None]
+    tried: dict[str, set] = {}
+    for row in rows:
+        if row["scale"] is not None:
+            tried.setdefault(row["extension"], set()).add(row["scale"])
+    tried = {name: scales for name, scales in tried.items() if len(scales) > 1}
+    if not tried:
+        return None
+    value = _value_of(rows)
+    lengths = sorted({row["length"] for row in rows})
+    figure, panels = style.panels(1, len(tried), sharey=True)
+    for axes, (name, scales) in zip(panels, tried.items(), strict=True):
+        lines = []
+        for scale, look in zip((None, *sorted(scales)), scale_looks(len(scales)), strict=True):
+            chosen = [r for r in rows if (r["extension"], r["scale"]) == (name, scale)]
+            if scale is None:
+                chosen = [r for r in rows if r["extension"] == "none" and not r["window"]]
+                look |= {"color": style.look_of(rows[0]["encoding"])[0]}
+            x, y = [r["length"] for r in chosen], [r[value] for r in chosen]
+            lines.append(Line("none" if scale is None else f"s = {scale:g}", x, y, look))
+        draw_lines(axes, [line for line in lines if line.x])
+        style.length_axis(axes, lengths, sorted({row["train_length"] for row in rows}))
+        axes.set(title=name, xlabel=LENGTH)
+        axes.legend()
+    panels[0].set_ylabel(VALUES[value])
+    return figure
+
+
+def scale_looks(count: int) -> list[dict[str, Any]]:
+    """Looks of an encoding as trained and at as many scales, in grey from light to black."""
+    shades = style.spread(count)
+    marks = [dict(color=shade, marker="sPX^vD*"[i % 7]) for i, shade in enumerate(shades)]
+    return [dict(color=style.EXTENSIONS["none"][0], marker="o"), *marks]
+
+
+def by_step(rows: Sequence[dict]) -> "Figure | None":
+    """Every length against training, without an extension; one checkpoint makes no picture."""
+    plain = protocols.HEADLINE, "none", None
+    rows = [row for row in rows if (row["protocol"], row["extension"], row["window"]) == plain]
+    rows = [row for row in rows if row["nll"] is not None]
+    if not rows:
+        return None
+    scored = max(rows, key=lambda row: row["step"])["token_hash"]
+    rows = [row for row in rows if row["token_hash"] == scored]  # of the newest checkpoint
+    if len({row["step"] for row in rows}) < 2:
+        return None
+    value = _value_of(rows)
+    lengths = sorted({row["length"] for row in rows})
+    lines = []
+    for rank, length in enumerate(lengths):
+        chosen = sorted((row["step"], row[value]) for row in rows if row["length"] == length)
+        within = length <= rows[0]["train_length"]
+        shade = rank / max(1, len(lengths) - 1)
+        look = dict(
+            color=(0.1 + 0.8 * shade, 0.35, 0.7 * (1 - shade)),
+            marker="osP^vDX*"[rank % 8],
+            linestyle="-" if within else "--",
+        )
+        name = f"length {length}" + ("" if within else " (beyond L)")
+        lines.append(Line(name, [x for x, _ in chosen], [y for _, y in chosen], look))
+    return chart(lines, x="training step", y=VALUES[value], **_titles(protocols.HEADLINE, rows))
+
+
+def _value_of(rows: Sequence[dict]) -> str:
+    return "nll" if any(row["bpb"] is None for row in rows) else "bpb"
+
+
+def _titles(protocol: str, rows: Sequence[dict]) -> dict[str, Any]:
+    longest = max(rows, key=lambda row: row["length"])
+    title = f"{protocol}: {protocols.find(protocol).title}"
+    return {"title": title, "note": f"{longest['evaluation']}: {counts(longest)}"}
+
+
+def _curves(rows: Sequence[dict]) -> list[list[dict]]:
+    """The rows of every line, by length; the lines in the order of the rows."""
+
+    def line(row: dict) -> tuple:
+        names = ("run", "seed", "step", "extension", "scale", "window")
+        return tuple(row[name] for name in names)
+
+    order = {name: number for number, name in enumerate(dict.fromkeys(map(line, rows)))}
+    by_line = sorted(rows, key=lambda row: (order[line(row)], row["length"]))
+    return [list(own) for _, own in groupby(by_line, line)]
+
+
+def _line(one: Sequence[dict], y: np.ndarray, rows: Sequence[dict], band: Any) -> Line:
+    name, look = _style(one[0], rows)
+    return Line(name, [row["length"] for row in one], list(y), look, band)
+
+
+def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
+    """The name and the look of a row's line: by encoding where there are several, else by method.
+
+    Several runs of one encoding differ by dash, several scales of one extension by strength.
+    """
+    name = label(row)
+    one_encoding = len({r["encoding"] for r in rows}) == 1
+    extended = composition.parts(row["extension"])[0].name not in ("none", "window")
+    made = style.look_of_method(row["extension"])._asdict()
+    if not (one_encoding and extended):
+        made["color"], made["marker"] = style.look_of(row["encoding"])
+        if made["linestyle"] == "-" and extended:
+            made["linestyle"] = "--"
+    if is_baseline(row):
+        name = f"window: sees the last {row['window']} tokens"
+        made |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
+    runs = list(dict.fromkeys(r["run"] for r in rows))
+    encoding_of = {r["run"]: r["encoding"] for r in rows}
+    same = [run for run in runs if encoding_of[run] == row["encoding"]]
+    if len(runs) > 1:
+        who = row["run"] if len(same) > 1 else row["encoding"]
+        name = who if name == "none" else f"{who} + {name}"
+        number = same.index(row["run"])
+        if number:
+            dash = style.DASHES[number % len(style.DASHES)]
+            made |= dict(linestyle=dash, markerfacecolor="white")
+    scales = sorted({r["scale"] for r in rows if r["extension"] == row["extension"]} - {None})
+    if len(scales) > 1:
+        made["alpha"] = 0.35 + 0.65 * scales.index(row["scale"]) / (len(scales) - 1)
+    return name, made
+
+
+def _null_lines(found: Sequence[Sequence[dict]], value: str) -> list[Line]:
+    """The null of every run without an extension, from the trained length on."""
+    lines = []
+    for one in found:
+        if one[0]["extension"] != "none" or one[0]["window"]:
+            continue
+        beyond = [r for r in one if r["null_nll"] and r["length"] >= r["train_length"]]
+        if beyond:
+            y = [_null(row, value) for row in beyond]
+            look = style.NULL | {"color": style.look_of(one[0]["encoding"])[0]}
+            x = [row["length"] for row in beyond]
+            lines.append(Line("null", x, y, look, listed=False))
+    if len({one[0]["run"] for one in found}) == 1:
+        return [NULL._replace(x=line.x, y=line.y) for line in lines]
+    return lines + baselines(lines)
+
+
+def _null(row: dict, value: str) -> float:
+    if value == "ppl":
+        return float(np.exp(row["null_nll"]))
+    return row["null_nll"] * (row["bpb"] / row["nll"] if value == "bpb" else 1.0)

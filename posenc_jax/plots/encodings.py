@@ -1,0 +1,151 @@
+"""Pictures of what encodings look like without a model, and of a spectrum, bias or key terms."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posenc_jax import composition, extensions
+from posenc_jax.encoding import Encoding
+from posenc_jax.evaluation import diagnostics
+from posenc_jax.plots import style
+from posenc_jax.plots.curves import Line, draw_lines
+from posenc_jax.plots.heat import heat_maps
+from posenc_jax.schemes.rope import RoPE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CONTEXTS = (100, 1_000, 10_000)
+CELLS = 200  # of a heat map, along each side
+LOWEST = -40.0  # a bias below which no weight is left
+DISTANCE = "distance (tokens)"
+
+
+@style.styled
+def reach(rope: RoPE) -> "Figure":
+    """How large a score can be, against distance."""
+    figure, panels = style.panels(1, len(CONTEXTS))
+    for axes, context in zip(panels, CONTEXTS, strict=True):
+        distances = np.unique(np.linspace(0, context, min(context + 1, 2_000)).round())
+        axes.plot(distances, diagnostics.score_bound(rope, distances), color=_ROPE)
+        axes.set(title=f"context of {context:,}", xlabel=DISTANCE, ylim=(0, 1.05))
+    panels[0].set_ylabel("largest score over that at distance 0")
+    figure.suptitle(f"RoPE: bound on the score, {_words(rope)}")
+    return figure
+
+
+def distances(rope: RoPE) -> "Figure":
+    """The score of two equal vectors, by their places."""
+    maps, spans = {}, {}
+    for context in CONTEXTS:
+        places = np.linspace(0, context - 1, min(CELLS, context))
+        scores = diagnostics.score_of_equals(rope, places[:, None] - places[None, :])
+        name = f"context of {context:,}"
+        maps[name] = np.where(places[:, None] >= places[None, :], scores, np.nan)
+        spans[name] = context
+    title = f"RoPE: score of two equal vectors, {_words(rope)}"
+    return heat_maps(maps, limits=(-1, 1), spans=spans, x="key", y="query", title=title)
+
+
+def wavelengths(rope: RoPE, scale: float) -> "Figure":
+    """The spectrum as trained and after every extension that changes frequencies by a scale."""
+    ropes: dict[str, Any] = {"none": rope}
+    for name in extensions.fitting(rope):
+        record = extensions.records()[name]
+        changes = record.kind.name == "rotation" and record.scale == "given"
+        if name != "none" and changes and not record.needs_options:
+            ropes[composition.with_scale(name, scale)] = extensions.extend(name, rope, scale)
+    return spectrum(ropes, rope.train_length, {f"{scale:g} L": scale * rope.train_length})
+
+
+@style.styled
+def spectrum(
+    ropes: Mapping[str, RoPE], trained: int, lengths: Mapping[str, float] | None = None
+) -> "Figure":
+    """Tokens per turn of every rotary pair, by method; each length is a dotted line."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, (axes,) = style.panels()
+    lines = []
+    for name, rope in ropes.items():
+        look = style.look_of_method(composition.parts(name)[0].name)._asdict()
+        for waves in diagnostics.spectrum(rope)[0]:
+            listed = name not in {line.name for line in lines}
+            lines.append(Line(name, range(len(waves)), list(waves), look, listed=listed))
+    draw_lines(axes, lines)
+    told = {"L: pairs above it make no full turn within the trained length": trained}
+    for words, length in (told | dict(lengths or {})).items():
+        axes.axhline(length, color="0.5", linestyle=":")
+        at = dict(xycoords=("axes fraction", "data"), va="bottom", ha="right")
+        style.annotate(axes, words, (0.99, length), (0, 1), **at)
+    axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    def inverse(value):
+        with np.errstate(divide="ignore"):
+            return trained / value
+
+    axes.secondary_yaxis("right", functions=(inverse, inverse)).set_ylabel("turns within L")
+    figure.suptitle(f"rotary spectrum, {_words(next(iter(ropes.values())))}")
+    style.legend(figure, axes)
+    return figure
+
+
+@style.styled
+def biases(encodings: Sequence[Encoding], length: int) -> "Figure":
+    """What every head adds to the scores, against distance; a panel per encoding."""
+    figure, panels = style.panels(1, len(encodings), (3.4 * len(encodings), 3.6))
+    for axes, encoding in zip(panels, encodings, strict=True):
+        heads = diagnostics.bias_by_distance(encoding, length)
+        assert heads is not None
+        shades = style.spread(len(heads))
+        for head, bias in enumerate(heads):
+            name = f"head {head}" if head in (0, len(heads) - 1) else None
+            axes.plot(np.arange(length), bias, color=shades[head], label=name)
+        axes.axvline(encoding.train_length, color="0.6", linestyle=":")
+        low, high = max(heads.min(), LOWEST), heads.max()
+        room = 0.05 * (high - low) or 1.0
+        axes.set(title=encoding.name, xlabel=DISTANCE, ylim=(low - room, high + room))
+        axes.legend()
+    panels[0].set_ylabel("added to the score")
+    figure.suptitle("biases by head; dotted: L")
+    return figure
+
+
+def similarities(encodings: Sequence[Encoding], length: int) -> "Figure":
+    """How alike the vectors are that additive encodings add at two places."""
+    maps = {
+        encoding.name: diagnostics.similarity(encoding, min(length, encoding.reach or length))
+        for encoding in encodings
+    }
+    title = "cosine between the vectors added at two places"
+    return heat_maps(maps, limits=(-1, 1), x="place", y="place", title=title)
+
+
+@style.styled
+def terms(found: Mapping[str, np.ndarray], name: str) -> "Figure":
+    """The four terms of the first layer's scores, and the share of position in its keys."""
+    figure, (left, right) = style.panels(1, 2, (9, 3.8))
+    products = [key for key in found if "-" in key]
+    heads = np.arange(len(found[products[0]]))
+    for rank, key in enumerate(products):
+        colour = ("#000000", "#D55E00", "#E69F00", "#0072B2")[rank]
+        left.bar(heads + 0.2 * (rank - 1.5), found[key], 0.18, label=key, color=colour)
+    left.set_ylabel("standard deviation among the keys of a query")
+    left.set_ylim(0, 1.3 * max(found[key].max() for key in products))
+    left.legend(ncols=2)
+    right.bar(heads, found["position in the keys"], color=_ROPE)
+    right.set(ylabel="share of the keys that is position", ylim=(0, 1))
+    for axes in (left, right):
+        axes.set_xticks(heads)
+        axes.set_xlabel("head of the first layer")
+    figure.suptitle(f"{name}: terms of the scores, part of the query - part of the key")
+    return figure
+
+
+_ROPE = style.ENCODINGS["rope"][0]
+
+
+def _words(rope: RoPE) -> str:
+    return f"{rope.inv_freq.shape[-1]} pairs, L = {rope.train_length:,}"

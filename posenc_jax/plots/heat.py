@@ -1,0 +1,56 @@
+"""Heat maps: matrices side by side on one colour scale."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posenc_jax.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@style.styled
+def heat_maps(
+    maps: Mapping[str, np.ndarray],  # title -> [rows, columns]
+    *,
+    limits: tuple[float, float] | None = None,
+    label: str = "",
+    x: str = "",
+    y: str = "",
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    spans: Mapping[str, float] | None = None,
+    title: str = "",
+) -> "Figure":
+    """Matrices with the same colours for the same values; NaN stays empty.
+
+    Limits that lie on both sides of zero get a scale with white at zero. `rows` and `columns` name
+    the cells; else `spans` says how far both axes of a square matrix reach, by its title.
+    """
+    values = np.concatenate([np.ravel(one) for one in maps.values()])
+    low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
+    size = (4.2 * len(maps), 3.8)
+    if rows:
+        size = (2 + 0.6 * len(columns), 1.4 + 0.3 * len(rows))
+    figure, every = style.panels(1, len(maps), size)
+    image: Any = None
+    for axes, (name, one) in zip(every, maps.items(), strict=True):
+        axes.grid(False)
+        end = (spans or {}).get(name)
+        image = axes.imshow(
+            one,
+            extent=None if end is None else (0, end, end, 0),
+            cmap="RdBu_r" if low < 0 < high else "viridis",
+            vmin=low,
+            vmax=high,
+            aspect="auto" if rows else "equal",
+        )
+        axes.set(title=name, xlabel=x, ylabel=y)
+        if rows:
+            axes.set_yticks(range(len(rows)), rows)
+            axes.set_xticks(range(len(columns)), columns)
+    figure.colorbar(image, ax=every, shrink=0.8, label=label)
+    figure.suptitle(title)
+    return figure

@@ -1,0 +1,238 @@
+"""The house style: sizes, colours, marks, axes, and how a picture is saved."""
+
+import colorsys
+import functools
+import io
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from posenc_jax import composition
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Distinguishable for colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
+ENCODINGS = {
+    "rope": ("#0072B2", "o"),
+    "alibi": ("#D55E00", "s"),
+    "sinusoidal": ("#E69F00", "^"),
+    "nope": ("#000000", "D"),
+    "learned": ("#CC79A7", "v"),
+    "t5": ("#009E73", "P"),
+    "kerple_log": ("#56B4E9", "X"),
+    "fire": ("#882255", "*"),
+    "xpos": ("#332288", "h"),
+    "kerple_power": ("#999933", "<"),
+    "sandwich": ("#AA4499", ">"),
+    "randomized": ("#777777", "p"),
+    "fox": ("#661100", "d"),
+    "hybrid": ("#44AA99", "8"),
+}
+EXTENSIONS = {
+    "none": ("#0072B2", "o"),
+    "pi": ("#D55E00", "s"),
+    "ntk": ("#E69F00", "^"),
+    "ntk_by_parts": ("#999933", "<"),
+    "yarn": ("#009E73", "P"),
+    "llama3": ("#CC79A7", "v"),
+    "longrope": ("#882255", "*"),
+    "abf": ("#56B4E9", "X"),
+    "interpolate": ("#009E73", "P"),
+    "clamp": ("#D55E00", "s"),
+    "logn": ("#AA4499", ">"),
+}
+FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
+EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
+SPARE = ("H", "x", "+", "1", "2", "3", "4")  # marks of names without a look above
+DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of groups with one encoding
+NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
+WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
+
+RC: Any = {
+    "font.size": 9,
+    "figure.titlesize": 10,
+    "axes.titlesize": 9,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "0.92",
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "lines.markersize": 5,
+    "savefig.dpi": 150,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "posenc-jax",  # the same picture is the same text
+}
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+
+
+def styled(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+    """Runs a function that draws with matplotlib in the house style."""
+
+    @functools.wraps(function)
+    def inside(*args: Parameters.args, **options: Parameters.kwargs) -> Answer:
+        import matplotlib
+
+        with matplotlib.rc_context(RC):
+            return function(*args, **options)
+
+    return inside
+
+
+def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
+    """Colour and mark; those of a new name are derived from it, so they are the same everywhere."""
+    if name in looks:
+        return looks[name]
+    number = zlib.crc32(name.encode())
+    red, green, blue = colorsys.hls_to_rgb(number % 360 / 360, 0.4, 0.6)
+    colour = "#" + "".join(f"{round(255 * part):02X}" for part in (red, green, blue))
+    return colour, SPARE[number // 360 % len(SPARE)]
+
+
+class Look(NamedTuple):
+    """How the line of a method is drawn everywhere."""
+
+    color: str
+    marker: str = ""
+    linestyle: Any = "-"
+
+
+def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
+    """The look of every group, given its encoding: the encoding's, and a dash for each group of it.
+
+    Where one encoding has more groups than there are dashes, groups get colours of their own.
+    """
+    names = list(encodings)
+    alike = {e: [n for n in names if encodings[n] == e] for e in encodings.values()}
+    palette = list(ENCODINGS.values())
+    if any(len(groups) > len(DASHES) for groups in alike.values()):
+        size = len(palette)
+        return {n: Look(*palette[i % size], _dash(i // size)) for i, n in enumerate(names)}
+    return {n: Look(*look_of(e), _dash(alike[e].index(n))) for n, e in encodings.items()}
+
+
+def look_of_method(extension: str) -> Look:
+    """The look of an extension among those of one encoding; composed ones are dotted."""
+    first = composition.parts(extension)[0].name
+    composed = extension != first
+    return Look(
+        *look_of(first, EXTENSIONS), ":" if composed else "--" if first in FOLLOWING else "-"
+    )
+
+
+def _dash(number: int) -> Any:
+    return DASHES[number % len(DASHES)]
+
+
+def panels(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None, **share: Any
+) -> "tuple[Figure, list[Axes]]":
+    from matplotlib.figure import Figure
+
+    if size is None:
+        size = (8, 4.5) if rows == columns == 1 else (1.5 + 3.6 * columns, 3.6 * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **share).flat)
+
+
+def legend(figure: "Figure", axes: "Axes", *, below: bool = False) -> None:
+    """Beside the panels, or below them in as many columns as its names leave room for."""
+    handles, names = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    columns = 1
+    if below:
+        room = figure.get_figwidth() * 15  # letters of this size to an inch
+        columns = max(1, min(len(names), int(room // (max(map(len, names)) + 8))))
+    place = "outside lower center" if below else "outside right center"
+    made = figure.legend(handles, names, loc=place, ncols=columns)
+    for handle, shown, text in zip(handles, made.legend_handles, made.get_texts(), strict=True):
+        for part in (shown, text):
+            if part is not None:
+                part.set_gid(handle.get_gid())
+
+
+def length_axis(
+    axes: "Axes", lengths: Sequence[int], trained: Sequence[int] = (), step: int = 1
+) -> None:
+    """A logarithmic axis of tokens with plain numbers, and every trained length as a dotted line.
+
+    A single length is that of a window: then its ticks are powers of two, every `step` of them.
+    """
+    from matplotlib.ticker import NullLocator
+
+    if len(lengths) == 1:
+        lengths = [2**i for i in range(0, int(lengths[0]).bit_length(), step)]
+    axes.set_xscale("log")
+    axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    axes.xaxis.set_minor_locator(NullLocator())
+    for length in trained:
+        axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
+        annotate(axes, "trained length", (length, 0.985), (-3, 0), rotation=90)
+
+
+def annotate(
+    axes: "Axes", text: str, at: tuple[float, float], offset: tuple[float, float], **options: Any
+) -> None:
+    """Grey words beside a line; `at` is in data along one axis and in parts of the other."""
+    given: dict[str, Any] = dict(xycoords=("data", "axes fraction"), va="top", ha="right") | options
+    axes.annotate(text, at, offset, textcoords="offset points", color="0.4", fontsize=8, **given)
+
+
+def log_values(axes: "Axes") -> None:
+    """A logarithmic vertical axis with plain numbers: 1, 2 and 5 of every decade, or all."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_minor_formatter(ScalarFormatter() if high < 10 * low else NullFormatter())
+    if low < 10 < high or high >= 10 * low:
+        ticks = [m * 10**e for e in range(-1, 6) for m in (1, 2, 5)]
+        axes.set_yticks([t for t in ticks if low <= t <= high])
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+@styled
+def save(figure: "Figure", path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+@styled
+def svg(figure: "Figure", name: str, title: str) -> str:
+    """A figure as an element of a page, on which every id begins with the name.
+
+    An artist whose gid is KIND-NUMBER gets attributes that scripts find it by: data-kind and
+    data-group.
+    """
+    stream = io.StringIO()
+    engine = figure.get_layout_engine()
+    if engine is not None:  # laid out here, saving does not draw everything twice
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'id="([a-z]+)-(\d+)"', r'data-kind="\1" data-group="\2"', text)
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def spread(shades: int) -> list[str]:
+    """Greys from light to black, for lines that have an order."""
+    return [str(round(v, 3)) for v in np.linspace(0.75, 0.0, shades + 1)[1:]]

@@ -1,0 +1,141 @@
+"""The lines of a report's figures, as means over seeds, and its PNG of every protocol."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.plots import curves, style
+from posenc_jax.plots.curves import Line
+from posenc_jax.report.gather import Frame, Gathered
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def groups(data: Gathered) -> list[str]:
+    """Groups with an evaluation; their numbers are what the page's controls find them by."""
+    return list(dict.fromkeys(run["group"] for run in data.runs if run["evaluated"]))
+
+
+def looks(data: Gathered) -> dict[str, style.Look]:
+    return style.looks({run["group"]: run["encoding"] for run in data.runs})
+
+
+def line(
+    name: str,
+    points: Frame,
+    look: dict[str, Any],
+    value: str = "bpb",
+    x: str = "length",
+    **options: Any,
+) -> Line:
+    """The mean over seeds wherever all are finite, with a t-interval where there are three."""
+    seeds = {
+        at: [float(v) for v in values]
+        for at, values in points.groupby(x)[value]
+        if values.notna().all()
+    }
+    spread = [over_seeds(values) for values in seeds.values()]
+    known = [one for one in spread if one is not None]
+    whole = bool(spread) and len(known) == len(spread)
+    band = ([one[1] for one in known], [one[2] for one in known]) if whole else None
+    means = [float(np.mean(values)) for values in seeds.values()]
+    return Line(name, list(seeds), means, look, band, list(seeds.values()), **options)
+
+
+def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Line]:
+    """Every group without an extension, the best at the longest length first; then baselines."""
+    lines, baselines = [], []
+    every = looks(data)
+    for number, group in enumerate(groups(data)):
+        own = data.points[(data.points.protocol == protocol) & (data.points.group == group)]
+        plain, window = own[own.method == "none"], own[own.method == "window"]
+        beyond = plain[plain.length >= plain.trained]
+        look, grey = every[group]._asdict(), {"gid": f"baseline-{number}", "listed": False}
+        colour = {"color": look["color"]}
+        lines.append(line(group, plain, look, value, gid=f"group-{number}"))
+        baselines.append(line(f"{group}, window", window, style.WINDOW | colour, value, **grey))
+        if value == "bpb":
+            null = line(f"{group}, null", beyond, style.NULL | colour, "null_bpb", **grey)
+            baselines.append(null)
+    lines = sorted((one for one in lines if one.x), key=lambda one: (-one.x[-1], one.y[-1]))
+    return lines + [one._replace(seeds=(), band=None) for one in baselines if one.x]
+
+
+def extended(data: Gathered, group: str, points: Frame, by: str = "", **options: Any):
+    """Every extension of a group at its largest scale, or one of them at all of its scales."""
+    own = points[(points.group == group) & points.window.isna()]
+    if by:
+        own = own[own.extension.isin(["none", by])].sort_values("scale", na_position="first")
+        scaled = iter(curves.scale_looks(own.scale.nunique()))
+    else:
+        largest = own.groupby("extension").scale.transform("max")
+        own = own[own.scale.isna() | (own.scale == largest)]
+        scaled = iter(())
+    lines, seen = [], []
+    for (extension, method), points_of in own.groupby(["extension", "method"], sort=False):
+        look = next(scaled) if by else style.look_of_method(extension)._asdict()
+        if extension == "none":
+            look = looks(data)[group]._asdict()
+        if look in seen:  # the same extension with other options
+            look = look | {"linestyle": style.DASHES[seen.count(look) % len(style.DASHES)]}
+        seen.append(look)
+        plain = {"marker": ""} if options.get("x") == "place" else {}
+        lines.append(line(str(method), points_of, look | plain, **options))
+    lines = [one for one in lines if one.x]
+    return sorted(lines, key=lambda one: (one.name != "none", -one.x[-1], one.y[-1]))
+
+
+def by_place(data: Gathered, protocol: str) -> list[Line]:
+    """Every group without an extension, over the places of its longest window."""
+    every, lines = looks(data), []
+    for number, group in enumerate(groups(data)):
+        own = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
+        look = every[group]._asdict() | {"marker": ""}
+        options = dict(value="nll", x="place", gid=f"group-{number}")
+        lines.append(line(group, own[own.method == "none"], look, **options))
+    return [one for one in lines if one.x]
+
+
+def tokens_axis(points: Frame) -> dict[str, Any]:
+    """What a chart of these points needs for an axis of tokens."""
+    return {"lengths": sorted(points.length.unique()), "trained": points.trained.unique()}
+
+
+def draw(data: Gathered, folder: Path) -> list[Path]:
+    """Draws a picture for every protocol; returns the files."""
+    made = []
+    for protocol in protocols.against_length():
+        path = folder / f"{protocol}.png"
+        path.unlink(missing_ok=True)  # of an earlier report
+        figure = _picture(data, protocol)
+        if figure is not None:
+            made.append(style.save(figure, path))
+    return made
+
+
+def _picture(data: Gathered, protocol: str) -> "Figure | None":
+    """All lines on the left; on the right those near the best one, closer and without bands."""
+    lines = against_length(data, protocol)
+    if not lines:
+        return None
+    points = data.points[data.points.protocol == protocol]
+    closer = curves.near(lines)
+    views = (None,) if closer is None else (None, closer)
+    return curves.chart(
+        lines + curves.baselines(lines),
+        y=curves.VALUES["bpb"],
+        views=views,
+        title=f"{protocol}: {protocols.find(protocol).title}\n{counts(points)}",
+        size=(6 * len(views) + 2, 5),
+        **tokens_axis(points),
+    )
+
+
+def counts(points: Frame) -> str:
+    """What the numbers at the longest length are of."""
+    longest = points.sort_values("length").groupby("id", sort=False).counts.last()
+    return "; ".join(longest.unique()[:3])

@@ -1,0 +1,259 @@
+"""What a report shows, gathered from the folders of runs, finished or not."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from posenc_jax.errors import DataError, OtherConfig, Stop
+from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.statistics import smooth
+from posenc_jax.evaluation.table import counts, label
+from posenc_jax.experiment import experiment, without_seed
+from posenc_jax.report.ranking import Tables, most_common, ranked, targets
+from posenc_jax.runs.facts import data_in_words, speed
+from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runs.workdir import Workdir
+
+Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
+OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
+OF_CELL = ["protocol", "method", "extension", "scale", "window"]
+VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
+
+
+class Gathered(NamedTuple):
+    """All that a report shows."""
+
+    runs: list[dict[str, Any]]
+    points: Frame  # one row per run, protocol, method and length
+    places: Frame  # one row per run, protocol, method and place of the longest window
+    ranking: Tables
+    plain_ranking: Tables  # without extensions
+    notes: list[str]
+
+
+def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
+    """Reads one evaluation of each run: the named one, else that of its own held-out text."""
+    runs, notes, found, edited = [], [], {}, []
+    for folder in runs_in(folders):
+        try:
+            facts = run_facts(folder)
+        except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
+            notes.append(f"skipped: {folder.name}: {error}")
+            edited += [error] if isinstance(error, OtherConfig) else []
+            continue
+        own, note = evaluated(folder, evaluation)
+        facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
+        runs.append(facts)
+        found[facts["id"]] = own
+        if note:
+            notes.append(f"{facts['name']}: {note}")
+    if edited and not runs:
+        raise edited[0]
+    if not runs:
+        raise DataError(
+            f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a job "
+            "of a sweep without one says why in its sweep.log" + "".join(f"; {n}" for n in notes)
+        )
+    name_groups(runs)
+    notes += comparable(runs, found)
+    cells = [(run, cell) for run in runs for cell in found[run["id"]]]
+    ranking, skipped = ranked(cells)
+    plain = [(run, cell) for run, cell in cells if label(cell.facts) == "none"]
+    points = [row for run in runs for row in points_of(run, found[run["id"]])]
+    places = [row for run in runs for row in places_of(run, found[run["id"]])]
+    return Gathered(
+        runs,
+        pd.DataFrame(points, columns=[*OF_RUN, *OF_CELL, "length", *VALUES, "counts"]),
+        pd.DataFrame(places, columns=[*OF_RUN, *OF_CELL, "length", "place", "nll"]),
+        ranking,
+        ranked(plain)[0],
+        notes + skipped,
+    )
+
+
+def runs_in(folders: Iterable[Path]) -> list[Path]:
+    """The folders that are runs, and the runs inside folders of sweeps."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is no folder of a run or a sweep")
+        own = [folder] if (folder / "config.json").exists() else []
+        for run in own or sorted(path.parent for path in folder.glob("*/config.json")):
+            found[run.resolve()] = None
+    return list(found)
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    run = Workdir(folder)
+    config = run.checked_config()
+    assert config is not None
+    status = _or(run.read_status, {})
+    lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
+    held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
+    memory = [line["memory_mib"] for line in lines if line.get("memory_mib")]
+    return {
+        "id": str(folder),
+        "name": folder.name,
+        "encoding": config.encoding.name,
+        "seed": config.seed,
+        "trained": config.train_length,
+        "steps": config.steps,
+        "step": status.get("step") or (lines[-1]["step"] if lines else 0),
+        "state": status.get("state", "unknown"),
+        "speed": status.get("speed") or speed(lines),  # so far, of a run in training
+        "memory": max(memory, default=None),
+        "held_out": held_out[-1] if held_out else None,
+        "digest": status.get("digest", ""),
+        "command": status.get("command", ""),
+        "data": data_in_words(status.get("data", {})),
+        "config": str(config),
+        "experiment": experiment(config),
+    }
+
+
+def name_groups(runs: Sequence[dict]) -> None:
+    """Runs that differ in the seed alone are one group.
+
+    Its name is the encoding where no other group has it, else the name of a run without its seed,
+    with the fields that differ where those clash.
+    """
+    kinds: dict[str, list[dict]] = {}
+    for run in runs:
+        kinds.setdefault(json.dumps(run["experiment"], sort_keys=True, default=str), []).append(run)
+    names = {}
+    for key, members in kinds.items():
+        encoding = members[0]["encoding"]
+        alone = sum(other[0]["encoding"] == encoding for other in kinds.values()) == 1
+        names[key] = encoding if alone else without_seed(min(run["name"] for run in members))
+    for key, members in kinds.items():
+        clash = [other for other in kinds if names[other] == names[key]]
+        words = _differences([kinds[other][0]["experiment"] for other in clash])
+        for run in members:
+            run["group"] = names[key] + words[clash.index(key)]
+
+
+def _differences(experiments: Sequence[dict]) -> list[str]:
+    """For each of them as many of the differing fields as tell all of them apart."""
+    if len(experiments) == 1:
+        return [""]
+    every = sorted({field for one in experiments for field in one})
+    differing = [f for f in every if any(e.get(f) != experiments[0].get(f) for e in experiments)]
+    words = [""]
+    for count in range(1, len(differing) + 1):
+        words = [
+            ", ".join(f"{f.rpartition('.')[2]}={one.get(f)}" for f in differing[:count])
+            for one in experiments
+        ]
+        if len(set(words)) == len(words):
+            break
+    return [f" ({one})" for one in words]
+
+
+def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[str]:
+    """Removes from `found` what must not enter a mean over seeds; returns what was removed and why.
+
+    That is an evaluation at another step than the last one of the group, a seed that is there
+    already, or one on other targets.
+    """
+    notes = []
+    groups: dict[str, list[dict]] = {}
+    for run in runs:
+        if found[run["id"]]:
+            groups.setdefault(run["group"], []).append(run)
+            if run["evaluated_at"] != run["steps"]:
+                notes.append(
+                    f"{run['name']}: evaluated at step {run['evaluated_at']} of {run['steps']}"
+                )
+    for members in groups.values():
+        newest = max(run["evaluated_at"] for run in members)
+        seeds: dict[int, str] = {}
+        left: dict[str, str] = {}
+        for run in members:
+            if run["evaluated_at"] != newest:
+                left[run["id"]] = f"others of its kind were evaluated at step {newest}"
+            elif run["seed"] in seeds:
+                left[run["id"]] = f"the same experiment and seed as {seeds[run['seed']]}"
+            else:
+                seeds[run["seed"]] = run["name"]
+        targets = {
+            run["id"]: _all_targets(found[run["id"]]) for run in members if run["id"] not in left
+        }
+        usual = {
+            place: most_common(own[place] for own in targets.values() if place in own)
+            for place in {place for own in targets.values() for place in own}
+        }
+        for name, own in targets.items():
+            if any(usual[place] != scored for place, scored in own.items()):
+                left[name] = "other targets than others of its kind"
+        for run in members:
+            run["left_out"] = run["id"] in left
+            if run["left_out"]:
+                notes.append(f"{run['name']} is not in the means: {left[run['id']]}")
+                found[run["id"]] = []
+    return notes
+
+
+def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
+    """The cells of the newest checkpoint, and a note: why there are none, or of which others."""
+    if not (folder / "eval" / "documents.npz").exists():
+        return [], "not evaluated yet"
+    try:
+        every = records.read(folder / "eval")
+        cells = records.of_evaluation(every, evaluation)
+    except Stop as error:
+        return [], str(error)
+    last = max(cell.facts["step"] for cell in cells)
+    shown = cells[0].facts["evaluation"]
+    others = {cell.facts["evaluation"] for cell in every} - {shown}
+    note = ""
+    if others and not evaluation:
+        note = (
+            f"its evaluation {shown!r} is shown; --evaluation=NAME shows another: "
+            f"{', '.join(sorted(others))}"
+        )
+    return [cell for cell in cells if cell.facts["step"] == last], note
+
+
+def points_of(run: dict, cells: Sequence[Measured]) -> list[dict]:
+    """The values of a run at every length."""
+    rows = [row for row in records.rows(cells) if not protocols.find(row["protocol"]).by_place]
+    return [
+        _names(run, row)
+        | {name: row[name] for name in ("length", *VALUES) if name in row}
+        | {"null_bpb": None if row["gain_bpb"] is None else row["bpb"] + row["gain_bpb"]}
+        | {"counts": counts(row)}
+        for row in sorted(rows, key=lambda row: row["length"])
+    ]
+
+
+def places_of(run: dict, cells: Sequence[Measured]) -> list[dict]:
+    """The loss of a run at the places of its longest windows, over neighbouring ones."""
+    found = []
+    for cell in cells:
+        by_place = protocols.find(cell.facts["protocol"]).by_place
+        if by_place and np.all(np.isfinite(cell.sums.by_place)):
+            names = _names(run, cell.facts) | {"length": cell.facts["length"]}
+            means = zip(*smooth(cell.sums.by_place / cell.sums.windows), strict=True)
+            found += [names | {"place": place, "nll": nll} for place, nll in means]
+    return found
+
+
+def _names(run: dict, facts: dict) -> dict[str, Any]:
+    of_cell = {name: facts[name] for name in OF_CELL if name in facts}
+    return {name: run[name] for name in OF_RUN} | of_cell | {"method": label(facts)}
+
+
+def _all_targets(cells: Sequence[Measured]) -> dict[tuple, tuple]:
+    return {(cell.facts["protocol"], cell.facts["length"]): targets(cell) for cell in cells}
+
+
+def _or(call, otherwise):
+    try:
+        return call()
+    except Stop:
+        return otherwise

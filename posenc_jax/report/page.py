@@ -1,0 +1,30 @@
+"""The page: one file that holds all it shows and asks no network for anything."""
+
+import sys
+from html import escape
+from pathlib import Path
+
+from posenc_jax.files import write_atomically
+from posenc_jax.report import sections
+from posenc_jax.report.elements import tag
+from posenc_jax.report.gather import Gathered
+from posenc_jax.runs.workdir import now
+
+TEMPLATE = Path(__file__).with_name("page.html")
+
+
+def write(data: Gathered, folder: Path) -> Path:
+    evaluated = sum(run["evaluated"] for run in data.runs)
+    encodings, seeds = (len({run[name] for run in data.runs}) for name in ("encoding", "seed"))
+    summary = (
+        f"{len(data.runs)} runs, {evaluated} of them evaluated; encodings: {encodings}, seeds: "
+        f"{seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
+    )
+    notes = tag("ul", *(tag("li", escape(note)) for note in data.notes), class_="notes")
+    parts = [tag("p", escape(summary)), notes if data.notes else ""]
+    parts += [section.html() for section in sections.every(data)]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "index.html"
+    page = TEMPLATE.read_text(encoding="utf-8").replace("<!-- sections -->", "\n".join(parts))
+    write_atomically(path, page)
+    return path

@@ -1,0 +1,150 @@
+"""The ranking of groups of runs and methods: differences paired by document and by seed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.statistics import over_seeds, paired
+from posenc_jax.evaluation.table import is_baseline, label
+
+
+class Rank(NamedTuple):
+    """A group of runs with a method, over its seeds, against the best entry of its table.
+
+    The difference is over the seeds that both have. Its verdict is `tie` where other documents or
+    other seeds might reverse it, else `behind`; or `open`, where its interval over documents leaves
+    zero out but there are fewer than ten documents or fewer than three common seeds.
+    """
+
+    group: str
+    method: str
+    seeds: list[float]  # bits per byte, as all that follow
+    bpb: float
+    interval: tuple[float, float] | None  # of the mean over seeds
+    behind: float
+    by_documents: tuple[float, float]  # of the difference; infinite for a single document
+    by_seeds: tuple[float, float] | None  # of the difference
+    documents: int
+    shared: int  # seeds that both have
+    verdict: str
+
+
+Tables = dict[str, dict[int, list[Rank]]]  # protocol -> length -> entries, the best first
+
+
+def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
+    """The tables of all protocols and lengths, and notes on what is not in them.
+
+    The window limit is a baseline and no entry. Skipped: runs scored on other targets than most
+    runs, runs without bits per byte, and means that would include a loss that is not finite.
+    """
+    tables: Tables = {}
+    notes: dict[str, None] = {}  # in order, each once
+    broken: dict[str, list[str]] = {}
+    order = protocols.against_length()
+    measured = {(cell.facts["protocol"], cell.facts["length"]) for _, cell in cells}
+    places = sorted(
+        (place for place in measured if place[0] in order),
+        key=lambda place: (order.index(place[0]), place[1]),
+    )
+    for protocol, length in places:
+        here = [
+            (run, cell)
+            for run, cell in cells
+            if (cell.facts["protocol"], cell.facts["length"]) == (protocol, length)
+            and not is_baseline(cell.facts)
+        ]
+        usual = most_common({run["id"]: targets(cell) for run, cell in here}.values())
+        entries: dict[tuple[str, str], list[Measured]] = {}
+        for run, cell in here:
+            if not cell.sums.bytes.sum():
+                notes[
+                    f"{run['group']}: its tokenizer loses text; without bits per byte it has no "
+                    "rank"
+                ] = None
+            elif targets(cell) != usual:
+                notes[
+                    f"{run['group']}: other targets than most runs; its curves cannot be compared "
+                    "with theirs and are not in the ranking"
+                ] = None
+            else:
+                entries.setdefault((run["group"], label(cell.facts)), []).append(cell)
+        for entry in list(entries):
+            if not all(np.all(np.isfinite(cell.sums.nats)) for cell in entries[entry]):
+                broken.setdefault(" + ".join(entry), []).append(f"{protocol} at {length:,}")
+                del entries[entry]
+        if entries:
+            tables.setdefault(protocol, {})[length] = _table(entries)
+    lost = [
+        f"{entry}: a seed is not finite, so there is no mean: {', '.join(places)}"
+        for entry, places in broken.items()
+    ]
+    return tables, [*notes, *lost]
+
+
+def _table(entries: Mapping[tuple[str, str], Sequence[Measured]]) -> list[Rank]:
+    seeds = {
+        entry: {cell.facts["seed"]: cell.sums.nats for cell in cells}
+        for entry, cells in entries.items()
+    }
+    means = {entry: np.mean(list(own.values()), axis=0) for entry, own in seeds.items()}
+    order = sorted(means, key=lambda entry: means[entry].sum())
+    sums = entries[order[0]][0].sums
+    per_byte = records.per_byte_of(sums)
+    assert per_byte is not None  # entries without are skipped
+    return [
+        _rank(entry, seeds[entry], order[0], seeds[order[0]], sums, per_byte) for entry in order
+    ]
+
+
+def _rank(
+    entry: tuple[str, str],
+    own: Mapping[int, np.ndarray],  # seed -> nats by document
+    best: tuple[str, str],
+    of_best: Mapping[int, np.ndarray],
+    sums: Any,
+    per_byte: float,
+) -> Rank:
+    tokens = sums.tokens
+    shared = [seed for seed in own if seed in of_best]
+    mine, its = (
+        np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, of_best)
+    )
+    one = paired(mine, its, tokens)
+
+    def bits(nats: np.ndarray) -> float:
+        return float(nats.sum() / tokens.sum() * per_byte)
+
+    across = over_seeds([bits(own[seed] - of_best[seed]) for seed in shared])
+    verdict = "behind" if one.clear and across is not None else "open"
+    if one.low <= 0 or (across is not None and across[1] <= 0):
+        verdict = "tie"  # or ahead over the seeds that both have
+    each = [bits(nats) for nats in own.values()]
+    over = over_seeds(each)
+    return Rank(
+        group=entry[0],
+        method=entry[1],
+        seeds=each,
+        bpb=float(np.mean(each)),
+        interval=None if over is None else over[1:],
+        behind=one.mean * per_byte,
+        by_documents=(one.low * per_byte, one.high * per_byte),
+        by_seeds=None if across is None else across[1:],
+        documents=one.documents,
+        shared=len(shared),
+        verdict="best" if entry == best else verdict,
+    )
+
+
+def targets(cell: Measured) -> tuple:
+    """What a cell was scored on; equal values may be compared."""
+    return tuple(cell.facts[name] for name in ("token_hash", "stride", "last"))
+
+
+def most_common(values: Iterable[Any]) -> Any:
+    """The most frequent value; the first of them where several are as frequent."""
+    found = list(values)
+    return max(dict.fromkeys(found), key=found.count) if found else None

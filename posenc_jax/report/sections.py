@@ -1,0 +1,285 @@
+"""The sections of the page. A new one is a function from what was gathered to a `Section`."""
+
+from collections.abc import Iterable
+from html import escape
+from math import isfinite
+
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS
+from posenc_jax.plots import curves
+from posenc_jax.plots.curves import Line
+from posenc_jax.report import elements, figures
+from posenc_jax.report.elements import Row, Section, block, select, table, tag
+from posenc_jax.report.gather import Gathered
+from posenc_jax.report.ranking import Rank
+
+
+def every(data: Gathered) -> list[Section]:
+    """The sections in their order."""
+    made = [loss(data), ranking(data), extensions(data), places(data), cost(data), runs(data)]
+    return [section for section in made if section is not None]
+
+
+def shown(data: Gathered) -> list[str]:
+    """The protocols against length that have points."""
+    measured = set(data.points.protocol)
+    return [protocol for protocol in protocols.against_length() if protocol in measured]
+
+
+def loss(data: Gathered) -> Section:
+    """Every group without an extension, with null and window."""
+    blocks = []
+    for protocol in shown(data):
+        points = data.points[data.points.protocol == protocol]
+        words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts(points)}."
+        blocks.append(block(tag("p", escape(words)), protocol=protocol))
+        for value in ("bpb", "ppl"):
+            drawn = figures.against_length(data, protocol, value)
+            content = elements.lines(
+                drawn,
+                f"{protocol}-{value}",
+                f"{protocol}, {curves.VALUES[value]}",
+                x=curves.LENGTH,
+                y=curves.VALUES[value],
+                log=value == "ppl",
+                closer=curves.near(drawn) if value == "bpb" else None,
+                **figures.tokens_axis(points),
+            )
+            blocks.append(block(content, protocol=protocol, value=value))
+    return Section(
+        "Loss against length",
+        "Means over seeds, without extensions. Dots are seeds; bands, and ± in the table, are 95% "
+        "t-intervals over three seeds or more. Null is the loss of a model that uses nothing "
+        "beyond the trained length L; window is the run itself in a window of its last L tokens.",
+        "".join(blocks) + elements.csv(data.points, "curves"),
+        _controls(data),
+    )
+
+
+def _controls(data: Gathered) -> str:
+    """Those of the whole page: protocol, value, baselines and encodings."""
+    every = figures.looks(data)
+    boxes = []
+    for number, group in enumerate(figures.groups(data)):
+        chip = tag("span", class_="chip", style=f"background:{every[group].color}")
+        box = _box("group", str(number))
+        boxes.append(tag("label", box, chip, escape(group)))
+    return (
+        select("protocol", "protocol", {name: name for name in shown(data)})
+        + select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")})
+        + tag("label", _box("baselines", "baseline"), "null and window")
+        + tag("fieldset", tag("legend", "shown"), *boxes)
+    )
+
+
+def _box(name: str, value: str) -> str:
+    return f'<input type="checkbox" name="{name}" value="{value}" checked>'
+
+
+def ranking(data: Gathered) -> Section:
+    blocks = []
+    lengths = _lengths(data)
+    for protocol in shown(data):
+        for length in lengths:
+            for name, tables in (("yes", data.ranking), ("no", data.plain_ranking)):
+                ranks = tables.get(protocol, {}).get(length, [])
+                title = tag("h3", f"{protocol}, {length:,} tokens")
+                content = title + (_ranks(data, ranks) if ranks else tag("p", "nothing to rank"))
+                when = {"protocol": protocol, "length": str(length), "extended": name}
+                blocks.append(block(content, **when))
+    options = {str(length): f"{length:,}" for length in lengths}
+    return Section(
+        "Ranking",
+        'Means over seeds in bits per byte. "Behind" is the difference to the best entry, paired '
+        "by document with a 95% t-interval over documents, and paired by seed with one over common "
+        "seeds where there are three. A tie (shaded) is a difference of which one interval holds "
+        "zero: other documents or other seeds might reverse it. A difference is open where its "
+        "interval over documents leaves zero out, but there are fewer than "
+        f"{FEWEST_DOCUMENTS} documents or fewer than three common seeds.",
+        "".join(blocks),
+        select("length", "length", options, str(lengths[-1]) if lengths else "")
+        + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
+    )
+
+
+def _lengths(data: Gathered) -> list[int]:
+    return sorted({length for tables in data.ranking.values() for length in tables})
+
+
+def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
+    """A row per entry; the best stays in view, as the others are compared with it."""
+    numbers = {group: number for number, group in enumerate(figures.groups(data))}
+    head = ["group", "extension", "bits per byte", "behind", "verdict", "95%, documents"]
+    head += ["95%, common seeds", "95%, seeds", "seeds"]
+    rows = []
+    for row in ranks:
+        verdict = row.verdict
+        if verdict == "open":
+            few = row.documents < FEWEST_DOCUMENTS
+            why = _plural(row.documents, "document") if few else _plural(row.shared, "seed")
+            verdict = f"open: {why}"
+        cells = [row.group, row.method, f"{row.bpb:.3f}", "–", verdict, "–", "–"]
+        group = ""
+        if row.verdict != "best":
+            cells[3:] = f"{row.behind:+.3f}", verdict, _ends(row.by_documents), _ends(row.by_seeds)
+            group = f"group-{numbers[row.group]}"
+        seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
+        rows.append(Row([*cells, _ends(row.interval), seeds], group, row.verdict))
+    return table(head, rows, left=2)
+
+
+def _ends(ends: tuple[float, float] | None) -> str:
+    if ends is None or not all(map(isfinite, ends)):
+        return "–"
+    return f"{ends[0]:.3f} to {ends[1]:.3f}"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def extensions(data: Gathered) -> Section | None:
+    """Every group with extensions: all of them, and one at several scales."""
+    options, blocks = {}, []
+    for number, group in enumerate(figures.groups(data)):
+        own = data.points[(data.points.group == group) & data.points.window.isna()]
+        if own.method.nunique() < 2:
+            continue
+        scales = own.groupby("extension").scale.nunique()
+        for by in ("", *scales[scales > 1].index):
+            name = f"{number}-{by}" if by else str(number)
+            options[name] = f"{group}: {by} by scale" if by else f"{group}: every extension"
+            for protocol in shown(data):
+                points = own[own.protocol == protocol]
+                drawn = figures.extended(data, group, points, by)
+                content = elements.lines(
+                    drawn,
+                    f"extensions-{len(options)}-{protocol}",
+                    f"{protocol}, {options[name]}",
+                    x=curves.LENGTH,
+                    y=curves.VALUES["bpb"],
+                    closer=curves.near(drawn),
+                    **figures.tokens_axis(points),
+                )
+                blocks.append(block(content, protocol=protocol, extensions=name))
+    if not options:
+        return None
+    first = next((name for name, words in options.items() if words.startswith("rope:")), "")
+    return Section(
+        "Extensions",
+        "Every extension of one group of runs at its largest scale, or one extension at all of its "
+        "scales; means over seeds.",
+        "".join(blocks),
+        select("extensions", "lines", options, first),
+    )
+
+
+def places(data: Gathered) -> Section | None:
+    """Two protocols never share a chart, and neither do groups with extensions."""
+    if data.places.empty:
+        return None
+    options, blocks = {}, []
+
+    def add(key: str, words: str, lines: list[Line], points) -> None:
+        content = elements.lines(
+            lines,
+            f"place-{key}",
+            words,
+            x=curves.PLACE,
+            y=curves.VALUES["nll"],
+            every=6,
+            **{**figures.tokens_axis(points), "lengths": [int(points.length.max())]},
+        )
+        options[key] = words
+        blocks.append(block(content, places=key))
+
+    for protocol in data.places.protocol.unique():
+        points = data.places[data.places.protocol == protocol]
+        add(protocol, f"{protocol}, all encodings", figures.by_place(data, protocol), points)
+        for number, group in enumerate(figures.groups(data)):
+            own = points[(points.group == group) & points.window.isna()]
+            if own.method.nunique() > 1:
+                lines = figures.extended(data, group, own, value="nll", x="place")
+                add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, own)
+    return Section(
+        "Where in the window",
+        "The loss at each place of the longest window, as means over neighbouring places and over "
+        "seeds; thin lines are seeds.",
+        "".join(blocks),
+        select("places", "lines", options),
+    )
+
+
+def cost(data: Gathered) -> Section | None:
+    """The loss of the ranking against speed and memory of training."""
+    blocks = []
+    for protocol in shown(data):
+        for length in _lengths(data):
+            ranks = data.plain_ranking.get(protocol, {}).get(length, [])
+            if ranks:
+                content = _cost(
+                    data, ranks, f"cost-{protocol}-{length}", f"{protocol} at {length:,}"
+                )
+                blocks.append(block(content, protocol=protocol, length=str(length)))
+    if not blocks:
+        return None
+    return Section(
+        "Quality and cost",
+        "Loss at the length chosen under Ranking, without extensions, against the speed of "
+        "training as each run logged it, on its own machine: compare speeds only of one machine "
+        "under one load.",
+        "".join(blocks),
+    )
+
+
+def _cost(data: Gathered, ranks: Iterable[Rank], name: str, title: str) -> str:
+    every, numbers = figures.looks(data), figures.groups(data)
+    lines, rows = [], []
+    for row in ranks:
+        members = [r for r in data.runs if r["group"] == row.group and not r.get("left_out", True)]
+        speed, memory = (_mean(run[field] for run in members) for field in ("speed", "memory"))
+        gid = f"group-{numbers.index(row.group)}"
+        cells = [row.group, f"{row.bpb:.3f}", _whole(speed), _whole(memory)]
+        rows.append(Row(cells, gid))
+        if speed is not None:
+            look = every[row.group]._asdict() | {"linestyle": "", "markersize": 8}
+            lines.append(Line(row.group, [speed], [row.bpb], look, gid=gid))
+    made = ""
+    if lines:
+        x = "tokens per second in training"
+        options = {"y": curves.VALUES["bpb"], "size": elements.SIZE, "below": True}
+        drawn = curves.chart(lines, x=x, **options)
+        made = elements.figure(drawn, name, title)
+    head = ["group", "bits per byte", "tokens/s", "memory, MiB"]
+    return tag("div", made, table(head, rows), class_="figures")
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
+
+
+def _whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def runs(data: Gathered) -> Section:
+    made = []
+    for run in data.runs:
+        held_out = run["held_out"]
+        words = (
+            f"{run['name']}: {run['encoding']}, seed {run['seed']}, L = {run['trained']:,}, "
+            f"{run['state']} at step {run['step']:,} of {run['steps']:,}"
+            + ("" if held_out is None else f", held out {held_out:.3f} bits per byte")
+            + ("" if run["evaluated"] else ", not evaluated")
+        )
+        facts = {
+            "command": run["command"] or "unknown",
+            "data": run["data"] or "unknown",
+            "hash of the final weights": run["digest"] or "unknown",
+            "evaluated at step": run["evaluated_at"] or "none",
+        }
+        lines = [tag("p", escape(f"{name}: {value}")) for name, value in facts.items()]
+        config = tag("pre", escape(run["config"]), tabindex="0")
+        made.append(tag("details", tag("summary", escape(words)), *lines, config))
+    return Section("Runs", "Configuration, data and command of every run.", "".join(made))

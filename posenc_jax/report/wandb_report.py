@@ -1,0 +1,58 @@
+"""The report as one run of wandb."""
+
+import uuid
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.files import write_atomically
+from posenc_jax.report.gather import Gathered
+from posenc_jax.report.ranking import Rank
+from posenc_jax.tracking.wandb import View, digest_of, settings_now, start
+
+
+def log_report(config, asked: str, folder: Path, data: Gathered, pictures: Sequence[Path]) -> None:
+    """Logs means over seeds by length, the ranking and the pictures as one run of the group.
+
+    As with the curves of a run, other numbers are another run, and the same are not logged again.
+    """
+    points = data.points.to_csv(index=False)
+    content = digest_of([asked, points, data.ranking, data.notes])
+    path = folder / "wandb_id"
+    if path.exists() and path.read_text(encoding="utf-8") == content:
+        return
+    here = (settings_now(config), folder, uuid.uuid4().hex[:12], asked)
+    view = View(
+        lambda: start(*here, "report", "report", "report/length", "report/*"),
+        required=config.wandb.required,
+    )
+    means = data.points.groupby(["length", "protocol", "group", "method"]).bpb.mean(skipna=False)
+    for length, values in means.dropna().groupby("length"):
+        named = {
+            f"report/{protocol}/{group} {method}": value
+            for (_, protocol, group, method), value in values.items()
+        }
+        view.log({"report/length": length} | named)
+    if view.run is not None:
+        view.log(_ranking(data, pictures))
+    if view.finish(0, {"runs": len(data.runs), "notes": "; ".join(data.notes)}):
+        write_atomically(path, content)
+
+
+def _ends(row: Rank) -> list[float | None]:
+    return [end if isfinite(end) else None for end in row.by_documents]
+
+
+def _ranking(data: Gathered, pictures: Sequence[Path]) -> dict[str, Any]:
+    import wandb
+
+    columns: Any = "protocol,length,run,extension,bpb,behind,low,high,verdict".split(",")
+    rows: list[Any] = [
+        [protocol, length, *row[:2], row.bpb, row.behind, *_ends(row), row.verdict]
+        for protocol, tables in data.ranking.items()
+        for length, table in tables.items()
+        for row in table
+    ]
+    images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in pictures}
+    return {"ranking": wandb.Table(columns=columns, data=rows), **images}

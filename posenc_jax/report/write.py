@@ -1,0 +1,25 @@
+"""The page and the pictures of some runs: what `scripts/report.py` and `scripts/demo.py` write."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from posenc_jax.report import figures, gather, page, table, wandb_report
+from posenc_jax.runs.workdir import Workdir
+from posenc_jax.terminal import say, warn
+
+
+def report(runs: Sequence[Path], out: Path, evaluation: str = "", wandb: str = "") -> Path:
+    """Writes OUT/index.html and a picture per protocol, and prints the table; the page's path."""
+    data = gather.gather(runs, evaluation)
+    for note in data.notes:
+        warn(note)
+    path = page.write(data, out)
+    pictures = figures.draw(data, out)
+    say(table.table(data))
+    say("\n".join(map(str, pictures)))
+    config = Workdir(data.runs[0]["id"]).config()
+    if config is not None and "wandb" in config and len(data.points):
+        wandb_report.log_report(config, wandb, out, data, pictures)
+    evaluated = sum(run["evaluated"] for run in data.runs)
+    say(f"{path}: {len(data.runs)} runs, {evaluated} of them evaluated")
+    return path

@@ -1,1 +1,0 @@
-"""One page from many evaluated runs."""

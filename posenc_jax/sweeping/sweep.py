@@ -1,0 +1,110 @@
+"""A sweep from its file to its end: what `scripts/sweep.py` and `scripts/demo.py` run."""
+
+import importlib.util
+import math
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from posenc_jax import errors
+from posenc_jax.files import locked
+from posenc_jax.runs.signals import stop_requests
+from posenc_jax.runs.workdir import Workdir
+from posenc_jax.sweeping.jobs import Job, check, jobs_of
+from posenc_jax.sweeping.launch import Launcher, Local
+from posenc_jax.sweeping.progress import Display
+from posenc_jax.sweeping.scheduler import Scheduler
+from posenc_jax.sweeping.slurm import Slurm
+from posenc_jax.terminal import say
+
+
+def sweep(
+    file: str,
+    workdir: Path,
+    words: Sequence[str] = (),
+    *,
+    launcher: str = "local",
+    workers: int | None = None,
+    minutes: float | None = None,
+) -> int:
+    """Runs the jobs of a sweep file; the exit code. `words` are --config.FIELD=VALUE."""
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    content = read(file)
+    jobs = checked(content, workdir, words)
+    if workers is not None and workers < 1:
+        raise errors.ConfigError(f"--workers must be at least 1; got {workers}")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise errors.ConfigError(f"--minutes must be above 0; got {minutes}")
+    if launcher == "slurm":
+        slurm = Slurm(workdir.resolve(), content.get("slurm", {}), workers)
+        return run(jobs, workdir, slurm, until)
+    return run(jobs, workdir, Local(workers), until)
+
+
+def table(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
+    """The jobs of a sweep file and the next command of each."""
+    jobs = checked(read(file), workdir, words)
+    return "\n".join(f"{job.name:<40} {job.next() or 'done'}" for job in jobs)
+
+
+def checked(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> list[Job]:
+    leave_accelerators()
+    jobs = jobs_of(content, workdir, fields_of(words))
+    check(jobs)
+    return jobs
+
+
+def run(jobs: Sequence[Job], workdir: Path, launcher: Launcher, until: float = math.inf) -> int:
+    Workdir(workdir).create()
+    with locked(workdir, "another sweep"), stop_requests() as stopping, Display() as display:
+        scheduler = Scheduler(jobs, launcher)
+        say(f"{len(jobs)} runs in {workdir}, {launcher.workers} at a time")
+        code = scheduler.run(stopping, display, say, until=until)
+    for progress in scheduler.all:
+        if progress.state == "failed":
+            say(f"failed: {progress.job.name}: {progress.reason}")
+    if code == errors.DONE:
+        say(f"all {len(jobs)} runs are trained and evaluated")
+    return code
+
+
+def read(path: str) -> Mapping[str, Any]:
+    """What get_config() of a sweep file returns: recipe, grid, fields, evaluation, slurm."""
+    spec = importlib.util.spec_from_file_location("sweep_config", path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise errors.ConfigError(f"--config={path}: there is no such sweep file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        content = module.get_config()
+    except Exception as error:  # a user's file may raise anything
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+        where = f", line {lines[-1]}" if lines and not isinstance(error, SyntaxError) else ""
+        raise errors.ConfigError(f"--config={path}{where}: {error!r}") from error
+    if isinstance(content, ConfigDict):
+        raise errors.ConfigError(
+            f"--config={path} is the recipe of one run, for train.py; sweep files are in "
+            "configs/sweeps/"
+        )
+    return content
+
+
+def leave_accelerators() -> None:
+    """Jobs are checked on the CPU, so that this process takes no device from training."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+
+
+def fields_of(words: Sequence[str]) -> list[tuple[str, str]]:
+    fields = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name.startswith("--config.") or not equals:
+            raise errors.ConfigError(f"stray word {word!r}; fields are set by --config.FIELD=VALUE")
+        fields.append((name.removeprefix("--config."), value))
+    return fields

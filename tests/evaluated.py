@@ -1,0 +1,90 @@
+"""Folders of evaluated runs, whose losses are what a test says. The fixture is in conftest."""
+
+import json
+
+import numpy as np
+import pytest
+from measuring import sums_by_document
+
+from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.records import Measured
+
+LENGTHS = (16, 32, 64)
+DOCUMENTS = 12
+
+
+def make_run(
+    folder,
+    encoding,
+    seed,
+    better=0.0,
+    targets="t",
+    evaluated=True,
+    scales=(2.0,),
+    documents=DOCUMENTS,
+    **fields,
+):
+    """A run's folder with an evaluation whose losses are what this says."""
+    folder.mkdir(parents=True)
+    config = {
+        "seed": seed,
+        "train_length": 32,
+        "batch_size": 4,
+        "steps": 10,
+        "model": {"width": 8},
+        "encoding": {"name": encoding},
+        "extension": {"name": "none"},
+        "data": {"source": "stdlib"},
+    } | fields
+    (folder / "config.json").write_text(json.dumps(config))
+    status = {"state": "done", "step": 10, "digest": "d", "command": "train.py --config=x.py"}
+    data = {"fingerprint": "abc", "documents": 3, "tokens": 1200, "bytes_per_token": 1.0}
+    (folder / "status.json").write_text(json.dumps(status | {"data": data}))
+    lines = [
+        {"step": step, "loss": 2.0, "tokens_per_second": 1000.0 * step, "memory_mib": 100.0 + step}
+        for step in (1, 5, 10)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if not evaluated:
+        return folder
+    rng = np.random.default_rng(0)  # the documents are hard or easy to all alike
+    tokens = np.full(documents, 50.0)
+    hard = tokens * (2 + rng.random(documents))
+    own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, documents)
+    cells = []
+    for one in protocols.shown():
+        protocol, by_place = one.name, one.by_place
+        for length in LENGTHS[-1:] if by_place else LENGTHS:
+            for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
+                worse = (0.3 * length / 16 if scale else 0.0) - better
+                facts = {name: None for name in records.FACTS} | {
+                    "run": folder.name,
+                    "encoding": encoding,
+                    "extension": extension,
+                    "scale": scale,
+                    "protocol": protocol,
+                    "train_length": 32,
+                    "length": length,
+                    "token_hash": targets,
+                    "seed": seed,
+                    "step": 10,
+                }
+                places = np.full(length, 2.5) if by_place else np.zeros(0)
+                nats = hard + own + worse * tokens
+                read = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
+                read |= dict(tail_nats=nats, tail_tokens=tokens)
+                sums = sums_by_document(nats, tokens, places, **read)
+                cells.append(Measured(facts, sums))
+    records.write(folder / "eval", cells)
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    folder = tmp_path / "sweep"
+    for seed in range(3):
+        make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5)
+        make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5)
+        make_run(folder / f"nope-s{seed}", "nope", seed)
+    make_run(folder / "t5-s0", "t5", 0, evaluated=False)
+    return folder

@@ -1,0 +1,67 @@
+"""Pictures of curves, the looks in them, and what they are as an element of a page."""
+
+import re
+
+import numpy as np
+import pytest
+
+import posenc_jax
+from posenc_jax.evaluation import protocols
+from posenc_jax.plots import curves, heat, style
+from posenc_jax.plots.curves import Line
+
+
+def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path):
+    every = [protocol.name for protocol in protocols.every()]
+    rope = measure(extensions="none,yarn:2,yarn:4", protocols=",".join(every))
+    made = curves.draw(rope, tmp_path / "one")
+    assert {path.stem for path in made} == {*every, "scale"}
+    alibi = [
+        cell._replace(facts=cell.facts | {"run": "alibi"})
+        for cell in measure(subject("alibi"), folder="alibi")
+    ]
+    made += curves.draw(rope + alibi, tmp_path / "two")
+    assert all(path.stat().st_size > 10_000 for path in made)
+    later = [cell._replace(facts=cell.facts | {"step": 9}) for cell in rope]
+    assert "budget" in {p.stem for p in curves.draw(rope + later, tmp_path / "three")}
+
+
+def test_every_encoding_has_a_look_of_its_own():
+    looks = [style.look_of(name) for name in posenc_jax.schemes.names()]
+    assert len({colour for colour, _ in looks}) == len({mark for _, mark in looks}) == len(looks)
+    assert style.look_of("new") == style.look_of("new") not in looks
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_groups_of_one_encoding_differ_by_dash_or_by_colour(count):
+    looks = style.looks({f"rope-{n}": "rope" for n in range(count)} | {"nope": "nope"})
+    assert len({(look.color, str(look.linestyle)) for look in looks.values()}) == count + 1
+    if count == 2:
+        assert {look.color for look in looks.values()} == {"#0072B2", "#000000"}
+
+
+def test_a_figure_on_a_page_is_the_same_text_whose_marks_have_their_group():
+    def drawn(name):
+        look = style.Look("#0072B2", "o")._asdict()
+        seeds = [[1.0, 3.0], [2.0, 4.0]]
+        line = Line("rope", [16, 32], [2.0, 3.0], look, ([1, 2], [3, 4]), seeds, gid="group-3")
+        figure = curves.chart([line], y="bits", lengths=[16, 32], trained=[32], below=True)
+        return style.svg(figure, name, "a <title>")
+
+    text = drawn("a")
+    assert text == drawn("a") and "<title>" not in text
+    # The line, its seeds, its band, and mark and name in the legend.
+    assert text.count('data-kind="group" data-group="3"') == 5
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(set(ids)) == len(ids) and all(name.startswith("a-") for name in ids)
+    assert not set(ids) & set(re.findall(r' id="([^"]*)"', drawn("b")))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]*)', text)) <= set(ids)
+    assert ">rope</text>" in text
+
+
+def test_matrices_side_by_side_share_one_scale_of_colours():
+    one, other = np.array([[0.0, 1.0]]), np.array([[4.0, np.nan]])
+    figure = heat.heat_maps({"a": one, "b": other}, rows=["rope"], columns=["near", "far"])
+    images = [image for axes in figure.axes[:2] for image in axes.images]
+    assert {image.get_clim() for image in images} == {(0.0, 4.0)}
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["near", "far"]

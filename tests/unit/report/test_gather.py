@@ -1,0 +1,122 @@
+"""What a report gathers from the folders of runs."""
+
+import json
+import shutil
+
+import pytest
+from evaluated import LENGTHS, make_run
+
+from posenc_jax.errors import DataError
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.report import figures, gather
+
+
+def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path):
+    other = make_run(sweep / "rope-rate-s1", "rope", 1, learning_rate=0.1)
+    how = make_run(sweep / "nope-s7", "nope", 7, data={"source": "stdlib", "cache": "elsewhere"})
+    copy = shutil.copytree(sweep / "alibi-s0", tmp_path / "alibi-again")
+    cells = records.read(sweep / "nope-s0" / "eval")
+    early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
+    shutil.rmtree(sweep / "nope-s0" / "eval")
+    records.write(sweep / "nope-s0" / "eval", early)
+    data = gather.gather([sweep, copy])
+    groups = {run["name"]: run["group"] for run in data.runs}
+    assert groups[other.name] == "rope-rate" and groups["rope-s1"] == "rope"
+    assert groups[how.name] == groups["nope-s0"] == "nope"
+    seeds = {row.group: len(row.seeds) for row in data.plain_ranking["same_token"][32]}
+    assert seeds == {"rope": 3, "rope-rate": 1, "alibi": 3, "nope": 3}
+    notes = "; ".join(data.notes)
+    assert "alibi-again is not in the means: the same experiment and seed as alibi-s0" in notes
+    assert "nope-s0: evaluated at step 5 of 10" in notes
+    assert "nope-s0 is not in the means: others of its kind were evaluated at step 10" in notes
+
+
+def test_of_a_group_someone_stays(tmp_path):
+    """The older step is left out first, and has no vote on the targets."""
+    older = make_run(tmp_path / "rope-s0", "rope", 0, targets="older")
+    make_run(tmp_path / "rope-s1", "rope", 1)
+    cells = records.read(older / "eval")
+    early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
+    shutil.rmtree(older / "eval")
+    records.write(older / "eval", early)
+    (row,) = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    assert len(row.seeds) == 1
+
+
+def test_names_that_clash_say_what_differs(tmp_path):
+    for rate in (0.1, 0.2):
+        make_run(tmp_path / str(rate) / "rope-s0", "rope", 0, learning_rate=rate)
+    data = gather.gather([tmp_path / "0.1", tmp_path / "0.2"])
+    assert [run["group"] for run in data.runs] == [
+        "rope (learning_rate=0.1)",
+        "rope (learning_rate=0.2)",
+    ]
+    for rate in (0.1, 0.2, 0.3):
+        for steps in (10, 20):
+            folder = tmp_path / f"{rate} {steps}"
+            make_run(folder / "rope-s0", "rope", 0, learning_rate=rate, steps=steps)
+    data = gather.gather(sorted(tmp_path.glob("0.? ?0")))
+    assert len({run["group"] for run in data.runs}) == 6
+    for width in range(6):
+        model = {"width": 8 + width}
+        make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
+    data = gather.gather([tmp_path / "widths"])
+    assert {run["group"] for run in data.runs} == {f"rope-width={n}" for n in range(6)}
+    looks = figures.looks(data).values()
+    assert len({(look.color, look.linestyle) for look in looks}) == 6
+
+
+def test_what_is_no_run_is_said_and_the_rest_is_shown(sweep):
+    (sweep / "tokenizer").mkdir()
+    (sweep / "tokenizer" / "config.json").write_text("{}")
+    data = gather.gather([sweep])
+    assert len(data.runs) == 10
+    assert any("skipped: tokenizer: cannot read" in note for note in data.notes)
+
+
+def test_a_run_whose_status_tells_less_is_reported(tmp_path):
+    """As runs were before status.json told of command, data and speed."""
+    folder = make_run(tmp_path / "rope-s0", "rope", 0)
+    (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
+    data = gather.gather([folder])
+    (run,) = data.runs
+    assert (run["command"], run["data"], run["speed"]) == ("", "", 7500)
+    (folder / "status.json").unlink()
+    (run,) = gather.gather([folder]).runs
+    assert (run["state"], run["step"]) == ("unknown", 10)
+
+
+def test_facts_and_curves_of_a_run(sweep):
+    data = gather.gather([sweep / "rope-s0"])
+    (run,) = data.runs
+    assert run["speed"] == 7500 and run["memory"] == 110
+    assert run["command"] == "train.py --config=x.py"
+    assert run["data"] == "abc: 3 documents, 1,200 tokens to train on, 1.0 bytes each"
+    chosen = (data.points.protocol == "sliding") & (data.points.method == "pi:2")
+    points = data.points[chosen]
+    assert list(points.length) == list(LENGTHS)
+    rows = records.rows(records.read(sweep / "rope-s0" / "eval"))
+    row = next(r for r in rows if (r["protocol"], r["scale"], r["length"]) == ("sliding", 2.0, 64))
+    last = points.iloc[-1]
+    assert last.bpb == row["bpb"]
+    assert last.null_bpb == pytest.approx(row["bpb"] + row["gain_bpb"])
+    assert set(data.places.method) == {"none", "pi:2"}
+
+
+def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
+    make_run(sweep / "rope-base=5-s0", "rope", 0, extension={"name": "pi", "scale": 2.0})
+    groups = {run["name"]: run["group"] for run in gather.gather([sweep]).runs}
+    assert groups["rope-s0"] == groups["rope-s2"] == "rope"
+    assert groups["rope-base=5-s0"] == "rope-base=5"
+
+
+def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):
+    (sweep / "rope-s0" / "eval" / "documents.npz").write_bytes(b"no")
+    notes = gather.gather([sweep]).notes
+    assert any("rope-s0: cannot read" in note for note in notes)
+    with pytest.raises(DataError, match="is no folder"):
+        gather.gather([tmp_path / "nothing"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="a run's folder has a config.json"):
+        gather.gather([tmp_path / "empty"])

@@ -1,0 +1,156 @@
+"""The page: one file with everything it shows, looked at by a browser where there is one."""
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+from evaluated import LENGTHS, make_run
+
+from posenc_jax.evaluation import protocols
+from posenc_jax.report import gather, page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+NAME = "</script><b>&amp;"
+
+
+class Page(HTMLParser):
+    """What a page names, the texts of its cells, and what is not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.addresses, self.ids, self.cells, self.open = [], Counter(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self.addresses += [named[name] for name in ("src", "href") if name in named]
+        self.addresses += [named["xlink:href"]] if "xlink:href" in named else []
+        self.ids.update([named["id"]] if "id" in named else [])
+        if tag not in ("meta", "link", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in ("meta", "link", "input"):
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "td":
+            self.cells.append(data)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """Half of a sweep: one encoding with extensions, one without, one that is not evaluated."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for seed in range(3):
+        make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, scales=(2.0, 4.0))
+        make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5, scales=())
+    make_run(folder / "t5-s0", "t5", 0, evaluated=False)
+    return gather.gather([folder])
+
+
+@pytest.fixture(scope="module")
+def path(half, tmp_path_factory):
+    half.runs[0]["command"] = NAME
+    return page.write(half, tmp_path_factory.mktemp("page"))
+
+
+def test_the_page_asks_no_network_and_its_ids_are_unique(path):
+    text = path.read_text()
+    found = Page(text)
+    assert found.open == [] and found.addresses
+    assert all(address.startswith(("data:", "#")) for address in found.addresses)
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert [name for name, count in found.ids.items() if count > 1] == []
+    used = {address[1:] for address in found.addresses if address.startswith("#")}
+    used |= set(re.findall(r"url\(#([^)]*)\)", text))
+    assert used and used <= set(found.ids)
+
+
+def test_what_is_drawn_stands_in_tables_and_ties_are_ties(path, half):
+    text = path.read_text()
+    cells = Page(text).cells
+    for protocol in protocols.against_length():
+        assert f"{protocol}: {protocols.find(protocol).title}" in text
+        for row in (row for n in LENGTHS for row in half.ranking[protocol][n]):
+            assert f"{row.bpb:.3f}" in cells
+    points = half.points[(half.points.protocol == "same_token") & (half.points.method == "pi:4")]
+    for mean in points.groupby("length").bpb.mean():
+        assert any(cell.startswith(f"{mean:.3f} ±") for cell in cells)
+    tables = [t for every in (half.ranking, half.plain_ranking) for t in every.values()]
+    ties = [row for t in tables for rows in t.values() for row in rows if row.verdict == "tie"]
+    assert ties and text.count('class="tie"') == cells.count("tie") == len(ties)
+    assert "t5-s0: not evaluated yet" in text and NAME not in text
+
+
+def test_nothing_evaluated_is_a_page_too(tmp_path):
+    make_run(tmp_path / "rope-s0", "rope", 0, evaluated=False)
+    text = page.write(gather.gather([tmp_path]), tmp_path / "page").read_text()
+    assert "1 runs, 0 of them evaluated" in text and "train.py --config=x.py" in text
+
+
+CHECK = """
+<script>
+addEventListener("load", () => {
+  const seen = { wide: document.documentElement.scrollWidth };
+  const visible = selector => all(selector).filter(e => e.getClientRects().length).length;
+  const choose = (name, value) => {
+    const box = document.querySelector(`input[name=${name}][value="${value}"]`);
+    const control = box || document.querySelector(`select[name=${name}]`);
+    if (box) box.checked = !box.checked;
+    else control.value = value;
+    control.dispatchEvent(new Event("change"));
+  };
+  for (const { value } of [...document.querySelector("[name=protocol]").options]) {
+    choose("protocol", value);
+    seen[value] = visible("section:first-of-type figure");
+  }
+  const lines = () => visible('section:first-of-type tr[data-kind="group"]');
+  const marks = () => visible('section:first-of-type svg [data-kind="group"]');
+  seen.lines = lines();
+  seen.marks = marks();
+  choose("group", "0");
+  seen.fewer = seen.lines - lines();
+  seen.hidden = marks() < seen.marks;
+  choose("baselines", "baseline");
+  seen.baselines = visible('tr[data-kind="baseline"], svg [data-kind="baseline"]');
+  seen.controls = all("select, input").every(e => e.labels.length && e.tabIndex >= 0);
+  HTMLAnchorElement.prototype.click = function () {
+    document.body.dataset.png = `${this.download} ${this.href.slice(0, 22)}`;
+  };
+  document.querySelector("section:first-of-type .block:not([hidden]) button.png").click();
+  document.body.dataset.seen = JSON.stringify(seen);
+});
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [1400, 700])
+def test_the_page_in_a_browser(path, tmp_path, width):
+    """Scripts run without an error, controls show and hide, and nothing is wider than the page."""
+    shown = tmp_path / "index.html"
+    shown.write_text(path.read_text().replace("</body>", CHECK + "</body>"))
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run"
+    flags += " --enable-logging=stderr --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --virtual-time-budget=3000 --dump-dom"
+    flags += f" --user-data-dir={tmp_path / 'profile'} --window-size={width},1200"
+    command = [str(CHROMIUM), *flags.split(), shown.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "CONSOLE" not in done.stderr
+    found = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert found is not None, done.stdout[:500]
+    seen = dict(re.findall(r"&quot;(\w+)&quot;:(\w+)", found[1]))
+    assert int(seen["wide"]) <= width, "the page is wider than its window"
+    assert all(int(seen[name]) >= 1 for name in protocols.against_length())
+    assert (seen["lines"], seen["fewer"]) == ("2", "1") and seen["hidden"] == "true"
+    assert (seen["baselines"], seen["controls"]) == ("0", "true")
+    assert re.search(r'data-png="\w+-bpb.png data:image/png;base64,"', done.stdout)

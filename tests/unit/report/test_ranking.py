@@ -1,0 +1,127 @@
+"""The ranking: what a difference is over, and when it is a tie."""
+
+import shutil
+
+import numpy as np
+import pytest
+from evaluated import make_run
+
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.report import figures, gather, table
+
+
+def test_seeds_are_one_group_and_ties_are_ties(sweep):
+    data = gather.gather([sweep])
+    assert len(data.runs) == 10 and {r["group"] for r in data.runs} == {
+        "rope",
+        "alibi",
+        "nope",
+        "t5",
+    }
+    assert data.notes == ["t5-s0: not evaluated yet"]
+    rows = data.ranking["same_token"][32]
+    first = {(row.group, row.method): row for row in rows}
+    assert len(rows) == 6 and all(len(row.seeds) == 3 for row in rows)
+    assert rows[0].behind == 0.0 and rows[0].verdict == "best"
+    second, last = rows[1], first["nope", "none"]
+    assert {rows[0].group, second.group} == {"rope", "alibi"} and second.verdict == "tie"
+    assert last.verdict == "behind" and last.by_documents[0] > 0 and last.by_seeds[0] > 0
+    low, high = second.by_seeds
+    assert low < second.behind < high
+    plain = data.plain_ranking["same_token"][32]
+    assert [row.group for row in plain][2] == "nope" and len(plain) == 3
+    per_byte = 1 / np.log(2)
+    assert last.behind == pytest.approx(0.5 * per_byte, abs=0.05)
+    assert last.bpb == pytest.approx(np.mean(last.seeds))
+    low, high = last.interval
+    assert low < last.bpb < high
+
+
+def test_a_difference_that_other_seeds_might_reverse_is_a_tie(tmp_path):
+    """Better in every document, since one seed of three is much better and the others no worse."""
+    for seed, better in enumerate((3.0, 0.05, 0.05)):
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
+        make_run(tmp_path / f"nope-s{seed}", "nope", seed)
+    best, second = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    assert (best.group, second.group) == ("rope", "nope")
+    assert second.by_documents[0] > 0 and second.by_seeds[0] < 0 and second.verdict == "tie"
+    shutil.rmtree(tmp_path / "nope-s2")
+    _, second = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    assert second.by_seeds is None and (second.verdict, second.shared) == ("open", 2)
+
+
+def test_few_documents_leave_a_difference_open(tmp_path):
+    for documents, verdict in ((9, "open"), (10, "behind")):
+        for seed in range(3):
+            folder = tmp_path / str(documents)
+            make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, documents=documents)
+            make_run(folder / f"nope-s{seed}", "nope", seed, documents=documents)
+        _, second = gather.gather([folder]).plain_ranking["same_token"][32]
+        assert second.by_documents[0] > 0 and second.by_seeds[0] > 0
+        assert (second.verdict, second.documents) == (verdict, documents)
+
+
+def test_a_single_document_has_no_interval(tmp_path):
+    for name, better in (("rope", 0.5), ("nope", 0.0)):
+        make_run(tmp_path / f"{name}-s0", name, 0, better=better, documents=1)
+    data = gather.gather([tmp_path])
+    _, second = data.plain_ranking["same_token"][32]
+    assert second.behind > 0 and second.by_documents == (-np.inf, np.inf)
+    assert second.verdict == "tie"
+
+
+def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):
+    """The second seed is easier for all, and only one of two has it."""
+    for seed, better in enumerate((0.5, 2.0)):
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
+    make_run(tmp_path / "nope-s0", "nope", 0, better=0.7)
+    best, second = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    assert (best.group, second.group) == ("rope", "nope") and second.shared == 1
+    assert second.behind == pytest.approx(-0.2 / np.log(2), abs=0.05)
+    assert second.verdict == "tie"  # it is ahead over the seed that both have
+
+
+def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
+    broken = sweep / "nope-s1" / "eval"
+    cells = records.read(broken)
+    for cell in cells:
+        if cell.facts["length"] == 64 and cell.facts["extension"] == "none":
+            cell.sums.nats[0] = np.nan
+    records.write(broken, cells)
+    data = gather.gather([sweep])
+    named = {(row.group, row.method) for row in data.ranking["same_token"][64]}
+    assert ("nope", "none") not in named and ("nope", "pi:2") in named
+    assert any("nope + none: a seed is not finite" in note for note in data.notes)
+    (line,) = [one for one in figures.against_length(data, "same_token") if one.name == "nope"]
+    assert line.x == [16, 32]
+
+
+def test_the_window_is_a_baseline_and_has_no_rank(sweep):
+    for folder in sweep.glob("rope-s*"):
+        cells = records.read(folder / "eval")
+        cut = [
+            Measured(cell.facts | {"window": 32}, cell.sums._replace(nats=cell.sums.nats - 9))
+            for cell in cells
+            if cell.facts["extension"] == "none"
+        ]
+        records.write(folder / "eval", cells + cut)
+    data = gather.gather([sweep])
+    assert all(row.method != "window" for row in data.ranking["same_token"][64])
+    assert "\n  in a window of L" in table.table(data)
+
+
+def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
+    for name in ("alibi", "t5"):
+        make_run(tmp_path / name, name, 0, scales=())
+    make_run(tmp_path / "rope", "rope", 0, targets="other", scales=(2.0, 4.0, 8.0))
+    data = gather.gather([tmp_path])
+    assert {row.group for row in data.ranking["same_token"][32]} == {"alibi", "t5"}
+    assert any(note.startswith("rope: other targets than most runs") for note in data.notes)
+
+
+def test_other_targets_have_no_rank_and_a_note(sweep):
+    make_run(sweep / "fire-s0", "fire", 0, targets="other")
+    data = gather.gather([sweep])
+    assert all(row.group != "fire" for row in data.ranking["same_token"][32])
+    assert any("fire: other targets" in note for note in data.notes)

@@ -1,0 +1,112 @@
+"""What can be chosen and what is written is documented, and what documents name is there."""
+
+import csv
+import re
+import subprocess
+from importlib import import_module
+
+import pytest
+from running import ROOT
+
+from posenc_jax import errors, extensions, registry, schemes
+from posenc_jax.evaluation.records import COLUMNS
+
+README = (ROOT / "README.md").read_text()
+EVALUATION = (ROOT / "docs" / "evaluation.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def committed(names, *folder):
+    """Without files that are new here: a row is owed with the commit, not before."""
+    done = subprocess.run(
+        ["git", "ls-files", "/".join(folder)], cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode or not done.stdout:
+        pytest.skip("not a checkout: which files are committed is not known")
+    text = "".join((ROOT / line).read_text() for line in done.stdout.split())
+    return [n for n in names if f"/{n}.py" in done.stdout or re.search(rf"^def {n}\(", text, re.M)]
+
+
+def in_first_cells(text):
+    """Names in the first cell of the rows of every table."""
+    cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_encoding_has_a_row():
+    assert set(committed(schemes.names(), "posenc_jax", "schemes")) <= in_first_cells(README)
+
+
+def test_every_extension_has_a_row():
+    names = committed(extensions.records(), "posenc_jax", "extensions")
+    assert "yarn" in names and set(names) <= in_first_cells(README)
+
+
+def test_every_protocol_has_a_row():
+    names = committed(registry.protocols(), "posenc_jax", "evaluation", "protocols")
+    assert set(names) <= in_first_cells(EVALUATION)
+
+
+def test_every_column_has_a_row():
+    assert set(COLUMNS) <= in_first_cells(EVALUATION.partition("## Columns")[2])
+
+
+def test_every_exit_code_has_a_row():
+    runs = (ROOT / "docs" / "runs.md").read_text()
+    assert set(map(int, re.findall(r"^\| (\d+) \|", runs, re.MULTILINE))) == set(errors.MEANING)
+
+
+def test_every_document_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text()
+    for path in set((ROOT / "docs").glob("*.md")) - {ROOT / "docs" / "index.md"}:
+        assert f"({path.name})" in index
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_commands_name_what_is_there(path):
+    text = path.read_text()
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("https://") or (path.parent / link).exists(), link
+    for program, config in re.findall(r"python (\S+\.py)(?: --config=(\S+\.py))?", text):
+        assert (ROOT / program).is_file() and (ROOT / config).exists(), (program, config)
+
+
+def test_the_faults_name_tests_that_there_are():
+    files = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    tests = re.findall(r"^def (test_\w+)", "".join(files), re.MULTILINE)
+    reliability = (ROOT / "docs" / "reliability.md").read_text()
+    for name in re.findall(r"`(test_\w+)(?:\.\.\.)?`", reliability):
+        assert any(test.startswith(name) for test in tests), name
+    for name in re.findall(r"`(test_\w+\.py)`", reliability):
+        assert any((ROOT / "tests").rglob(name)), name
+
+
+def test_the_python_of_the_readme_is_that_of_a_test():
+    (block,) = re.findall(r"```python\n(rope = .*?)```", README, re.DOTALL)
+    modules = (ROOT / "tests" / "unit" / "attention" / "test_modules.py").read_text()
+    for line in (line for line in block.splitlines() if "self." in line or "attend" in line):
+        assert line.partition(" = ")[2] in modules, line
+
+
+@pytest.mark.parametrize("name", schemes.names())
+def test_a_recipe_tells_its_command_and_the_bits_that_were_measured(name):
+    docstring = import_module(f"configs.{name}").__doc__ or ""
+    if not committed([name], "configs"):
+        return
+    assert f"--config=configs/{name}.py" in docstring
+    measured = {length: mean_bits(name, length) for length in (128, 1024)}
+    assert all(f"{bits:.3f}" in docstring for bits in measured.values() if bits is not None)
+    assert ("not measured yet" in docstring) == (measured[128] is None)
+
+
+def mean_bits(encoding, length):
+    """Of `same_token` over the seeds of the zoo, from the targets that docs/results.md reads."""
+    bits = []
+    for path in (ROOT / "docs" / "results" / "zoo").glob(f"{encoding}-s*.csv"):
+        with path.open() as stream:
+            for row in csv.DictReader(stream):
+                method = row["protocol"], row["extension"], row["window"]
+                first = row.get("evaluation", "first-targets") == "first-targets"
+                if method == ("same_token", "none", "") and first and int(row["length"]) == length:
+                    bits.append(float(row["bpb"]))
+    return sum(bits) / len(bits) if bits else None
