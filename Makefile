@@ -2,15 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test coverage test-slow test-reference test-slurm lint format constraints bench
-.PHONY: gpu gpu-wheels
+.PHONY: help setup demo test test-programs test-all test-slow test-reference test-slurm lint format
+.PHONY: constraints bench gpu gpu-wheels
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
 	@echo "make demo            three small models, their curves and a page, in minutes"
-	@echo "make test            the default suite"
-	@echo "make coverage        the same, and which lines it reaches"
+	@echo "make test            units, a kill, a sweep, two processes, an evaluation: minutes"
+	@echo "make test-programs   the other programs, as their users start them"
 	@echo "make test-slow       the tests marked slow"
+	@echo "make test-all        all three, and which lines they reach"
 	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
 	@echo "make gpu-wheels      into wheels/: what a borrowed GPU machine without a network lacks"
@@ -32,14 +33,25 @@ setup: .venv/installed
 demo: setup
 	$(BIN)/python scripts/demo.py
 
-test: setup
-	$(BIN)/python -m pytest
+# Of the programs, what every change is tried by.
+PROGRAMS := test_kills.py::test_killed_at_random_it_ends_the_same
+PROGRAMS += test_processes.py::test_two_processes_are_one_with_two_devices
+PROGRAMS += test_whole_sweeps.py::test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new
+PROGRAMS += test_extrapolation.py::test_curves_are_compared_over_the_same_targets_alone
+PROGRAMS := $(PROGRAMS:%=tests/programs/%)
 
-coverage: setup
-	$(BIN)/python -m pytest --cov=posenc_jax --cov=models --cov-report=term
+test: setup
+	$(BIN)/python -m pytest tests/unit $(PROGRAMS)
+
+test-programs: setup
+	$(BIN)/python -m pytest tests/programs $(PROGRAMS:%=--deselect=%)
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
+
+test-all: setup
+	$(BIN)/python -m pytest -m 'not reference and not slurm' \
+		--cov=posenc_jax --cov=models --cov-report=term
 
 test-slurm: setup
 	@command -v slurmctld > /dev/null || test -x /usr/sbin/slurmctld || \

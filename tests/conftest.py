@@ -30,10 +30,11 @@ if CACHE not in os.environ:
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from evaluated import sweep  # noqa: E402, F401
 from measuring import measure, settings, subject  # noqa: E402, F401
-from running import call, command, program, small_disk, text, whole  # noqa: E402, F401
+from running import command, program, small_disk, text  # noqa: E402, F401
 from sizes import DIMS, VOCAB  # noqa: E402
 
 import models  # noqa: E402
@@ -43,9 +44,14 @@ from posenc_jax import schemes  # noqa: E402
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@functools.cache
+def built(name):
+    return posenc_jax.build(name, DIMS, key=jax.random.key(3))
+
+
 @pytest.fixture(params=schemes.names())
 def encoding(request):
-    return posenc_jax.build(request.param, DIMS, key=jax.random.key(3))
+    return built(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -69,9 +75,11 @@ def forward():
 
 @pytest.fixture
 def make_tokens():
-    return lambda length, batch=1: jax.random.randint(
-        jax.random.key(length), (batch, length), 0, VOCAB
-    )
+    def make(length, batch=1):
+        drawn = np.random.default_rng(length).integers(0, VOCAB, (batch, length))
+        return jnp.asarray(drawn, jnp.int32)
+
+    return make
 
 
 @pytest.fixture
@@ -81,10 +89,10 @@ def drawn():
     def draw(encoding, seed=0):
         leaves, structure = jax.tree.flatten(encoding)
         mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
-        keys = jax.random.split(jax.random.key(seed), max(len(leaves), 1))
+        rng = np.random.default_rng(seed)
         new = [
-            jax.random.normal(key, jnp.shape(leaf)) if is_trained else leaf
-            for leaf, is_trained, key in zip(leaves, mask, keys, strict=False)
+            jnp.asarray(rng.normal(size=jnp.shape(leaf)), jnp.float32) if is_trained else leaf
+            for leaf, is_trained in zip(leaves, mask, strict=True)
         ]
         return jax.tree.unflatten(structure, new)
 

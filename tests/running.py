@@ -1,6 +1,7 @@
 """Programs run by tests as a user runs them, on a text of a few kilobytes. Fixtures by conftest."""
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -105,16 +106,40 @@ def whole(program, tmp_path_factory):
     return workdir, out
 
 
-def script(name, *words, code=0):
-    """What a program of scripts/ says, once it ended as expected."""
+def python(*words, code=0, cwd=ROOT, env=None):
+    """What a fresh interpreter says, once it ended as expected."""
     done = subprocess.run(
-        [sys.executable, f"scripts/{name}", *map(str, words)],
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env=os.environ | (env or {}),
         capture_output=True,
         text=True,
-        cwd=ROOT,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def script(name, *words, code=0):
+    return python(f"scripts/{name}", *words, code=code)
+
+
+def copy_of(folder):
+    """The project in a folder, where files may be added, and its interpreter."""
+    for name in ("benchmarks", "configs", "docs", "models", "posenc_jax", "scripts", "tests"):
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    for path in filter(Path.is_file, ROOT.iterdir()):
+        shutil.copy(path, folder)
+
+    def run(*words, code=0):
+        return python(
+            *words,
+            code=code,
+            cwd=folder,
+            env={"PYTHONPATH": str(folder), "COVERAGE_PROCESS_START": ""},
+        )
+
+    return run
 
 
 def wandb_records(path):

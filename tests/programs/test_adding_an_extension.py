@@ -1,31 +1,10 @@
 """An extension with an option is one new file: named, configured, composed and evaluated."""
 
-import os
 import shutil
-import subprocess
-import sys
 
-from running import ROOT
+from additions import EXTENSION
+from running import ROOT, python
 
-EXTENSION = '''
-"""A part of the pairs slowed."""
-
-import numpy as np
-
-from posenc_jax.encoding import fixed
-from posenc_jax.extensions._record import extension
-from posenc_jax.extensions.rotary import ROTATION
-from posenc_jax.checks import positive
-from posenc_jax.schemes.rope import RoPE
-
-
-@extension(ROTATION, scale="given", of=RoPE)
-def slowed(rope: RoPE, scale: float, *, share: float = 0.5) -> RoPE:
-    """Nobody 2026: the slowest `share` of the pairs divided by the scale."""
-    pairs = rope.inv_freq.shape[-1]
-    slow = np.arange(pairs) >= pairs * (1 - positive("share", share))
-    return rope.replace(inv_freq=fixed(np.where(slow, rope.inv_freq / scale, rope.inv_freq)))
-'''
 USE = """
 import posenc_jax
 from configs import rope
@@ -56,11 +35,4 @@ def test_an_extension_with_an_option_is_one_file(tmp_path):
         skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
     (tmp_path / "posenc_jax" / "extensions" / "slowed.py").write_text(EXTENSION)
-    done = subprocess.run(
-        [sys.executable, "-c", USE],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", USE, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})

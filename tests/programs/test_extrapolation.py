@@ -9,16 +9,11 @@ import time
 
 import numpy as np
 import pytest
-from measuring import LENGTHS
-from measuring import text as read_text
 from running import finish, script, wandb_records
-from sizes import DIMS, L
 
-import posenc_jax
-from posenc_jax.evaluation import planning, records, selection
+from posenc_jax.evaluation import records, selection
 from posenc_jax.files import locked
 from posenc_jax.runs.checkpoints import Checkpoints
-from posenc_jax.runs.parameters import Parts
 from posenc_jax.runs.subject import load_subject
 
 SMALL = [
@@ -84,28 +79,6 @@ def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
     assert records.rows(records.read(run / "eval")) == lines
     pictures = {p.name for p in (run / "plots").iterdir()}
     assert pictures == {"same_token.png", "nonoverlap.png", "sliding.png", "position.png"}
-
-
-@pytest.mark.parametrize(("farthest", "largest"), [(2 * L, 2.0), (8 * L, 1.0)])
-def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
-    farthest, largest, make_model, subject, settings
-):
-    """Scales are lengths over max_position; windows and multiples stay those of the rows."""
-    encoding = posenc_jax.build("randomized", DIMS, inner="rope", max_position=farthest)
-    who = subject(plain=encoding, parts=Parts(make_model(), encoding))
-    config = settings(extensions="none,pi,dynamic_ntk,logn", protocols="nonoverlap")
-    lengths = planning.lengths_of(config, who)
-    assert lengths == LENGTHS
-    cells = planning.plan(config, who, read_text(lengths[-1]), lengths)
-    assert {c.facts["train_length"] for c in cells} == {L}
-    assert {c.facts["window"] for c in cells} == {None, L}
-    assert {c.facts["scale"] for c in cells if c.facts["extension"] == "pi"} == {largest}
-    for length in lengths:
-        at = {c.facts["extension"]: c.encoding for c in cells if c.facts["length"] == length}
-        expected = posenc_jax.extend("ntk", encoding.inner, max(1.0, length / farthest))
-        np.testing.assert_array_equal(at["dynamic_ntk"].inner.inv_freq, expected.inv_freq)
-        grown = at["logn"].query_scale(np.arange(length))
-        assert (np.max(grown) > 1) == (length > farthest)
 
 
 def test_again_it_reads_nothing_and_says_the_same(evaluated, call):

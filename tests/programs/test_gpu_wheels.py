@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from prepared_texts import recipe, text_of, words
 from running import ROOT, script
-from test_prepared import recipe, text_of, words
 
 from posenc_jax.errors import Stop
 from scripts import gpu_wheels

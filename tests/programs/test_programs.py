@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import ROOT, finish, wandb_records
+from running import ROOT, finish, script, wandb_records
 
 import posenc_jax
 from posenc_jax.runs.metrics import read_metrics
@@ -202,20 +202,26 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
     assert {"encoding", "model", "seed", "train_length"} <= keys
 
 
-@pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("name", "words", "code", "message"),
     [
-        (["--help"], 0, "Exit codes:"),
+        ("train.py", ["--help"], 0, "Exit codes:"),
+        ("eval_extrapolation.py", ["--help"], 0, "Exit codes:"),
         (
+            "train.py",
             ["--workdir=w", "--config.data.sourec=text"],
             2,
             "unknown field 'sourec'; did you mean 'source'?",
         ),
-        (["--workdir=w", "--confg=1"], 2, "confg"),
-        (["--config=configs/rope.py:huge"], 2, "error: unknown size 'huge'; have: tiny"),
-        (["--config=configs/no.py"], 2, "configs/no.py: there is no such file"),
-        (["--workdir=w", "stray"], 2, "stray words: stray"),
+        ("eval_extrapolation.py", ["--workdir=w", "--confg=1"], 2, "confg"),
+        ("train.py", ["--config=configs/rope.py:huge"], 2, "unknown size 'huge'; have: tiny"),
+        (
+            "eval_extrapolation.py",
+            ["--config=configs/no.py"],
+            2,
+            "configs/no.py: there is no such file",
+        ),
+        ("train.py", ["--workdir=w", "stray"], 2, "stray words: stray"),
     ],
 )
 def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message, tmp_path):
@@ -235,25 +241,21 @@ def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message
 
 
 def test_a_configuration_is_checked_without_a_run():
-    words = ["scripts/check_config.py", "--config=configs/rope.py", "--config.model.width=64"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "213,568  in all, 3 MiB" in done.stdout  # 4 (4 64^2 + 2 64 256 + 2 64) + 64 257
-    turns = done.stdout.splitlines()[-1].split()
+    out = script("check_config.py", "--config=configs/rope.py", "--config.model.width=64")
+    assert "213,568  in all, 3 MiB" in out  # 4 (4 64^2 + 2 64 256 + 2 64) + 64 257
+    turns = out.splitlines()[-1].split()
     assert len(turns) == 8 and turns[0] == "20.4"
 
 
 def test_a_tokenizer_is_trained_and_used(text, tmp_path):
     fields = {"data.source": "text", "data.path": f"{text}/*.txt", "data.cache": tmp_path / "c"}
-    words = ["scripts/prepare_data.py", "--config=configs/rope.py", "--vocab=270"]
-    words += [f"--out={tmp_path}/bpe.json", *(f"--config.{k}={v}" for k, v in fields.items())]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    train = next(line for line in done.stdout.splitlines() if line.startswith("train: "))
+    words = ["--config=configs/rope.py", f"--out={tmp_path}/bpe.json"]
+    words += [f"--config.{k}={v}" for k, v in fields.items()]
+    out = script("prepare_data.py", *words, "--vocab=270")
+    train = next(line for line in out.splitlines() if line.startswith("train: "))
     assert float(train.split("'bytes_per_token': ")[1].split(",")[0]) > 1.2
-    words[2] = "--vocab=5"
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2 and "--vocab must be at least 257" in done.stderr
+    out = script("prepare_data.py", *words, "--vocab=5", code=2)
+    assert "--vocab must be at least 257" in out
 
 
 def test_what_only_a_scheme_can_judge_claims_no_workdir(call, tmp_path):
@@ -271,3 +273,12 @@ def test_every_mistake_is_said_at_once(call, tmp_path):
     fields = {"encoding.fraction": 0.3, "warmup_steps": 99, "data.path": ""}
     out = call("train.py", tmp_path / "run", **fields, code=2)
     assert out.count("error: ") == 3 and not (tmp_path / "run").exists()
+
+
+def test_a_bias_that_cannot_move_is_warned_of():
+    said = script("check_config.py", "--config=configs/t5.py", "--config.encoding_rate=1")
+    assert "5.55 logits of its bias" in said and "warning" not in said
+    silent = ["--config=configs/t5.py", "--config.encoding_rate=1", "--config.encoding.scale=1"]
+    said = script("check_config.py", *silent)
+    assert "warning: the bias can move by 0.98 logits in this run, and below 3 it" in said
+    assert "reach" not in script("check_config.py", "--config=configs/rope.py")

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import cluster as clusters
+import clusters
 import pytest
 from running import ROOT, TINY
 

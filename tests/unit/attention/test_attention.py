@@ -17,12 +17,9 @@ B, H, K = 2, DIMS.heads, DIMS.head_dim
 
 
 def qkv(queries, keys, groups=H, dtype=jnp.float32, seed=0):
-    keys_ = jax.random.split(jax.random.key(seed), 3)
+    rng = np.random.default_rng(seed)
     shapes = [(B, queries, H, K), (B, keys, groups, K), (B, keys, groups, K)]
-    return [
-        jax.random.normal(key, shape).astype(dtype)
-        for key, shape in zip(keys_, shapes, strict=True)
-    ]
+    return [jnp.asarray(rng.normal(size=shape), dtype) for shape in shapes]
 
 
 def build(name, heads=H, head_dim=K, **options):
@@ -37,6 +34,7 @@ def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, windo
     k_positions = np.broadcast_to(k_positions, k.shape[:2])
     freq = np.asarray(encoding.inv_freq, np.float64) if hasattr(encoding, "inv_freq") else None
     bias = encoding.bias(jnp.asarray(q_positions), jnp.asarray(k_positions))
+    bias = None if bias is None else np.asarray(bias)
     out = np.zeros_like(q)
 
     def turned(x, position):
@@ -65,16 +63,27 @@ def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, windo
     return out
 
 
-ROW = jnp.array([[0] * 6 + [1] * (L - 6), [0] * 11 + [1] * (L - 11)])
+CUTS = (6, L - 6)
+ROW = jnp.array([[0] * cut + [1] * (L - cut) for cut in CUTS])
+IN_DOCUMENT = np.stack([np.r_[0:cut, 0 : L - cut] for cut in CUTS])
+# Of 90 combinations fifteen, in which any two values meet; the others are slow.
+NAMES, GROUPS, WINDOWS = ["nope", "rope", "alibi", "t5", "fire"], [4, 2, 1], [None, 1, 5]
+ALL = [
+    pytest.param(
+        name,
+        groups,
+        window,
+        segments,
+        marks=[] if (n + g + w) % 3 == 0 and (n + w) % 2 == packed else pytest.mark.slow,
+    )
+    for n, name in enumerate(NAMES)
+    for g, groups in enumerate(GROUPS)
+    for w, window in enumerate(WINDOWS)
+    for packed, segments in enumerate([None, ROW])
+]
 
 
-IN_DOCUMENT = np.stack([np.r_[0:6, 0 : L - 6], np.r_[0:11, 0 : L - 11]])
-
-
-@pytest.mark.parametrize("name", ["nope", "rope", "alibi", "t5", "fire"])
-@pytest.mark.parametrize("groups", [4, 2, 1])
-@pytest.mark.parametrize("window", [None, 1, 5])
-@pytest.mark.parametrize("segments", [None, ROW])
+@pytest.mark.parametrize(("name", "groups", "window", "segments"), ALL)
 def test_it_is_attention(name, groups, window, segments):
     encoding = build(name)
     q, k, v = qkv(L, L, groups)
@@ -123,20 +132,21 @@ def test_the_farthest_positions_are_taken_and_under_jit_none_is_refused():
 def test_packed_rows_carry_positions_of_their_own(name):
     encoding = build(name)
     q, k, v = qkv(L, L)
-    positions = jnp.stack([jnp.r_[0:6, 0 : L - 6], jnp.r_[0:11, 0 : L - 11]])
+    positions = jnp.asarray(IN_DOCUMENT)
     packed = attend(q, k, v, encoding, q_positions=positions, k_positions=positions, segments=ROW)
-    for row, cut in ((0, 6), (1, 11)):
+    for row, cut in enumerate(CUTS):
         for part in (slice(0, cut), slice(cut, L)):
             alone = attend(q[:, part], k[:, part], v[:, part], encoding)
             np.testing.assert_allclose(packed[row, part], alone[row], atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["alibi", "t5", "kerple_log", "sandwich"])
-@pytest.mark.parametrize("queries", [1, 5, L])
+@pytest.mark.parametrize(
+    ("name", "queries"), [("alibi", 1), ("t5", 5), ("kerple_log", L), ("sandwich", 5)]
+)
 def test_the_curve_laid_out_is_the_bias(name, queries):
     encoding = build(name)
-    laid_out = spread(encoding.curve(jnp.arange(L)), queries)
-    bias = encoding.bias(jnp.arange(L - queries, L), jnp.arange(L))
+    laid_out = jax.jit(lambda e: spread(e.curve(jnp.arange(L)), queries))(encoding)
+    bias = jax.jit(lambda e: e.bias(jnp.arange(L - queries, L), jnp.arange(L)))(encoding)
     seen = np.arange(L)[None, :] <= np.arange(L - queries, L)[:, None]
     np.testing.assert_allclose(np.where(seen, laid_out, 0), np.where(seen, bias, 0), rtol=1e-6)
 
@@ -186,7 +196,7 @@ def test_a_pair_of_segments_is_the_segments_where_a_number_comes_again(
     run = jax.jit(run) if compiled else run
     whole = run(q, AGAIN)
     np.testing.assert_array_equal(run(q, (AGAIN, AGAIN)), whole)
-    for queries in (1, 7):
+    for queries in (1, 7) if compiled else ():  # eagerly, see below
         last = run(q[:, -queries:], (AGAIN[:, -queries:], AGAIN))
         np.testing.assert_allclose(last, whole[:, -queries:], atol=2e-6)
     row = run(q, (AGAIN[0], AGAIN[0]))  # one for all rows
@@ -240,7 +250,7 @@ def test_what_is_fixed_in_training_can_be_differentiated(how):
         low = (jnp.asarray(x, jnp.float32) for x in (q, k, v))
         return jnp.sum(jnp.sin(posenc_jax.attention.attend(*low, moved, implementation=how)))
 
-    found = jax.grad(loss, (0, 1))(rope.inv_freq, rope.gain)
+    found = jax.jit(jax.grad(loss, (0, 1)))(rope.inv_freq, rope.gain)
 
     def exact(inv_freq, gain):  # float64, one pair of entries at a time
         angle = np.arange(70)[:, None] * inv_freq

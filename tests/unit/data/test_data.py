@@ -5,8 +5,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,20 +109,6 @@ def test_duplicates_and_empty_documents_are_dropped(texts, tmp_path):
     (tmp_path / "texts" / "copy.txt").write_text(words(3))
     (tmp_path / "texts" / "empty.txt").write_text("")
     assert prepare(texts).card["counts"] == {"documents": 20, "duplicates": 1, "empty": 1}
-
-
-def test_two_processes_build_one_corpus(texts, tmp_path):
-    code = (
-        "import sys, json\nfrom types import SimpleNamespace\n"
-        "from ml_collections import ConfigDict\nfrom posenc_jax.data import corpora\n"
-        "print(corpora.prepare(ConfigDict(json.loads(sys.argv[1])), 0, quiet=True).fingerprint)"
-    )
-    command = [sys.executable, "-c", code, json.dumps(texts.to_dict())]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    prints = {process.communicate()[0] for process in both}
-    assert [process.returncode for process in both] == [0, 0] and len(prints) == 1
-    left = [p.name for p in (tmp_path / "cache").iterdir() if not p.name.endswith(".lock")]
-    assert len(left) == 1  # no scratch folder
 
 
 def test_json_lines_are_read_from_gzip(tmp_path, settings):

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from running import ROOT
 from configs import base
 from posenc_jax.data import corpora, sources
 from posenc_jax.errors import DataError
-from posenc_jax.runs.metrics import read_metrics
 
 OLD_TEXT = ROOT / "tests" / "format1" / "text"
 
@@ -177,47 +174,3 @@ class TestChoosing:
         other = prepare(folder / "*.txt", choose_fraction=0.3)
         assert other.card["identity"]["choose_fraction"] == 0.3
         assert other.folder != made.folder
-
-    def test_training_measures_both(self, call, folder, tmp_path):
-        fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache"}
-        fields |= {"data.valid_fraction": 0.3, "data.choose_fraction": 0.3}
-        out = call("train.py", tmp_path / "run", **fields)
-        count = int(out.split(" documents held out; ")[1].split(" to choose on")[0])
-        assert count > 0
-        lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
-        measured = [line for line in lines if "choose_loss" in line]
-        assert [line["step"] for line in measured] == [5, 10, 12]
-        for line in measured:
-            for name in ("valid", "choose"):
-                np.testing.assert_allclose(
-                    line[f"{name}_loss"] / np.log(2), line[f"{name}_bpb"], rtol=1e-6
-                )
-            assert line["choose_loss"] != line["valid_loss"]
-            said = (
-                f"step {line['step']}  held out: loss {line['valid_loss']:.4f}  "
-                f"bits/byte {line['valid_bpb']:.4f}  to choose on: loss "
-                f"{line['choose_loss']:.4f}  bits/byte {line['choose_bpb']:.4f}\n"
-            )
-            assert said in out
-
-    def test_training_without_it_says_nothing_of_it(self, whole):
-        assert "choose on" not in whole[1]
-        assert "choose" not in (whole[0] / "metrics.jsonl").read_text()
-
-    def test_a_third_split_alone_is_measured(self, call, folder, tmp_path):
-        fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache", "steps": 5}
-        fields |= {"data.valid_fraction": 0.0, "data.choose_fraction": 0.3}
-        out = call("train.py", tmp_path / "run", **fields)
-        line = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
-        assert "choose_loss" in line and "valid_loss" not in line
-        assert f"step 5  to choose on: loss {line['choose_loss']:.4f}" in out
-
-    def test_it_is_printed_where_text_is_prepared(self, folder, tmp_path):
-        fields = {"data.source": "text", "data.path": f"{folder}/*.txt"}
-        fields |= {"data.cache": tmp_path / "cache", "data.choose_fraction": 0.3}
-        program = ["scripts/prepare_data.py", "--config=configs/rope.py"]
-        program += [f"--config.{name}={value}" for name, value in fields.items()]
-        done = subprocess.run([sys.executable, *program], capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        assert "choose: {'documents': " in done.stdout
-        assert "choose: {'documents': 0" not in done.stdout

@@ -1,41 +1,12 @@
 """Tokenizers that do not give the text back: noticed, said, and no bits per byte from them."""
 
-import json
-import re
-import subprocess
-import sys
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
-from running import ROOT
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from lossy import LOSSY, TEXT, letters
+from tokenizers import Tokenizer, models
 
 from configs import base
 from posenc_jax.data import corpora, tokenizer
 from posenc_jax.errors import DataError
-from posenc_jax.runs.metrics import read_metrics
-
-TEXT = "Ann and Émile met at the café. They said \x1b<end>\x1b 1 word\r\n"
-
-
-def letters(normalizer=None):
-    """One token per letter."""
-    known = sorted({"?", *"abcdefgh 0123456789E", *TEXT, *TEXT.lower()})
-    vocab = {letter: i for i, letter in enumerate(known)}
-    learned = Tokenizer(models.WordLevel(vocab, unk_token="?"))
-    learned.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    learned.decoder = decoders.Fuse()
-    if normalizer is not None:
-        learned.normalizer = normalizer
-    return learned
-
-
-def gapped():
-    """A BPE that has no token for some letters, and none for the unknown."""
-    learned = Tokenizer(models.BPE({letter: 2 * i for i, letter in enumerate("abcdef ")}, []))
-    learned.decoder = decoders.Fuse()
-    return learned
 
 
 def specials():
@@ -43,15 +14,6 @@ def specials():
     learned = tokenizer.train_bpe([TEXT], 270)
     learned.add_special_tokens(["\x1b<end>\x1b"])
     return learned
-
-
-LOSSY = {
-    "lower_case": lambda: letters(normalizers.Lowercase()),
-    "no_accents": lambda: letters(
-        normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
-    ),
-    "no_unknown": gapped,
-}
 
 
 NONE_IN = sum(letter not in "abcdef " for letter in TEXT)  # gapped()
@@ -146,62 +108,3 @@ def test_special_tokens_are_written_out(tmp_path):
     encoder = tokenizer.load(str(tmp_path / "t.json"))
     tokens, _ = encoder.encode(TEXT.encode(), "text")
     assert encoder.decode(tokens) == TEXT
-
-
-@pytest.fixture
-def texts(tmp_path):
-    rng = np.random.default_rng(0)
-    (tmp_path / "many").mkdir()
-    for i in range(12):
-        text = "".join(rng.choice(list("abcdef É"), 240))
-        (tmp_path / "many" / f"{i}.txt").write_text(text)
-    learned = LOSSY["no_accents"]()
-    learned.save(str(tmp_path / "lossy.json"))
-    return {
-        "data.path": f"{tmp_path}/many/*.txt",
-        "data.cache": tmp_path / "cache",
-        "data.tokenizer": tmp_path / "lossy.json",
-    }
-
-
-def test_training_states_no_bits_per_byte_of_it(texts, call, tmp_path, monkeypatch):
-    import wandb
-
-    logged = []
-    run = SimpleNamespace(
-        log=logged.append, define_metric=lambda *a, **k: None, finish=lambda **k: None, summary={}
-    )
-    monkeypatch.setattr(wandb, "init", lambda **options: run)
-    fields = {"data.choose_fraction": 0.3, "wandb.mode": "online", "steps": 6}
-    fields["valid_every"] = 6
-    out = call("train.py", tmp_path / "run", **texts, **fields)
-    assert "does not give the text back: of its first 12 documents 12 come back" in out
-    assert out.count("warning: ") == 1 and "bits/byte" not in out
-    assert re.search(r"documents held out; \d+ to choose on; no bits per byte, the tokenizer", out)
-    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert [line["step"] for line in lines] == [3, 6]
-    for line in lines:
-        assert line["bpb"] is None and line["loss"] > 0
-    assert lines[1]["valid_bpb"] is None is lines[1]["choose_bpb"]
-    assert lines[1]["choose_loss"] > 0
-    assert f"held out: loss {lines[1]['valid_loss']:.4f}  to choose on: loss" in out
-    assert len(logged) == 2 and all("train/loss" in line for line in logged)
-    assert not any("bpb" in name for line in logged for name in line)
-
-
-def test_a_step_that_is_not_finite_is_still_seen(texts, call, tmp_path):
-    fields = {"learning_rate": 1e30, "warmup_steps": 0}
-    out = call("train.py", tmp_path / "run", **texts, **fields, code=70)
-    assert "is not finite: grad_norm" in out and "bpb" not in out
-
-
-def test_preparing_the_text_says_it(texts, tmp_path):
-    program = ["scripts/prepare_data.py", "--config=configs/rope.py", "--config.data.source=text"]
-    program += [f"--config.{name}={value}" for name, value in texts.items()]
-    for _ in range(2):  # built, and found in the cache
-        done = subprocess.run([sys.executable, *program], capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr.count("warning: the tokenizer ") == 1
-    folder = done.stdout.splitlines()[0]
-    with open(f"{folder}/corpus.json") as stream:
-        assert json.load(stream)["lossy"]["examples"] == ["É"]

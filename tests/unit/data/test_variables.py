@@ -1,5 +1,7 @@
 """`variables`: every question can be answered, and what a context can answer is known before."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from posenc_jax.data.tasks.variables import (
 )
 
 L, FAR = 64, 8.0
+SLOW = pytest.mark.slow
 KINDS = [(variant, law) for variant in ("latest", "once") for law in ("within", "log", "fixed")]
 
 
@@ -43,6 +46,7 @@ def test_every_question_is_answered_by_what_stands_before_it(variant, law, train
 
 @pytest.mark.parametrize(("variant", "law"), KINDS)
 def test_documents_are_functions_of_seed_and_number(variant, law):
+    again = drawn.__wrapped__
     one, same, other = (
         [tokens.tobytes() for tokens, *_ in drawn(variant, law, True, 5, seed)]
         for seed in (1, 1, 2)
@@ -68,7 +72,7 @@ def test_gaps_of_the_last_questions_follow_their_law(law):
 
 
 @pytest.mark.parametrize("law", ["within", "log", "fixed"])
-@pytest.mark.parametrize("context", [L, 2 * L, 4 * L, 8 * L])
+@pytest.mark.parametrize("context", [L, 4 * L, *(pytest.param(x * L, marks=SLOW) for x in (2, 8))])
 def test_a_reader_of_a_short_context_reaches_the_ceiling_and_no_more(law, context):
     right, count = 0.0, 0
     for tokens, answers, _ in drawn("latest", law, False, 400):

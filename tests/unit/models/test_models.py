@@ -10,6 +10,7 @@ from sizes import DIMS, VOCAB, L
 import models
 import posenc_jax
 
+SLOW = pytest.mark.slow
 OPTIONS = [
     {"norm_place": "post"},
     {"norm": "layer"},
@@ -52,12 +53,14 @@ def test_every_option_starts_near_the_uniform_loss_and_learns(
     for _ in range(20):
         value, model = step(model)
     assert value < start - 0.2
-    logits = forward(model, tokens, encoding)
+    logits = jax.eval_shape(forward, model, tokens, encoding)
     assert logits.dtype == jnp.float32 and logits.shape == (4, L, VOCAB)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(model))
 
 
-@pytest.mark.parametrize("name", ["rope", "t5", "learned"])
+@pytest.mark.parametrize(
+    "name", ["t5", *(pytest.param(n, marks=SLOW) for n in ("rope", "learned"))]
+)
 def test_layers_in_a_loop_are_layers_written_out(name, make_model, make_tokens):
     tokens, encoding = make_tokens(L, batch=2), build(name)
     one, other = (
@@ -220,7 +223,7 @@ def test_wrong_options_are_refused(fields, message):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_losses_are_the_same_in_pieces(make_model, make_tokens, tied, monkeypatch):
+def test_losses_are_the_same_in_pieces(make_model, make_tokens, forward, tied, monkeypatch):
     """Over a length that the pieces do not divide; values, gradients, and what was likeliest."""
     from models import transformer
 
@@ -233,10 +236,11 @@ def test_losses_are_the_same_in_pieces(make_model, make_tokens, tied, monkeypatc
         return nats.sum(), (nats, right)
 
     def run():
-        return jax.value_and_grad(loss, has_aux=True)(model)
+        again = jax.jit(jax.value_and_grad(lambda model: loss(model), has_aux=True))
+        return again(model)
 
     (_, (nats, right)), gradients = run()
-    logits = model(tokens, encoding)
+    logits = forward(model, tokens, encoding)
     np.testing.assert_array_equal(right, jnp.argmax(logits, axis=-1) == targets)
     np.testing.assert_allclose(nats, models.likelihood(logits, targets)[0], atol=5e-6)
     monkeypatch.setattr(transformer, "LOGITS", 2 * VOCAB * 3)
@@ -247,18 +251,18 @@ def test_losses_are_the_same_in_pieces(make_model, make_tokens, tied, monkeypatc
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-@pytest.mark.parametrize("far", [2**24 + 1, 2**32, -(2**25), float("nan"), float("inf")])
-def test_hooks_refuse_positions_that_float32_cannot_tell_apart(encoding, far):
+def test_hooks_refuse_positions_that_float32_cannot_tell_apart(encoding):
     """As whoever calls them directly sees it; under jit nothing is known of values."""
-    at = np.array([0, 1, far])
     extended = posenc_jax.extend("logn", encoding, 1.0)
     hooks = [extended.query_scale]
     if encoding.phase(jnp.arange(3)) is not None:
         hooks.append(encoding.phase)
     if encoding.bias(jnp.arange(3), jnp.arange(3)) is not None:
         hooks.append(lambda at: encoding.bias(at, at))
-    for hook in hooks:
-        with pytest.raises(ValueError, match=r"must be finite and at most 2\^24|reaches"):
-            hook(at)
-    with pytest.raises(ValueError, match=r"must be finite and at most 2\^24"):
-        posenc_jax.schemes.t5.bucket(at)
+    for far in (2**24 + 1, 2**32, -(2**25), float("nan"), float("inf")):
+        at = np.array([0, 1, far])
+        for hook in hooks:
+            with pytest.raises(ValueError, match=r"must be finite and at most 2\^24|reaches"):
+                hook(at)
+        with pytest.raises(ValueError, match=r"must be finite and at most 2\^24"):
+            posenc_jax.schemes.t5.bucket(at)

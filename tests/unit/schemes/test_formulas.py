@@ -293,10 +293,13 @@ class TestRandomized:
         one, other = (forward(model, tokens, encoding, key=jax.random.key(i)) for i in (1, 2))
         assert jnp.all(jnp.isfinite(one))
         assert bool(jnp.any(one != other)) == (inner not in ("nope", "fox"))
+
+    @pytest.mark.parametrize("inner", ["rope", "t5", "learned"])
+    def test_without_a_key_it_is_what_it_wraps(self, inner, make_model, make_tokens, forward):
+        model, tokens = make_model(), make_tokens(16)
         plain = posenc_jax.build(inner, Dims(4, 8, 32, 100), KEY)
-        np.testing.assert_allclose(
-            forward(model, tokens, encoding), forward(model, tokens, plain), atol=1e-6
-        )
+        ours = forward(model, tokens, self.build(inner=inner))
+        np.testing.assert_allclose(ours, forward(model, tokens, plain), atol=1e-6)
 
     def test_options_go_to_the_inner_encoding(self):
         close(self.build(inner="rope", base=77.0).inner.base, 77.0)

@@ -47,15 +47,20 @@ def test_forget_gates_are_what_attention_takes():
     """A scheme whose kernel hands the gates through, against the bias of the function."""
     dims = posenc_jax.Dims(2, 4, 2, 16)
     encoding = build("fox", dims).replace(kernel=jnp.eye(2))
-    gates = jax.random.normal(KEY, (1, 70, 2))
-    q, k, v = (jax.random.normal(jax.random.key(i), (1, 70, 2, 4)) for i in range(3))
+    rng = np.random.default_rng(0)
+    gates = jnp.asarray(rng.normal(size=(1, 70, 2)), jnp.float32)
+    q, k, v = (jnp.asarray(rng.normal(size=(1, 70, 2, 4)), jnp.float32) for _ in range(3))
     bias = fox.bias(gates.swapaxes(1, 2))
     scores = jnp.einsum("bqhk,bshk->bhqs", q, k, precision="highest") / 2 + bias
     scores = jnp.where(jnp.tri(70, dtype=bool)[None, None], scores, -jnp.inf)
     expected = jnp.einsum("bhqs,bshk->bqhk", jax.nn.softmax(scores), v, precision="highest")
     for how in ("plain", "blockwise"):
-        features = encoding.read(gates)
-        out = attend(q, k, v, encoding, features=features, implementation=how)
+
+        def run(gates, how=how):
+            features = encoding.read(gates)
+            return attend(q, k, v, encoding, features=features, implementation=how)
+
+        out = jax.jit(run)(gates)
         np.testing.assert_allclose(out, expected, atol=3e-6)
 
 
@@ -64,9 +69,10 @@ def test_a_long_sum_of_gates_keeps_its_digits():
     length, heads = 16_000, 1
     dims = posenc_jax.Dims(heads, 4, 1, length)
     encoding = build("fox", dims).replace(kernel=jnp.ones((1, 1)))
-    gates = np.asarray(jax.random.normal(KEY, (length,)))
-    q, k, v = (np.asarray(jax.random.normal(jax.random.key(i), (length, 4))) for i in range(3))
-    features = encoding.read(jnp.asarray(gates)[None, :, None])
+    rng = np.random.default_rng(0)
+    gates = np.float32(rng.normal(size=length))
+    q, k, v = (np.float32(rng.normal(size=(length, 4))) for _ in range(3))
+    features = jax.jit(encoding.read)(gates[None, :, None])
     row = Tokens(position=jnp.arange(length), features=features)
     last = jax.tree.map(lambda x: x[..., -50:] if x.ndim == 1 else x[:, -50:], row)
 
@@ -97,7 +103,7 @@ def test_gates_are_read_in_parts_as_at_once():
     np.testing.assert_allclose(exact(second), exact(whole)[:, 25:], rtol=1e-7)
 
 
-def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens):
+def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens, forward):
     dims = posenc_jax.Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
     encoding = build("fox", dims)
     assert encoding.layers == 2 and encoding.kernel.shape == (2, DIMS.width, DIMS.heads)
@@ -106,9 +112,9 @@ def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens)
     assert wrapped.layers == 2 and wrapped.inner.layers is None
     tokens = make_tokens(L)
     for one in (encoding, wrapped):
-        scanned, written = (make_model(scan=s)(tokens, one) for s in (True, False))
+        scanned, written = (forward(make_model(scan=s), tokens, one) for s in (True, False))
         np.testing.assert_allclose(scanned, written, atol=1e-5)
-    np.testing.assert_allclose(make_model()(tokens, encoding), scanned, atol=1e-5)
+    np.testing.assert_allclose(forward(make_model(), tokens, encoding), scanned, atol=1e-5)
 
 
 # Layers that differ
@@ -124,11 +130,14 @@ def test_a_hybrid_of_wide_windows_alone_is_rope_to_the_bit(make_model, make_toke
     np.testing.assert_array_equal(forward(model, tokens, hybrid), expected)
 
 
-@pytest.mark.parametrize("layers", [4, 6])
-def test_periods_in_a_loop_are_layers_written_out(layers, make_tokens):
-    """Also where the last period is not whole; and each layer is the one its place says."""
+@pytest.mark.parametrize(
+    ("pattern", "layers"),
+    [("local,global", 5), pytest.param("local,local,local,global", 10, marks=pytest.mark.slow)],
+)
+def test_periods_in_a_loop_are_layers_written_out(pattern, layers, make_tokens):
+    """Two whole periods, and one that is not whole."""
     tokens = make_tokens(L, batch=2)
-    encoding = build("hybrid", pattern="local,local,local,global", window=5)
+    encoding = build("hybrid", pattern=pattern, window=5)
 
     def value(scan):
         fields = dict(layers=layers, width=DIMS.width, heads=DIMS.heads, vocab=VOCAB, scan=scan)
@@ -141,11 +150,13 @@ def test_periods_in_a_loop_are_layers_written_out(layers, make_tokens):
 
     for one, other in zip(jax.tree.leaves(value(True)), jax.tree.leaves(value(False)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
-    kinds = [encoding.layer(i) for i in range(layers)]
-    assert [one.name for one in kinds] == (["rope"] * 3 + ["nope"]) * (layers // 4) + ["rope"] * (
-        layers % 4
-    )
-    assert [one.window for one in kinds][:4] == [5, 5, 5, None]
+
+
+def test_each_layer_of_a_hybrid_is_the_one_its_place_says():
+    encoding = build("hybrid", pattern="local,local,local,global", window=5)
+    kinds = [encoding.layer(i) for i in range(6)]
+    assert [one.name for one in kinds] == ["rope", "rope", "rope", "nope", "rope", "rope"]
+    assert [one.window for one in kinds] == [5, 5, 5, None, 5, 5]
 
 
 def test_a_hybrid_says_what_is_wrong_with_its_pattern():
@@ -192,15 +203,23 @@ def trained(config, steps=6):
     return losses, before, state["params"]
 
 
-@pytest.mark.parametrize("name", ["fox", "hybrid"])
-def test_it_trains_from_its_configuration_and_alike_by_blocks(name):
-    losses, before, after = trained(config_of(name, **{"model.attention": "blockwise"}))
+@pytest.mark.parametrize(
+    ("name", "layers"), [("fox", 2), pytest.param("hybrid", 4, marks=pytest.mark.slow)]
+)
+def test_it_trains_from_its_configuration(name, layers):
+    losses, before, after = trained(config_of(name, **{"model.layers": layers}))
     assert losses[-1] < losses[0] - 0.1
     for path, moved in after["encoding"].items():
         assert np.any(moved != before["encoding"][path]), path
-        assert len(moved) == 4
-    plain, _, _ = trained(config_of(name, **{"model.attention": "plain"}))
-    np.testing.assert_allclose(losses, plain, rtol=1e-4)
+        assert len(moved) == layers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fox", "hybrid"])
+def test_it_trains_alike_by_blocks(name):
+    ways = ({"model.attention": way} for way in ("plain", "blockwise"))
+    plain, blocks = (trained(config_of(name, **way))[0] for way in ways)
+    np.testing.assert_allclose(blocks, plain, rtol=1e-4)
 
 
 def test_a_trained_encoding_may_be_one_per_layer():
@@ -210,8 +229,13 @@ def test_a_trained_encoding_may_be_one_per_layer():
     assert len({float(one.sum()) for one in table}) == 4
     shared = parameters.make(config_of("t5"))
     assert shared.encoding.layers is None and shared.encoding.table.shape == table.shape[1:]
-    losses, _, after = trained(config_of("kerple_log", **{"encoding.per_layer": True}), steps=2)
-    assert after["encoding"]["log_r1"].shape == (4, 2) and np.all(np.isfinite(losses))
+
+
+@pytest.mark.slow
+def test_one_per_layer_trains():
+    fields = {"encoding.per_layer": True, "model.layers": 2}
+    losses, _, after = trained(config_of("kerple_log", **fields), steps=2)
+    assert after["encoding"]["log_r1"].shape == (2, 2) and np.all(np.isfinite(losses))
 
 
 @pytest.mark.parametrize(

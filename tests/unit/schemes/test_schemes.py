@@ -16,11 +16,9 @@ FAR = 4 * L
 
 def qkv(queries, keys=None, heads=DIMS.heads, groups=DIMS.heads):
     keys = queries if keys is None else keys
+    rng = np.random.default_rng(0)
     shapes = [(2, queries, heads), (2, keys, groups), (2, keys, groups)]
-    return [
-        jax.random.normal(jax.random.key(i), (*shape, DIMS.head_dim))
-        for i, shape in enumerate(shapes)
-    ]
+    return [jnp.asarray(rng.normal(size=(*shape, DIMS.head_dim)), jnp.float32) for shape in shapes]
 
 
 def score(encoding, q, k, q_position, k_position):
@@ -48,18 +46,16 @@ def test_no_logit_depends_on_a_later_token(encoding, make_model, make_tokens):
 
     gradient = jax.jit(jax.grad(last_seen))
     for at in (0, length // 2, length - 1):
-        reached = gradient(jnp.zeros(length), at)
-        assert jnp.all(reached[at + 1 :] == 0)
-        assert jnp.all(reached[: at + 1] != 0)
+        reached = np.asarray(gradient(np.zeros(length, np.float32), at))
+        assert np.all(reached[at + 1 :] == 0)
+        assert np.all(reached[: at + 1] != 0)
 
 
 def test_changing_a_later_token_changes_no_earlier_logit(
     encoding, make_model, make_tokens, forward
 ):
-    length = FAR if encoding.reach is None else min(FAR, encoding.reach)
-    model, tokens = make_model(), make_tokens(length)
-    cut = length // 2
-    other = tokens.at[:, cut:].set((tokens[:, cut:] + 1) % VOCAB)
+    model, tokens, cut = make_model(), make_tokens(L), L // 2
+    other = jnp.where(jnp.arange(L) < cut, tokens, (tokens + 1) % VOCAB)
     before, after = forward(model, tokens, encoding), forward(model, other, encoding)
     np.testing.assert_array_equal(before[:, :cut], after[:, :cut])
     assert jnp.any(before[:, cut:] != after[:, cut:])
@@ -105,7 +101,7 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
         np.testing.assert_allclose(one(at)[:, 0], whole[:, at], atol=2e-6)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradients_reach_exactly_the_trained_fields(encoding, packed, make_model, make_tokens):
     model, tokens = make_model(), make_tokens(L, batch=2)
     segments = jnp.array([[0] * 5 + [1] * (L - 5)] * 2) if packed else None
@@ -116,14 +112,13 @@ def test_gradients_reach_exactly_the_trained_fields(encoding, packed, make_model
         return -jnp.mean(picked)
 
     # Of everything: what is fixed has a gradient too, which training never asks for.
-    gradients = jax.jit(jax.grad(loss))(encoding)
+    gradient_of = jax.jit(jax.grad(lambda *parts: loss(combine(*parts)), (0, 1)))
+    gradients = gradient_of(*partition(encoding))
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
-        assert jnp.all(jnp.isfinite(gradient)), path
-    trained, fixed = partition(encoding)
-    gradients = jax.jit(jax.grad(lambda trained: loss(combine(trained, fixed))))(trained)
-    assert len(jax.tree.leaves(gradients)) == sum(jax.tree.leaves(trained_mask(encoding)))
-    for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
-        assert jnp.all(jnp.isfinite(gradient)) and jnp.any(gradient != 0), path
+        assert np.all(np.isfinite(gradient)), path
+    assert len(jax.tree.leaves(gradients[0])) == sum(jax.tree.leaves(trained_mask(encoding)))
+    for path, gradient in jax.tree_util.tree_leaves_with_path(gradients[0]):
+        assert np.any(gradient != 0), path
 
 
 def test_word_order_reaches_the_last_row(encoding, make_model, make_tokens, forward, drawn):
@@ -167,10 +162,12 @@ def test_packed_documents_do_not_see_each_other(encoding, make_model, make_token
     cut = 5
     segments = jnp.array([[0] * cut + [1] * (L - cut), [0] * (L - cut) + [1] * cut])
     packed = forward(model, tokens, encoding, segments=segments)
-    short = forward(model, jnp.stack([tokens[0, :cut], tokens[1, -cut:]]), encoding)
-    long = forward(model, jnp.stack([tokens[0, cut:], tokens[1, :-cut]]), encoding)
-    np.testing.assert_allclose(packed[0], jnp.concatenate([short[0], long[0]]), atol=1e-5)
-    np.testing.assert_allclose(packed[1], jnp.concatenate([long[1], short[1]]), atol=1e-5)
+    # The second documents from the start of a row; what comes after them changes nothing.
+    rolled = jnp.asarray([np.roll(tokens[0], -cut), np.roll(tokens[1], cut)])
+    first, second = (np.asarray(forward(model, one, encoding)) for one in (tokens, rolled))
+    for row, at in ((0, cut), (1, L - cut)):
+        alone = np.concatenate([first[row, :at], second[row, : L - at]])
+        np.testing.assert_allclose(packed[row], alone, atol=1e-5)
 
 
 def test_a_stack_of_equal_layers_is_the_shared_encoding(encoding, make_model, make_tokens, forward):

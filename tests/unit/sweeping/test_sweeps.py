@@ -1,19 +1,16 @@
 """Sweeps: grids, names, retries, the table, and whole sweeps of tiny runs."""
 
-import contextlib
 import errno
 import io
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 from rich.console import Console
-from running import ROOT, TINY
+from running import ROOT
 
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError
@@ -282,22 +279,6 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
-@pytest.mark.slow
-def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
-    """In the middle of a run's training, which saves where it is."""
-    one = {"recipes": ("configs/rope.py",), "save_every": 10**9, "log_every": 1_000}
-    code, said = program("--minutes=0.3", **one, steps=10**6)[1]()
-    assert code == errors.AGAIN, said
-    assert "stopping by --minutes: running jobs save first" in said
-    assert "stopped; the same command resumes" in said
-    status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
-    assert status["state"] == "stopped" and status["saved"] == status["step"] > 0
-    code, said = program("--minutes=9.5", **one, steps=status["step"] + 20)[1]()
-    assert code == errors.DONE and "rope-s0: done" in said, said
-    log = (tmp_path / "runs" / "rope-s0" / "log.txt").read_text()
-    assert f"resuming at step {status['step']:,}" in log
-
-
 def test_after_its_time_a_sweep_starts_nothing(tmp_path):
     launcher, said = Pretend({}), []
     one = Scheduler(jobs_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path), launcher)
@@ -369,163 +350,6 @@ def test_nothing_is_drawn_where_there_is_no_terminal(sweep):
     with Display(Console(file=file)) as display:
         display(one)
     assert file.getvalue() == ""
-
-
-SWEEP = """
-from posenc_jax.sweeping.grid import axis, product
-
-def get_config():
-    return {{
-        "recipe": "configs/rope.py",
-        "grid": product(axis("recipe", {recipes!r}), axis("seed", range({seeds}))) + {more!r},
-        "fields": {fields!r},
-        "evaluation": {{"multiples": "1,2", "documents": 4, "extensions": "none,pi"}},
-    }}
-"""
-
-
-@pytest.fixture
-def program(text, tmp_path):
-    """The sweep as its user starts it: (process, everything it says afterwards)."""
-
-    def start(*words, seeds=1, recipes=("configs/rope.py", "configs/alibi.py"), more=(), **fields):
-        fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"} | fields
-        file = tmp_path / "sweep.py"
-        file.write_text(
-            SWEEP.format(recipes=list(recipes), seeds=seeds, more=list(more), fields=fields)
-        )
-        command = [sys.executable, "scripts/sweep.py", f"--config={file}"]
-        with (tmp_path / "said.txt").open("w") as output:
-            process = subprocess.Popen(
-                [*command, f"--workdir={tmp_path / 'runs'}", *words],
-                cwd=ROOT,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-        def wait():
-            code = process.wait(timeout=300)
-            return code, (tmp_path / "said.txt").read_text()
-
-        return process, wait
-
-    return start
-
-
-def wait_until(found, process, seconds=120):
-    end = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < end and process.poll() is None
-        time.sleep(0.05)
-
-
-def table_of(folder):
-    return {path.parent.parent.name: path.read_text() for path in folder.glob("*/eval/curves.csv")}
-
-
-def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program, tmp_path):
-    bad = {"recipe": "configs/rope.py", "data.path": "/nowhere/*.txt"}
-    _, wait = program("--workers=2", recipes=("configs/rope.py", "configs/alibi.py"), more=[bad])
-    code, said = wait()
-    assert code == errors.DATA, said
-    assert "rope-path=_nowhere_.txt: FAILED" in said and "/nowhere/*.txt" in said
-    first = table_of(tmp_path / "runs")
-    assert set(first) == {"rope-s0", "alibi-s0"} and all(first.values())
-    times = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*/config.json")}
-
-    _, wait = program("--workers=2", seeds=2, recipes=("configs/rope.py",))
-    code, said = wait()
-    assert code == errors.DONE, said
-    assert "rope-s0: done already" in said and "all 2 runs are trained" in said
-    assert set(table_of(tmp_path / "runs")) == {"rope-s0", "rope-s1", "alibi-s0"}
-    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
-
-
-def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
-    """Killed twice, the second time with its run's newest checkpoint damaged."""
-    one = {"recipes": ("configs/rope.py",), "steps": 4_000, "save_every": 20}
-    folder = tmp_path / "runs" / "rope-s0"
-    for _ in range(2):
-        process, wait = program(**one)
-        before = newest(folder)
-        wait_until(lambda: newest(folder) > before, process)  # noqa: B023
-        kill(process, folder)
-    at = damage_newest(folder)
-    code, said = program(**one | {"steps": at + 20})[1]()
-    assert code == errors.DONE, said
-    assert (folder / "checkpoints" / "quarantine").is_dir()
-    assert "rope-s0: done" in said and table_of(tmp_path / "runs")["rope-s0"]
-
-
-@pytest.mark.slow
-def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, tmp_path):
-    """Two kills, a full disk under one of its jobs, damage to the newest checkpoint of another."""
-    fields = {"steps": 1_500, "save_every": 20, "log_every": 50}
-    code, said = program("--workers=2", **fields)[1]()
-    assert code == errors.DONE, said
-    undisturbed = table_of(tmp_path / "runs")
-    shutil.move(tmp_path / "runs", tmp_path / "undisturbed")
-
-    rope, alibi = tmp_path / "runs" / "rope-s0", small_disk / "alibi-s0"
-    ballast = small_disk / "ballast"
-    rope.parent.mkdir()
-    alibi.mkdir()
-    (rope.parent / "alibi-s0").symlink_to(alibi)
-    process, _ = program("--workers=2", **fields)
-    wait_until(lambda: newest(rope) and newest(alibi), process)
-    kill(process, rope, alibi)
-
-    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
-        while stream.write(bytes(512)):
-            pass
-    code, said = program("--workers=2", **fields)[1]()
-    assert code == errors.IO and "alibi-s0: FAILED" in said and "rope-s0: done" in said, said
-    ballast.unlink()
-    shutil.rmtree(rope / "eval")
-
-    process, _ = program("--workers=2", **fields)
-    at = newest(alibi)
-    wait_until(lambda: newest(alibi) > at, process)
-    kill(process, alibi)
-    damage_newest(alibi)
-    code, said = program("--workers=2", **fields)[1]()
-    assert code == errors.DONE, said
-    assert (alibi / "checkpoints" / "quarantine").is_dir()
-    assert len(undisturbed) == 2 and table_of(tmp_path / "runs") == undisturbed
-
-
-def kill(process, *folders):
-    """A sweep dies and its runs with it."""
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    end = time.monotonic() + 60
-    for folder in folders:
-        while json.loads((folder / "status.json").read_text())["state"] == "running":
-            assert time.monotonic() < end, "its run goes on without it"
-            time.sleep(0.1)
-
-
-def damage_newest(folder):
-    at = newest(folder)
-    for file in (folder / "checkpoints" / str(at)).rglob("*"):
-        if file.is_file() and file.stat().st_size > 1000:
-            file.write_bytes(b"\0" * file.stat().st_size)
-    return at
-
-
-def newest(folder):
-    steps = [int(p.name) for p in (folder / "checkpoints").glob("*") if p.name.isdigit()]
-    return max(steps, default=0)
-
-
-def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
-    process, wait = program(recipes=("configs/rope.py",), steps=100_000, save_every=20)
-    wait_until(lambda: newest(tmp_path / "runs" / "rope-s0"), process)
-    process.send_signal(signal.SIGTERM)
-    code, said = wait()
-    assert code == errors.AGAIN and "the same command resumes" in said
-    status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
-    assert status["state"] == "stopped" and status["saved"] > 0
 
 
 @pytest.mark.parametrize(
@@ -602,12 +426,3 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     assert (
         "learning_rate: 0.003 in the workdir, 0.5 now" in said and "use another --workdir" in said
     )
-
-
-def test_the_zoo_has_every_encoding_with_three_seeds(tmp_path):
-    command = [sys.executable, "scripts/sweep.py", "--config=configs/sweeps/zoo.py", "--list"]
-    done = subprocess.run(
-        [*command, f"--workdir={tmp_path}"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3 * len(encodings()) and "rope-s2" in done.stdout

@@ -1,8 +1,7 @@
 """Steps and schedules, in process; the program from outside is in test_programs.py."""
 
+import functools
 import json
-import subprocess
-import sys
 from importlib import import_module
 
 import jax
@@ -10,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from ml_collections import ConfigDict
+from training_rows import rows
 
-from posenc_jax.data.batches import Batch
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
@@ -33,20 +33,22 @@ def config():
     return make
 
 
-def rows(batch=4, length=8, seed=0):
-    tokens = np.random.default_rng(seed).integers(0, 31, (batch, length + 1)).astype(np.int32)
-    ones = np.ones((batch, length), np.float32)
-    segments = np.zeros((batch, length), np.int32)
-    return Batch(tokens[:, :-1], tokens[:, 1:], ones, segments, ones.astype(int))
+@functools.cache
+def compiled_of(fields):
+    """Parts, optimizer and step of a configuration, compiled once for all tests."""
+    config = ConfigDict(json.loads(fields))
+    parts, optimizer = parameters.make(config), adamw.make(config)
+    mesh = compiled.make_mesh(jax.devices()[:1])
+    return parts, optimizer, compiled.train_step(parts, optimizer, config, mesh)
 
 
-def run(config, count=3, mesh=None):
-    mesh = mesh or compiled.make_mesh(jax.devices()[:1])
-    parts = parameters.make(config)
-    optimizer = adamw.make(config)
-    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
-    step = compiled.train_step(parts, optimizer, config, mesh)
-    losses = []
+def step_of(config):
+    return compiled_of(json.dumps(config.to_dict(), sort_keys=True))
+
+
+def run(config, count=3):
+    parts, optimizer, step = step_of(config)
+    state, losses = compiled.fresh_state(parts, optimizer), []
     for i in range(count):
         state, measured = step(state, rows(seed=i))
         losses.append(float(measured["loss"]))
@@ -59,22 +61,24 @@ def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
 
 
 def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
-    parts = parameters.make(config())
+    parts, optimizer, step = step_of(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
-    nats = compiled.nll(parts, parts.params(), batch, None, False)
-    logits = np.float64(parts.model(jnp.asarray(batch.inputs), parts.encoding))
+    nats = jax.jit(lambda: compiled.nll(parts, parts.params(), batch, None, False))()
+    logits = np.float64(jax.jit(lambda x: parts.model(x, parts.encoding))(batch.inputs))
     shifted = logits - logits.max(-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
     np.testing.assert_allclose(nats, expected * batch.weights, atol=1e-5)
-    step = compiled.train_step(parts, adamw.make(config()), config(), compiled.make_mesh())
-    _, measured = step(compiled.fresh_state(parts, adamw.make(config())), batch)
+    _, measured = step(compiled.fresh_state(parts, optimizer), batch)
     mean = (expected * batch.weights).sum() / batch.weights.sum()
     np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
     np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["rope", "t5", "fire", "learned", "randomized"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("t5", "fire")]
+
+
+@pytest.mark.parametrize("name", ["rope", "learned", "randomized", *SLOW])
 def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
     settings = config(name, weight_decay=0.5)
     state, losses, parts = run(settings, count=5)
@@ -91,8 +95,7 @@ def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
 
 
 def test_a_frequency_is_the_same_bits_after_two_hundred_steps(config):
-    settings = config("rope", steps=200, weight_decay=1.0)
-    state, _, parts = run(settings, count=200)
+    state, _, parts = run(config("rope", weight_decay=0.5), count=200)
     after = parts.replace(state["params"]).encoding
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(parts.encoding), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -110,11 +113,10 @@ def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
 
 def test_pieces_of_a_batch_add_up_to_the_batch(config):
     one, losses, _ = run(config())
-    for pieces in (2, 4):
-        other, others, _ = run(config(accumulate=pieces))
-        np.testing.assert_allclose(losses, others, rtol=1e-5)
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-            np.testing.assert_allclose(a, b, atol=2e-4)
+    other, others, _ = run(config(accumulate=4))
+    np.testing.assert_allclose(losses, others, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-4)
 
 
 def test_computing_layers_again_changes_no_number(config):
@@ -123,9 +125,7 @@ def test_computing_layers_again_changes_no_number(config):
 
 
 def test_draws_depend_on_seed_and_step_alone(config):
-    settings = config("randomized", learning_rate=1e-9)
-    parts, optimizer = parameters.make(settings), adamw.make(settings)
-    step = compiled.train_step(parts, optimizer, settings, compiled.make_mesh())
+    parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
     def loss(at):
         state = compiled.fresh_state(parts, optimizer) | {"step": jnp.int32(at)}
@@ -153,7 +153,7 @@ def test_a_gradient_is_clipped_to_the_norm(config):
     params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
     state = chain.init(params)
     big = {"model": {"norm.scale": jnp.full(4, 100.0)}, "encoding": {}}
-    _, state = chain.update(big, state, params)
+    _, state = jax.jit(chain.update)(big, state, params)
     moment = next(
         s.mu for s in jax.tree.leaves(state, is_leaf=lambda s: hasattr(s, "mu")) if hasattr(s, "mu")
     )
@@ -171,56 +171,6 @@ def test_names_of_arrays_do_not_depend_on_how_flax_wraps_them(config):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
         parameters.with_leaves(parts.encoding, {"tabel": 0})
-
-
-def test_many_devices_give_the_losses_of_one():
-    """Eight forced CPU devices, 20 steps."""
-    code = """
-import sys, json
-sys.path[:0] = ['tests/unit/training', 'tests', '.']
-from posenc_jax import backend
-backend.configure()
-import jax
-from importlib import import_module
-from test_training import rows, parameters, adamw, compiled
-def losses(devices, sharding='replicated', attention='plain'):
-    config = import_module('configs.alibi').get_config()
-    config.sharding, config.model.attention = sharding, attention
-    config.model.update(width=16, heads=2, layers=2, vocab=31)
-    config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
-    mesh = compiled.make_mesh(jax.devices()[:devices])
-    parts, optimizer = parameters.make(config), adamw.make(config)
-    state = compiled.fresh_state(parts, optimizer)
-    state = jax.device_put(state, compiled.state_shardings(state, mesh, sharding))
-    step = compiled.train_step(parts, optimizer, config, mesh)
-    out = []
-    for i in range(20):
-        state, measured = step(state, rows(batch=8, seed=i))
-        out.append(float(measured['loss']))
-    kernel = state['params']['model']['blocks.mlp.up.kernel']
-    assert kernel.sharding.is_fully_replicated == (sharding == 'replicated' or devices == 1)
-    if sharding == 'fsdp':
-        assert kernel.addressable_shards[0].data.size * devices == kernel.size
-        moments = [x for x in jax.tree.leaves(state['opt']) if x.shape == kernel.shape]
-        assert len(moments) == 2 and all(x.sharding == kernel.sharding for x in moments)
-    return out
-assert len(jax.devices()) == 8
-print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
-"""
-    import os
-
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    one, eight, cut = json.loads(done.stdout.splitlines()[-1])
-    np.testing.assert_allclose(eight, one, atol=1e-5)
-    np.testing.assert_allclose(cut, one, atol=1e-5)
-    assert one[0] != one[-1]
 
 
 @pytest.fixture

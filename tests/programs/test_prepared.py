@@ -3,13 +3,12 @@
 import csv
 import json
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 
 import numpy as np
 import pytest
-from running import ROOT, TINY, script
+from prepared_texts import recipe, text_of, words
+from running import ROOT, python, script
 
 import posenc_jax
 from configs import base
@@ -17,12 +16,7 @@ from posenc_jax import lineage, validation
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.errors import ConfigError, DataError
 
-WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
-
-
-def words(seed, count=160):
-    return " ".join(np.random.default_rng(seed).choice(WORDS, count)) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +36,6 @@ def texts(tmp_path_factory):
     )
     assert f"MiB, for --config.data.tokens={folder}/tokens" in out
     return folder
-
-
-def text_of(folder, encoder=""):
-    fields = {"source": "text", "path": f"{folder}/text/*.txt", "valid_fraction": 0.3}
-    fields |= {"cache": f"{folder}/cache"} | ({"tokenizer": folder / encoder} if encoder else {})
-    named = [f"--config.data.{name}={value}" for name, value in fields.items()]
-    return ["--config=configs/rope.py", *named]
 
 
 def data_of(folder, **fields):
@@ -265,15 +252,7 @@ HEAVY = ("datasets", "wandb", "tokenizers", "matplotlib", "pandas", "pyarrow", "
 
 def without_packages(*words, code=0):
     source = BLOCKED.format(blocked=HEAVY, words=list(map(str, words)), root=str(ROOT))
-    command = [sys.executable, "-c", source]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-def recipe(**fields):
-    fields = {n: v for n, v in TINY.items() if not n.startswith("data.")} | fields
-    return ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
+    return python("-c", source, code=code)
 
 
 @pytest.fixture(scope="module")
@@ -322,9 +301,7 @@ def test_the_same_text_gives_the_same_numbers(trained, texts, tmp_path):
     for name, fields in (("text", text), ("tokens", {"data.tokens": f"{tmp_path}/tokens"})):
         fields = {n: v for n, v in fields.items() if n.startswith("data.")}
         run = tmp_path / f"from-{name}"
-        words = ["train.py", *recipe(**fields), f"--workdir={run}"]
-        done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        python("train.py", *recipe(**fields), f"--workdir={run}")
         digests.append(json.loads((run / "status.json").read_text())["digest"])
     assert digests[0] == digests[1]
 

@@ -1,0 +1,50 @@
+"""Training on several devices of one process."""
+
+import json
+
+import numpy as np
+from running import python
+
+
+def test_many_devices_give_the_losses_of_one():
+    """Eight forced CPU devices, 20 steps."""
+    code = """
+import sys, json
+sys.path[:0] = ['tests', '.']
+from posenc_jax import backend
+backend.configure()
+import jax
+from importlib import import_module
+from training_rows import rows
+from posenc_jax.runs import parameters
+from posenc_jax.training import adamw, compiled
+def losses(devices, sharding='replicated', attention='plain'):
+    config = import_module('configs.alibi').get_config()
+    config.sharding, config.model.attention = sharding, attention
+    config.model.update(width=16, heads=2, layers=2, vocab=31)
+    config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
+    mesh = compiled.make_mesh(jax.devices()[:devices])
+    parts, optimizer = parameters.make(config), adamw.make(config)
+    state = compiled.fresh_state(parts, optimizer)
+    state = jax.device_put(state, compiled.state_shardings(state, mesh, sharding))
+    step = compiled.train_step(parts, optimizer, config, mesh)
+    out = []
+    for i in range(20):
+        state, measured = step(state, rows(batch=8, seed=i))
+        out.append(float(measured['loss']))
+    kernel = state['params']['model']['blocks.mlp.up.kernel']
+    assert kernel.sharding.is_fully_replicated == (sharding == 'replicated' or devices == 1)
+    if sharding == 'fsdp':
+        assert kernel.addressable_shards[0].data.size * devices == kernel.size
+        moments = [x for x in jax.tree.leaves(state['opt']) if x.shape == kernel.shape]
+        assert len(moments) == 2 and all(x.sharding == kernel.sharding for x in moments)
+    return out
+assert len(jax.devices()) == 8
+print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
+"""
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    out = python("-c", code, env={"XLA_FLAGS": flags})
+    one, eight, cut = json.loads(out.splitlines()[-1])
+    np.testing.assert_allclose(eight, one, atol=1e-5)
+    np.testing.assert_allclose(cut, one, atol=1e-5)
+    assert one[0] != one[-1]

@@ -1,0 +1,146 @@
+"""What the programs do and say with their text: third splits, tokenizers that lose some."""
+
+import json
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from lossy import LOSSY
+from running import ROOT, script
+
+from configs import base
+from posenc_jax.runs.metrics import read_metrics
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for i in range(30):
+        letters = np.random.default_rng(i).choice(list("abcdefgh "), 400)
+        (folder / f"{i:02d}.txt").write_text("".join(letters))
+    return folder
+
+
+def test_two_processes_build_one_corpus(folder, tmp_path):
+    code = (
+        "import sys, json\nfrom ml_collections import ConfigDict\n"
+        "from posenc_jax.data import corpora\n"
+        "print(corpora.prepare(ConfigDict(json.loads(sys.argv[1])), 0, quiet=True).fingerprint)"
+    )
+    data = base.get_config().data
+    data.update(source="text", path=f"{folder}/*.txt", cache=str(tmp_path / "cache"))
+    command = [sys.executable, "-c", code, json.dumps(data.to_dict())]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)
+    ]
+    prints = {process.communicate()[0] for process in both}
+    assert [process.returncode for process in both] == [0, 0] and len(prints) == 1
+    left = [p.name for p in (tmp_path / "cache").iterdir() if not p.name.endswith(".lock")]
+    assert len(left) == 1  # no scratch folder
+
+
+@pytest.fixture
+def lossy_text(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "many").mkdir()
+    for i in range(12):
+        text = "".join(rng.choice(list("abcdef É"), 240))
+        (tmp_path / "many" / f"{i}.txt").write_text(text)
+    learned = LOSSY["no_accents"]()
+    learned.save(str(tmp_path / "lossy.json"))
+    return {
+        "data.path": f"{tmp_path}/many/*.txt",
+        "data.cache": tmp_path / "cache",
+        "data.tokenizer": tmp_path / "lossy.json",
+    }
+
+
+def test_training_states_no_bits_per_byte_of_it(lossy_text, call, tmp_path, monkeypatch):
+    import wandb
+
+    logged = []
+    run = SimpleNamespace(
+        log=logged.append, define_metric=lambda *a, **k: None, finish=lambda **k: None, summary={}
+    )
+    monkeypatch.setattr(wandb, "init", lambda **options: run)
+    fields = {"data.choose_fraction": 0.3, "wandb.mode": "online", "steps": 6}
+    fields["valid_every"] = 6
+    out = call("train.py", tmp_path / "run", **lossy_text, **fields)
+    assert "does not give the text back: of its first 12 documents 12 come back" in out
+    assert out.count("warning: ") == 1 and "bits/byte" not in out
+    assert re.search(r"documents held out; \d+ to choose on; no bits per byte, the tokenizer", out)
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [line["step"] for line in lines] == [3, 6]
+    for line in lines:
+        assert line["bpb"] is None and line["loss"] > 0
+    assert lines[1]["valid_bpb"] is None is lines[1]["choose_bpb"]
+    assert lines[1]["choose_loss"] > 0
+    assert f"held out: loss {lines[1]['valid_loss']:.4f}  to choose on: loss" in out
+    assert len(logged) == 2 and all("train/loss" in line for line in logged)
+    assert not any("bpb" in name for line in logged for name in line)
+
+
+def test_a_step_that_is_not_finite_is_still_seen(lossy_text, call, tmp_path):
+    fields = {"learning_rate": 1e30, "warmup_steps": 0}
+    out = call("train.py", tmp_path / "run", **lossy_text, **fields, code=70)
+    assert "is not finite: grad_norm" in out and "bpb" not in out
+
+
+def test_preparing_the_text_says_it(lossy_text, tmp_path):
+    words = ["--config=configs/rope.py", "--config.data.source=text"]
+    words += [f"--config.{name}={value}" for name, value in lossy_text.items()]
+    for _ in range(2):  # built, and found in the cache
+        out = script("prepare_data.py", *words)
+        assert out.count("warning: the tokenizer ") == 1
+    folder = out.splitlines()[0]
+    with open(f"{folder}/corpus.json") as stream:
+        assert json.load(stream)["lossy"]["examples"] == ["É"]
+
+
+def test_training_measures_both(call, folder, tmp_path):
+    fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache"}
+    fields |= {"data.valid_fraction": 0.3, "data.choose_fraction": 0.3}
+    out = call("train.py", tmp_path / "run", **fields)
+    count = int(out.split(" documents held out; ")[1].split(" to choose on")[0])
+    assert count > 0
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    measured = [line for line in lines if "choose_loss" in line]
+    assert [line["step"] for line in measured] == [5, 10, 12]
+    for line in measured:
+        for name in ("valid", "choose"):
+            np.testing.assert_allclose(
+                line[f"{name}_loss"] / np.log(2), line[f"{name}_bpb"], rtol=1e-6
+            )
+        assert line["choose_loss"] != line["valid_loss"]
+        said = (
+            f"step {line['step']}  held out: loss {line['valid_loss']:.4f}  "
+            f"bits/byte {line['valid_bpb']:.4f}  to choose on: loss "
+            f"{line['choose_loss']:.4f}  bits/byte {line['choose_bpb']:.4f}\n"
+        )
+        assert said in out
+
+
+def test_training_without_it_says_nothing_of_it(whole):
+    assert "choose on" not in whole[1]
+    assert "choose" not in (whole[0] / "metrics.jsonl").read_text()
+
+
+def test_a_third_split_alone_is_measured(call, folder, tmp_path):
+    fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache", "steps": 5}
+    fields |= {"data.valid_fraction": 0.0, "data.choose_fraction": 0.3}
+    out = call("train.py", tmp_path / "run", **fields)
+    line = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
+    assert "choose_loss" in line and "valid_loss" not in line
+    assert f"step 5  to choose on: loss {line['choose_loss']:.4f}" in out
+
+
+def test_it_is_printed_where_text_is_prepared(folder, tmp_path):
+    fields = {"data.source": "text", "data.path": f"{folder}/*.txt"}
+    fields |= {"data.cache": tmp_path / "cache", "data.choose_fraction": 0.3}
+    words = ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
+    out = script("prepare_data.py", *words)
+    assert "choose: {'documents': " in out and "choose: {'documents': 0" not in out

@@ -1,0 +1,228 @@
+"""Checkpoints that were damaged, foreign or cut off, and disks that are full."""
+
+import gc
+import json
+import logging
+import shutil
+
+import jax
+import jax.numpy as jnp
+import pytest
+from damage import delete, empty, flip, truncate
+
+from posenc_jax.errors import OtherConfig, Stop
+from posenc_jax.runs.checkpoints import Checkpoints, total_digest
+from posenc_jax.runs.metrics import Metrics, read_metrics
+
+# Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+BELONGS = {"data": "abc", "config": {"seed": 0}}
+
+
+def state_at(step):
+    """A few arrays of several types, different at every step."""
+    key = jax.random.key(step)
+    return {
+        "params": {"a": jax.random.normal(key, (3, 5)), "b": jnp.arange(7.0) + step},
+        "step": jnp.int32(step),
+    }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collected():
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A workdir with checkpoints of steps 1 and 2, closed."""
+    manager = Checkpoints(tmp_path / "run", keep=3)
+    for step in (1, 2):
+        manager.save(step, state_at(step), BELONGS)
+    manager.close()
+    return tmp_path / "run"
+
+
+def newest_files(workdir):
+    folder = workdir / "checkpoints" / "2"
+    return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+
+
+def restore_last(workdir, accept=lambda step, card: None):
+    manager = Checkpoints(workdir, keep=3)
+    try:
+        found = manager.restore_last(state_at(0), accept)
+        if found is not None:  # later saves are unharmed
+            manager.save(found[0] + 1, state_at(found[0] + 1), BELONGS)
+            assert manager.steps()[-1] == found[0] + 1
+            assert total_digest(manager.restore(found[0] + 1, state_at(0))) == total_digest(
+                state_at(found[0] + 1)
+            )
+        return found
+    finally:
+        manager.close()
+
+
+WAYS = truncate, empty, delete, flip
+
+
+@pytest.mark.parametrize(
+    "turn", [None, *(pytest.param(turn, marks=pytest.mark.slow) for turn in range(len(WAYS)))]
+)
+def test_damage_to_any_file_costs_one_interval_at_most(turn, saved, tmp_path, capsys):
+    """The one before is used, or the newest where the file does not matter; never wrong numbers."""
+    used = []
+    for number, file in enumerate(newest_files(saved)):
+        copy = tmp_path / "copy"
+        shutil.copytree(saved, copy)
+        damage = WAYS[(number if turn is None else turn) % len(WAYS)]
+        damage(copy / "checkpoints" / "2" / file)
+        step, state = restore_last(copy)
+        assert total_digest(state) == total_digest(state_at(step))
+        moved = (
+            [p.name for p in (copy / "checkpoints" / "quarantine").iterdir()] if step == 1 else []
+        )
+        said = capsys.readouterr().err
+        assert (moved == ["2"] and "warning: checkpoint 2: " in said) if step == 1 else not said
+        used.append(step)
+        shutil.rmtree(copy)
+    assert used.count(1) >= 3 and len(used) > 10  # data, and both cards
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_is_caught_or_does_not_matter(saved, capsys):
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of reads that fail, as they should
+    tried = caught = 0
+    expected = total_digest(state_at(2))
+    wrong = []
+    for file in newest_files(saved):
+        path = saved / "checkpoints" / "2" / file
+        whole = path.read_bytes()
+        for bit in range(8 * len(whole)):
+            flip(path, bit)
+            manager = Checkpoints(saved, read_only=True)
+            try:
+                if total_digest(manager.restore(2, state_at(0))) != expected:
+                    wrong.append((str(file), bit, "other numbers"))
+            except Stop:
+                caught += 1
+            except Exception as error:
+                wrong.append((str(file), bit, repr(error)[:200]))
+            finally:
+                manager.close()
+            tried += 1
+            path.write_bytes(whole)
+    with capsys.disabled():
+        print(f"\n{tried} bits flipped, {caught} caught, none of the others changed a number")
+    assert not wrong, wrong[:20]
+    assert tried > 1_000 and caught > 0
+
+
+def test_nothing_is_begun_anew_where_all_is_damaged(saved):
+    for step in (1, 2):
+        shutil.rmtree(saved / "checkpoints" / str(step) / "state")
+    for _ in range(2):  # the second time there is no checkpoint left, only the quarantine
+        with pytest.raises(
+            Stop, match="no checkpoint of .* can be read; .* Nothing was started anew"
+        ):
+            restore_last(saved)
+    assert {p.name for p in (saved / "checkpoints" / "quarantine").iterdir()} == {"1", "2"}
+
+
+def test_a_foreign_checkpoint_is_refused_and_stays(saved):
+    def accept(step, card):
+        raise OtherConfig("of another run")
+
+    with pytest.raises(OtherConfig):
+        restore_last(saved, accept)
+    manager = Checkpoints(saved)
+    with pytest.raises(OtherConfig, match=r"missing: \['params.c'\]"):
+        manager.restore_last(state_at(0) | {"params": {"c": jnp.zeros(1)}}, lambda step, card: None)
+    manager.close()
+    assert not (saved / "checkpoints" / "quarantine").exists()
+
+
+def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypatch):
+    manager = Checkpoints(saved)
+    for error in (MemoryError(), PermissionError(13, "no"), ValueError("RESOURCE_EXHAUSTED: x")):
+
+        def fail(*words, error=error, **options):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manager.manager, "restore", fail)
+            with pytest.raises(type(error)):
+                manager.restore_last(state_at(0), lambda step, card: None)
+    manager.close()
+    assert not (saved / "checkpoints" / "quarantine").exists()
+
+
+def test_an_empty_folder_of_a_step_is_no_checkpoint(saved):
+    (saved / "checkpoints" / "9").mkdir()
+    step, _ = restore_last(saved)
+    assert step == 2
+
+
+def test_a_card_that_was_edited_is_damage(saved, capsys):
+    (path,) = (saved / "checkpoints" / "2" / "card").glob("metadata")
+    card = json.loads(path.read_text())
+    card["data"] = "another"
+    path.write_text(json.dumps(card))
+    assert restore_last(saved)[0] == 1
+    assert "its card is not what was written" in capsys.readouterr().err
+
+
+def test_a_full_disk_costs_the_saves_it_cannot_hold(small_disk, capsys):
+    """It is said, earlier checkpoints stay whole, later ones are written, none stays too long."""
+    manager = Checkpoints(small_disk / "run", keep=2)
+
+    def large(step):
+        return state_at(step) | {"more": jax.random.normal(jax.random.key(step), (60_000,))}
+
+    for step in (1, 2):
+        manager.save(step, large(step), BELONGS)
+    assert manager.steps() == [1, 2]
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 50_000))
+    for step in (3, 4):
+        manager.save(step, large(step), BELONGS)
+        assert manager.steps() == [1, 2]
+        assert f"step {step} could not be saved: no space left" in capsys.readouterr().err
+    ballast.unlink()
+    manager.save(5, large(5), BELONGS)
+    manager.close()
+    again = Checkpoints(small_disk / "run", keep=2)
+    assert again.steps() == [2, 5]
+    assert sorted(p.name for p in (small_disk / "run" / "checkpoints").iterdir()) == ["2", "5"]
+    for step in (2, 5):
+        restored = again.restore(step, large(0))
+        assert total_digest(restored) == total_digest(large(step))
+    again.close()
+
+
+def test_lines_that_find_no_room_wait_and_are_written_once(small_disk):
+    metrics = Metrics(small_disk / "metrics.jsonl", 0)
+    metrics.write({"step": 1})
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    long = "x" * 8_000
+    metrics.write({"step": 2, "loss": float("nan"), "text": long})
+    metrics.write({"step": 3})
+    assert len(read_metrics(metrics.path)) == 1
+    with pytest.raises(Stop, match="2 lines of .* could not be written"):
+        metrics.check()
+    ballast.unlink()
+    metrics.write({"step": 4})
+    metrics.check()
+    lines = read_metrics(metrics.path)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[1]["loss"] is None
+
+
+def test_what_a_killed_save_left_is_removed(saved):
+    left = saved / "checkpoints" / "3.orbax-checkpoint-tmp"
+    left.mkdir()
+    Checkpoints(saved, read_only=True).close()
+    assert left.exists()  # who only reads removes nothing
+    Checkpoints(saved).close()
+    assert not left.exists()

@@ -1,0 +1,161 @@
+"""A line that says what to do, where there was a traceback; exit codes: see programs."""
+
+import ast
+import gzip
+import json
+import os
+from importlib import import_module
+
+import pytest
+from running import ROOT
+
+from configs import base
+from posenc_jax import experiment, validation
+from posenc_jax.data import corpora
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.evaluation import methods
+from posenc_jax.files import write_atomically
+from posenc_jax.sweeping import jobs, slurm
+
+
+def prepared(folder, source="jsonl", pattern="*"):
+    data = base.get_config().data
+    data.update(source=source, path=f"{folder}/{pattern}", cache=str(folder / "cache"))
+    if source == "jsonl":
+        data.field = "text"
+    return corpora.prepare(data, 0, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"text": "half a pair \\ud800"}', "line 2: a lone surrogate, '.ud800', is no text"),
+        (b"[" * 200_000, "line 2: not JSON"),
+        (b'{"text": "\xff"}', "line 2: not JSON"),
+    ],
+)
+def test_a_line_that_is_no_text_is_named(line, message, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "whole"}\n' + line + b"\n")
+    with pytest.raises(DataError, match=message):
+        prepared(tmp_path, pattern="a.jsonl")
+
+
+@pytest.mark.parametrize("source", ["jsonl", "text"])
+def test_packed_text_that_is_damaged_is_named(source, tmp_path):
+    packed = gzip.compress(b"".join(b'{"text": "line %d"}\n' % i for i in range(500)))
+    for place in range(10, len(packed), 41):
+        damaged = packed[:place] + bytes([packed[place] ^ 0xFF]) + packed[place + 1 :]
+        (tmp_path / "a.jsonl.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match="a.jsonl.gz"):
+            prepared(tmp_path, source, "a.jsonl.gz")
+
+
+def test_what_unpacks_to_far_more_than_text_does_is_refused(tmp_path):
+    with gzip.open(tmp_path / "a.txt.gz", "wb") as stream:
+        for _ in range(300):
+            stream.write(bytes(1 << 20))
+    with pytest.raises(DataError, match="more than 268,435,456 bytes, 200 times its size"):
+        prepared(tmp_path, "text", "a.txt.gz")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("batch_size", 99_999_999_999, "batch_size must be at most 16,777,216; got 99,999,999,999"),
+        ("model.layers", 10**9, "model.layers must be at most 10,000; got 1,000,000,000"),
+        ("model.width", 2**40, "model.width must be at most"),
+        ("steps", 2**40, "steps must be at most 2,147,483,647"),
+        ("train_length", 2**30, "train_length must be at most 16,777,216"),
+        ("weight_decay", 1e20, "weight_decay must be a number from 0 to 1000000.0; got 1e+20"),
+        ("clip", 1e-320, "clip must be a number from 1e-30"),
+        ("learning_rate", float("nan"), "learning_rate must be a finite number above 0; got nan"),
+        ("extension.scale", 1e300, "extension.scale must be a number from"),
+        ("data.tokenizer", "x" * 5_000, "data.tokenizer must be 'bytes', a tokenizer.json"),
+    ],
+)
+def test_what_no_machine_can_do_is_refused_before_jax(field, value, message):
+    config = base.get_config()
+    config.update_from_flattened_dict({field: value})
+    if field == "extension.scale":
+        config.extension.name, config.encoding = "yarn", {"name": "rope"}
+    said = "\n".join(validation.validate(config))
+    assert message in said and len(said) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"windows": 10**20}, "windows must be at most 2,147,483,647"),
+        ({"documents": 10**20}, "documents must be at most"),
+        ({"tokens_per_call": 10**20}, "tokens_per_call must be at most"),
+        ({"extensions": "yarn:1e300"}, "the scale of yarn must be at least 1 and at most 1e6"),
+    ],
+)
+def test_an_evaluation_of_impossible_size_is_refused(fields, message):
+    config = import_module("configs.eval").get_config()
+    config.update(fields)
+    said = validation.validate_evaluation(config) or methods.mistakes(config.extensions)
+    assert message in "\n".join(said)
+
+
+def test_nan_is_no_difference_to_itself():
+    same = {"extension": {"beta_fast": float("nan")}, "seed": 0}
+    assert experiment.differences(same, json.loads(json.dumps(same))) == []
+    assert experiment.differences(same, same | {"seed": 1}) == ["seed: 0 in the workdir, 1 now"]
+
+
+def test_every_text_file_is_utf_8_in_any_locale():
+    """By the sources: what is opened as text names its encoding."""
+    missing = []
+    folders = [ROOT / name for name in ("posenc_jax", "models", "configs", "scripts")]
+    for path in [*ROOT.glob("*.py"), *(p for folder in folders for p in folder.rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            given = {word.arg for word in node.keywords}
+            modes = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            text = name in ("read_text", "write_text") or (
+                name == "open" and any(isinstance(m, str) and set(m) <= set("rwax+") for m in modes)
+            )
+            if text and "encoding" not in given:
+                missing.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert missing == []
+
+
+def test_a_field_of_a_sweep_is_a_name(tmp_path):
+    with pytest.raises(ConfigError, match="a job of the grid has the field 5; a field is a name"):
+        jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
+    (tmp_path / "a.txt").write_text("some text " * 50)
+    (tmp_path / "cache").write_text("a file is there")
+    with pytest.raises(Exception, match="name a folder that can be written: data.cache") as caught:
+        prepared(tmp_path, "text", "a.txt")
+    assert caught.value.code == 74
+
+
+def test_a_relative_cache_home_is_no_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/cache")
+    assert corpora.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/some/cache")
+    assert str(corpora.cache_folder("")) == "/some/cache/posenc-jax"
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    """The scratch file's name can be guessed."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / ".config.json.part").symlink_to(tmp_path / "precious")
+    write_atomically(tmp_path / "config.json", "new")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "config.json").read_text() == "new"
+    assert not os.path.islink(tmp_path / "config.json")
+
+
+def test_a_job_is_called_by_what_every_shell_takes(tmp_path, monkeypatch):
+    assert slurm._job_name("zoo\n#SBATCH --exclusive") == "zoo_SBATCH_--exclusive"
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
+    with pytest.raises(ConfigError, match="holds characters that cannot be printed"):
+        slurm.Slurm(tmp_path / "a\nb", {}, 1)
