@@ -1,7 +1,5 @@
 """`variables`: every question can be answered, and what a context can answer is known before."""
 
-import functools
-
 import numpy as np
 import pytest
 
