@@ -34,7 +34,7 @@ def write_atomically(path: Path, text: str) -> None:
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Waits until no other process holds this lock file."""
-    with path.open("a") as stream:
+    with path.open("a", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 

@@ -14,6 +14,7 @@ from running import ROOT, TINY, script
 
 from posenc_jax import errors
 from posenc_jax.registry import encodings
+from posenc_jax.sweeping.launch import Local, share
 
 
 @pytest.mark.slow
@@ -192,3 +193,14 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
 def test_the_zoo_has_every_encoding_with_three_seeds(tmp_path):
     out = script("sweep.py", "--config=configs/sweeps/zoo.py", "--list", f"--workdir={tmp_path}")
     assert len(out.splitlines()) == 3 * len(encodings()) and "rope-s2" in out
+
+
+def test_a_local_command_has_its_own_cores_and_keeps_its_exit_code(tmp_path):
+    local = Local(2 if len(os.sched_getaffinity(0)) > 1 else 1)
+    code = "import os; print(sorted(os.sched_getaffinity(0))); raise SystemExit(75)"
+    log = tmp_path / "run" / "sweep.log"
+    task = local.start("run", [sys.executable, "-c", code], log)
+    while (ended := task.poll()) is None:
+        time.sleep(0.01)
+    assert ended == errors.AGAIN
+    assert log.read_text() == f"{share(local.cores, 0, local.workers)}\n"

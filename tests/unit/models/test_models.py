@@ -11,7 +11,7 @@ import models
 import posenc_jax
 
 SLOW = pytest.mark.slow
-OPTIONS = [
+ALONE = [
     {"norm_place": "post"},
     {"norm": "layer"},
     {"activation": "swiglu"},
@@ -20,8 +20,13 @@ OPTIONS = [
     {"head_dim": 4},
     {"hidden": 24},
     {"scan": False},
+]
+OPTIONS = [
+    {"norm_place": "post", "head_dim": 4, "scan": False},
+    {"norm": "layer", "hidden": 24, "kv_heads": 2},
     {"dtype": "bfloat16"},
     {"norm": "layer", "norm_place": "post", "activation": "swiglu", "kv_heads": 1, "tied": False},
+    *(pytest.param(one, marks=SLOW) for one in ALONE),
 ]
 
 

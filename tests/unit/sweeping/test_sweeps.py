@@ -3,10 +3,7 @@
 import errno
 import io
 import json
-import os
 import signal
-import sys
-import time
 
 import pytest
 from rich.console import Console
@@ -74,17 +71,6 @@ def test_cores_are_shared_without_overlap():
     assert sum(parts, []) == list(range(7)) and all(parts)
     with pytest.raises(ConfigError, match="each job takes one"):
         Local(10_000)
-
-
-def test_a_local_command_has_its_own_cores_and_keeps_its_exit_code(tmp_path):
-    local = Local(2 if len(os.sched_getaffinity(0)) > 1 else 1)
-    code = "import os; print(sorted(os.sched_getaffinity(0))); raise SystemExit(75)"
-    log = tmp_path / "run" / "sweep.log"
-    task = local.start("run", [sys.executable, "-c", code], log)
-    while (ended := task.poll()) is None:
-        time.sleep(0.01)
-    assert ended == errors.AGAIN
-    assert log.read_text() == f"{share(local.cores, 0, local.workers)}\n"
 
 
 class Pretend:
