@@ -31,7 +31,7 @@ def headline(
 
     below = 0.23 * len(methods) + 0.9
     figure = Figure(figsize=(9.2, 4.4 + below), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=[4.4, below])
+    top, bottom = figure.subfigures(2, 1, height_ratios=[4.4, below], squeeze=False)[:, 0]
     widths = [1, 2] if text else [1]
     panels = top.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     if text:
@@ -79,4 +79,6 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
     if trained in ends:
         axes.axvline(ends.index(trained) + 0.5, color="white", linewidth=2.5)
         axes.axvline(ends.index(trained) + 0.5, color="black", linewidth=1)
-    axes.get_figure().colorbar(image, ax=axes, label="share right", shrink=0.9)
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.colorbar(image, ax=axes, label="share right", shrink=0.9)
