@@ -117,7 +117,9 @@ WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 def baselines(lines: Sequence[Line]) -> list[Line]:
     """Entries of the legend for null and window, whose lines have the colours of their groups."""
     dashes = [line.look.get("linestyle") for line in lines]
-    return [one for one in (NULL, WINDOW) if one.look["linestyle"] in dashes]
+    named = {line.name for line in lines}
+    missing = [one for one in (NULL, WINDOW) if one.name not in named]
+    return [one for one in missing if one.look["linestyle"] in dashes]
 
 
 def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
