@@ -4,15 +4,17 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 """
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from posenc_jax import fields, neighbours
+from posenc_jax import fields, neighbours, registry
+from posenc_jax.checks import choice, known
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
-from posenc_jax.registry import SOURCES, TASKS, WANDB_MODES
+from posenc_jax.registry import SOURCES, TEXTS, WANDB_MODES
 
 Config = Any  # a ConfigDict, whose fields have no static types
 
@@ -38,9 +40,17 @@ class Extension:
     scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
 
 
+FAR = ("code", "delayed_repeat", "needle", "passkey", "variables", "who")
+
+
+def _task(name: str, value: Any):
+    choice(name, value, registry.tasks())
+
+
 @dataclasses.dataclass
 class Data:
-    """What a run reads. `of`: sources that read a field; `unset`: what None means there."""
+    """`of` are the sources that read a field, `tasks` those of synthetic text; `unset` is what None
+    stands for there."""
 
     source: str = default("stdlib", ", ".join(SOURCES), one_of(*SOURCES))
     tokens: str | None = default(
@@ -61,19 +71,71 @@ class Data:
         of=("jsonl", "hub"),
         unset="text",
     )
-    split: str | None = default(None, "for hub; None: train", of=("hub",), unset="train")
+    split: str | None = default(None, "of hub; None: train", of=("hub",), unset="train")
+    mixture: str | None = default(
+        None,
+        "sources or tasks with shares of the tokens, instead of a source: stdlib:0.8,variables:0.2",
+    )
     task: str | None = default(
         None,
-        f"for synthetic: {', '.join(TASKS)}; None: copy",
-        one_of(*TASKS),
+        "of synthetic: a file in posenc_jax/data/tasks, or copy or induction; None: copy",
+        _task,
         of=("synthetic",),
         unset="copy",
     )
     documents: int | None = default(
-        None, "for synthetic; None: 2,000", whole(1), of=("synthetic",), unset=2_000
+        None,
+        "of synthetic; None: 2,000 of copy and induction, of others 20,000 rows of L",
+        whole(1),
+        of=("synthetic",),
+        unset={name: 2_000 for name in TEXTS} | {"": 20_000},
     )
     document_length: int | None = default(
-        None, "for synthetic, in tokens; None: 2,048", whole(2), of=("synthetic",), unset=2_048
+        None,
+        "of copy and induction, in tokens; None: 2,048",
+        whole(2),
+        of=("synthetic",),
+        tasks=TEXTS,
+        unset=2_048,
+    )
+    far: float | None = default(
+        None,
+        "of tasks: how many times L back the test asks; None: 8",
+        between(1, 4096),
+        of=("synthetic",),
+        tasks=FAR,
+        unset=8.0,
+    )
+    variant: str | None = default(
+        None,
+        "of variables: latest (a name is set again and again), once; None: latest",
+        one_of("latest", "once"),
+        of=("synthetic",),
+        tasks=("variables",),
+        unset="latest",
+    )
+    gaps: str | None = default(
+        None,
+        "of variables, from a setting to its question: within (uniform, to L in training and to "
+        "far L in the test), log (log-uniform to far L in both), fixed; None: within",
+        one_of("within", "log", "fixed"),
+        of=("synthetic",),
+        tasks=("variables",),
+        unset="within",
+    )
+    needles: int | None = default(
+        None,
+        "of needle: how many lie in the text; None: 2",
+        whole(1, 13),
+        of=("synthetic",),
+        tasks=("needle",),
+        unset=2,
+    )
+    answers_only: bool = default(
+        False,
+        "True: where a text marks its answers, the loss is theirs alone",
+        true_or_false,
+        beside_tokens=True,
     )
     valid_fraction: float = default(
         0.1, "share of documents held out, chosen by a hash of their text", between(0, 1)
@@ -203,6 +265,7 @@ class Evaluation:
     name: str = default("", "name of this evaluation in eval/curves.csv; empty: from its text")
     data: EvaluationData = within(EvaluationData)
     multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
+    lengths: str = default("", "the same in tokens, instead of multiples: 64,128,256")
     extensions: str = default(
         "none,pi,ntk,yarn,dynamic_ntk,interpolate",
         "those that fit the run's encoding; name:scale sets a scale (else the largest multiple); "
@@ -287,10 +350,49 @@ def beside_tokens() -> list[str]:
     return [name for name, _, _, facts in fields.fields(Data) if "beside_tokens" in facts]
 
 
-def read_by() -> dict[str, tuple[tuple[str, ...], Any]]:
-    """Fields of `data` that only some sources read: which sources, and what None means."""
+def shares(mixture: str) -> dict[str, float]:
+    """`stdlib:0.8,variables:0.2` by name; a ValueError says what is wrong."""
+    found: dict[str, float] = {}
+    for word in words(mixture):
+        name, colon, share = word.partition(":")
+        known("source or task", name, [*mixed_sources(), *registry.tasks()])
+        try:
+            value = float(share)
+        except ValueError:
+            value = math.nan
+        if not colon or not 0 < value < math.inf:
+            raise ValueError(f"the share of {name} must be above 0; got {word!r}")
+        if name in found:
+            raise ValueError(f"{name} stands in it twice")
+        found[name] = value
+    if len(found) < 2:
+        raise ValueError(f"a mixture has two texts or more; got {mixture!r}")
+    return found
+
+
+def mixed_sources() -> list[str]:
+    return [name for name in SOURCES if name != "synthetic"]
+
+
+class Readers(NamedTuple):
+    """Who reads a field of `data`, and what None stands for there."""
+
+    sources: tuple[str, ...]
+    tasks: tuple[str, ...] | None  # of synthetic text; None: all
+    by_task: Mapping[str, Any]  # "" is every other one
+
+    def unset(self, task: str | None) -> Any:
+        return self.by_task.get(task or "", self.by_task.get(""))
+
+
+def read_by() -> dict[str, Readers]:
+    """Fields of `data` that some sources read, not all."""
     return {
-        name: (facts["of"], facts["unset"])
+        name: Readers(
+            facts["of"],
+            facts.get("tasks"),
+            facts["unset"] if isinstance(facts["unset"], dict) else {"": facts["unset"]},
+        )
         for name, _, _, facts in fields.fields(Data)
         if "of" in facts
     }

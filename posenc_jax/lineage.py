@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax import composition, configuration, formats
+from posenc_jax import composition, configuration, formats, registry
 from posenc_jax.composition import Part
 from posenc_jax.configuration import Config, beside_tokens, read_by
 from posenc_jax.errors import ConfigError
@@ -90,6 +90,8 @@ def with_unset(data) -> Config:
     """`data` with a value in every field that its source reads; with prepared tokens, which read no
     source, the defaults of the other fields are removed."""
     data = data.copy_and_resolve_references()
+    if data.get("mixture"):
+        return data  # its texts have fields of their own
     with data.ignore_type():
         data.tokens = data.tokens or None
         if data.tokens:
@@ -97,10 +99,28 @@ def with_unset(data) -> Config:
             for name in set(data) - {"tokens", *beside_tokens()}:
                 data[name] = None if data[name] == usual[name] else data[name]
             return data
-        for name, (sources, unset) in read_by().items():
-            if data.source in sources and data[name] is None:
-                data[name] = unset
+        for name, readers in read_by().items():  # `task` comes before the fields that it reads
+            if data.source in readers.sources and data.get(name) is None:
+                if readers.tasks is None or data.task in readers.tasks:
+                    data[name] = readers.unset(data.get("task"))
     return data
+
+
+def part_of(data, name: str) -> Config:
+    """`data` of one text of a mixture, by the name of its source or its task."""
+    part = data.copy_and_resolve_references()
+    task = name if name in registry.tasks() else None
+    with part.ignore_type():
+        part.mixture = None
+        part.source = "synthetic" if task else name
+        part.task = task
+        for field, readers in read_by().items():
+            read = part.source in readers.sources
+            if not read or (readers.tasks is not None and task not in readers.tasks):
+                part[field] = "" if field == "path" else None
+        part.task = task
+        part.answers_only = data.answers_only and task is not None
+    return with_unset(part)
 
 
 def _from_source(config, begun: Mapping | None) -> Config:

@@ -18,6 +18,16 @@ def protocols() -> list[str]:
     return files("evaluation", "protocols")
 
 
+def probes() -> list[str]:
+    """Tasks whose answer stands far back."""
+    return files("data", "tasks")
+
+
+def tasks() -> list[str]:
+    """Every kind of synthetic text."""
+    return [*TEXTS, *probes()]
+
+
 SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")  # of text; read in data/sources.py
-TASKS = ("copy", "induction", "passkey", "delayed_repeat")  # of synthetic text
+TEXTS = ("copy", "induction")  # of synthetic text, made in data/synthetic.py
 WANDB_MODES = ("auto", "online", "offline", "disabled")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax import composition, configuration, fields, lineage, neighbours
-from posenc_jax.checks import known, positive
+from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
+from posenc_jax.checks import known, positive, whole_number
 from posenc_jax.configuration import Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
@@ -126,14 +126,18 @@ def _names(encoding: Mapping, extension: Mapping) -> list[str]:
 def _data(data) -> list[str]:
     if data.tokens:
         return _tokens(data)
+    if data.mixture:
+        return _mixture(data)
     if data.source not in SOURCES:
         return fields.mistakes(configuration.Data, data.to_dict(), "data.")
     problems = _unread(data, data.source)
     data = lineage.with_unset(data)
     values = data.to_dict()
     problems += fields.mistakes(configuration.Data, values, "data.")
-    if data.source in read_by()["path"][0] and not data.path:
-        problems.append(f"data.path must name what to read for data.source={data.source}")
+    if data.source in read_by()["path"].sources and not data.path:
+        problems.append(f"data.path must say what to read for data.source={data.source}")
+    if data.answers_only and data.source != "synthetic":
+        problems.append("data.answers_only has no effect: only synthetic text marks its answers")
     if data.source == "synthetic" and data.tokenizer != "bytes":
         problems.append("data.tokenizer must be 'bytes' for synthetic data")
     fractions = (data.valid_fraction, data.choose_fraction)
@@ -148,6 +152,32 @@ def _data(data) -> list[str]:
             f"merges.txt; there is no {_short(data.tokenizer)!r}"
         )
     return problems
+
+
+def _mixture(data) -> list[str]:
+    """What is wrong with its shares, with a text of it, or with a field that none of them reads."""
+    try:
+        parts = [lineage.part_of(data, name) for name in configuration.shares(data.mixture)]
+    except ValueError as error:
+        return [f"data.mixture: {error}"]
+    problems = [
+        f"data.{name} = {data[name]!r} has no effect: no text of data.mixture reads it"
+        for name in read_by()
+        if data[name] not in (None, "")
+        and name != "task"
+        and all(part[name] in (None, "") for part in parts)
+    ]
+    usual = configuration.training().data.source
+    problems += [
+        f"data.{name} = {data[name]!r} has no effect beside data.mixture, which names its texts"
+        for name in ("source", "task")
+        if data[name] not in (None, usual)
+    ]
+    if data.answers_only and all(part.source != "synthetic" for part in parts):
+        problems.append(
+            "data.answers_only has no effect: no text of data.mixture marks its answers"
+        )
+    return problems + list(dict.fromkeys(line for part in parts for line in _data(part)))
 
 
 def _tokens(data) -> list[str]:
@@ -181,13 +211,23 @@ def _short(text, most: int = 200) -> str:
 
 
 def _unread(data, source: str) -> list[str]:
-    """Fields that the source does not read, and that would have no effect."""
-    return [
-        f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
-        f"data.source={' or '.join(sources)}"
-        for name, (sources, _) in read_by().items()
-        if name in data and data[name] not in (None, "") and source not in sources
-    ]
+    """A field that the source does not read would have no effect."""
+    problems = []
+    task = data.get("task") or "copy"
+    for name, readers in read_by().items():
+        if name not in data or data[name] in (None, ""):
+            continue
+        if source not in readers.sources:
+            problems.append(
+                f"data.{name} = {data[name]!r} has no effect with data.source={source}; it is for "
+                f"data.source={' or '.join(readers.sources)}"
+            )
+        elif readers.tasks and task not in readers.tasks and task in registry.tasks():
+            problems.append(
+                f"data.{name} = {data[name]!r} has no effect with data.task={task}; it is for "
+                f"data.task={' or '.join(readers.tasks)}"
+            )
+    return problems
 
 
 def _source(config) -> list[str]:
@@ -211,6 +251,11 @@ def validate_evaluation(config) -> list[str]:
         problems.append(
             f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}"
         )
+    if config.lengths and config.multiples != configuration.evaluation().multiples:
+        problems.append(
+            f"lengths = {config.lengths!r} and multiples = {config.multiples!r} say both what to "
+            "read; give one"
+        )
     problems += _words(config) + _text(config.data)
     problems += fields.mistakes(configuration.EvaluationWandb, values["wandb"], "wandb.")
     return problems
@@ -220,6 +265,10 @@ def _words(config) -> list[str]:
     """Mistakes in the words of the lists."""
     problems = []
     for rule, text in (
+        (
+            lambda word: whole_number("each of lengths", composition.value(word), at_least=2),
+            config.lengths or "2",
+        ),
         (lambda word: positive("each of multiples", composition.value(word)), config.multiples),
         (lambda word: word == "all" or composition.parts(word), config.extensions),
         (lambda word: known("protocol", word, protocols()), config.protocols),
@@ -241,7 +290,7 @@ def _text(data) -> list[str]:
             if data[name]
         ]
     problems = []
-    others = [source for source in SOURCES if source != "synthetic"]
+    others = [*configuration.mixed_sources(), *registry.tasks()]  # tasks: of the run's mixture
     if data.source and data.source not in others:
         listed = ", ".join(map(repr, others))
         problems.append(f"data.source must be one of {listed}; got {data.source!r}")
@@ -250,7 +299,7 @@ def _text(data) -> list[str]:
             f"data.part = {data.part!r} is a part of the run's own text and has no effect with "
             f"data.source={data.source}"
         )
-    if bool(data.path) != (data.source in read_by()["path"][0]):
+    if bool(data.path) != (data.source in read_by()["path"].sources):
         problems.append(
             "data.path goes with data.source=text, jsonl or hub; got "
             f"source={data.source!r}, path={data.path!r}"

@@ -48,7 +48,7 @@ def _prepare(config, vocab: int | None, out: str, folder: str, limit: int | None
 
     if vocab is not None:
         _train(config, vocab, out)
-    made = corpora.prepare(config.data, config.seed)
+    made = corpora.prepare(config.data, config.seed, config.train_length)
     if folder:
         encoder, place = tokenizer.load(config.data.tokenizer), Path(folder).expanduser()
         made = prepared.write(made, encoder, place, limit)
@@ -70,7 +70,7 @@ def _train(config, vocab: int, out: str) -> None:
 
     data = config.data.copy_and_resolve_references()
     data.tokenizer = "bytes"
-    split = corpora.prepare(data, config.seed).train
+    split = corpora.prepare(data, config.seed, config.train_length).train
     texts = (
         bytes(split.tokens[start:end]).decode(errors="replace")
         for start, end in zip(split.starts, split.starts[1:], strict=False)

@@ -1,19 +1,29 @@
-"""Three small models on the built-in text: what `make demo` trains, evaluates and compares.
+"""Two models of text and one of far answers: what `make demo` trains, evaluates and compares.
 
 python scripts/sweep.py --config=configs/sweeps/demo.py --workdir=runs/demo --workers=2
 
 About three minutes on two CPU cores. Its bits are not recorded.
 """
 
-from posenc_jax.sweeping.grid import axis
+from posenc_jax.sweeping.grid import axis, chain
+
+ANSWERS = {
+    "recipe": "configs/variables.py:rope",
+    "evaluation.lengths": "64,128,256,512",
+    "evaluation.last": 16,
+    "evaluation.protocols": "answers,gap",
+    "evaluation.extensions": "none,pi,ntk,yarn",
+    "evaluation.documents": 240,
+    "evaluation.tokens_per_call": 32_768,
+}
 
 
 def get_config():
+    text = axis("recipe", [f"configs/{name}.py" for name in ("rope", "alibi")])
     return {
-        "grid": axis("recipe", [f"configs/{name}.py" for name in ("sinusoidal", "rope", "alibi")]),
+        "grid": chain([ANSWERS], text),
         "fields": {
             "train_length": 64,
-            "batch_size": 32,
             "steps": 400,
             "warmup_steps": 40,
             "log_every": 10,
@@ -21,5 +31,5 @@ def get_config():
             "wandb.mode": "disabled",
         },
         # Fewer targets than the default's 2,000, to be done in minutes.
-        "evaluation": {"extensions": "all", "documents": 24, "windows": 2},
+        "evaluation": {"extensions": "none,yarn,dynamic_yarn", "documents": 24, "windows": 2},
     }

@@ -1,5 +1,6 @@
 """Batches as a pure function of seed and step, so that resuming needs one number."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,17 +21,31 @@ class Batch(NamedTuple):
 class Batches:
     """Rows of L tokens cut from the concatenated documents, in a new order every epoch.
 
-    Each epoch shifts its cuts by a random offset below L, so that a token's place varies.
+    An epoch's cuts are moved by a draw below L, so that a token is not always seen at one place.
+    Documents that fill a row each are rows as they are.
     """
 
     def __init__(
-        self, split: Split, *, length: int, batch_size: int, seed: int, within_documents: bool
+        self,
+        split: Split,
+        *,
+        length: int,
+        batch_size: int,
+        seed: int,
+        within_documents: bool,
+        answers_only: bool = False,
     ):
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.within_documents = within_documents
+        self.answers = split.answers if answers_only else None
+        self.documents_are_rows = bool(np.all(np.diff(split.starts) == length + 1))
+        self.stride = length + 1 if self.documents_are_rows else length
+        # For any offset of the cuts.
         self.rows = (
-            len(split.tokens) - 1 - (length - 1)
-        ) // length  # whatever the offset of the cuts
+            len(split.starts) - 1
+            if self.documents_are_rows
+            else (len(split.tokens) - 1 - (length - 1)) // length
+        )
         if self.rows < 1:
             raise DataError(
                 f"{len(split.tokens)} tokens are too few for one row of {length} (train_length), "
@@ -39,8 +54,11 @@ class Batches:
         self._order = lru_cache(maxsize=2)(self._draw_order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """The rows of a step, or those of one process."""
-        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
+        """The rows of a step, or those that one process reads."""
+        return self.at(np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows])
+
+    def at(self, places) -> Batch:
+        """Rows by their place in the order of training, from 0 on."""
         return self.rows_at([self._start(int(place)) for place in places])
 
     def describe(self, step: int) -> str:
@@ -60,6 +78,8 @@ class Batches:
         document = np.searchsorted(self.split.starts, index, side="right") - 1
         same = document[:, 1:] == document[:, :-1]
         weights = same if self.within_documents else np.ones_like(same)
+        if self.answers is not None:
+            weights = weights & self.answers[index[:, 1:]]
         segments = document[:, :-1] - document[:, :1]
         widths = self.split.bytes_of
         return Batch(
@@ -73,15 +93,71 @@ class Batches:
     def _start(self, place: int) -> int:
         epoch, row = divmod(place, self.rows)
         offset, order = self._order(epoch)
-        return offset + int(order[row]) * self.length
+        return offset + int(order[row]) * self.stride
 
     def _draw_order(self, epoch: int) -> tuple[int, np.ndarray]:
         rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, epoch]))
-        return int(rng.integers(self.length)), rng.permutation(self.rows)
+        offset = int(rng.integers(self.length))
+        return 0 if self.documents_are_rows else offset, rng.permutation(self.rows)
 
 
-def held_out(split: Split, *, length: int, rows: int, within_documents: bool) -> Batch:
+SHARES = 1000  # rows over which the shares of a mixture are exact
+
+
+class MixedBatches:
+    """Rows of several splits, by shares: exact over every thousand rows, in an order drawn anew."""
+
+    def __init__(self, parts: Sequence[tuple[Batches, float]], *, batch_size: int, seed: int):
+        self.parts = [part for part, _ in parts]
+        self.batch_size, self.seed = batch_size, seed
+        self.counts = _rounded([share for _, share in parts], SHARES)
+        self._order = lru_cache(maxsize=2)(self._draw_order)
+
+    def batch(self, step: int, rows: slice = slice(None)) -> Batch:
+        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
+        chosen = np.array([self._find(int(place)) for place in places])  # [B, 2]: part, place in it
+        pieces = [part.at(chosen[chosen[:, 0] == i, 1]) for i, part in enumerate(self.parts)]
+        order = np.argsort(np.argsort(chosen[:, 0], kind="stable"), kind="stable")
+        return Batch(*(np.concatenate(columns)[order] for columns in zip(*pieces, strict=True)))
+
+    def describe(self, step: int) -> str:
+        return f"rows of {len(self.parts)} texts in shares of {list(map(int, self.counts))}"
+
+    def _find(self, place: int) -> tuple[int, int]:
+        """The part that a row is of, and how many rows of that part come before it."""
+        block, inner = divmod(place, SHARES)
+        part, before = self._order(block)
+        return int(part[inner]), int(block * self.counts[part[inner]] + before[inner])
+
+    def _draw_order(self, block: int) -> tuple[np.ndarray, np.ndarray]:  # [SHARES] twice
+        rng = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 1, block]))
+        part = rng.permutation(np.repeat(np.arange(len(self.parts)), self.counts))
+        before = np.zeros(SHARES, np.int64)
+        for i in range(len(self.parts)):
+            before[part == i] = np.arange(self.counts[i])
+        return part, before
+
+
+def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
+    """Whole numbers that add up to `total`, by largest remainders."""
+    exact = np.array(shares) / sum(shares) * total
+    whole = np.floor(exact).astype(int)
+    for i in np.argsort(whole - exact, kind="stable")[: total - whole.sum()]:
+        whole[i] += 1
+    return whole
+
+
+def held_out(
+    split: Split, *, length: int, rows: int, within_documents: bool, answers_only: bool = False
+) -> Batch:
     """Rows spread evenly over a split, the same in every run."""
-    cutter = Batches(split, length=length, batch_size=1, seed=0, within_documents=within_documents)
+    cutter = Batches(
+        split,
+        length=length,
+        batch_size=1,
+        seed=0,
+        within_documents=within_documents,
+        answers_only=answers_only,
+    )
     chosen = np.unique(np.linspace(0, cutter.rows - 1, num=min(rows, cutter.rows)).astype(int))
-    return cutter.rows_at(chosen * length)
+    return cutter.rows_at(chosen * cutter.stride)

@@ -15,9 +15,10 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.backend import cache_home
-from posenc_jax.data import sources, tokenizer
+from posenc_jax.data import sources, tasks, tokenizer
 from posenc_jax.errors import DataError, Interrupted, Stop
 from posenc_jax.files import alone
+from posenc_jax.registry import probes
 from posenc_jax.terminal import warn
 
 FORMAT = 3  # of the files below; another number means another cache
@@ -47,7 +48,9 @@ class Split:
     bytes_of: np.ndarray | None  # [N], bytes of text each token stands for; None: one each
     answers: np.ndarray | None  # [N], which tokens are answers; None: there are none
     digests: np.ndarray  # [documents], uint64, `sources.digest` of each document's text
-    lossless: bool  # whether tokens keep all of the text; otherwise bits per byte are meaningless
+    lossless: bool  # whether tokens hold all of the text; if not, bits per byte mean nothing
+    gaps: np.ndarray | None = None  # [N], how many tokens before its question an answer stands
+    chance: float | None = None  # accuracy without having seen what answers; None: not known
 
     @property
     def lengths(self) -> np.ndarray:
@@ -69,6 +72,16 @@ class Corpus:
     @property
     def fingerprint(self) -> str:
         return self.card["fingerprint"]
+
+    @property
+    def parts(self) -> dict[str, "Corpus"]:
+        """Of a mixture those it is made of, by name."""
+        return {"": self}
+
+    @property
+    def digests(self) -> np.ndarray:
+        """Of every document that is trained on."""
+        return self.train.digests
 
     @cached_property
     def fingerprint_1(self) -> str:
@@ -99,6 +112,8 @@ class Corpus:
             joined([split.answers for split in some]),
             np.concatenate([split.digests for split in some]),
             self.lossless,
+            joined([split.gaps for split in some]),
+            some[0].chance,
         )
 
     @property
@@ -111,10 +126,18 @@ class Corpus:
         return _lossless(self.card)
 
 
-def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()) -> Corpus:
-    """Load the corpus that a configuration's `data` describes, building it into the cache first.
+def prepare(
+    data,
+    seed: int,
+    length: int | None = None,
+    *,
+    quiet: bool = False,
+    stopping: Sequence[str] = (),
+) -> Corpus:
+    """The corpus that a configuration's `data` describes, from the cache or built into it.
 
-    `stopping`, the names of signals that asked to stop, is checked between documents.
+    `length` is L of the run, which tasks that ask beyond it must know. `stopping` is looked at
+    between documents: the names of signals that asked to stop.
     """
     if data.tokens:
         corpus = prepared(data.tokens)
@@ -138,8 +161,12 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
         identity |= {"path": data.path, "split": data.split, "field": data.field}
         identity["revision"] = sources.revision(data)
     if data.source == "synthetic":
-        names = ("task", "documents", "document_length")
-        identity |= {name: data[name] for name in names} | {"seed": seed}
+        identity |= {"task": data.task, "documents": data.documents, "seed": seed}
+        if data.task in probes():
+            identity |= {name: data[name] for name in sorted(tasks.options(data.task))}
+            identity |= {"train_length": length, "tests": tasks.TESTS, "version": tasks.VERSION}
+        else:
+            identity["document_length"] = data.document_length
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
     root = cache_folder(data.cache)
     folder = root / f"{data.source}-{key}"
@@ -147,7 +174,7 @@ def prepare(data, seed: int, *, quiet: bool = False, stopping: Sequence[str] = (
         _make(root)
         with alone(root / f"{folder.name}.lock"):
             if card_of(folder) is None:
-                _build(folder, data, seed, encoder, listed, identity, quiet, stopping)
+                _build(folder, data, seed, length, encoder, listed, identity, quiet, stopping)
     corpus = load(folder)
     if not (corpus.lossless or quiet):
         warn(_losses(corpus.card))
@@ -251,10 +278,12 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         column("answers", np.bool_),
         digests,
         _lossless(card),
+        column("gaps", np.dtype("<i4")),
+        card.get("chance"),
     )
 
 
-def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> None:
+def _build(folder, data, seed, length, encoder, listed, identity, quiet, stopping) -> None:
     scratch = folder.parent / f".{folder.name}.building"
     shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process; the lock is ours
     scratch.mkdir()
@@ -268,7 +297,7 @@ def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> No
             disable=quiet,
         )
         with bar:
-            card = _write(scratch, data, seed, encoder, bar, stopping)
+            card = _write(scratch, data, seed, length, encoder, bar, stopping)
         card |= {
             "tokenizer_hash": encoder.hash,
             "identity": identity,
@@ -286,8 +315,10 @@ def _build(folder, data, seed, encoder, listed, identity, quiet, stopping) -> No
         raise
 
 
-def _write(folder: Path, data, seed: int, encoder, bar, stopping: Sequence[str]) -> dict:
-    """Write the files of all splits and return the facts for their card."""
+def _write(
+    folder: Path, data, seed: int, length: int | None, encoder, bar, stopping: Sequence[str]
+) -> dict:
+    """The files of all splits; what the card says of them."""
     dtype = np.dtype(
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
@@ -296,7 +327,7 @@ def _write(folder: Path, data, seed: int, encoder, bar, stopping: Sequence[str])
     seen: set[bytes] = set()
     counts = {"documents": 0, "duplicates": 0, "empty": 0}
     try:
-        for document in sources.documents(data, seed):
+        for document in sources.documents(data, seed, length):
             if stopping:
                 raise Interrupted(
                     f"stopped by {stopping[0]} while the text was made into tokens; the same "
@@ -312,7 +343,8 @@ def _write(folder: Path, data, seed: int, encoder, bar, stopping: Sequence[str])
                 seen.add(text_hash)
                 counts["documents"] += 1
                 round_trip.see(document.text, document.name)
-                writers[_split_of(text_hash, data)].add(document, encoder)
+                split = document.split or _split_of(text_hash, data)
+                writers[split].add(document, encoder)
         splits = {name: writer.close() for name, writer in writers.items()}
     except BaseException:
         for writer in writers.values():
@@ -328,6 +360,8 @@ def _write(folder: Path, data, seed: int, encoder, bar, stopping: Sequence[str])
         "splits": splits,
         "lossy": round_trip.card(),
     }
+    if data.source == "synthetic" and data.task in probes():
+        card["chance"] = tasks.of(data.task).chance
     return {"fingerprint": fingerprint_of(folder, card)} | card
 
 
@@ -362,6 +396,8 @@ class _Writer:
             if len(document.answers) != len(tokens):
                 raise DataError("synthetic tasks mark bytes; use data.tokenizer=bytes")
             self._write("answers", document.answers.astype(np.bool_))
+        if document.gaps is not None:
+            self._write("gaps", document.gaps.astype("<i4"))
         self.starts.append(self.starts[-1] + len(tokens))
         self.digests.append(sources.digest(document.text))
         self.bytes += len(document.text)

@@ -103,6 +103,8 @@ def _chosen(split: Split, kept: np.ndarray) -> Split:
         column(split.answers),
         split.digests[kept],
         split.lossless,
+        column(split.gaps),
+        split.chance,
     )
 
 

@@ -4,8 +4,6 @@ import glob
 import gzip
 import hashlib
 import json
-import sys
-import sysconfig
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posenc_jax.data import synthetic
-from posenc_jax.errors import DataError
-from posenc_jax.registry import SOURCES
+from posenc_jax.data import stdlib, synthetic, tasks
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.registry import SOURCES, probes
 
 # Errors that a damaged file raises, packed or not.
 _UNREADABLE = (OSError, EOFError, zlib.error)
@@ -26,7 +24,9 @@ LONGEST_LINE = 1 << 30
 class Document(NamedTuple):
     name: str
     text: bytes
-    answers: np.ndarray | None = None  # whether each byte is an answer; None: no answers
+    answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
+    gaps: np.ndarray | None = None  # of each answer, how many tokens before its question it stands
+    split: str | None = None  # where a task has documents of its own for each; None: by a hash
 
 
 def digest(text: bytes) -> int:
@@ -37,9 +37,9 @@ def digest(text: bytes) -> int:
 
 
 def files(data) -> list[Path]:
-    """The files a source reads, in order; `hub` and `synthetic` have none."""
-    if data.source == "stdlib":
-        return _stdlib_files()
+    """The files a source reads, in order. `hub` and most of `synthetic` read none of their own."""
+    if data.source == "stdlib" or (data.source == "synthetic" and task_reads_code(data)):
+        return stdlib.files()
     if data.source in ("text", "jsonl"):
         return _matches(data.path)
     return []
@@ -50,7 +50,8 @@ def revision(data) -> str | None:
     return _hub_rows(data)._fingerprint if data.source == "hub" else None
 
 
-def documents(data, seed: int) -> Iterator[Document]:
+def documents(data, seed: int, train_length: int | None = None) -> Iterator[Document]:
+    """`train_length` is L of the run, which tasks that ask beyond it must know."""
     if data.source in ("stdlib", "text"):
         for path in files(data):
             yield Document(str(path), _read(path))
@@ -60,6 +61,9 @@ def documents(data, seed: int) -> Iterator[Document]:
     elif data.source == "hub":
         yield from _hub(data)
     elif data.source == "synthetic":
+        if data.task in probes():
+            yield from _task_documents(data, seed, train_length)
+            return
         for i, (text, answers) in enumerate(
             synthetic.documents(data.task, data.documents, data.document_length, seed)
         ):
@@ -68,21 +72,29 @@ def documents(data, seed: int) -> Iterator[Document]:
         raise ValueError(f"data.source must be one of {', '.join(SOURCES)}; got {data.source!r}")
 
 
-def _stdlib_files() -> list[Path]:
-    left_out = {"test", "idlelib", "encodings", "pydoc_data"}
-    root = Path(sysconfig.get_paths()["stdlib"])
-    paths = []
-    for name in sorted(sys.stdlib_module_names - left_out):
-        module, package = root / f"{name}.py", root / name
-        if module.is_file():
-            paths.append(module)
-        elif package.is_dir():
-            inner = sorted(package.rglob("*.py"))
-            unwanted = left_out | {"tests"}
-            paths.extend(p for p in inner if not unwanted & set(p.relative_to(root).parts))
-    if not paths:
-        raise DataError(f"the standard library's source is not at {root}; choose another source")
-    return paths
+def task_of(data, train_length: int) -> tasks.Task:
+    """The task that `data` describes, at L."""
+    try:
+        return tasks.make(data.task, train_length, **{n: data[n] for n in tasks.options(data.task)})
+    except ValueError as error:
+        raise ConfigError(f"data.task={data.task}: {error}") from error
+
+
+def task_reads_code(data) -> bool:
+    return data.task in probes() and "valid_fraction" in tasks.options(data.task)
+
+
+def _task_documents(data, seed: int, train_length: int | None) -> Iterator[Document]:
+    if train_length is None:
+        raise ValueError(f"data.task={data.task} needs the length that is trained at")
+    task = task_of(data, train_length)
+    rows = -(-data.documents * (train_length + 1) // task.length(training=True))
+    counts = {"train": rows, "valid": tasks.TESTS if data.valid_fraction else 0}
+    counts["choose"] = tasks.CHOICES if data.choose_fraction else 0
+    for split, count in counts.items():
+        for i, drawn in enumerate(task.documents(split, count, seed)):
+            name = f"{data.task}-{split}-{i}"
+            yield Document(name, drawn.text.tobytes(), drawn.answers, drawn.gaps, split)
 
 
 def _matches(patterns: str) -> list[Path]:

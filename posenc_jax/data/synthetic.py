@@ -1,4 +1,7 @@
-"""Tasks whose answers are known: what must be remembered, over how far, is stated by the text."""
+"""Texts of which a part follows from the rest, solved within a short context.
+
+Tasks whose answer lies any number of tokens back are in `data/tasks`.
+"""
 
 from collections.abc import Iterator
 
@@ -10,12 +13,7 @@ _DIGITS = np.frombuffer(b"0123456789", np.uint8)
 
 def documents(task: str, count: int, length: int, seed: int) -> Iterator[tuple[bytes, np.ndarray]]:
     """`count` texts of exactly `length` bytes, each with a mark on every byte that is an answer."""
-    make = {
-        "copy": _copy,
-        "induction": _induction,
-        "passkey": _passkey,
-        "delayed_repeat": _delayed_repeat,
-    }[task]
+    make = {"copy": _copy, "induction": _induction}[task]
     for i in range(count):
         # NumPy cuts numbers into words of 32 bits: a high word before i would be taken for it.
         rng = np.random.default_rng([seed % 2**32, i, seed >> 32])
@@ -32,10 +30,10 @@ def documents(task: str, count: int, length: int, seed: int) -> Iterator[tuple[b
 def best_loss(task: str, length: int, seed: int, documents_: int = 64) -> float | None:
     """Nats per byte of a model that knows the task, where that is a number; else None.
 
-    Letters drawn evenly cost ln 26 each, answers nothing; so it holds for copy and delayed_repeat,
-    whose other bytes follow from the places they stand at.
+    Letters drawn evenly cost ln 26 each, answers nothing; so it holds for copy, whose other bytes
+    follow from the places they stand at.
     """
-    if task not in ("copy", "delayed_repeat"):
+    if task != "copy":
         return None
     free = total = 0
     for text, answers in documents(task, documents_, length, seed):
@@ -58,13 +56,6 @@ def _copy(rng, length):
     return _join((word, False), (b"|", False), (word, True), (b"\n", False))
 
 
-def _delayed_repeat(rng, length):
-    """A word, dots for a quarter of the document, the word."""
-    word = rng.choice(_LETTERS, 16)
-    wait = np.full(max(1, length // 4), ord("."), np.uint8)
-    return _join((word, False), (wait, False), (b"|", False), (word, True), (b"\n", False))
-
-
 def _induction(rng, length):
     """Letters and their digits in random order; the digit of a letter seen before is an answer."""
     digit_of = dict(zip(_LETTERS.tolist(), rng.choice(_DIGITS, 26).tolist(), strict=True))
@@ -75,22 +66,4 @@ def _induction(rng, length):
     answers = np.stack([np.zeros(len(letters), bool), ~first], axis=1)
     return _join((text.astype(np.uint8).reshape(-1), False), (b"\n", False))[0], np.append(
         answers.reshape(-1), False
-    )
-
-
-def _passkey(rng, length):
-    """A number in the middle of talk, asked for at the end."""
-    talk = b"The grass is green. The sky is blue. The sun is yellow. Here we go. "
-    number = rng.choice(_DIGITS, 5)
-    before = int(rng.integers(0, max(1, length // 2) // len(talk) + 1))
-    after = max(0, length // len(talk) - before - 2)
-    return _join(
-        (talk * before, False),
-        (b"The pass key is ", False),
-        (number, False),
-        (b". ", False),
-        (talk * after, False),
-        (b"What is the pass key? It is ", False),
-        (number, True),
-        (b".\n", False),
     )

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.configuration import Config
-from posenc_jax.data import corpora, prepared
+from posenc_jax.configuration import Config, shares
+from posenc_jax.data import corpora, mixtures, prepared
 from posenc_jax.data.corpora import Corpus, Split
+from posenc_jax.data.mixtures import Mixture
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import planning, progress, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
@@ -21,7 +22,7 @@ from posenc_jax.evaluation.records import Measured, Places, Sums
 from posenc_jax.evaluation.store import Store
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
-from posenc_jax.lineage import with_unset
+from posenc_jax.lineage import part_of, with_unset
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
 from posenc_jax.terminal import warn
@@ -59,7 +60,10 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                 text = choose(config, subject, lengths, stopping, earlier)
                 _tell_targets(config, subject, lengths, text)
             cells = plan(config, subject, text, lengths)
-            measured += measure(config, subject, cells, store, stopping)
+            found = measure(config, subject, cells, store, stopping)
+            for protocol in protocols.asked(config):
+                found += protocol.derived(found)
+            measured += found
             if measured:
                 recorded = records.write(folder, measured, [places_of(text)], earlier)
         if stopping:
@@ -134,28 +138,48 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
         if not corpus.is_that_of(subject.card):
             return _prepared(subject, corpus, asked)
         return _own(subject, corpus, asked.part)
+    run = subject.config
+    if data.mixture and asked.source in ("", *shares(data.mixture)):
+        return _own_part(subject, asked, stopping)
     same = (asked.source, asked.path) == (data.source, data.path) and all(
         asked[name] in ("", data[name]) for name in ("field", "split")
     )
-    if same or not asked.source:
-        corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
+    if (same and not data.mixture) or not asked.source:
+        corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
         return _own(subject, corpus, asked.part)
     encoder = prepared.file_of(data)  # before these fields are replaced
     data = data.copy_and_resolve_references()
     with data.ignore_type():
+        data.mixture, data.answers_only, data.task = None, False, None
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
         data.field, data.split = asked.field or data.field, asked.split or data.split
         data.choose_fraction = 0.0
         data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
     data = with_unset(data)
-    corpus = corpora.prepare(data, subject.config.seed, stopping=stopping)
+    corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
     return Source(corpus.train, in_words(data), corpus.fingerprint, _short(data))
+
+
+def _own_part(subject: Subject, asked, stopping: Sequence[str]) -> Source:
+    """One text of the run's mixture; the first if none is named."""
+    run = subject.config
+    mixture = mixtures.prepare(run.data, run.seed, run.train_length, stopping=stopping)
+    assert isinstance(mixture, Mixture)
+    name = asked.source or next(iter(mixture.parts))
+    _check_own(subject, mixture)
+    source = _part(mixture.parts[name], part_of(run.data, name), asked.part)
+    if mixture.parts[name] is mixture.first:
+        return source
+    return source._replace(name=f"{name}-{CHOOSE}" if asked.part == CHOOSE else name)
 
 
 def _own(subject: Subject, corpus: Corpus, part: str) -> Source:
     """A part of the run's own text that it was not trained on."""
     _check_own(subject, corpus)
-    data = subject.config.data
+    return _part(corpus, subject.config.data, part)
+
+
+def _part(corpus: Corpus, data, part: str) -> Source:
     parts = {
         "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
         "choose": (corpus.choose, "to choose on, of", CHOOSE, "choose_fraction"),
@@ -208,10 +232,13 @@ def in_words(data) -> str:
     """Describe what is read in a few words."""
     if data.tokens:
         return f"tokens:{data.tokens}"
+    if data.source == "synthetic":
+        options = [str(data[name]) for name in ("variant", "gaps") if data.get(name)]
+        return " ".join([f"synthetic:{data.task}", *options])
     return f"{data.source}:{data.path}" if data.path else data.source
 
 
-def _check_own(subject: Subject, corpus: Corpus) -> None:
+def _check_own(subject: Subject, corpus: Corpus | Mixture) -> None:
     if not corpus.is_that_of(subject.card):
         raise DataError(
             "the run's text changed since it was trained, and its held-out documents with it: they "

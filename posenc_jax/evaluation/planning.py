@@ -10,7 +10,7 @@ from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import protocols, windows
 from posenc_jax.evaluation.methods import Method, methods
-from posenc_jax.evaluation.protocols import Protocol
+from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runs.subject import Subject
@@ -31,6 +31,8 @@ class Cell(NamedTuple):
 def lengths_of(config: Config, subject: Subject) -> list[int]:
     multiples = {float(word) for word in words(config.multiples)}
     lengths = sorted({round(multiple * subject.trained) for multiple in multiples})
+    if config.lengths:
+        lengths = sorted({int(word) for word in words(config.lengths)})
     windows.check(lengths)
     for protocol in protocols.asked(config):
         protocol.check(lengths, protocol.span(config, subject.trained, lengths))
@@ -38,9 +40,10 @@ def lengths_of(config: Config, subject: Subject) -> list[int]:
 
 
 def wanted(config: Config, subject: Subject, lengths: list[int]) -> int:
-    """The number of longest windows that give the headline protocol enough targets."""
+    """How many longest windows give enough targets to the headline and to what else is asked."""
     headline = protocols.find(protocols.HEADLINE)
-    return headline.wanted(headline.span(config, subject.trained, lengths))
+    every = dict.fromkeys([headline, *protocols.asked(config)])
+    return max(one.wanted(one.span(config, subject.trained, lengths)) for one in every)
 
 
 def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
@@ -64,13 +67,17 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
             if encoding.reach is not None and length > encoding.reach:
                 skipped[_beyond(method, subject, length, encoding.reach)] = None
                 continue
-            limit = method.limit if method.limit and method.limit < length else None
-            pass_key = key(model=model, encoding=tree_key(encoding), limit=limit, length=length)
+            numbers = tree_key(encoding)
             for one in passes[length]:
+                plan, read = one.reading.plan, one.reading.text
+                limit = method.limit if method.limit and method.limit < plan.length else None
+                pass_key = key(model=model, encoding=numbers, limit=limit, length=plan.length)
                 facts = _facts(subject, text.name, method, length, one)
-                read = dict(text=one.text.hash, trained=subject.trained)
-                cell = key(passing=pass_key, protocol=one.protocol.name, span=one.span, **read)
-                cells.append(Cell(facts, encoding, one.plan, limit, pass_key, cell, one.text))
+                what = dict(text=read.hash, trained=subject.trained)
+                if one.reading.part:
+                    what["part"] = one.reading.part
+                cell = key(passing=pass_key, protocol=one.protocol.name, span=one.span, **what)
+                cells.append(Cell(facts, encoding, plan, limit, pass_key, cell, read))
     for line in skipped:
         tqdm.write(line)
     if not cells:
@@ -92,13 +99,11 @@ def _check_windows(asked: list[Method], longest: int) -> None:
 
 
 class Pass(NamedTuple):
-    """The windows that a protocol reads at one length."""
+    """What a protocol reads at one length, or one part of it."""
 
     protocol: Protocol
-    text: Text
-    plan: Plan
     span: int | None
-    token_hash: str  # of the scored targets
+    reading: Reading
 
 
 def passes_of(
@@ -109,11 +114,9 @@ def passes_of(
     for protocol in protocols.asked(config):
         own = protocol.text(text, subject, lengths)
         span = protocol.span(config, subject.trained, lengths)
-        token_hash = own.token_hash(protocol.scored(own, span))
         for length in lengths:
-            plan = protocol.plan(own, length, span)
-            if plan is not None:
-                passes[length].append(Pass(protocol, own, plan, span, token_hash))
+            for reading in protocol.readings(own, length, span, subject.trained):
+                passes[length].append(Pass(protocol, span, reading))
     return passes
 
 
@@ -128,12 +131,15 @@ def _facts(subject: Subject, evaluation: str, method: Method, length: int, one: 
         "window": method.limit,
         "train_length": subject.trained,
         "length": length,
-        "token_hash": one.token_hash,
+        "token_hash": one.reading.token_hash,
         "seed": subject.config.seed,
         "step": subject.step,
         "evaluation": evaluation,
-        "text": one.text.source,
-        "data": one.text.data,
+        "text": one.reading.text.source,
+        "data": one.reading.text.data,
+        "part": one.reading.part,
+        "chance": one.reading.facts.get("chance"),
+        "ceiling": one.reading.facts.get("ceiling"),
         **options,
     }
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from posenc_jax.errors import DataError, Stop
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired
+from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
 from posenc_jax.evaluation.sums import DOCUMENTS, Measured, Sums
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import null_for_nan
@@ -25,15 +25,18 @@ from posenc_jax.terminal import warn
 COLUMNS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"
     "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag,windows,"
-    "null_low,null_high,gain_low,gain_high,evaluation,text,data"
+    "null_low,null_high,gain_low,gain_high,evaluation,text,data,part,chance,ceiling,accuracy_low,"
+    "accuracy_high"
 ).split(",")
 # Columns that identify a cell; the others are computed from its sums.
 FACTS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,token_hash,seed,step,"
-    "last,evaluation,text,data"
+    "last,evaluation,text,data,part,chance,ceiling"
 ).split(",")
 HELD_OUT = "held-out"  # the name of the evaluation of the run's own text
-UNNAMED = {"evaluation": "unnamed", "text": "", "data": ""}  # before evaluations had names
+# Before evaluations had names, and before protocols had parts.
+UNNAMED = {"evaluation": "unnamed", "text": "", "data": ""}
+UNNAMED |= {"part": "", "chance": None, "ceiling": None}
 
 
 class Places(NamedTuple):
@@ -51,6 +54,7 @@ def row(measured: Measured) -> dict:
     finite = bool(np.isfinite(nll))
     answers = int(sums.answers.sum())
     per_byte = per_byte_of(sums)
+    low, high = wilson(float(sums.right.sum()), answers) if answers and finite else (None, None)
     return (
         {name: None for name in COLUMNS}
         | facts
@@ -64,6 +68,8 @@ def row(measured: Measured) -> dict:
             "windows": int(sums.windows[0]) or None,
             "answers": answers or None,
             "accuracy": float(sums.right.sum() / answers) if answers and finite else None,
+            "accuracy_low": low,
+            "accuracy_high": high,
             "flag": "not finite" if not finite else None if per_byte else LOSSY,
         }
     )
@@ -101,8 +107,8 @@ def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]
 
 
 def _curve(facts: Mapping) -> tuple:
-    """The key of a curve: evaluation, run, checkpoint and method; a window is a method too."""
-    names = ("evaluation", "run", "seed", "step", "extension", "scale", "window")
+    """Rows of one evaluation, run, checkpoint and method; a window limit is a method too."""
+    names = ("evaluation", "run", "seed", "step", "extension", "scale", "window", "part")
     return tuple(facts.get(name) for name in names)
 
 

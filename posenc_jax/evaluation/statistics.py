@@ -83,6 +83,15 @@ def paired(
     return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
 
 
+def wilson(right: float, count: int) -> tuple[float, float]:
+    """A 95% interval of a share (Wilson, 1927): sound near 0 and 1, where the usual one is not."""
+    z = 1.959963984540054
+    share, inverse = right / count, z**2 / count
+    centre = share + inverse / 2
+    half = z * np.sqrt(share * (1 - share) / count + inverse / (4 * count))
+    return float((centre - half) / (1 + inverse)), float((centre + half) / (1 + inverse))
+
+
 def over_seeds(values) -> tuple[float, float, float] | None:
     """The mean of three seeds or more with its 95% t-interval; None for fewer."""
     values = np.asarray(values, np.float64)

@@ -1,9 +1,11 @@
 """Print the curves of a run as text."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from posenc_jax import composition
 from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
 
@@ -36,14 +38,20 @@ def table(cells: Sequence[Measured]) -> str:
     rows = records.rows(cells)
     blocks = []
     for step in dict.fromkeys(row["step"] for row in rows):
-        for protocol in protocols.against_length():
+        for protocol in protocols.shown():
             chosen = [
                 (row, cell)
                 for row, cell in zip(rows, cells, strict=True)
-                if row["protocol"] == protocol and row["step"] == step
+                if row["protocol"] == protocol.name and row["step"] == step
             ]
-            if chosen:
-                blocks.append(_block(protocol, chosen))
+            if chosen and protocol.value == "accuracy" and not protocol.by_part:
+                blocks.append(_answers(protocol, [row for row, _ in chosen]))
+            elif chosen and protocol.by_part:
+                blocks += _parts(protocol, [row for row, _ in chosen])
+            elif chosen and protocol.needs:
+                blocks.append(_shortest(protocol, [row for row, _ in chosen]))
+            elif chosen and not protocol.by_place:
+                blocks.append(_block(protocol.name, chosen))
     return "\n\n".join(blocks)
 
 
@@ -53,6 +61,7 @@ def without_null(rows: Sequence[dict]) -> str | None:
         row["protocol"]
         for row in rows
         if row["length"] > row["train_length"] and row["nll"] and row["null_nll"] is None
+        if row["protocol"] in protocols.against_length()
     }
     if not lacking:
         return None
@@ -80,6 +89,76 @@ def _block(protocol: str, chosen) -> str:
         if gains.strip():
             lines.append(" " * NAME + gains)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _title(protocol: Protocol, row: dict) -> str:
+    """The first line of a block."""
+    return (
+        f"{row['run']}, step {row['step']}, {row['evaluation']}: {protocol.name}, {protocol.title}"
+    )
+
+
+def _answers(protocol: Protocol, rows: Sequence[dict]) -> str:
+    """Accuracy against length, and below it bits, between what a window can know and a guess."""
+    lengths = sorted({row["length"] for row in rows})
+    last = max(rows, key=lambda row: row["length"])
+    lines = [
+        f"{_title(protocol, last)}; {counts(last)}",
+        "share of answers that are right, and below it bits per answer",
+        " " * NAME + "".join(f"{n:>{WIDTH}}" for n in lengths),
+    ]
+    ceilings = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
+    if ceilings:
+        lines.append("ceiling".ljust(NAME) + _shares(ceilings.get(n) for n in lengths))
+    for name in dict.fromkeys(map(label, rows)):
+        own = {row["length"]: row for row in rows if label(row) == name}
+        lines.append(name.ljust(NAME) + _shares(_of(own.get(n), "accuracy") for n in lengths))
+        lines.append(" " * NAME + _shares(_bits(own.get(n)) for n in lengths))
+    if last["chance"] is not None:
+        lines.append(f"a guess is right in {last['chance']:.3f}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
+    """Parts as columns, a block for each length."""
+    blocks = []
+    for length in sorted({row["length"] for row in rows}):
+        here = [row for row in rows if row["length"] == length]
+        parts = list(dict.fromkeys(row["part"] for row in here))
+        wide = max(WIDTH, *(len(part) + 2 for part in parts))
+        of_answers = protocol.value == "accuracy"
+        shown = "share of answers that are right" if of_answers else "bits per token"
+        lines = [
+            f"{_title(protocol, here[0])}; windows of {length} tokens",
+            shown,
+            " " * NAME + "".join(f"{part:>{wide}}" for part in parts),
+        ]
+        for name in dict.fromkeys(map(label, here)):
+            own = {row["part"]: row for row in here if label(row) == name}
+            values = [
+                _of(own.get(part), "accuracy") if of_answers else _bits(own.get(part))
+                for part in parts
+            ]
+            lines.append(name.ljust(NAME) + _shares(values, wide))
+        blocks.append("\n".join(line.rstrip() for line in lines))
+    return blocks
+
+
+def _shortest(protocol: Protocol, rows: Sequence[dict]) -> str:
+    found = [f"{label(row)} {row['length']}" for row in rows]
+    return f"{_title(protocol, rows[0])}\n{', '.join(found)}"
+
+
+def _of(row: dict | None, field: str) -> float | None:
+    return None if row is None else row[field]
+
+
+def _bits(row: dict | None) -> float | None:
+    return None if row is None or row["nll"] is None else row["nll"] / math.log(2)
+
+
+def _shares(values: Iterable[float | None], wide: int = WIDTH) -> str:
+    return "".join(f"{'-' if v is None else f'{v:.3f}':>{wide}}" for v in values)
 
 
 def _value(row: dict | None, best: list[str]) -> str:

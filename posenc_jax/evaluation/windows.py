@@ -44,9 +44,9 @@ class Text:
             digest.update(b"|")
         return digest.hexdigest()[:16]
 
-    def token_hash(self, last: int) -> str:
-        """Hash of the last targets of every longest window; rows with equal hashes compare."""
-        digest = hashlib.sha256(f"{last} ".encode())
+    def token_hash(self, last: int, part: str = "") -> str:
+        """Of the last targets of every longest window; where it is the same, rows compare."""
+        digest = hashlib.sha256(f"{last} {part}".encode())
         for number in self.documents:
             ends = self.starts[self.document == number] + self.longest
             targets = self.split.tokens[ends[:, None] + np.arange(1 - last, 1)]
@@ -62,9 +62,11 @@ class Plan(NamedTuple):
     starts: np.ndarray  # [N], the first token of each window
     document: np.ndarray  # [N], 0, 1, ...
     first: np.ndarray  # [N], the first scored place; all places up to the end are
+    kept: np.ndarray | None = None  # [N, length], which of these are; None: all
 
     def scored(self) -> np.ndarray:  # [N, length]
-        return np.arange(self.length) >= self.first[:, None]
+        late = np.arange(self.length) >= self.first[:, None]
+        return late if self.kept is None else late & self.kept
 
     def targets(self) -> np.ndarray:  # [N, length], where each target is in the split
         return self.starts[:, None] + 1 + np.arange(self.length)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
+VALUES |= {"accuracy": "share of answers that are right"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
 BANDS = 5  # as many lines with bands can be told apart
 
@@ -108,6 +109,7 @@ def near(lines: Sequence[Line]) -> tuple[float, float] | None:
     return 0.98 * min(values), 1.2 * min(values)
 
 
+CEILING = Line("ceiling: all that a window holds", [], [], style.CEILING)
 NULL = Line("null: nothing beyond L", [], [], style.NULL)
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 
@@ -115,7 +117,9 @@ WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 def baselines(lines: Sequence[Line]) -> list[Line]:
     """Entries of the legend for null and window, whose lines have the colours of their groups."""
     dashes = [line.look.get("linestyle") for line in lines]
-    return [one for one in (NULL, WINDOW) if one.look["linestyle"] in dashes]
+    named = {line.name for line in lines}
+    missing = [one for one in (NULL, WINDOW) if one.name not in named]
+    return [one for one in missing if one.look["linestyle"] in dashes]
 
 
 def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
@@ -157,18 +161,26 @@ def against_length(rows: Sequence[dict], protocol: str) -> "Figure | None":
     rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
     if not rows:
         return None
-    in_bits = protocols.find(protocol).value == "bpb"
-    value = _value_of(rows) if in_bits else "ppl"
+    own = protocols.find(protocol).value
+    in_bits = own != "ppl"
+    value = _value_of(rows) if own == "bpb" else own
     found = _curves(rows)
     bands = in_bits and sum(not is_baseline(one[0]) for one in found) <= BANDS
     lines = []
     for one in found:
         y = np.array([row[value] for row in one])
         half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in one]
-        band = (y - half, y + half) if bands and not is_baseline(one[0]) else None
+        ends = (y - half, y + half)
+        if value == "accuracy":
+            ends = tuple([row[f"accuracy_{end}"] for row in one] for end in ("low", "high"))
+        band = ends if bands and not is_baseline(one[0]) else None
         lines.append(_line(one, y, rows, band))
+    others = _null_lines(found, value)
+    if value == "accuracy":
+        known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
+        others = [CEILING._replace(x=sorted(known), y=[known[n] for n in sorted(known)])]
     return chart(
-        [*lines, *_null_lines(found, value)],
+        [*lines, *others],
         y=VALUES[value],
         lengths=sorted({row["length"] for row in rows}),
         trained=[row["train_length"] for row in rows],

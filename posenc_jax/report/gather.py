@@ -21,8 +21,9 @@ from posenc_jax.runs.workdir import Workdir
 
 Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
-OF_CELL = ["protocol", "method", "extension", "scale", "window"]
+OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
 VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
+VALUES += ["answers", "accuracy", "ceiling", "chance"]
 
 
 class Gathered(NamedTuple):
@@ -249,7 +250,8 @@ def _names(run: dict, facts: dict) -> dict[str, Any]:
 
 
 def _all_targets(cells: Sequence[Measured]) -> dict[tuple, tuple]:
-    return {(cell.facts["protocol"], cell.facts["length"]): targets(cell) for cell in cells}
+    names = ("protocol", "length", "part")
+    return {tuple(cell.facts[name] for name in names): targets(cell) for cell in cells}
 
 
 def _or(call, otherwise):

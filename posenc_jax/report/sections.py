@@ -7,7 +7,9 @@ from math import isfinite
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS
 from posenc_jax.plots import curves
+from posenc_jax.plots.answers import by_gap
 from posenc_jax.plots.curves import Line
+from posenc_jax.report import answers as report_answers
 from posenc_jax.report import elements, figures
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
 from posenc_jax.report.gather import Gathered
@@ -16,7 +18,8 @@ from posenc_jax.report.ranking import Rank
 
 def every(data: Gathered) -> list[Section]:
     """The sections in their order."""
-    made = [loss(data), ranking(data), extensions(data), places(data), cost(data), runs(data)]
+    made = [answers(data), loss(data), ranking(data), extensions(data), places(data)]
+    made += [cost(data), runs(data)]
     return [section for section in made if section is not None]
 
 
@@ -24,6 +27,40 @@ def shown(data: Gathered) -> list[str]:
     """The protocols against length that have points."""
     measured = set(data.points.protocol)
     return [protocol for protocol in protocols.against_length() if protocol in measured]
+
+
+def answers(data: Gathered) -> Section | None:
+    """Who finds what stands far back: accuracy against context, and by how far back it stands."""
+    found = report_answers.of(data)
+    if found is None:
+        return None
+    drawn = report_answers.lines(data, found)
+    label = curves.VALUES["accuracy"]
+    content = elements.lines(
+        drawn,
+        "answers-accuracy",
+        f"answers: {protocols.find('answers').title}",
+        x=curves.LENGTH,
+        y=label,
+        **figures.tokens_axis(found.points),
+    )
+    if not found.gaps.empty:
+        values, names, parts = report_answers.grid(data, found)
+        title = f"gap: {protocols.find('gap').title}"
+        map_ = elements.figure(by_gap(values, names, parts, found.trained), "answers-gap", title)
+        head = ["share right, by tokens back", *parts]
+        rows = [
+            Row([name, *(f"{value:.2f}" for value in one)])
+            for name, one in zip(names, values, strict=True)
+        ]
+        content += tag("div", map_, class_="figures") + table(head, rows)
+    return Section(
+        f"Who finds the answer? Trained at {found.trained}, asked for up to {found.longest} tokens",
+        "Means over seeds of the share of answers that are right. The ceiling finds whatever its "
+        "window holds and guesses the rest; the window sees the last L tokens alone. "
+        + report_answers.admitted(data, found),
+        content + elements.csv(found.points, "answers") + elements.csv(found.gaps, "gap"),
+    )
 
 
 def loss(data: Gathered) -> Section:

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from posenc_jax import lineage
 from posenc_jax.configuration import Config
-from posenc_jax.data import corpora
+from posenc_jax.data import corpora, mixtures
 from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import Checkpoints
@@ -27,9 +27,9 @@ def hash_of(digests: np.ndarray) -> str:
     return hashlib.sha256(digests.astype("<u8").tobytes()).hexdigest()
 
 
-def digests_of(config: Config, corpus: corpora.Corpus) -> np.ndarray:
-    """Digests of a run's own documents and of those of the run whose weights it took."""
-    own = corpus.train.digests
+def digests_of(config: Config, corpus: corpora.Corpus | mixtures.Mixture) -> np.ndarray:
+    """Of a run in training: its own documents, and those of the run whose weights it took."""
+    own = corpus.digests
     return np.union1d(own, trained_on(Path(config.init_from)) if config.init_from else own)
 
 
@@ -46,7 +46,7 @@ def trained_on(
         if kept is not None and hash_of(kept) == card.get("trained_on"):
             return kept
         config: Config = ConfigDict(lineage.read(workdir))
-        corpus = corpora.prepare(config.data, config.seed, stopping=stopping)
+        corpus = mixtures.prepare(config.data, config.seed, config.train_length, stopping=stopping)
         if not corpus.is_that_of(card):
             raise DataError("it changed since")
         return digests_of(config, corpus)

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
 BUILT_FROM = ("model", "encoding", "extension", *validation.BUILT_FROM)
+EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
 
 
@@ -150,7 +151,6 @@ def jobs_of(
     """The jobs of a sweep file; `extra` fields are set in all of them."""
     _check_keys(sweep)
     jobs: dict[str, Job] = {}
-    evaluation = tuple(sweep.get("evaluation", {}).items())
     for chosen in sweep.get("grid", []):
         fields = dict(chosen)
         odd = [name for name in fields if not isinstance(name, str)]
@@ -165,7 +165,10 @@ def jobs_of(
         recipe = fields.pop("recipe", sweep.get("recipe"))
         if not recipe:
             raise ConfigError("a job of the grid has no recipe, and the sweep names none")
-        name = name_of(chosen)
+        own = {field: fields.pop(field) for field in list(fields) if field.startswith(EVALUATION)}
+        evaluation = {field.removeprefix(EVALUATION): value for field, value in own.items()}
+        evaluation = tuple((dict(sweep.get("evaluation", {})) | evaluation).items())
+        name = name_of({field: value for field, value in chosen.items() if field not in own})
         if name in jobs:
             raise ConfigError(f"two jobs of the grid are called {name!r}")
         group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": workdir.resolve().name}

@@ -10,8 +10,7 @@ import jax
 
 from posenc_jax import backend, errors
 from posenc_jax.configuration import Config
-from posenc_jax.data import corpora
-from posenc_jax.data.batches import Batches
+from posenc_jax.data import mixtures
 from posenc_jax.experiment import differences
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked
 from posenc_jax.formats import FORMAT
@@ -58,7 +57,13 @@ def _begin(config: Config, workdir: Path) -> int:
         _check_rows(config, len(jax.devices()))
         backend.self_test()
         corpus = all_or_none(
-            lambda: corpora.prepare(config.data, config.seed, quiet=not is_lead(), stopping=signals)
+            lambda: mixtures.prepare(
+                config.data,
+                config.seed,
+                config.train_length,
+                quiet=not is_lead(),
+                stopping=signals,
+            )
         )
         processes.agree(corpus.fingerprint, "the data")
         config = with_vocab(config, corpus.vocab)
@@ -198,13 +203,7 @@ def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):
     train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
     rate = adamw.schedule(config)
-    rows = Batches(
-        corpus.train,
-        length=config.train_length,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        within_documents=config.data.mask_documents,
-    )
+    rows = mixtures.batches(corpus, config)
     own = compiled.own_rows(mesh, config.batch_size)
     # A `stop_at` that was reached already is ignored: the same command resumes.
     last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps

@@ -8,8 +8,8 @@ from posenc_jax.training import compiled
 
 
 class Validation:
-    """The loss at the trained length, on the same rows every time, of the held-out split and of the
-    split to choose on."""
+    """At the trained length, on the same rows every time: of what is held out, and of what is there
+    to choose on. Of a mixture the first text is `valid`, another one `valid_NAME`."""
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
@@ -17,13 +17,15 @@ class Validation:
         self.sums = compiled.loss_sums(parts, config.data.mask_documents, mesh)
         self.lossless = corpus.lossless
         self.rows = {
-            name: held_out(
+            f"{word}_{name}" if number else word: held_out(
                 split,
                 length=config.train_length,
                 rows=config.valid_batches * config.batch_size,
                 within_documents=config.data.mask_documents,
+                answers_only=config.data.answers_only,
             )
-            for name, split in (("valid", corpus.valid), ("choose", corpus.choose))
+            for number, (name, part) in enumerate(corpus.parts.items())
+            for word, split in (("valid", part.valid), ("choose", part.choose))
             if len(split.tokens) >= 2 * config.train_length
         }
 

@@ -7,15 +7,26 @@ here imports jax.
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from posenc_jax import registry
 from posenc_jax.configuration import words
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.sums import Sums
+from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
 
 HEADLINE = "same_token"  # what tables and pictures begin with, and what windows are counted for
+
+
+class Reading(NamedTuple):
+    """What a protocol reads at one length, or one part of it."""
+
+    text: Text
+    plan: Plan
+    token_hash: str  # of the scored targets; where it is the same, rows compare
+    part: str = ""  # which part of the targets, or what was done to the text
+    facts: Mapping[str, float | None] = {}  # more columns: chance, ceiling
+
 
 Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> what was measured
 
@@ -28,6 +39,8 @@ class Protocol:
     option: str | None = None  # the field of configs/eval.py, and the column, that its span is in
     value = "ppl"  # in its picture against length: ppl, or bpb with bands
     by_place = False  # a curve over the places of the longest window, not over lengths
+    by_part = False  # its readings have parts: how far back answers lie, what was changed
+    needs: str | None = None  # the protocol that it is read off, where it reads nothing itself
 
     @property
     def name(self) -> str:
@@ -47,6 +60,16 @@ class Protocol:
     def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
         """The windows of a length, and the targets scored in them; None: not read at this one."""
         raise NotImplementedError
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        """What is read at a length: one plan, if it has parts several."""
+        plan = self.plan(text, length, span)
+        scored = text.token_hash(self.scored(text, span))
+        return [] if plan is None else [Reading(text, plan, scored)]
+
+    def derived(self, cells: Sequence[Measured]) -> list[Measured]:
+        """More cells, of what was measured for the protocol that it needs."""
+        return []
 
     def scored(self, text: Text, span: int | None) -> int:
         """How many of the last targets of each longest window it scores."""
@@ -111,7 +134,7 @@ def shown() -> list[Protocol]:
 
 def against_length() -> list[str]:
     """Names of those with a curve over lengths, as they are shown."""
-    return [one.name for one in shown() if not one.by_place]
+    return [one.name for one in shown() if not (one.by_place or one.by_part or one.needs)]
 
 
 def asked(config: Any) -> list[Protocol]:
@@ -122,8 +145,17 @@ def asked(config: Any) -> list[Protocol]:
 def mistakes(config: Any) -> list[str]:
     """Options of an evaluation that no protocol in it reads; those of structure are not sought."""
     names = words(str(config.get("protocols", "")))
-    return [
-        f"{one.option} = {config[one.option]} has no effect without {one.name} in protocols"
+    readers: dict[str, list[str]] = {}
+    for one in every():
+        if one.option:
+            readers.setdefault(one.option, []).append(one.name)
+    said = [
+        f"{option} = {config[option]} has no effect without {' or '.join(of)} in protocols"
+        for option, of in readers.items()
+        if config.get(option) and not set(of) & set(names)
+    ]
+    return said + [
+        f"{one.name} in protocols is read off {one.needs}: ask for that too"
         for one in every()
-        if one.option and config.get(one.option) and one.name not in names
+        if one.needs and one.name in names and one.needs not in names
     ]

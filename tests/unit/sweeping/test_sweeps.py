@@ -412,3 +412,14 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     assert (
         "learning_rate: 0.003 in the workdir, 0.5 now" in said and "use another --workdir" in said
     )
+
+
+def test_a_job_may_be_evaluated_in_its_own_way(tmp_path):
+    grid = [{"recipe": "configs/rope.py"}, {"recipe": "configs/t5.py", "evaluation.documents": 9}]
+    sweep = {"grid": grid, "evaluation": {"documents": 5, "last": 2}}
+    plain, own = jobs_of(sweep, tmp_path)
+    assert (plain.name, own.name) == ("rope", "t5")
+    assert dict(plain.evaluation) == {"documents": 5, "last": 2}
+    assert dict(own.evaluation) == {"documents": 9, "last": 2}
+    assert not any(field.startswith("evaluation") for field, _ in own.fields)
+    assert own.mistakes() == []

@@ -5,9 +5,12 @@ was set to last. What a context of l tokens can answer follows from the law of t
 """
 
 import dataclasses
-from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.data.tasks import Drawn
 
 NAMES, VALUES, FILLERS = 24, 6, 16
 FILLER, VALUE, ASK, SET = 32, 48, 65, 112  # the first byte of each kind
@@ -16,10 +19,11 @@ LAWS = ("within", "log", "fixed")
 NEAREST = 4  # tokens from a setting to its question, at least
 BUSY = 15.5  # names that wait for their question, on average; of 24, so seldom all of them
 MOST = 0.2  # questions per token
+LAST, ASKED_LAST = 16, 4  # the test asks so many questions in its last tokens, which are scored
 
 
 @dataclasses.dataclass(frozen=True)
-class Variables:
+class Variables(tasks.Task):
     """`latest`: a name is set again and again, so order matters; `once`: once in a document.
 
     Gaps of `within` are uniform up to L in training and up to `far` L in the test; of `log`
@@ -27,49 +31,43 @@ class Variables:
     """
 
     variant: str
-    law: str
-    train_length: int  # L
-    far: float
+    gaps: str
+
+    chance: ClassVar[float] = 1 / VALUES
 
     def __post_init__(self):
         if self.variant not in VARIANTS:
             raise ValueError(f"unknown variant {self.variant!r}; have: {', '.join(VARIANTS)}")
-        if self.law not in LAWS:
-            raise ValueError(f"unknown law of gaps {self.law!r}; have: {', '.join(LAWS)}")
-        if self.train_length < 2 * NEAREST or self.far < 1:
+        if self.gaps not in LAWS:
+            raise ValueError(f"unknown law of gaps {self.gaps!r}; have: {', '.join(LAWS)}")
+        if self.train_length < 2 * LAST or self.far < 1:
             raise ValueError(
-                f"L must be at least {2 * NEAREST} and far at least 1; got L = {self.train_length} "
+                f"L must be at least {2 * LAST} and far at least 1; got L = {self.train_length} "
                 f"and far = {self.far}"
             )
 
-    @property
-    def farthest(self) -> int:
-        return round(self.far * self.train_length)
-
     def length(self, training: bool) -> int:
-        """Tokens of a document: a row of training where all of it can be answered, else enough."""
-        if training and self.law != "log":
-            return self.train_length + 1
-        return self.farthest + self.train_length + 1
+        """Where training cannot answer all it asks, its rows are cut from documents of the test."""
+        return super().length(training and self.gaps != "log")
 
     def draw_gap(self, rng: np.random.Generator, training: bool, most: int) -> int:
         """A gap from the law, given that it is at most `most`."""
-        if self.law == "fixed" and not training:
-            return self.farthest
-        end = self.train_length if training and self.law != "log" else self.farthest
+        if self.gaps == "fixed" and not training:
+            return self.farthest - LAST  # from the last tokens, back to the first ones
+        end = self.train_length if training and self.gaps != "log" else self.farthest
         end = min(end, most)
-        if self.law == "log":
+        if self.gaps == "log":
             return int(np.exp(rng.uniform(np.log(NEAREST), np.log(end + 1))))
         return int(rng.integers(NEAREST, end + 1))
 
     def share_within(self, context: float) -> float:
         """The share of the test's questions whose setting is at most `context` tokens back."""
-        if self.law == "fixed":
-            return float(context >= self.farthest)
+        if self.gaps == "fixed":
+            return float(context >= self.farthest - LAST)
         if context < NEAREST:
             return 0.0
         context = min(context, self.farthest)
-        if self.law == "log":
+        if self.gaps == "log":
             return float(np.log((context + 1) / NEAREST) / np.log((self.farthest + 1) / NEAREST))
         return (context + 1 - NEAREST) / (self.farthest + 1 - NEAREST)
 
@@ -79,22 +77,15 @@ class Variables:
         return known + (1 - known) / VALUES
 
     def mean_gap(self, training: bool) -> float:
-        if self.law == "fixed" and not training:
-            return self.farthest
-        if self.law == "log":
+        if self.gaps == "fixed" and not training:
+            return self.farthest - LAST
+        if self.gaps == "log":
             return (self.farthest - NEAREST) / np.log(self.farthest / NEAREST)
         return ((self.train_length / 2 if training else self.farthest) + NEAREST) / 2
 
-    def documents(
-        self, count: int, seed: int, training: bool
-    ) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Texts of one length, each with a mark on every byte that is an answer."""
-        for i in range(count):
-            rng = np.random.default_rng([seed % 2**32, i, seed >> 32, int(training)])
-            yield self.document(rng, training)
-
-    def document(self, rng: np.random.Generator, training: bool) -> tuple[bytes, np.ndarray]:
+    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length = self.length(training)
+        gaps = np.zeros(length, np.int32)
         text = rng.integers(FILLER, FILLER + FILLERS, length)
         answers = np.zeros(length, bool)
         free = np.ones(length, bool)
@@ -117,26 +108,36 @@ class Variables:
             text[setting] = SET + VALUES * name + value
             text[asked], text[asked + 1] = ASK + name, VALUE + value
             answers[asked + 1] = True
-        return text.astype(np.uint8).tobytes(), answers
+            gaps[asked + 1] = asked - setting
+        return Drawn(text.astype(np.uint8), answers, gaps)
 
     def _questions(self, rng, length: int, training: bool) -> np.ndarray:
         """Places to ask at, in random order; of `once` fewer than there are names."""
-        rate = min(MOST, BUSY / self.mean_gap(training))
-        places = rng.permutation(np.arange(NEAREST, length - 1))
-        count = int(rate * length)
-        return places[: min(count, NAMES) if self.variant == "once" else count]
+        last = np.zeros(0, np.int64)
+        busy = BUSY
+        if not training:
+            last = length - 1 - rng.choice(np.arange(1, LAST), ASKED_LAST, replace=False)
+            busy -= ASKED_LAST
+        rate = min(MOST, busy / self.mean_gap(training))
+        places = rng.permutation(np.arange(NEAREST, length - 1 - (0 if training else LAST)))
+        places = np.concatenate([last, places[: int(rate * length)]])
+        return places[:NAMES] if self.variant == "once" else places
 
     def _setting(self, rng, asked: int, free: np.ndarray, training: bool) -> int | None:
         """A free place whose distance follows the law; near by where that one is taken."""
         gap = self.draw_gap(rng, training, asked)
         if gap > asked:
             return None
-        if self.law == "fixed" and not training:
+        if self.gaps == "fixed" and not training:
             return asked - gap if free[asked - gap] else None
-        for tried in sorted(range(NEAREST, asked + 1), key=lambda other: abs(other - gap))[:16]:
-            if free[asked - tried]:
-                return asked - tried
+        for step in range(8):
+            for near in (gap - step, gap + step):
+                if NEAREST <= near <= asked and free[asked - near]:
+                    return asked - near
         return None
+
+
+Task = Variables
 
 
 def gaps(tokens: np.ndarray) -> np.ndarray:

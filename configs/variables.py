@@ -1,0 +1,31 @@
+"""Who finds what stands far back: `variables`, trained at L = 64, asked for up to 8 L = 512 tokens.
+
+python train.py --config=configs/variables.py:rope --workdir=runs/variables-rope
+
+Any encoding of configs/ stands behind the colon. About a minute on one CPU core: 0.4M parameters,
+600 steps of 32 rows, the loss on the answers alone. Read by
+
+python eval_extrapolation.py --workdir=runs/variables-rope --config.lengths=64,128,256,512 \\
+    --config.last=16 --config.protocols=answers,gap
+
+Expected share of right answers, as docs/results.md says: RoPE 0.26 at L, where the ceiling is 0.26,
+and about 0.5 at 8 L, where it is 1; with yarn about 0.9.
+"""
+
+from importlib import import_module
+
+from configs import base
+
+# What is trained and added to logits must move by several logits in 600 steps.
+RATES = {"kerple_log": 16.0, "kerple_power": 16.0, "t5": 16.0}
+
+
+def get_config(encoding="rope"):
+    config = base.get_config()
+    recipe = import_module(f"configs.{encoding}").get_config()
+    config.encoding = recipe.encoding
+    config.encoding_rate = RATES.get(encoding, recipe.encoding_rate)
+    config.model.layers = 2
+    config.update(train_length=64, steps=600, warmup_steps=60)
+    config.data.update(source="synthetic", task="variables", answers_only=True)
+    return config

@@ -1,0 +1,94 @@
+"""Several texts in one run, by shares of the tokens: `stdlib:0.8,variables:0.2`."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from posenc_jax.configuration import Config, shares
+from posenc_jax.data import corpora
+from posenc_jax.data.batches import Batches, MixedBatches
+from posenc_jax.data.corpora import Corpus
+from posenc_jax.lineage import part_of
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The corpora of a mixture, by name, and the shares of the tokens that are trained on."""
+
+    parts: Mapping[str, Corpus]
+    shares: Mapping[str, float]
+
+    @property
+    def first(self) -> Corpus:
+        return next(iter(self.parts.values()))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        made = [[name, self.shares[name], part.fingerprint] for name, part in self.parts.items()]
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
+
+    def is_that_of(self, card: Mapping[str, Any]) -> bool:
+        """Whether it is the text that the card of a run's checkpoint was sealed with."""
+        return card["data"] == self.fingerprint
+
+    @property
+    def vocab(self) -> int:
+        return max(part.vocab for part in self.parts.values())
+
+    @property
+    def lossless(self) -> bool:
+        return all(part.lossless for part in self.parts.values())
+
+    @property
+    def digests(self) -> np.ndarray:
+        """Of every document that is trained on."""
+        return np.concatenate([part.digests for part in self.parts.values()])
+
+    @cached_property
+    def card(self) -> dict[str, Any]:
+        """What is said of all parts together."""
+        splits = {}
+        for split in corpora.SPLITS:
+            own = [part.card["splits"][split] for part in self.parts.values()]
+            total = {name: sum(one[name] for one in own) for name in ("documents", "tokens")}
+            size = sum(one["bytes"] for one in own)
+            splits[split] = total | {"bytes_per_token": size / total["tokens"] if size else None}
+        return {"splits": splits}
+
+
+def prepare(
+    data: Config, seed: int, length: int, *, quiet: bool = False, stopping: Sequence[str] = ()
+) -> Corpus | Mixture:
+    """What a configuration's `data` describes, a mixture or not."""
+    if not data.mixture:
+        return corpora.prepare(data, seed, length, quiet=quiet, stopping=stopping)
+    chosen = shares(data.mixture)
+    parts = {
+        name: corpora.prepare(part_of(data, name), seed, length, quiet=quiet, stopping=stopping)
+        for name in chosen
+    }
+    return Mixture(parts, chosen)
+
+
+def batches(corpus: Corpus | Mixture, config: Config) -> Batches | MixedBatches:
+    """The rows of training."""
+    fields = {"batch_size": config.batch_size, "seed": config.seed}
+
+    def of(part: Corpus) -> Batches:
+        return Batches(
+            part.train,
+            length=config.train_length,
+            within_documents=config.data.mask_documents,
+            answers_only=config.data.answers_only,
+            **fields,
+        )
+
+    if isinstance(corpus, Corpus):
+        return of(corpus)
+    parts = [(of(part), corpus.shares[name]) for name, part in corpus.parts.items()]
+    return MixedBatches(parts, **fields)

@@ -1,0 +1,40 @@
+"""The standard library's own source: text that every machine with Python has."""
+
+import hashlib
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+from posenc_jax.errors import DataError
+
+LEFT_OUT = {"test", "idlelib", "encodings", "pydoc_data"}
+
+
+def files() -> list[Path]:
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found = []
+    for name in sorted(sys.stdlib_module_names - LEFT_OUT):
+        module, package = root / f"{name}.py", root / name
+        if module.is_file():
+            found.append(module)
+        elif package.is_dir():
+            inner = sorted(package.rglob("*.py"))
+            unwanted = LEFT_OUT | {"tests"}
+            found.extend(p for p in inner if not unwanted & set(p.relative_to(root).parts))
+    if not found:
+        raise DataError(f"the standard library's source is not at {root}; choose another source")
+    return found
+
+
+@cache
+def haystack(held_out: bool, valid_fraction: float) -> bytes:
+    """The documents that a run with this fraction holds out, or those it is trained on."""
+    texts = [path.read_bytes() for path in files()]
+    chosen = [text for text in texts if is_held_out(text, valid_fraction) == held_out]
+    return b"\n".join(chosen or texts)
+
+
+def is_held_out(text: bytes, valid_fraction: float) -> bool:
+    """As `corpora` splits documents: by a hash of their text."""
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") < valid_fraction * 2.0**64

@@ -1,0 +1,85 @@
+"""Tasks whose answer stands a known number of tokens back. The file names are the registry.
+
+A file holds a frozen dataclass that derives from `Task`, called `Task` there by assignment. Its
+fields beyond L are its options in `data`; their defaults and rules stand in `configuration.Data`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from importlib import import_module
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+VERSION = 1  # of the documents that these files draw; another number makes them again
+TESTS = 640  # documents to test on
+CHOICES = 256  # documents to choose rates on
+
+
+class Drawn(NamedTuple):
+    """A document."""
+
+    text: np.ndarray  # [N], uint8
+    answers: np.ndarray  # [N], bool: which bytes are answers
+    gaps: np.ndarray  # [N], int32: how many bytes before its question an answer lies; 0: none does
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Documents of training, which fill a row each, and of the test, which are `far` L long."""
+
+    train_length: int  # L
+    far: float
+
+    chance: ClassVar[float]  # accuracy of a reader that knows what answers look like, and no more
+    twins: ClassVar[int] = 1  # documents that share their draws, one after another
+
+    @property
+    def farthest(self) -> int:
+        """The longest context that the test asks for, in tokens."""
+        return round(self.far * self.train_length)
+
+    def length(self, training: bool) -> int:
+        """Tokens of a document: what a row of L, or the longest window, takes."""
+        return (self.train_length if training else self.farthest) + 1
+
+    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+        raise NotImplementedError
+
+    def documents(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
+        """Of `train`, `valid` (the test) or `choose`, which is as training is and none of it.
+
+        The test is the same whatever the seed of a run, so that all runs answer the same questions.
+        """
+        stream = {"train": 1, "valid": 0, "choose": 2}[split]
+        seed = 0 if split == "valid" else seed
+        for i in range(count):
+            # NumPy cuts numbers into words of 32 bits: a high word before i would be taken for it.
+            draw = i // self.twins
+            rng = np.random.default_rng([seed % 2**32, draw, seed >> 32, stream])
+            yield self.document(rng, split != "valid", i)
+
+
+def ceiling(chance: float, gaps: np.ndarray, seen: np.ndarray | int) -> float:
+    """The accuracy of a reader that finds every answer within `seen` tokens and guesses others."""
+    known = float(np.mean(gaps <= seen))
+    return known + (1 - known) * chance
+
+
+def of(name: str) -> type[Task]:
+    return import_module(f"{__name__}.{name}").Task
+
+
+def make(name: str, train_length: int, **options) -> Task:
+    return of(name)(train_length=train_length, **options)
+
+
+def options(name: str) -> set[str]:
+    """The fields of `data` that a task reads."""
+    return {field.name for field in dataclasses.fields(of(name))} - {"train_length"}
+
+
+def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
+    """A text over and over."""
+    letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
+    return np.resize(letters, length)

@@ -1,0 +1,36 @@
+"""A word, dots for any time up to the whole text, a bar, the same word."""
+
+import dataclasses
+
+import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.data.tasks import Drawn
+
+LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
+WORD = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class DelayedRepeat(tasks.Task):
+    chance = 1 / len(LETTERS)
+
+    def __post_init__(self):
+        if self.train_length < 2 * WORD + 1:
+            raise ValueError(f"L must be at least {2 * WORD + 1}; got {self.train_length}")
+
+    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+        length = self.length(training)
+        word = rng.choice(LETTERS, WORD)
+        start = int(rng.integers(0, length - 2 * WORD))
+        text = tasks.filled(".", length).copy()
+        text[start : start + WORD] = word
+        text[-WORD - 1] = ord("|")
+        text[-WORD:] = word
+        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        answers[-WORD:] = True
+        gaps[-WORD:] = length - WORD - 1 - start  # from the token before a letter to that letter
+        return Drawn(text, answers, gaps)
+
+
+Task = DelayedRepeat

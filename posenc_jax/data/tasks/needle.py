@@ -1,0 +1,78 @@
+"""Keys and their numbers hidden in source code; the text ends with the question for one of them."""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from posenc_jax.data import stdlib, tasks
+from posenc_jax.data.tasks import Drawn
+
+DIGITS = 4
+# Of the test: none that training has seen.
+WORDS = {
+    True: "amber basil cedar delta ember fable grove haven ivory jolly karma lemon mango noble "
+    "ocean pearl quilt raven sable tulip umbra vapor wheat xenon yacht zebra".split(),
+    False: "acorn birch cloud dwarf eagle flint ghost hazel inlet jewel kiosk lilac maple".split(),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Needle(tasks.Task):
+    """A needle is a line; the one asked for lies anywhere before the question."""
+
+    needles: int
+    valid_fraction: float  # of the source code: tests are hidden in what is held out
+
+    chance: ClassVar[float] = 1 / 10  # of each digit
+
+    def __post_init__(self):
+        least = (self.needles + 1) * self._line_length
+        most = len(WORDS[False])
+        if self.needles > most or self.train_length < least:
+            raise ValueError(
+                f"needles must be {most} at most and fit into L beside their question, which takes "
+                f"{least} tokens; got {self.needles} and L = {self.train_length}"
+            )
+
+    @property
+    def _line_length(self) -> int:
+        return len(_line("amber", "0" * DIGITS))
+
+    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+        length, size = self.length(training), self._line_length
+        text = self._haystack(rng, training, length)
+        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        keys = rng.choice(WORDS[training], self.needles, replace=False)
+        values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
+        ask = length - size + 1  # the question's line ends with the text
+        # The first needle is the one that is asked for: its place is drawn before those of others.
+        starts = _apart(rng, self.needles, ask, size)
+        for start, key, value in zip(starts, keys, values, strict=True):
+            text[start : start + size] = tasks.filled(_line(key, value), size)
+        text[ask:] = tasks.filled(_line(keys[0], values[0])[:-1], size - 1)
+        place = np.arange(length - DIGITS, length)
+        answers[place] = True
+        gaps[place] = place - 1 - starts[0]
+        return Drawn(text, answers, gaps)
+
+    def _haystack(self, rng: np.random.Generator, training: bool, length: int) -> np.ndarray:
+        code = stdlib.haystack(not training, self.valid_fraction)
+        begin = int(rng.integers(0, len(code) - length))
+        return np.frombuffer(code, np.uint8)[begin : begin + length].copy()
+
+
+def _line(key: str, value: str) -> str:
+    return f"\n# {key} is {value}\n"
+
+
+def _apart(rng: np.random.Generator, count: int, end: int, size: int) -> list[int]:
+    """Starts of stretches before `end` that do not touch; the first is even over all places."""
+    while True:
+        starts = rng.integers(0, end - size, count)
+        ordered = np.sort(starts)
+        if count < 2 or np.diff(ordered).min() >= size:
+            return starts.tolist()
+
+
+Task = Needle

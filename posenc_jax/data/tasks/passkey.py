@@ -1,0 +1,42 @@
+"""A number in the middle of talk, asked for at the end (Mohtashami and Jaggi, 2023)."""
+
+import dataclasses
+
+import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.data.tasks import Drawn
+
+DIGITS = 5
+TALK = "The grass is green. The sky is blue. The sun is yellow. Here we go. "
+LINE, QUESTION = "The key is {}. ", "What is it? "
+
+
+@dataclasses.dataclass(frozen=True)
+class Passkey(tasks.Task):
+    """One needle in a haystack that is the same everywhere: the easiest of tasks."""
+
+    chance = 1 / 10  # of each digit
+
+    def __post_init__(self):
+        least = len(LINE.format("0" * DIGITS)) + len(QUESTION) + DIGITS
+        if self.train_length < least:
+            raise ValueError(f"L must be at least {least}; got {self.train_length}")
+
+    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+        length = self.length(training)
+        value = "".join(map(str, rng.integers(0, 10, DIGITS)))
+        line, question = LINE.format(value), QUESTION + value
+        ask = length - len(question)
+        start = int(rng.integers(0, ask - len(line) + 1))
+        text = tasks.filled(TALK, length).copy()
+        text[start : start + len(line)] = tasks.filled(line, len(line))
+        text[ask:] = tasks.filled(question, len(question))
+        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        place = np.arange(length - DIGITS, length)
+        answers[place] = True
+        gaps[place] = place - 1 - start
+        return Drawn(text, answers, gaps)
+
+
+Task = Passkey

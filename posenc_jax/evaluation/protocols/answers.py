@@ -1,0 +1,62 @@
+"""The answers that a text marks, from more and more context: how often, and in how many bits."""
+
+import numpy as np
+
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.protocols.same_token import SameToken
+from posenc_jax.evaluation.windows import Plan, Text
+
+WANTED = 10_000  # targets, of which a part are answers
+
+
+class Answers(SameToken):
+    title = "the answers among the last targets, each seen with as much context as fits"
+    order = 5
+    value = "accuracy"
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan:
+        """The windows of `same_token`; of its targets those that are answers."""
+        answers = text.split.answers
+        if answers is None:
+            raise ConfigError(
+                f"protocol {self.name} scores the answers that a text marks, and this one marks "
+                "none: evaluate a run of data.source=synthetic or of a mixture with a task"
+            )
+        plan = super().plan(text, length, span)
+        plan = plan._replace(kept=answers[plan.targets()])
+        if not plan.scored().any():
+            raise ConfigError(f"there is no answer among the last {span} targets; raise last")
+        return plan
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        plan = self.plan(text, length, span)
+        gaps, seen = gaps_of(text, plan)
+        facts = {"chance": text.split.chance, "ceiling": ceiling(text, gaps, seen)}
+        return [Reading(text, plan, self.hash_of(text, span), facts=facts)]
+
+    def hash_of(self, text: Text, span: int | None, part: str = "") -> str:
+        return text.token_hash(self.scored(text, span), f"answers {part}")
+
+    def wanted(self, span: int | None) -> int:
+        return -(-WANTED // (span or 1))
+
+
+def gaps_of(text: Text, plan: Plan) -> tuple[np.ndarray, np.ndarray]:  # [N] twice
+    """Of each scored answer how far back it lies, and how many tokens are before its question."""
+    scored = plan.scored()
+    gaps = np.zeros(scored.shape, int)
+    if text.split.gaps is not None:
+        gaps = text.split.gaps[plan.targets()]
+    return gaps[scored], np.broadcast_to(np.arange(plan.length), scored.shape)[scored]
+
+
+def ceiling(text: Text, gaps: np.ndarray, seen: np.ndarray) -> float | None:
+    """The accuracy of a reader that finds whatever its window holds and guesses the rest."""
+    if text.split.chance is None or text.split.gaps is None:
+        return None
+    known = float(np.mean(gaps <= seen))
+    return known + (1 - known) * text.split.chance
+
+
+protocol = Answers()

@@ -1,0 +1,38 @@
+"""Answers by how deep they lie in the window, at every length: the grid of needles in haystacks."""
+
+import numpy as np
+
+from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.protocols.answers import Answers
+from posenc_jax.evaluation.windows import Text
+
+PARTS = 10
+
+
+class Depth(Answers):
+    title = "answers that lie within the window, by depth: 0 is its first token, 1 the question"
+    order = 7
+    by_part = True
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        plan = self.plan(text, length, span)
+        if text.split.gaps is None:
+            return []
+        gaps = text.split.gaps[plan.targets()]
+        place = np.arange(length)
+        inside = plan.scored() & (gaps > 0) & (gaps <= place)
+        depth = 1 - gaps / np.maximum(place, 1)
+        found = []
+        for number in range(PARTS):
+            low, high = number / PARTS, (number + 1) / PARTS
+            last = number == PARTS - 1
+            part = plan._replace(kept=inside & (depth >= low) & ((depth < high) | last))
+            if part.scored().any():
+                name = f"{low:.1f}-{high:.1f}"
+                facts = {"chance": text.split.chance, "ceiling": 1.0}
+                hash_ = self.hash_of(text, span, f"depth {length} {name}")
+                found.append(Reading(text, part, hash_, name, facts))
+        return found
+
+
+protocol = Depth()

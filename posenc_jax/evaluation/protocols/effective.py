@@ -1,0 +1,42 @@
+"""How much context is worth reading: the shortest length whose loss is as good as the best."""
+
+from collections.abc import Sequence
+
+from posenc_jax.evaluation.protocols import Protocol
+from posenc_jax.evaluation.statistics import paired
+from posenc_jax.evaluation.sums import Measured
+from posenc_jax.evaluation.windows import Plan, Text
+
+NATS = 0.01  # per token, that do not matter
+
+
+class Effective(Protocol):
+    title = f"the shortest context whose loss of same_token is within {NATS} nats of the best"
+    order = 9
+    needs = "same_token"
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+        return None
+
+    def derived(self, cells: Sequence[Measured]) -> list[Measured]:
+        """Of each method one cell, that of the shortest such length: the mean of the paired
+        difference is within, and its interval within twice that."""
+        curves: dict[tuple, list[Measured]] = {}
+        names = ("evaluation", "run", "step", "extension", "scale", "window")
+        for cell in cells:
+            if cell.facts["protocol"] == self.needs:
+                key = tuple(cell.facts[name] for name in names)
+                curves.setdefault(key, []).append(cell)
+        return [_shortest(curve) for curve in curves.values()]
+
+
+def _shortest(curve: Sequence[Measured]) -> Measured:
+    best = min(curve, key=lambda cell: cell.sums.nats.sum())
+    for cell in sorted(curve, key=lambda cell: cell.facts["length"]):
+        lost = paired(cell.sums.nats, best.sums.nats, cell.sums.tokens)
+        if cell is best or (lost.mean < NATS and lost.high < 2 * NATS):
+            return Measured({**cell.facts, "protocol": protocol.name}, cell.sums)
+    raise AssertionError("the best is one of them")
+
+
+protocol = Effective()

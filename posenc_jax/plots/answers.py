@@ -1,0 +1,84 @@
+"""Who finds the answer: accuracy against context, and by how far back the answer lies."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posenc_jax.plots import curves, style
+from posenc_jax.plots.curves import Line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@style.styled
+def headline(
+    answers: Sequence[Line],
+    text: Sequence[Line],
+    grid: np.ndarray,  # [methods, parts], accuracies
+    methods: Sequence[str],
+    parts: Sequence[str],  # 1-16, 17-32, ...
+    trained: int,
+    title: str,
+) -> "Figure":
+    """Left, small: bits of text; right, large: accuracy, both against context; below, by gap.
+
+    Without lines of text the accuracy takes the whole width.
+    """
+    from matplotlib.figure import Figure
+
+    below = 0.23 * len(methods) + 0.9
+    figure = Figure(figsize=(9.2, 4.4 + below), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=[4.4, below], squeeze=False)[:, 0]
+    widths = [1, 2] if text else [1]
+    panels = top.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
+    if text:
+        _panel(panels[0], text, trained, "bits per byte of text")
+    _panel(panels[-1], answers, trained, curves.VALUES["accuracy"])
+    panels[-1].set_ylim(0, 1.02)
+    panels[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    axes = bottom.subplots()
+    _grid(axes, grid, methods, parts, trained)
+    figure.suptitle(title)
+    return figure
+
+
+def _panel(axes: "Axes", lines: Sequence[Line], trained: int, label: str) -> None:
+    curves.draw_lines(axes, lines, bands=len(lines) <= 8)
+    lengths = sorted({int(x) for line in lines for x in line.x})
+    style.length_axis(axes, lengths, [trained])
+    axes.set(xlabel="context (tokens)", ylabel=label)
+
+
+@style.styled
+def by_gap(
+    grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int
+) -> "Figure":
+    """The heat map alone."""
+    size = (2.2 + 0.9 * len(parts), 1.0 + 0.23 * len(methods))
+    figure, (axes,) = style.panels(1, 1, size)
+    _grid(axes, grid, methods, parts, trained)
+    return figure
+
+
+def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained: int) -> None:
+    """Accuracies as colours and as numbers, with a rule at L."""
+    axes.grid(False)
+    image = axes.imshow(grid, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+    axes.set_yticks(range(len(methods)), methods)
+    axes.set_xticks(range(len(parts)), parts)
+    axes.tick_params(length=0, labelsize=8)
+    axes.set_xlabel("how many tokens back the answer stands")
+    for (row, column), value in np.ndenumerate(grid):
+        if np.isfinite(value):
+            colour = "black" if value > 0.6 else "white"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
+    ends = [int(part.partition("-")[2]) for part in parts]
+    if trained in ends:
+        axes.axvline(ends.index(trained) + 0.5, color="white", linewidth=2.5)
+        axes.axvline(ends.index(trained) + 0.5, color="black", linewidth=1)
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.colorbar(image, ax=axes, label="share right", shrink=0.9)

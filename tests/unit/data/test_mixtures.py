@@ -1,0 +1,122 @@
+"""Mixtures: exact shares, a function of seed and step, and every text with a split of its own."""
+
+import numpy as np
+import pytest
+
+from configs import rope
+from posenc_jax import lineage, validation
+from posenc_jax.data import batches, mixtures
+
+L = 32
+
+
+def config(tmp_path, mixture="text:0.7,variables:0.3", **fields):
+    made = rope.get_config()
+    made.update(train_length=L, batch_size=10)
+    made.data.update(mixture=mixture, path=f"{tmp_path}/*.txt", documents=40, cache=str(tmp_path))
+    made.data.update(fields)
+    return made
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for i in range(12):
+        letters = np.random.default_rng(i).choice(list("abc\n"), 500)
+        (tmp_path / f"{i}.txt").write_text("".join(letters))
+    return tmp_path
+
+
+def made(texts, seed=0, **fields):
+    chosen = config(texts, **fields)
+    chosen.seed = seed
+    assert validation.validate(chosen) == []
+    chosen = lineage.resolved(chosen)
+    corpus = mixtures.prepare(chosen.data, seed, L, quiet=True)
+    return corpus, mixtures.batches(corpus, chosen)
+
+
+def kinds(rows):
+    """Of each row whether it is of the task, whose tokens are no lower letters or line ends."""
+    return np.isin(rows.inputs, np.frombuffer(b"abc\n", np.uint8)).mean(axis=1) < 0.5
+
+
+def test_shares_are_exact_over_a_thousand_rows(texts):
+    _, rows = made(texts)
+    found = np.concatenate([kinds(rows.batch(step)) for step in range(100)])
+    assert found.sum() == 300
+    assert 0 < found[:100].sum() < 60  # and all along
+
+
+def test_it_is_a_function_of_seed_and_step(texts):
+    corpus, rows = made(texts)
+    again, same = made(texts)
+    assert corpus.fingerprint == again.fingerprint
+    for step in (0, 7, 101):
+        for one, other in zip(rows.batch(step), same.batch(step), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert (rows.batch(3).inputs != made(texts, seed=1)[1].batch(3).inputs).any()
+
+
+def test_processes_read_their_rows_of_the_same_batch(texts):
+    _, rows = made(texts)
+    whole = rows.batch(5)
+    for own in (slice(0, 5), slice(5, 10)):
+        np.testing.assert_array_equal(rows.batch(5, own).inputs, whole.inputs[own])
+
+
+def test_rows_of_a_text_come_in_the_order_they_have_alone(texts):
+    """No row of it is skipped or read twice within an epoch."""
+    corpus, rows = made(texts)
+    alone = rows.parts[1]
+    expected = alone.at(range(30)).inputs
+    found = []
+    for step in range(10):
+        batch = rows.batch(step)
+        found.append(batch.inputs[kinds(batch)])
+    np.testing.assert_array_equal(
+        np.concatenate(found)[:30], expected[: len(np.concatenate(found))]
+    )
+
+
+def test_the_loss_of_a_text_without_answers_is_that_of_all_its_tokens(texts):
+    _, rows = made(texts, answers_only=True)
+    batch = rows.batch(0)
+    task = kinds(batch)
+    assert np.all(batch.weights[~task] == 1)
+    assert 0 < batch.weights[task].mean() < 0.5
+
+
+def test_largest_remainders_add_up():
+    assert batches._rounded([1, 1, 1], 1000).tolist() == [334, 333, 333]
+    assert batches._rounded([0.9999, 0.0001], 1000).tolist() == [1000, 0]
+
+
+@pytest.mark.parametrize(
+    ("mixture", "message"),
+    [
+        (
+            "stdlib:0.5,variabels:0.5",
+            "unknown source or task 'variabels'; did you mean 'variables'?",
+        ),
+        ("stdlib:0.5,variables:0", "the share of variables must be above 0"),
+        ("stdlib:0.5,variables:-1", "must be above 0"),
+        ("stdlib:0.5,variables:much", "must be above 0"),
+        ("stdlib:0.5,variables", "must be above 0"),
+        ("stdlib:0.5,stdlib:0.5", "stands in it twice"),
+        ("stdlib:1", "two texts or more"),
+    ],
+)
+def test_mixtures_that_are_none_are_refused(texts, mixture, message):
+    said = validation.validate(config(texts, mixture, path="", documents=None))
+    assert len(said) == 1 and message in said[0], said
+
+
+def test_fields_that_no_text_reads_are_refused(texts):
+    said = validation.validate(config(texts, "stdlib:0.5,variables:0.5"))
+    assert any("data.path" in line and "no text of data.mixture reads it" in line for line in said)
+    said = validation.validate(
+        config(texts, "stdlib:0.5,text:0.5", documents=None, answers_only=True)
+    )
+    assert any("data.answers_only has no effect" in line for line in said)
+    said = validation.validate(config(texts, task="who"))
+    assert any("data.task = 'who' has no effect beside data.mixture" in line for line in said)

@@ -1,0 +1,228 @@
+"""Protocols of answers, of parts and of changed context: what they score and say."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from measuring import LENGTHS, find, split, text
+from sizes import L
+
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import planning, protocols, records, table
+from posenc_jax.evaluation.statistics import wilson
+from posenc_jax.evaluation.sums import Measured
+
+LAST = 2
+ASKED = dict(last=LAST, window=False, multiples="1,2,4")
+
+
+def asked(seed=0, documents=12):
+    """A text whose last two tokens are answers in most documents, from anywhere before them."""
+    longest = max(LENGTHS)
+    lengths = [longest + 1] * documents
+    rng = np.random.default_rng(seed)
+    answers = np.zeros((documents, longest + 1), bool)
+    answers[:, -1] = True
+    answers[::2, -2] = True
+    gaps = np.where(answers, rng.integers(1, longest, answers.shape), 0)
+    whole = dataclasses.replace(
+        split(lengths, answers.ravel()), gaps=gaps.ravel().astype(np.int32), chance=0.25
+    )
+    chosen = text(longest, documents=documents)
+    return dataclasses.replace(
+        chosen,
+        split=whole,
+        document=np.arange(documents),
+        starts=np.arange(documents) * (longest + 1),
+        longest=longest,
+    )
+
+
+def readings(name, read, length):
+    return protocols.find(name).readings(read, length, LAST, L)
+
+
+def targets(reading):
+    return np.sort(reading.plan.targets()[reading.plan.scored()])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_answers_are_the_marked_among_the_last_targets(length):
+    read = asked()
+    (reading,) = readings("answers", read, length)
+    scored = np.flatnonzero(read.split.answers)
+    np.testing.assert_array_equal(targets(reading), scored)
+    before = np.where(scored % 65 == 64, length - 1, length - 2)
+    known = np.mean(read.split.gaps[scored] <= before)
+    assert reading.facts["ceiling"] == pytest.approx(known + (1 - known) * 0.25)
+    assert reading.facts["chance"] == 0.25
+
+
+def test_a_ceiling_rises_with_context_and_ends_at_one():
+    found = [readings("answers", asked(), n)[0].facts["ceiling"] for n in LENGTHS]
+    assert found == sorted(found) and found[0] < 0.6 and found[-1] == 1.0
+
+
+def test_parts_by_gap_are_all_answers_of_the_longest_window_each_once():
+    read = asked()
+    assert readings("gap", read, LENGTHS[0]) == []
+    parts = readings("gap", read, read.longest)
+    found = np.concatenate([targets(part) for part in parts])
+    np.testing.assert_array_equal(np.sort(found), np.flatnonzero(read.split.answers))
+    for part in parts:
+        low, high = map(int, part.part.split("-"))
+        gaps = read.split.gaps[targets(part)]
+        assert low <= gaps.min() and gaps.max() <= high
+    assert len({part.token_hash for part in parts}) == len(parts)
+
+
+def test_depths_are_of_answers_within_the_window():
+    read = asked(documents=200)
+    for length in LENGTHS:
+        parts = readings("depth", read, length)
+        (all_,) = readings("answers", read, length)
+        known = (all_.facts["ceiling"] - 0.25) / 0.75
+        count = sum(len(targets(part)) for part in parts)
+        assert count == round(known * len(targets(all_)))
+        for part in parts:
+            low, high = map(float, part.part.split("-"))
+            place = np.nonzero(part.plan.scored())[1]
+            gaps = read.split.gaps[part.plan.targets()][part.plan.scored()]
+            depth = 1 - gaps / place
+            assert np.all((low <= depth) & (depth <= high))
+
+
+def test_text_without_answers_has_none_to_score():
+    with pytest.raises(ConfigError, match="protocol answers scores the answers .* marks none"):
+        readings("answers", text(), LENGTHS[-1])
+
+
+def tokens(reading):  # [W, length + 1]
+    plan = reading.plan
+    return np.asarray(reading.text.split.tokens)[plan.starts[:, None] + np.arange(plan.length + 1)]
+
+
+@pytest.mark.parametrize("length", [L, LENGTHS[-1]])
+def test_order_changes_what_lies_beyond_and_nothing_else(length):
+    read = asked()
+    found = {one.part: one for one in readings("order", read, length)}
+    assert {name.partition("-")[0] for name in found} >= {
+        "whole",
+        "shuffled",
+        "reversed",
+        "dropped",
+    }
+    whole = tokens(found["whole"])
+    assert len({one.token_hash for one in found.values()}) == 1  # so that they are paired
+    for name, one in found.items():
+        kind, _, near = name.partition("-")
+        if kind == "whole":
+            continue
+        kept = int(near) + LAST
+        now = tokens(one)
+        np.testing.assert_array_equal(now[:, -kept:], whole[:, -kept:])
+        if kind == "dropped":
+            assert now.shape[1] == kept + 1
+            continue
+        far, before = now[:, :-kept], whole[:, :-kept]
+        assert far.shape == before.shape
+        if kind == "reversed":
+            np.testing.assert_array_equal(far, before[:, ::-1])
+        elif kind == "shuffled":
+            np.testing.assert_array_equal(np.sort(far), np.sort(before))
+            assert (far != before).any()
+        else:
+            np.testing.assert_array_equal(far, np.roll(before, 1, axis=0))
+
+
+def test_other_lengths_are_not_changed():
+    assert readings("order", asked(), LENGTHS[0]) == []
+
+
+def test_a_run_is_measured_by_parts_and_its_table_says_so(measure):
+    names = "same_token,answers,gap,depth,order"
+    cells = measure(read=asked(), protocols=names, **ASKED)
+    rows = records.rows(cells)
+    answers = [row for row in rows if row["protocol"] == "answers"]
+    for row in answers:
+        assert row["tokens"] == row["answers"] == 18
+        assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
+        assert row["chance"] == 0.25
+    by_gap = [row for row in rows if row["protocol"] == "gap" and row["extension"] == "none"]
+    assert sum(row["answers"] for row in by_gap) == 18
+    longest = find(cells, protocol="answers", length=LENGTHS[-1])
+    assert sum(row["accuracy"] * row["answers"] for row in by_gap) == longest.sums.right.sum()
+    whole = [r for r in rows if r["protocol"] == "order" and r["part"] == "whole"]
+    same = {(r["extension"], r["length"]): r["nll"] for r in rows if r["protocol"] == "same_token"}
+    for row in whole:
+        assert row["nll"] == pytest.approx(same[row["extension"], row["length"]])
+    out = table.table(cells)
+    for line in ("ceiling", "a guess is right in 0.250", "shuffled-4", "share of answers"):
+        assert line in out
+
+
+def test_records_keep_parts(tmp_path, measure):
+    cells = measure(
+        read=asked(), protocols="answers,gap", last=LAST, window=False, multiples="1,2,4"
+    )
+    records.write(tmp_path, cells)
+    again = records.read(tmp_path)
+    assert records.rows(again) == records.rows(cells)
+
+
+def curve(*nats, spread=0.0):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=20)
+    noise = (noise - noise.mean()) * spread
+    cells = []
+    for length, mean in zip(LENGTHS, nats, strict=True):
+        one = find_zero(length)
+        own = one.sums._replace(nats=np.full(20, mean) + noise * (length == LENGTHS[0]))
+        cells.append(Measured(one.facts, own))
+    return cells
+
+
+def find_zero(length):
+    from measuring import sums_by_document
+
+    facts = dict(evaluation="e", run="r", step=1, extension="none", scale=None, window=None)
+    facts |= dict(protocol="same_token", length=length)
+    return Measured(facts, sums_by_document(np.ones(20), np.ones(20)))
+
+
+@pytest.mark.parametrize(
+    ("nats", "spread", "expected"),
+    [
+        ((3, 2, 1.5, 1), 0, LENGTHS[3]),
+        ((3, 1.005, 1.002, 1), 0, LENGTHS[1]),
+        ((1, 2, 3, 4), 0, LENGTHS[0]),
+        ((1.005, 1.0, 1.0, 1.0), 1.0, LENGTHS[1]),  # within on average, and nobody knows
+    ],
+)
+def test_the_effective_context_is_the_shortest_that_loses_nothing(nats, spread, expected):
+    effective = protocols.find("effective")
+    (found,) = effective.derived(curve(*nats, spread=spread))
+    assert found.facts["length"] == expected and found.facts["protocol"] == "effective"
+
+
+def test_what_is_read_off_another_protocol_asks_for_it(settings):
+    said = protocols.mistakes(settings(protocols="effective,answers", stride=0))
+    assert said == ["effective in protocols is read off same_token: ask for that too"]
+    assert protocols.mistakes(settings(protocols="answers", stride=0)) == []  # which reads `last`
+
+
+def test_wilson_is_sound_at_the_ends():
+    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+
+
+def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
+    config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
+    assert planning.lengths_of(config, subject()) == [16, 32, 64]
+    from posenc_jax import validation
+
+    said = validation.validate_evaluation(settings(lengths="16,32"))
+    assert any("lengths = '16,32' and multiples" in line for line in said)
+    said = validation.validate_evaluation(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
+    assert any("each of lengths" in line for line in said)
