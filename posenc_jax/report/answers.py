@@ -26,13 +26,14 @@ class Answers(NamedTuple):
 
 def of(data: Gathered) -> Answers | None:
     """None where no answers were scored."""
-    points = data.points[data.points.protocol == "answers"]
+    scored = data.points[data.points.accuracy.notna()]
+    points = scored[scored.protocol == "answers"]
     if points.empty:
         return None
     longest = int(points.length.max())
     beyond = points[points.trained < longest]
     trained = int(beyond.trained.min()) if len(beyond) else longest
-    return Answers(points, data.points[data.points.protocol == "gap"], trained, longest)
+    return Answers(points, scored[scored.protocol == "gap"], trained, longest)
 
 
 def entry(group: str, method: str) -> str:

@@ -101,7 +101,7 @@ def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path)
     process.communicate()
     assert not (other / "eval" / "curves.csv").exists()
     out = call("eval_extrapolation.py", other, *SMALL)
-    assert int(re.search(r"(\d+) of 45 cells are there", out)[1]) > 0
+    assert int(re.search(r"(\d+) of 45 cells are cached", out)[1]) > 0
     for a, b in zip(rows_of(other), rows_of(evaluated), strict=True):
         assert a["token_hash"] == b["token_hash"]
         np.testing.assert_allclose(float(a["nll"]), float(b["nll"]), rtol=1e-5)

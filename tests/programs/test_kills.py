@@ -233,9 +233,9 @@ def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp
 
     real = sources.documents
 
-    def interrupted(data, seed):
+    def interrupted(*given):
         os.kill(os.getpid(), signal.SIGTERM)
-        yield from real(data, seed)
+        yield from real(*given)
 
     monkeypatch.setattr(sources, "documents", interrupted)
     (tmp_path / "a.txt").write_text("never seen before " * 40)

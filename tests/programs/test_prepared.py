@@ -207,7 +207,11 @@ def test_what_is_resolved_says_what_is_read_and_stays(texts):
     config.data.tokens = f"{texts}/tokens"
     made = lineage.resolved(config)
     left = {name: value for name, value in made.data.items() if value is not None}
-    assert left == {"tokens": f"{texts}/tokens", "mask_documents": False}
+    assert left == {
+        "tokens": f"{texts}/tokens",
+        "mask_documents": False,
+        "answers_only": False,
+    }
     assert validation.validate(made) == [] and lineage.resolved(made) == made
     config.data.tokens = ""
     assert lineage.resolved(config) == lineage.resolved(import_module("configs.rope").get_config())

@@ -280,5 +280,5 @@ def test_a_bias_that_cannot_move_is_warned_of():
     assert "5.55 logits of its bias" in said and "warning" not in said
     silent = ["--config=configs/t5.py", "--config.encoding_rate=1", "--config.encoding.scale=1"]
     said = script("check_config.py", *silent)
-    assert "warning: the bias can move by 0.98 logits in this run, and below 3 it" in said
+    assert "warning: the bias can move by 0.98 logits in this run; below 3 it" in said
     assert "reach" not in script("check_config.py", "--config=configs/rope.py")
