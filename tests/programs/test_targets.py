@@ -39,6 +39,7 @@ def trained(program, tmp_path_factory):
     return run, finish(program("eval_extrapolation.py", run, *words))
 
 
+@pytest.mark.slow
 def test_by_default_the_targets_are_enough(trained):
     run, out = trained
     rows = [row for row in rows_of(run) if row["protocol"] == "same_token"]
@@ -53,6 +54,7 @@ def test_by_default_the_targets_are_enough(trained):
     assert "warning" not in out
 
 
+@pytest.mark.slow
 def test_windows_lie_over_the_whole_of_a_document(trained):
     run, _ = trained
     stored = np.load(run / "eval" / "documents.npz")
@@ -63,6 +65,7 @@ def test_windows_lie_over_the_whole_of_a_document(trained):
     assert max(places.max() for places in one) > 20_000
 
 
+@pytest.mark.slow
 def test_a_window_of_the_trained_length_gains_nothing_over_the_null(trained):
     """Its model uses no more than L tokens, so its gain is 0 but for what other targets change."""
     rows = [row for row in rows_of(trained[0]) if row["window"] and int(row["length"]) > 32]
