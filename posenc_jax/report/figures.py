@@ -1,18 +1,16 @@
 """The lines of a report's figures, as means over seeds, and its PNG of every protocol."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.curves import Line
 from posenc_jax.report.gather import Frame, Gathered
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 
 def groups(data: Gathered) -> list[str]:
@@ -103,38 +101,6 @@ def by_place(data: Gathered, protocol: str) -> list[Line]:
 def tokens_axis(points: Frame) -> dict[str, Any]:
     """What a chart of these points needs for an axis of tokens."""
     return {"lengths": sorted(points.length.unique()), "trained": points.trained.unique()}
-
-
-def draw(data: Gathered, folder: Path) -> list[Path]:
-    """Draws a picture for every protocol; returns the files."""
-    from posenc_jax.report import answers
-
-    made = []
-    for protocol in protocols.against_length():
-        path = folder / f"{protocol}.png"
-        path.unlink(missing_ok=True)  # of an earlier report
-        figure = answers.picture(data) if protocol == "answers" else _picture(data, protocol)
-        if figure is not None:
-            made.append(style.save(figure, path))
-    return made
-
-
-def _picture(data: Gathered, protocol: str) -> "Figure | None":
-    """All lines on the left; on the right those near the best one, closer and without bands."""
-    lines = against_length(data, protocol)
-    if not lines:
-        return None
-    points = data.points[data.points.protocol == protocol]
-    closer = curves.near(lines)
-    views = (None,) if closer is None else (None, closer)
-    return curves.chart(
-        lines + curves.baselines(lines),
-        y=curves.VALUES["bpb"],
-        views=views,
-        title=f"{protocol}: {protocols.find(protocol).title}\n{counts(points)}",
-        size=(6 * len(views) + 2, 5),
-        **tokens_axis(points),
-    )
 
 
 def counts(points: Frame) -> str:

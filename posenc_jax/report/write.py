@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc_jax.report import figures, gather, page, table, wandb_report
+from posenc_jax.report import gather, page, pictures, table, wandb_report
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import say, warn
 
@@ -14,12 +14,12 @@ def report(runs: Sequence[Path], out: Path, evaluation: str = "", wandb: str = "
     for note in data.notes:
         warn(note)
     path = page.write(data, out)
-    pictures = figures.draw(data, out)
+    drawn = pictures.draw(data, out)
     say(table.table(data))
-    say("\n".join(map(str, pictures)))
+    say("\n".join(map(str, drawn)))
     config = Workdir(data.runs[0]["id"]).config()
     if config is not None and "wandb" in config and len(data.points):
-        wandb_report.log_report(config, wandb, out, data, pictures)
+        wandb_report.log_report(config, wandb, out, data, drawn)
     evaluated = sum(run["evaluated"] for run in data.runs)
     say(f"{path}: {len(data.runs)} runs, {evaluated} of them evaluated")
     return path

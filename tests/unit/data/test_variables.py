@@ -46,7 +46,6 @@ def test_every_question_is_answered_by_what_stands_before_it(variant, law, train
 
 @pytest.mark.parametrize(("variant", "law"), KINDS)
 def test_documents_are_functions_of_seed_and_number(variant, law):
-    again = drawn.__wrapped__
     one, same, other = (
         [tokens.tobytes() for tokens, *_ in drawn(variant, law, True, 5, seed)]
         for seed in (1, 1, 2)
