@@ -5,7 +5,7 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -38,9 +38,6 @@ class Extension:
 
     name: str = default("none", "used while training, such as yarn or yarn:beta_fast=16+logn")
     scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
-
-
-FAR = ("code", "delayed_repeat", "needle", "passkey", "variables", "who")
 
 
 def _task(name: str, value: Any):
@@ -103,7 +100,7 @@ class Data:
         "of tasks: how many times L back the test asks; None: 8",
         between(1, 4096),
         of=("synthetic",),
-        tasks=FAR,
+        tasks=registry.probes,
         unset=8.0,
     )
     variant: str | None = default(
@@ -378,7 +375,7 @@ class Readers(NamedTuple):
     """Who reads a field of `data`, and what None stands for there."""
 
     sources: tuple[str, ...]
-    tasks: tuple[str, ...] | None  # of synthetic text; None: all
+    tasks: Sequence[str] | None  # of synthetic text; None: all
     by_task: Mapping[str, Any]  # "" is every other one
 
     def unset(self, task: str | None) -> Any:
@@ -390,7 +387,7 @@ def read_by() -> dict[str, Readers]:
     return {
         name: Readers(
             facts["of"],
-            facts.get("tasks"),
+            tasks() if callable(tasks := facts.get("tasks")) else tasks,
             facts["unset"] if isinstance(facts["unset"], dict) else {"": facts["unset"]},
         )
         for name, _, _, facts in fields.fields(Data)

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from posenc_jax.backend import cache_home
 from posenc_jax.data import sources, tasks, tokenizer
+from posenc_jax.data.splits import hash_of, split_of
 from posenc_jax.errors import DataError, Interrupted, Stop
 from posenc_jax.files import alone
 from posenc_jax.registry import probes
@@ -75,12 +76,12 @@ class Corpus:
 
     @property
     def parts(self) -> dict[str, "Corpus"]:
-        """Of a mixture those it is made of, by name."""
+        """The corpora of a mixture by name; this one alone."""
         return {"": self}
 
     @property
     def digests(self) -> np.ndarray:
-        """Of every document that is trained on."""
+        """Digests of the documents that are trained on."""
         return self.train.digests
 
     @cached_property
@@ -334,7 +335,7 @@ def _write(
                     "command begins with that again"
                 )
             bar.update(len(document.text))
-            text_hash = hashlib.sha256(document.text).digest()
+            text_hash = hash_of(document.text)
             if not document.text:
                 counts["empty"] += 1
             elif text_hash in seen:
@@ -343,7 +344,8 @@ def _write(
                 seen.add(text_hash)
                 counts["documents"] += 1
                 round_trip.see(document.text, document.name)
-                split = document.split or _split_of(text_hash, data)
+                chosen = split_of(text_hash, data.valid_fraction, data.choose_fraction)
+                split = document.split or chosen
                 writers[split].add(document, encoder)
         splits = {name: writer.close() for name, writer in writers.items()}
     except BaseException:
@@ -363,15 +365,6 @@ def _write(
     if data.source == "synthetic" and data.task in probes():
         card["chance"] = tasks.of(data.task).chance
     return {"fingerprint": fingerprint_of(folder, card)} | card
-
-
-def _split_of(text_hash: bytes, data) -> str:
-    """Choose a split by hash: `valid` takes one end of the range and `choose` the other, so that
-    neither depends on the other's size."""
-    place = int.from_bytes(text_hash[:8], "big")
-    if place < data.valid_fraction * 2.0**64:
-        return "valid"
-    return "train" if place < (1 - data.choose_fraction) * 2.0**64 else "choose"
 
 
 class _Writer:

@@ -46,12 +46,12 @@ class Mixture:
 
     @property
     def digests(self) -> np.ndarray:
-        """Of every document that is trained on."""
+        """Digests of the documents that are trained on."""
         return np.concatenate([part.digests for part in self.parts.values()])
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        """What is said of all parts together."""
+        """Documents, tokens and bytes per token over all parts."""
         splits = {}
         for split in corpora.SPLITS:
             own = [part.card["splits"][split] for part in self.parts.values()]

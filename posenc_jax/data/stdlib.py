@@ -1,11 +1,13 @@
 """The standard library's own source: text that every machine with Python has."""
 
-import hashlib
 import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
+from posenc_jax.data.splits import hash_of, split_of
 from posenc_jax.errors import DataError
 
 LEFT_OUT = {"test", "idlelib", "encodings", "pydoc_data"}
@@ -31,10 +33,16 @@ def files() -> list[Path]:
 def haystack(held_out: bool, valid_fraction: float) -> bytes:
     """The documents that a run with this fraction holds out, or those it is trained on."""
     texts = [path.read_bytes() for path in files()]
-    chosen = [text for text in texts if is_held_out(text, valid_fraction) == held_out]
+    chosen = [
+        text for text in texts if (split_of(hash_of(text), valid_fraction) == "valid") == held_out
+    ]
     return b"\n".join(chosen or texts)
 
 
-def is_held_out(text: bytes, valid_fraction: float) -> bool:
-    """As `corpora` splits documents: by a hash of their text."""
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") < valid_fraction * 2.0**64
+def stretch(
+    rng: np.random.Generator, length: int, held_out: bool, valid_fraction: float
+) -> np.ndarray:  # [length], uint8
+    """A copy of some bytes of the haystack, from a place drawn at random."""
+    code = haystack(held_out, valid_fraction)
+    begin = int(rng.integers(0, len(code) - length))
+    return np.frombuffer(code, np.uint8)[begin : begin + length].copy()

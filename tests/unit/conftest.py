@@ -24,7 +24,7 @@ def no_program(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Of a test marked `sampled` every third case runs by default, and all of them where tests are
+    """Runs every third case of a test marked `sampled` by default, and all of them where tests are
     chosen by name or with the slow ones.
 
     Which third differs from test to test, so that every encoding has some of each kind of property

@@ -47,7 +47,7 @@ class Task:
         raise NotImplementedError
 
     def documents(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
-        """Of `train`, `valid` (the test) or `choose`, which is as training is and none of it.
+        """Documents of `train`, `valid` (the test) or `choose`, which is drawn like training.
 
         The test is the same whatever the seed of a run, so that all runs answer the same questions.
         """
@@ -80,6 +80,6 @@ def options(name: str) -> set[str]:
 
 
 def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
-    """A text over and over."""
+    """A text repeated up to a length."""
     letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
     return np.resize(letters, length)

@@ -27,9 +27,7 @@ class Code(tasks.Task):
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length = self.length(training)
         setting, asking = len(SET.format(0, 0)), len(ASK.format(0, 0))
-        code = np.frombuffer(stdlib.haystack(not training, self.valid_fraction), np.uint8)
-        begin = int(rng.integers(0, len(code) - length))
-        text = code[begin : begin + length].copy()
+        text = stdlib.stretch(rng, length, not training, self.valid_fraction)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
         free = np.ones(length, bool)
         pairs = []

@@ -41,7 +41,7 @@ class Needle(tasks.Task):
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length, size = self.length(training), self._line_length
-        text = self._haystack(rng, training, length)
+        text = stdlib.stretch(rng, length, not training, self.valid_fraction)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
         keys = rng.choice(WORDS[training], self.needles, replace=False)
         values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
@@ -55,11 +55,6 @@ class Needle(tasks.Task):
         answers[place] = True
         gaps[place] = place - 1 - starts[0]
         return Drawn(text, answers, gaps)
-
-    def _haystack(self, rng: np.random.Generator, training: bool, length: int) -> np.ndarray:
-        code = stdlib.haystack(not training, self.valid_fraction)
-        begin = int(rng.integers(0, len(code) - length))
-        return np.frombuffer(code, np.uint8)[begin : begin + length].copy()
 
 
 def _line(key: str, value: str) -> str:

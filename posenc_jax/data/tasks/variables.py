@@ -47,7 +47,7 @@ class Variables(tasks.Task):
             )
 
     def length(self, training: bool) -> int:
-        """Where training cannot answer all it asks, its rows are cut from documents of the test."""
+        """With `log` gaps rows of training are cut from documents as long as those of the test."""
         return super().length(training and self.gaps != "log")
 
     def draw_gap(self, rng: np.random.Generator, training: bool, most: int) -> int:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from posenc_jax.data import tasks
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import SameToken
@@ -55,8 +56,7 @@ def ceiling(text: Text, gaps: np.ndarray, seen: np.ndarray) -> float | None:
     """The accuracy of a reader that finds whatever its window holds and guesses the rest."""
     if text.split.chance is None or text.split.gaps is None:
         return None
-    known = float(np.mean(gaps <= seen))
-    return known + (1 - known) * text.split.chance
+    return tasks.ceiling(text.split.chance, gaps, seen)
 
 
 protocol = Answers()
