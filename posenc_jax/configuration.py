@@ -382,12 +382,17 @@ class Readers(NamedTuple):
         return self.by_task.get(task or "", self.by_task.get(""))
 
 
+def _names(given: Any) -> Sequence[str] | None:
+    """Names that are listed, or that a function finds."""
+    return given() if callable(given) else given
+
+
 def read_by() -> dict[str, Readers]:
     """Fields of `data` that some sources read, not all."""
     return {
         name: Readers(
             facts["of"],
-            tasks() if callable(tasks := facts.get("tasks")) else tasks,
+            _names(facts.get("tasks")),
             facts["unset"] if isinstance(facts["unset"], dict) else {"": facts["unset"]},
         )
         for name, _, _, facts in fields.fields(Data)
