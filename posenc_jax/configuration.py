@@ -5,7 +5,7 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -382,7 +382,7 @@ class Readers(NamedTuple):
         return self.by_task.get(task or "", self.by_task.get(""))
 
 
-def _names(given: Any) -> Sequence[str] | None:
+def _names(given: Sequence[str] | Callable[[], Sequence[str]] | None) -> Sequence[str] | None:
     """Names that are listed, or that a function finds."""
     return given() if callable(given) else given
 
