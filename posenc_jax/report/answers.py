@@ -22,6 +22,7 @@ class Answers(NamedTuple):
     gaps: Frame  # of the protocol `gap`
     trained: int  # L of all but the oracles
     longest: int
+    names: dict[str, str]  # of groups; the encoding's where no other group that answers has it
 
 
 def of(data: Gathered) -> Answers | None:
@@ -33,14 +34,22 @@ def of(data: Gathered) -> Answers | None:
     longest = int(points.length.max())
     beyond = points[points.trained < longest]
     trained = int(beyond.trained.min()) if len(beyond) else longest
-    return Answers(points, scored[scored.protocol == "gap"], trained, longest)
+    gaps = scored[scored.protocol == "gap"]
+    return Answers(points, gaps, trained, longest, _names(points))
 
 
-def entry(group: str, method: str) -> str:
+def _names(points: Frame) -> dict[str, str]:
+    known = points[["group", "encoding", "trained"]].drop_duplicates("group")
+    alone = ~known.duplicated(["encoding", "trained"], keep=False)
+    return dict(zip(known.group, known.encoding.where(alone, known.group), strict=True))
+
+
+def entry(found: Answers, group: str, method: str) -> str:
     """What a line or a row is called."""
     if method == "window":
         return "a window of L"
-    return group if method == "none" else f"{group} + {method}"
+    name = found.names[group]
+    return name if method == "none" else f"{name} + {method}"
 
 
 def at_longest(found: Answers) -> dict[tuple[str, str], float]:
@@ -69,10 +78,11 @@ def admitted(data: Gathered, found: Answers) -> str:
             "and what is reached are not told apart."
         )
     name = max(known, key=lambda group: known[group])
+    own = found.names[name]
     way = (known[name] - chance) / (1 - chance)
     word = "is admitted" if way >= ADMITTED else "measures learning, not reach: it is not admitted"
     return (
-        f"The oracle {name}, trained at {found.longest} tokens, is right in {known[name]:.3f}, "
+        f"The oracle {own}, trained at {found.longest} tokens, is right in {known[name]:.3f}, "
         f"{way:.0%} of the way from chance ({chance:.3f}) to the ceiling: the task {word}."
     )
 
@@ -94,7 +104,7 @@ def lines(data: Gathered, found: Answers, most: int = 9) -> list[Line]:
         if method != "none":
             look |= {"linestyle": "--", "markerfacecolor": "white"}
         gid = f"group-{numbers[group]}"
-        drawn.append(figures.line(entry(group, method), own, look, "accuracy", gid=gid))
+        drawn.append(figures.line(entry(found, group, method), own, look, "accuracy", gid=gid))
     return drawn + controls(data, found)
 
 
@@ -108,7 +118,7 @@ def controls(data: Gathered, found: Answers) -> list[Line]:
     for group in oracles(data, found):
         own = found.points[(found.points.group == group) & (found.points.method == "none")]
         look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
-        made.append(figures.line(f"{group}, oracle", own, look, "accuracy"))
+        made.append(figures.line(f"{found.names[group]}, oracle", own, look, "accuracy"))
     return [line._replace(seeds=(), band=None) for line in made if line.x]
 
 
@@ -124,16 +134,28 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
     means = found.gaps.groupby(["group", "method", "part"]).accuracy.mean()
     pairs = [pair for pair in order + floors if pair in means.index.droplevel("part")]
     values = np.array([[means.get((*pair, part), np.nan) for part in parts] for pair in pairs])
-    names = [entry(*pair) + (", oracle" if pair[0] in known else "") for pair in pairs]
+    names = [entry(found, *pair) + (", oracle" if pair[0] in known else "") for pair in pairs]
     return values, names, parts
 
 
-def picture(data: Gathered, text: list[Line] | None = None) -> "Figure | None":
+def text(data: Gathered, found: Answers) -> list[Line]:
+    """Bits of text against context, of the groups that answer nothing, as they were trained."""
+    plain = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
+    plain = plain[plain.accuracy.isna()]
+    looks = figures.looks(data)
+    return [
+        figures.line(str(group), own, looks[str(group)]._asdict())
+        for group, own in plain.groupby("group", sort=False)
+        if group not in found.names
+    ]
+
+
+def picture(data: Gathered) -> "Figure | None":
+    """Those who answer, and beside them, small, those of `data` that read text."""
     found = of(data)
     if found is None or found.gaps.empty:
         return None
     values, names, parts = grid(data, found)
     title = f"Trained at {found.trained}. The answer was d tokens ago. Who finds it?"
-    return answers.headline(
-        lines(data, found), text or [], values, names, parts, found.trained, title
-    )
+    read = text(data, found)
+    return answers.headline(lines(data, found), read, values, names, parts, found.trained, title)

@@ -172,6 +172,7 @@ def by_evaluation(run):
     return {name: hashes.pop() for name, hashes in found.items()}
 
 
+@pytest.mark.slow
 def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tmp_path):
     words = {}
     for name, count in (("words", 20), ("more", 30)):

@@ -11,6 +11,7 @@ from running import ROOT, finish, wandb_records
 from posenc_jax.report import gather
 
 
+@pytest.mark.slow
 def test_the_program_draws_what_it_says(program, tmp_path):
     run = tmp_path / "run"
     finish(program("train.py", run, config="sinusoidal"))

@@ -91,6 +91,7 @@ def wait_for_step(workdir, step, running):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "number"),
     [
@@ -153,6 +154,7 @@ def test_half_told_who_it_is_it_asks_for_the_rest(given, call, tmp_path, monkeyp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_weights_of_a_run_and_go_on(start, one_process, whole, tmp_path):
     """The lead alone reads checkpoints: those weights, and what they were trained on."""
     fields = {"init_from": whole[0]}

@@ -171,6 +171,7 @@ def test_a_model_is_fine_tuned_at_a_longer_length(call, whole, tmp_path):
     np.testing.assert_array_equal(encoding.gain, expected.gain)
 
 
+@pytest.mark.slow
 def test_a_resampled_table_is_fine_tuned_and_evaluated(call, tmp_path):
     source, workdir = tmp_path / "learned", tmp_path / "longer"
     call("train.py", source, config="learned", steps=3)
@@ -275,6 +276,7 @@ def test_every_mistake_is_said_at_once(call, tmp_path):
     assert out.count("error: ") == 3 and not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_bias_that_cannot_move_is_warned_of():
     said = script("check_config.py", "--config=configs/t5.py", "--config.encoding_rate=1")
     assert "5.55 logits of its bias" in said and "warning" not in said

@@ -46,6 +46,7 @@ def test_scales_are_drawn_without_the_run_as_it_is(run, call):
     assert (run / "plots" / "scale.png").exists()
 
 
+@pytest.mark.slow
 def test_one_bad_run_of_many_is_left_out_and_said(run, call, tmp_path):
     call("eval_extrapolation.py", run, *SMALL)
     bad = tmp_path / "bad"

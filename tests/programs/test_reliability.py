@@ -43,6 +43,7 @@ def test_a_place_that_cannot_be_written_is_said_before_the_first_step(call, smal
     assert "Read-only file system" in out and "parameters" not in out
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_other_numbers_of_devices(program, tmp_path):
     """1, then 4 with everything cut over them, then 2; the losses are those of one device."""
 

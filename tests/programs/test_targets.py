@@ -77,6 +77,7 @@ def test_a_window_of_the_trained_length_gains_nothing_over_the_null(trained):
         assert float(row["gain_low"]) <= float(row["gain_bpb"]) <= float(row["gain_high"])
 
 
+@pytest.mark.slow
 def test_no_bits_per_byte_where_the_tokenizer_loses_text(call, tmp_path, text):
     """All letters in lower case: what is predicted is not the text."""
     model = tokenizers.models.WordLevel({letter: i for i, letter in enumerate("abcdefgh ")}, "a")

@@ -46,6 +46,7 @@ def started(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_the_command_line_is_over_the_environment_and_it_over_the_recipe(
     call, started, environment, tmp_path
 ):

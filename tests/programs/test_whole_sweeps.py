@@ -103,6 +103,7 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
     """Killed twice, the second time with its run's newest checkpoint damaged."""
     one = {"recipes": ("configs/rope.py",), "steps": 4_000, "save_every": 20}

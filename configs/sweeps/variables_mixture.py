@@ -1,0 +1,20 @@
+"""One model, two curves: four fifths source code, one fifth variables, three encodings, two seeds.
+
+python scripts/sweep.py --config=configs/sweeps/variables_mixture.py --workdir=runs/mix --workers=2
+for run in runs/mix/*-s?; do python eval_extrapolation.py --workdir=$run; done
+python scripts/report.py runs/mix --evaluation=variables --out=report
+
+The sweep reads the variables; the line after it reads the source code, from the same weights.
+"""
+
+from configs.sweeps import variables
+from posenc_jax.sweeping.grid import axis, product
+
+
+def get_config():
+    encodings = axis("recipe", [f"configs/mixture.py:{name}" for name in ("rope", "alibi", "fire")])
+    config = variables.get_config()
+    return config | {
+        "grid": product(axis("seed", range(2)), encodings),
+        "evaluation": config["evaluation"] | {"data.source": "variables"},
+    }
