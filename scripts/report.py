@@ -2,7 +2,9 @@
 
 One page about runs and sweeps, finished or not: OUT/index.html, complete in one file that loads
 nothing from the network, and its main figure for each protocol as a PNG. RUNS is the folder of a
-sweep or of one run. In wandb the report is one run, `report`, in the group of the first run.
+sweep or of one run. Where answers were scored, their picture shows bits of text beside them: those
+of the runs --text, which may be the same ones, trained on a mixture. In wandb the report is one
+run, `report`, in the group of the first run.
 """
 
 import argparse
@@ -22,9 +24,10 @@ def main(argv: list[str]) -> int:
     modes = registry.WANDB_MODES
     parser.add_argument("--wandb", choices=modes, default="", help="default: that of the runs")
     parser.add_argument("--evaluation", default="", help="default: that of held-out text")
+    parser.add_argument("--text", nargs="+", type=Path, default=(), help="runs that read text")
     options = parser.parse_args(argv[1:])
     return terminal.code_of(
-        lambda: report(options.runs, options.out, options.evaluation, options.wandb)
+        lambda: report(options.runs, options.out, options.evaluation, options.wandb, options.text)
     )
 
 

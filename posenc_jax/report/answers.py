@@ -1,5 +1,6 @@
 """What a report says of answers: who finds them, from how far, between ceiling and floor."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ADMITTED = 0.8  # of the way from chance to ceiling, by an oracle
+WORTH_A_LINE = 0.1  # what an extension must gain in accuracy to be drawn beside its encoding
 
 
 class Answers(NamedTuple):
@@ -55,7 +57,8 @@ def entry(found: Answers, group: str, method: str) -> str:
 def at_longest(found: Answers) -> dict[tuple[str, str], float]:
     """The accuracy of every group and method at the longest length, the best first."""
     own = found.points[found.points.length == found.longest]
-    means = own.groupby(["group", "method"]).accuracy.mean().sort_values(ascending=False)
+    means = own.groupby(["group", "method"]).accuracy.mean()
+    means = means.sort_values(ascending=False, kind="stable")
     return {(str(group), str(method)): float(value) for (group, method), value in means.items()}
 
 
@@ -87,24 +90,25 @@ def admitted(data: Gathered, found: Answers) -> str:
     )
 
 
-def lines(data: Gathered, found: Answers, most: int = 9) -> list[Line]:
-    """The best methods at the longest length, every encoding as trained among them if it fits."""
+def lines(data: Gathered, found: Answers) -> list[Line]:
+    """Every encoding as trained, and its best extension where that gains; the best first."""
     looks = figures.looks(data)
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
-    known = oracles(data, found)
+    known, best = oracles(data, found), at_longest(found)
     drawn = []
-    order = [pair for pair in at_longest(found) if pair[1] != "window" and pair[0] not in known]
-    plain = [pair for pair in order if pair[1] == "none"]
-    best_of = {group: next((p for p in order if p[0] == group), None) for group, _ in plain}
-    chosen = [*plain, *(pair for pair in best_of.values() if pair and pair not in plain)]
-    kept = [pair for pair in order if pair in chosen][: max(most, len(plain))]
-    for group, method in kept:
-        own = found.points[(found.points.group == group) & (found.points.method == method)]
+    chosen: dict[str, list[str]] = {}  # the methods drawn of every group, its best one first
+    for (group, method), value in best.items():
+        own = chosen.setdefault(group, [])
+        gains = not own and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
+        if group in known or method == "window" or not (method == "none" or gains):
+            continue
+        own.append(method)
+        points = found.points[(found.points.group == group) & (found.points.method == method)]
         look = looks[group]._asdict()
         if method != "none":
             look |= {"linestyle": "--", "markerfacecolor": "white"}
-        gid = f"group-{numbers[group]}"
-        drawn.append(figures.line(entry(found, group, method), own, look, "accuracy", gid=gid))
+        name, gid = entry(found, group, method), f"group-{numbers[group]}"
+        drawn.append(figures.line(name, points, look, "accuracy", gid=gid))
     return drawn + controls(data, found)
 
 
@@ -127,35 +131,49 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
     parts = list(dict.fromkeys(found.gaps.part))
     parts.sort(key=lambda part: int(part.partition("-")[0]))
     known = oracles(data, found)
-    order = [pair for pair in at_longest(found) if pair[1] != "window"]
-    order = [p for p in order if p[0] in known] + [p for p in order if p[0] not in known]
-    order = [p for p in order if p[0] not in known or p[1] == "none"]
-    floors = [p for p in at_longest(found) if p[1] == "window" and p[0] not in known][:1]
     means = found.gaps.groupby(["group", "method", "part"]).accuracy.mean()
-    pairs = [pair for pair in order + floors if pair in means.index.droplevel("part")]
-    values = np.array([[means.get((*pair, part), np.nan) for part in parts] for pair in pairs])
+    rows: dict[tuple[str, str], tuple] = {}
+    for group, method in at_longest(found):
+        if (group, method) in means.index.droplevel("part"):
+            values = (means.get((group, method, part), np.nan) for part in parts)
+            rows[group, method] = tuple(values)
+    order = [*(p for p in rows if p[0] in known), *(p for p in rows if p[0] not in known)]
+    pairs = [p for p in order if p[1] == "none" or p[0] not in known and _differs(p, rows)]
+    pairs += [p for p in order if p[1] == "window" and p[0] not in known][:1]
     names = [entry(found, *pair) + (", oracle" if pair[0] in known else "") for pair in pairs]
-    return values, names, parts
+    return np.array([rows[pair] for pair in pairs]), names, parts
 
 
-def text(data: Gathered, found: Answers) -> list[Line]:
-    """Bits of text against context, of the groups that answer nothing, as they were trained."""
+def _differs(pair: tuple[str, str], rows: Mapping[tuple[str, str], tuple]) -> bool:
+    """Whether a method answers otherwise than its encoding without it, and than one before it.
+
+    One that follows the length is the static one at the longest; at scale 1 all are none.
+    """
+    group, method = pair
+    if method == "window":
+        return False
+    same = [other for g, other in rows if g == group and rows[g, other] == rows[pair]]
+    return min(same, key=lambda m: (m != "none", m.startswith("dynamic_"), m)) == method
+
+
+def text(data: Gathered, found: Answers, own: bool) -> list[Line]:
+    """Bits of text against context, as trained; of groups that answer too only in runs of `own`."""
     plain = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
     plain = plain[plain.accuracy.isna()]
     looks = figures.looks(data)
     return [
-        figures.line(str(group), own, looks[str(group)]._asdict())
-        for group, own in plain.groupby("group", sort=False)
-        if group not in found.names
+        figures.line(str(group), points, looks[str(group)]._asdict())
+        for group, points in plain.groupby("group", sort=False)
+        if own or group not in found.names
     ]
 
 
-def picture(data: Gathered) -> "Figure | None":
-    """Those who answer, and beside them, small, those of `data` that read text."""
+def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None":
+    """Those who answer, and beside them, small, runs that read text: of `data` if not given."""
     found = of(data)
     if found is None or found.gaps.empty:
         return None
     values, names, parts = grid(data, found)
     title = f"Trained at {found.trained}. The answer was d tokens ago. Who finds it?"
-    read = text(data, found)
+    read = text(text_runs or data, found, own=text_runs is not None)
     return answers.headline(lines(data, found), read, values, names, parts, found.trained, title)

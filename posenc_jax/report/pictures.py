@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(data: Gathered, folder: Path) -> list[Path]:
-    """Draws a picture for every protocol; returns the files."""
+def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
+    """Draws a picture for every protocol, answers beside `text`; returns the files."""
     made = []
     for protocol in protocols.against_length():
         path = folder / f"{protocol}.png"
         path.unlink(missing_ok=True)  # of an earlier report
-        figure = answers.picture(data) if protocol == "answers" else _picture(data, protocol)
+        answered = protocol == "answers"
+        figure = answers.picture(data, text) if answered else _picture(data, protocol)
         if figure is not None:
             made.append(style.save(figure, path))
     return made

@@ -8,13 +8,22 @@ from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import say, warn
 
 
-def report(runs: Sequence[Path], out: Path, evaluation: str = "", wandb: str = "") -> Path:
-    """Writes OUT/index.html and a picture per protocol, and prints the table; the page's path."""
+def report(
+    runs: Sequence[Path],
+    out: Path,
+    evaluation: str = "",
+    wandb: str = "",
+    text: Sequence[Path] = (),
+) -> Path:
+    """Writes OUT/index.html and a picture per protocol, and prints the table; the page's path.
+
+    The picture of answers shows bits of text beside them: those of the runs `text`, if given.
+    """
     data = gather.gather(runs, evaluation)
     for note in data.notes:
         warn(note)
     path = page.write(data, out)
-    drawn = pictures.draw(data, out)
+    drawn = pictures.draw(data, out, gather.gather(text) if text else None)
     say(table.table(data))
     say("\n".join(map(str, drawn)))
     config = Workdir(data.runs[0]["id"]).config()

@@ -1,0 +1,102 @@
+"""The picture of answers: what is drawn of runs whose accuracies are known."""
+
+import pandas as pd
+import pytest
+
+from posenc_jax.report import answers
+from posenc_jax.report.gather import Gathered
+
+L, LONG = 64, 512
+PARTS = ["1-64", "65-512"]
+FLOOR = "window: the last L tokens"
+
+
+def cell(group, method, accuracy, *, trained=L, by_gap=(1.0, 0.5), length=LONG):
+    """The rows of one method: accuracy at the longest length, and by gap."""
+    encoding = group.partition("-")[0]
+    extension = method.partition(":")[0]
+    names = {"id": group, "name": group, "group": group, "encoding": encoding, "seed": 0}
+    facts = {"trained": trained, "method": method, "extension": extension, "length": length}
+    values = {"chance": 1 / 6, "ceiling": 1.0, "answers": 100.0}
+    row = names | facts | values | {"protocol": "answers", "part": "", "accuracy": accuracy}
+    gaps = [
+        row | {"protocol": "gap", "part": part, "accuracy": value}
+        for part, value in zip(PARTS, by_gap, strict=True)
+    ]
+    return [row, *gaps]
+
+
+def of_text(group, bpb):
+    row = cell(group, "none", None)[0]
+    return [row | {"protocol": "same_token", "bpb": bpb, "length": at} for at in (L, LONG)]
+
+
+def gathered(*cells):
+    points = pd.DataFrame([row for rows in cells for row in rows]).astype({"accuracy": float})
+    known = points.drop_duplicates("group")
+    runs = [dict(row) | {"evaluated": True} for _, row in known.iterrows()]
+    return Gathered(runs, points, points.iloc[:0], {}, {}, [])
+
+
+@pytest.fixture
+def data():
+    return gathered(
+        cell("rope-a", "none", 0.5, by_gap=(0.9, 0.4)),
+        cell("rope-a", "yarn:8", 0.9, by_gap=(0.8, 0.9)),
+        cell("rope-a", "dynamic_yarn", 0.9, by_gap=(0.8, 0.9)),
+        cell("rope-a", "ntk:8", 0.7, by_gap=(0.9, 0.6)),
+        cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
+        cell("fire-a", "none", 0.8, by_gap=(0.9, 0.8)),
+        cell("fire-a", "logn", 0.81, by_gap=(0.9, 0.81)),
+        cell("rope-b", "none", 0.95, trained=LONG, by_gap=(1.0, 0.95)),
+        of_text("alibi", 2.0),
+    )
+
+
+def test_one_that_fades_is_drawn_beside_what_mends_it(data):
+    drawn = [line.name for line in answers.lines(data, answers.of(data))]
+    # FIRE gains less by log-n than is worth a line; names are those of encodings.
+    assert drawn[:3] == ["rope + dynamic_yarn", "fire", "rope"]
+    assert drawn[3:] == ["ceiling: all that a window holds", FLOOR, "rope, oracle"]
+
+
+def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
+    values, names, parts = answers.grid(data, answers.of(data))
+    best = ["rope + yarn:8", "fire + logn", "fire", "rope + ntk:8", "rope"]
+    assert names == ["rope, oracle", *best, "a window of L"]
+    assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
+
+
+def test_a_method_that_changes_nothing_has_no_row():
+    data = gathered(
+        cell("randomized", "none", 0.9, by_gap=(0.7, 0.6)),
+        cell("randomized", "yarn:1", 0.9, by_gap=(0.7, 0.6)),
+    )
+    assert answers.grid(data, answers.of(data))[1] == ["randomized"]
+
+
+def test_runs_of_text_stand_beside_the_answers_and_are_none(data):
+    found = answers.of(data)
+    assert [(line.name, line.y) for line in answers.text(data, found, own=False)] == [
+        ("alibi", [2.0, 2.0])
+    ]
+    assert "alibi" not in found.names
+
+
+def test_one_model_of_both_shows_its_text(data):
+    text = gathered(of_text("rope-a", 1.5))
+    (line,) = answers.text(text, answers.of(data), own=True)
+    assert (line.name, line.x) == ("rope-a", [L, LONG])
+
+
+def test_the_task_is_admitted_by_its_oracle(data):
+    found = answers.of(data)
+    assert "94% of the way" in answers.admitted(data, found)
+    assert "is admitted" in answers.admitted(data, found)
+    poor = gathered(cell("rope-a", "none", 0.2), cell("rope-b", "none", 0.3, trained=LONG))
+    assert "not admitted" in answers.admitted(poor, answers.of(poor))
+
+
+def test_the_picture_has_a_panel_of_text_where_there_is_text(data):
+    axes = [axis.get_ylabel() for axis in answers.picture(data).axes]
+    assert axes[:2] == ["bits per byte of text", "share of answers that are right"]
