@@ -150,7 +150,10 @@ def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
 def held_out(
     split: Split, *, length: int, rows: int, within_documents: bool, answers_only: bool = False
 ) -> Batch:
-    """Rows spread evenly over a split, the same in every run."""
+    """Rows spread evenly over a split, the same in every run.
+
+    Of answers those that a row can give: tests ask for what lies further back than a row reaches.
+    """
     cutter = Batches(
         split,
         length=length,
@@ -160,4 +163,10 @@ def held_out(
         answers_only=answers_only,
     )
     chosen = np.unique(np.linspace(0, cutter.rows - 1, num=min(rows, cutter.rows)).astype(int))
-    return cutter.rows_at(chosen * cutter.stride)
+    starts = chosen * cutter.stride
+    held = cutter.rows_at(starts)
+    if cutter.answers is None or split.gaps is None:
+        return held
+    place = np.arange(length)
+    within = split.gaps[starts[:, None] + place + 1] <= place
+    return held._replace(weights=held.weights * within)

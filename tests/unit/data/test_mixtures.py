@@ -6,6 +6,7 @@ import pytest
 from configs import rope
 from posenc_jax import lineage, validation
 from posenc_jax.data import batches, mixtures
+from posenc_jax.data.tasks import variables
 
 L = 32
 
@@ -84,6 +85,18 @@ def test_the_loss_of_a_text_without_answers_is_that_of_all_its_tokens(texts):
     task = kinds(batch)
     assert np.all(batch.weights[~task] == 1)
     assert 0 < batch.weights[task].mean() < 0.5
+
+
+def test_held_out_answers_are_those_that_a_row_can_give(texts):
+    """The test's documents are longer than a row of training, and so are their gaps."""
+    corpus, _ = made(texts)
+    test = corpus.parts["variables"].valid
+    held = batches.held_out(test, length=L, rows=50, within_documents=True, answers_only=True)
+    every = batches.held_out(test, length=L, rows=50, within_documents=True)
+    for inputs, targets, weights in zip(*held[:3], strict=True):
+        known = variables.solve(np.append(inputs, targets[-1]))[1:]
+        np.testing.assert_array_equal(known[weights > 0], targets[weights > 0])
+    assert 0 < held.weights.sum() < every.weights.sum()
 
 
 def test_largest_remainders_add_up():
