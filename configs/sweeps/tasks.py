@@ -19,5 +19,6 @@ def get_config():
     return config | {
         "grid": product(axis("data.task", TASKS), chain([rope], variables.oracles()[:1])),
         "fields": config["fields"] | {"steps": 1800},
-        "evaluation": config["evaluation"] | {"extensions": "none,yarn,logn"},
+        "evaluation": config["evaluation"]
+        | {"extensions": "none,yarn,logn", "protocols": "answers,gap,pairs"},
     }

@@ -63,6 +63,7 @@ class Plan(NamedTuple):
     document: np.ndarray  # [N], 0, 1, ...
     first: np.ndarray  # [N], the first scored place; all places up to the end are
     kept: np.ndarray | None = None  # [N, length], which of these are; None: all
+    together: bool = False  # the answers of a document count as one, right if all are
 
     def scored(self) -> np.ndarray:  # [N, length]
         late = np.arange(self.length) >= self.first[:, None]

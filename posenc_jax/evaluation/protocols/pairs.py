@@ -1,0 +1,69 @@
+"""Minimal pairs: neighbouring documents of the same tokens in another order, both answered right.
+
+One who knows the words and not their order answers one of the two, and so is right in a quarter of
+the pairs by chance. The answer at the end of the document counts.
+"""
+
+import numpy as np
+
+from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.protocols.answers import Answers, gaps_of
+from posenc_jax.evaluation.windows import Plan, Text
+
+CHANCE = 0.25
+
+
+class Pairs(Answers):
+    title = "pairs of documents with the same words in another order: both answers right"
+    order = 5
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+        """The last target of documents that have a twin; the two of them count as one."""
+        plan = super().plan(text, length, span)
+        first = twins(text)
+        if not len(first):
+            return None
+        ends = plan.scored() & (np.arange(length) == length - 1)
+        number = np.searchsorted(first, text.document, side="right") - 1
+        paired = (number >= 0) & (text.document - first[number] <= 1) & ends.any(axis=1)
+        return Plan(
+            length,
+            plan.starts[paired],
+            number[paired],
+            plan.first[paired],
+            ends[paired],
+            together=True,
+        )
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        plan = self.plan(text, length, span)
+        if plan is None or not len(plan.starts):
+            return []
+        gaps, seen = gaps_of(text, plan)
+        facts = {"chance": CHANCE, "ceiling": float(np.mean(gaps <= seen))}
+        return [Reading(text, plan, self.hash_of(text, span, "pairs"), facts=facts)]
+
+
+def twins(text: Text) -> np.ndarray:
+    """The first document of each pair, both of them read; ascending."""
+    found: list[int] = []
+    for one, other in zip(text.documents, text.documents[1:], strict=False):
+        taken = bool(found) and found[-1] + 1 == one
+        if other == one + 1 and not taken and _twins(_asking(text, one), _asking(text, other)):
+            found.append(int(one))
+    return np.array(found, int)
+
+
+def _asking(text: Text, number: int) -> np.ndarray:
+    """A document without its answers, which differ between twins."""
+    whole = slice(*text.split.starts[number : number + 2])
+    assert text.split.answers is not None
+    return text.split.tokens[whole][~text.split.answers[whole]]
+
+
+def _twins(one: np.ndarray, other: np.ndarray) -> bool:
+    same = len(one) == len(other) and not np.array_equal(one, other)
+    return same and np.array_equal(np.sort(one), np.sort(other))
+
+
+protocol = Pairs()
