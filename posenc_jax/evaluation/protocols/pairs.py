@@ -17,9 +17,9 @@ class Pairs(Answers):
     title = "pairs of documents with the same words in another order: both answers right"
     order = 5
 
-    def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
+    def paired(self, text: Text, length: int, span: int | None) -> Plan | None:
         """The last target of documents that have a twin; the two of them count as one."""
-        plan = super().plan(text, length, span)
+        plan = self.plan(text, length, span)
         first = twins(text)
         if not len(first):
             return None
@@ -36,7 +36,7 @@ class Pairs(Answers):
         )
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        plan = self.plan(text, length, span)
+        plan = self.paired(text, length, span)
         if plan is None or not len(plan.starts):
             return []
         gaps, seen = gaps_of(text, plan)
