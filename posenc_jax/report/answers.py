@@ -1,6 +1,5 @@
 """What a report says of answers: who finds them, from how far, between ceiling and floor."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -138,22 +137,12 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
             values = (means.get((group, method, part), np.nan) for part in parts)
             rows[group, method] = tuple(values)
     order = [*(p for p in rows if p[0] in known), *(p for p in rows if p[0] not in known)]
-    pairs = [p for p in order if p[1] == "none" or p[0] not in known and _differs(p, rows)]
+    kept = figures.distinct(rows)
+    pairs = [p for p in order if p[1] == "none" or p[0] not in known and p in kept]
+    pairs = [p for p in pairs if p[1] != "window"]
     pairs += [p for p in order if p[1] == "window" and p[0] not in known][:1]
     names = [entry(found, *pair) + (", oracle" if pair[0] in known else "") for pair in pairs]
     return np.array([rows[pair] for pair in pairs]), names, parts
-
-
-def _differs(pair: tuple[str, str], rows: Mapping[tuple[str, str], tuple]) -> bool:
-    """Whether a method answers otherwise than its encoding without it, and than one before it.
-
-    One that follows the length is the static one at the longest; at scale 1 all are none.
-    """
-    group, method = pair
-    if method == "window":
-        return False
-    same = [other for g, other in rows if g == group and rows[g, other] == rows[pair]]
-    return min(same, key=lambda m: (m != "none", m.startswith("dynamic_"), m)) == method
 
 
 def text(data: Gathered, found: Answers, own: bool) -> list[Line]:

@@ -1,6 +1,7 @@
 """The lines of a report's figures, as means over seeds, and its PNG of every protocol."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -8,9 +9,6 @@ from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.curves import Line
 from posenc_jax.report.gather import Frame, Gathered
-
-if TYPE_CHECKING:
-    pass
 
 
 def groups(data: Gathered) -> list[str]:
@@ -96,6 +94,21 @@ def by_place(data: Gathered, protocol: str) -> list[Line]:
         options = dict(value="nll", x="place", gid=f"group-{number}")
         lines.append(line(group, own[own.method == "none"], look, **options))
     return [one for one in lines if one.x]
+
+
+def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
+    """The groups and methods whose values are not those of a plainer method of the same group.
+
+    At the longest length `dynamic_yarn` is `yarn`; at scale 1 every extension is `none`.
+    """
+    plainest: dict[tuple, str] = {}
+    for method, group in sorted(((m, g) for g, m in rows), key=lambda one: _plainness(one[0])):
+        plainest.setdefault((group, rows[group, method]), method)
+    return {(group, method) for (group, _), method in plainest.items()}
+
+
+def _plainness(method: str) -> tuple:
+    return method != "none", method != "window", method.startswith("dynamic_"), method
 
 
 def tokens_axis(points: Frame) -> dict[str, Any]:

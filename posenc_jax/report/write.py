@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc_jax.report import gather, page, pictures, table, wandb_report
+from posenc_jax.report import gather, page, pictures, table, tables, wandb_report
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import say, warn
 
@@ -25,7 +25,7 @@ def report(
     path = page.write(data, out)
     drawn = pictures.draw(data, out, gather.gather(text) if text else None)
     say(table.table(data))
-    say("\n".join(map(str, drawn)))
+    say("\n".join(map(str, [*drawn, *tables.write(data, out)])))
     config = Workdir(data.runs[0]["id"]).config()
     if config is not None and "wandb" in config and len(data.points):
         wandb_report.log_report(config, wandb, out, data, drawn)

@@ -1,41 +1,11 @@
 """The picture of answers: what is drawn of runs whose accuracies are known."""
 
-import pandas as pd
 import pytest
+from answering import LONG, PARTS, L, cell, gathered, of_text
 
 from posenc_jax.report import answers
-from posenc_jax.report.gather import Gathered
 
-L, LONG = 64, 512
-PARTS = ["1-64", "65-512"]
 FLOOR = "window: the last L tokens"
-
-
-def cell(group, method, accuracy, *, trained=L, by_gap=(1.0, 0.5), length=LONG):
-    """The rows of one method: accuracy at the longest length, and by gap."""
-    encoding = group.partition("-")[0]
-    extension = method.partition(":")[0]
-    names = {"id": group, "name": group, "group": group, "encoding": encoding, "seed": 0}
-    facts = {"trained": trained, "method": method, "extension": extension, "length": length}
-    values = {"chance": 1 / 6, "ceiling": 1.0, "answers": 100.0}
-    row = names | facts | values | {"protocol": "answers", "part": "", "accuracy": accuracy}
-    gaps = [
-        row | {"protocol": "gap", "part": part, "accuracy": value}
-        for part, value in zip(PARTS, by_gap, strict=True)
-    ]
-    return [row, *gaps]
-
-
-def of_text(group, bpb):
-    row = cell(group, "none", None)[0]
-    return [row | {"protocol": "same_token", "bpb": bpb, "length": at} for at in (L, LONG)]
-
-
-def gathered(*cells):
-    points = pd.DataFrame([row for rows in cells for row in rows]).astype({"accuracy": float})
-    known = points.drop_duplicates("group")
-    runs = [dict(row) | {"evaluated": True} for _, row in known.iterrows()]
-    return Gathered(runs, points, points.iloc[:0], {}, {}, [])
 
 
 @pytest.fixture

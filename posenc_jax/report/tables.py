@@ -1,0 +1,140 @@
+"""Tables for papers and notes, as Markdown and as LaTeX."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from posenc_jax.evaluation import protocols
+from posenc_jax.report import answers, figures
+from posenc_jax.report.gather import Frame, Gathered
+
+DIGITS = 3
+SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+class Table(NamedTuple):
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def write(data: Gathered, folder: Path) -> list[Path]:
+    """Writes OUT/tables.md and OUT/tables.tex, if anything has been evaluated."""
+    made = every(data)
+    paths = []
+    for name, form in (("tables.md", markdown), ("tables.tex", latex)):
+        path = folder / name
+        path.unlink(missing_ok=True)  # of an earlier report
+        if made:
+            path.write_text("\n\n".join(map(form, made)) + "\n")
+            paths.append(path)
+    return paths
+
+
+def every(data: Gathered) -> list[Table]:
+    """Of each protocol the groups and their methods, by length or by part; the best first."""
+    made = []
+    for name in data.points.protocol.unique():
+        protocol = protocols.find(name)
+        points = data.points[data.points.protocol == name]
+        value = "accuracy" if protocol.value == "accuracy" else "bpb"
+        if protocol.by_part and protocol.value != "accuracy" or protocol.needs:
+            continue
+        columns = "part" if protocol.by_part else "length"
+        if protocol.by_part:
+            points = points[points.length == points.length.max()]
+        if points[value].notna().any():
+            made.append(_table(data, name, points, value, columns))
+    return made
+
+
+def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: str) -> Table:
+    seeds = points.groupby(["group", "method", columns])[value]
+    mean = seeds.mean(skipna=False).unstack(columns)
+    spread = seeds.std(skipna=False).unstack(columns)
+    count = int(seeds.size().max())
+    if columns == "part":
+        mean = mean[sorted(mean.columns, key=_begin)]
+    found = answers.of(data)
+    names = found.names if found is not None and value == "accuracy" else {}
+    upward = value == "bpb"
+    kept = figures.distinct(
+        {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
+    )
+    rows = [
+        [_name(names, group, method)]
+        + [_cell(mean.loc[(group, method), at], spread.loc[(group, method), at]) for at in mean]
+        for group, method in mean.sort_values(mean.columns[-1], ascending=upward).index
+        if (group, method) in kept
+    ]
+    if value == "accuracy" and columns == "length":
+        ceiling = points.groupby("length").ceiling.mean()
+        rows.insert(0, ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)])
+    of_seeds = f"mean and standard deviation over {count} seeds" if count > 1 else "one seed"
+    unit = "bits per byte" if value == "bpb" else "share of answers that are right"
+    caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}."
+    return Table(caption, ["", *(f"{at:,}" if columns == "length" else at for at in mean)], rows)
+
+
+def _begin(part: str) -> float:
+    try:
+        return float(part.partition("-")[0])
+    except ValueError:
+        return -1.0
+
+
+def _name(names: dict[str, str], group: str, method: str) -> str:
+    name = names.get(group, group)
+    words = {"none": name, "window": f"{name}, window of L"}
+    return words.get(method, f"{name} + {method}")
+
+
+def _cell(mean: float, spread: float) -> str:
+    if pd.isna(mean):
+        return "–"
+    return f"{mean:.{DIGITS}f}" + ("" if pd.isna(spread) else f" ±{spread:.{DIGITS}f}")
+
+
+def markdown(table: Table) -> str:
+    lines = [table.head, ["---"] * len(table.head), *table.rows]
+    body = "\n".join("| " + " | ".join(_escaped(line)) + " |" for line in lines)
+    return f"{table.caption}\n\n{body}"
+
+
+def _escaped(cells: Sequence[str]) -> list[str]:
+    return [cell.replace("|", "\\|") for cell in cells]
+
+
+def latex(table: Table) -> str:
+    """With booktabs."""
+
+    def form(cells: Sequence[str]) -> str:
+        return " & ".join(map(tex, cells)) + r" \\"
+
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{tex(table.caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
+            r"\toprule",
+            form(table.head),
+            r"\midrule",
+            *map(form, table.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def tex(text: str) -> str:
+    """A text as LaTeX prints it."""
+    written = "".join(SPECIAL.get(c, c) for c in text)
+    return written.replace("±", r"$\pm$").replace("–", "--")

@@ -1,0 +1,60 @@
+"""Tables for papers: what stands in them, and that they are Markdown and LaTeX."""
+
+import re
+
+import pytest
+from answering import cell, gathered, of_text
+
+from posenc_jax.report import tables
+
+
+@pytest.fixture
+def data():
+    return gathered(
+        cell("rope-a", "none", 0.5),
+        cell("rope-a", "dynamic_yarn", 0.9, by_gap=(0.8, 0.9)),
+        cell("rope-a", "yarn:8", 0.9, by_gap=(0.8, 0.9)),
+        cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
+        of_text("alibi_b", 2.0),
+    )
+
+
+def test_a_table_per_protocol_the_best_first_and_nothing_twice(data):
+    answers, gap, text = tables.every(data)
+    assert [row[0] for row in answers.rows] == [
+        "ceiling",
+        "rope + yarn:8",
+        "rope",
+        "rope, window of L",
+    ]
+    assert gap.head == ["", "1-64", "65-512"] and gap.rows[0][1:] == ["0.800", "0.900"]
+    assert text.rows == [["alibi_b", "2.000", "2.000"]] and "bits per byte" in text.caption
+
+
+def test_seeds_are_a_mean_and_a_standard_deviation():
+    two = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
+    for row in two[1]:
+        row["seed"] = 1
+    table = tables.every(gathered(*two))[0]
+    assert table.rows[1] == ["rope", "0.500 ±0.141"]
+    assert "over 2 seeds" in table.caption
+
+
+def test_rows_of_markdown_have_as_many_cells_as_their_head(data):
+    for table in tables.every(data):
+        lines = tables.markdown(table).splitlines()[2:]
+        assert len({line.count("|") for line in lines}) == 1 and lines[1].startswith("| ---")
+
+
+def test_latex_is_escaped_and_its_rows_are_whole(data):
+    text = tables.latex(tables.every(data)[2])
+    assert r"alibi\_b & 2.000 & 2.000 \\" in text
+    assert not re.search(r"(?<!\\)[_%#]", text.replace(r"\toprule", ""))
+    assert tables.tex("50% ±1 a_b \\ x – y") == (r"50\% $\pm$1 a\_b \textbackslash{} x -- y")
+
+
+def test_an_earlier_reports_tables_do_not_stay(data, tmp_path):
+    paths = tables.write(data, tmp_path)
+    assert [path.name for path in paths] == ["tables.md", "tables.tex"]
+    empty = data._replace(points=data.points.iloc[:0])
+    assert tables.write(empty, tmp_path) == [] and not list(tmp_path.iterdir())
