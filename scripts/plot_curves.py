@@ -4,6 +4,7 @@ The curves of several evaluated runs in one picture per protocol: same_token.png
 sliding.png and position.png in DIR. Of each run the methods named, or all of them:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
+  python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
 """
 
 import argparse
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from posenc_jax import terminal
 from posenc_jax.evaluation import selection
-from posenc_jax.plots import curves
+from posenc_jax.plots import curves, style
 
 
 def main(argv: list[str]) -> int:
@@ -22,11 +23,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="an evaluated run")
     parser.add_argument("--out", type=Path, default=Path("pictures"), help="default: pictures")
     parser.add_argument("--evaluation", default="", help="default: that of held-out text")
+    parser.add_argument("--format", choices=style.FORMATS, default="png", help="default: png")
+    parser.add_argument("--width", type=float, help="inches: 3.3 for a column of a paper")
     options = parser.parse_args(argv[1:])
 
     def plot() -> None:
-        cells = selection.comparable(selection.readable(options.runs, options.evaluation))
-        terminal.say("\n".join(map(str, curves.draw(cells, options.out))))
+        with style.printed(style.Form(options.format, options.width)):
+            cells = selection.comparable(selection.readable(options.runs, options.evaluation))
+            terminal.say("\n".join(map(str, curves.draw(cells, options.out))))
 
     return terminal.code_of(plot)
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from posenc_jax import registry, terminal
+from posenc_jax.plots import style
 from posenc_jax.report.write import report
 
 
@@ -25,9 +26,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--wandb", choices=modes, default="", help="default: that of the runs")
     parser.add_argument("--evaluation", default="", help="default: that of held-out text")
     parser.add_argument("--text", nargs="+", type=Path, default=(), help="runs that read text")
-    options = parser.parse_args(argv[1:])
+    parser.add_argument("--format", choices=style.FORMATS, default="png", help="of pictures")
+    parser.add_argument("--width", type=float, help="of pictures, in inches; 3.3: a paper's column")
+    given = parser.parse_args(argv[1:])
+    form = style.Form(given.format, given.width)
     return terminal.code_of(
-        lambda: report(options.runs, options.out, options.evaluation, options.wandb, options.text)
+        lambda: report(given.runs, given.out, given.evaluation, given.wandb, given.text, form)
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from posenc_jax.configuration import words
 from posenc_jax.errors import ConfigError, DataError, Stop
-from posenc_jax.evaluation import records
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.table import label
 from posenc_jax.runs.workdir import Workdir
@@ -88,9 +88,14 @@ def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:
 def comparable(cells: Sequence[Measured]) -> list[Measured]:
     """Cells of several runs if they score the same targets; runs with distinct folder names are
     called by those."""
-    for protocol in {cell.facts["protocol"] for cell in cells}:
-        chosen = [cell.facts for cell in cells if cell.facts["protocol"] == protocol]
-        if len({(facts["token_hash"], facts["stride"], facts["last"]) for facts in chosen}) > 1:
+    asked: dict[tuple, tuple] = {}
+    for facts in (cell.facts for cell in cells):
+        protocol = facts["protocol"]
+        # Parts of one curve are of different targets, and so are lengths where depths are parts.
+        by_part = protocols.find(protocol).by_part
+        which = (protocol, facts["part"], facts["length"]) if by_part else (protocol,)
+        targets = facts["token_hash"], facts["stride"], facts["last"]
+        if asked.setdefault(which, targets) != targets:
             raise DataError(
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"

@@ -1,7 +1,7 @@
 """Who finds the answer: accuracy against context, and by how far back the answer lies."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def by_gap(
 ) -> "Figure":
     """The heat map alone."""
     size = (2.2 + 0.9 * len(parts), 1.0 + 0.23 * len(methods))
-    figure, (axes,) = style.panels(1, 1, size)
+    figure, (axes,) = style.panels(1, 1, size, tall=True)
     _grid(axes, grid, methods, parts, trained)
     return figure
 
@@ -71,14 +71,18 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
     axes.set_xticks(range(len(parts)), parts)
     axes.tick_params(length=0, labelsize=8)
     axes.set_xlabel("how many tokens back the answer stands")
+    if style.narrow():
+        axes.set_xlabel("tokens back")
+        axes.tick_params(axis="x", labelrotation=40)
+    text: dict[str, Any] = {"ha": "center", "va": "center", "size": 6 if style.narrow() else 7}
     for (row, column), value in np.ndenumerate(grid):
         if np.isfinite(value):
             colour = "black" if value > 0.6 else "white"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, size=7)
+            axes.text(column, row, f"{value:.2f}", color=colour, **text)
     ends = [int(part.partition("-")[2]) for part in parts]
     if trained in ends:
         axes.axvline(ends.index(trained) + 0.5, color="white", linewidth=2.5)
         axes.axvline(ends.index(trained) + 0.5, color="black", linewidth=1)
     figure = axes.get_figure()
-    assert figure is not None
-    figure.colorbar(image, ax=axes, label="share right", shrink=0.9)
+    if figure is not None and not style.narrow():
+        figure.colorbar(image, ax=axes, label="share right", shrink=0.9)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
-VALUES |= {"accuracy": "share of answers that are right"}
+VALUES |= {"accuracy": "share of right answers"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
 BANDS = 5  # as many lines with bands can be told apart
 
@@ -72,9 +72,9 @@ def chart(
         if number:
             axes.set_title("closer")
     every[0].set_ylabel(y)
-    if note:
+    if note and not style.narrow():
         every[0].set_title(note, fontsize=8, color="0.35")
-    figure.suptitle(title)
+    style.heading(figure, title)
     style.legend(figure, every[0], below=below)
     return figure
 
@@ -147,7 +147,7 @@ def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD
     made = []
     for name, figure in figures.items():
         path = folder / f"{name}{suffix}.png"
-        path.unlink(missing_ok=True)  # of an earlier evaluation of that name
+        style.formed(path).unlink(missing_ok=True)  # of an earlier evaluation of that name
         if figure is not None:
             made.append(style.save(figure, path))
     return made

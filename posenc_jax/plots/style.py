@@ -5,13 +5,16 @@ import functools
 import io
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from posenc_jax import composition
+from posenc_jax.checks import choice, positive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +58,9 @@ NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
 
+ASPECT = 0.72  # height of a narrow panel by its width
+LINE = 0.17  # inches of a legend's line
+
 RC: Any = {
     "font.size": 9,
     "figure.titlesize": 10,
@@ -70,6 +76,7 @@ RC: Any = {
     "lines.markersize": 5,
     "savefig.dpi": 150,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # letters, not outlines: publishers ask for it
     "svg.hashsalt": "posenc-jax",  # the same picture is the same text
 }
 Parameters = ParamSpec("Parameters")
@@ -87,6 +94,41 @@ def styled(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answe
             return function(*args, **options)
 
     return inside
+
+
+class Form(NamedTuple):
+    """How pictures are made: a file's format, and a width at which text keeps its size."""
+
+    format: str = "png"
+    width: float | None = None  # inches; None: as wide as a screen likes it
+
+
+FORMATS = ("png", "pdf", "svg")
+USUAL = Form()
+_form: ContextVar[Form] = ContextVar("form", default=USUAL)
+
+
+@contextmanager
+def printed(form: Form) -> Iterator[None]:
+    """Makes the pictures within in another form: for a paper's column, say."""
+    choice("format", form.format, FORMATS)
+    if form.width is not None:
+        positive("width", form.width)
+    token = _form.set(form)
+    try:
+        yield
+    finally:
+        _form.reset(token)
+
+
+def narrow() -> bool:
+    """Whether a width was asked for: then a caption says what a title would."""
+    return _form.get().width is not None
+
+
+def width_of(usual: float) -> float:
+    """The width of a picture in inches."""
+    return _form.get().width or usual
 
 
 def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
@@ -135,12 +177,21 @@ def _dash(number: int) -> Any:
 
 
 def panels(
-    rows: int = 1, columns: int = 1, size: tuple[float, float] | None = None, **share: Any
+    rows: int = 1,
+    columns: int = 1,
+    size: tuple[float, float] | None = None,
+    *,
+    tall: bool = False,
+    **share: Any,
 ) -> "tuple[Figure, list[Axes]]":
+    """Panels of equal size; `tall` ones keep their height where a width is asked for."""
     from matplotlib.figure import Figure
 
     if size is None:
         size = (8, 4.5) if rows == columns == 1 else (1.5 + 3.6 * columns, 3.6 * rows)
+    width = _form.get().width
+    if width is not None:
+        size = (width, size[1] if tall else ASPECT * width * rows / columns)
     figure = Figure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False, **share).flat)
 
@@ -151,9 +202,12 @@ def legend(figure: "Figure", axes: "Axes", *, below: bool = False) -> None:
     if not handles:
         return
     columns = 1
-    if below:
+    if below or narrow():
         room = figure.get_figwidth() * 15  # letters of this size to an inch
         columns = max(1, min(len(names), int(room // (max(map(len, names)) + 8))))
+    if narrow():  # it takes no room from the panels
+        below = True
+        figure.set_figheight(figure.get_figheight() + LINE * -(-len(names) // columns))
     place = "outside lower center" if below else "outside right center"
     made = figure.legend(handles, names, loc=place, ncols=columns)
     for handle, shown, text in zip(handles, made.legend_handles, made.get_texts(), strict=True):
@@ -203,8 +257,21 @@ def log_values(axes: "Axes") -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
 
 
+def heading(figure: "Figure", title: str) -> None:
+    """A title above all panels; in a paper its caption has it."""
+    if not narrow():
+        figure.suptitle(title)
+
+
+def formed(path: Path) -> Path:
+    """The file of a picture, in the format asked for."""
+    return path.with_name(f"{path.name.removesuffix('.png')}.{_form.get().format}")
+
+
 @styled
 def save(figure: "Figure", path: Path) -> Path:
+    """Saves a picture in the form asked for, which may change the end of its name; the file."""
+    path = formed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     return path

@@ -157,6 +157,24 @@ def text(data: Gathered, found: Answers, own: bool) -> list[Line]:
     ]
 
 
+def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Figure]":
+    """One for a screen; for a paper's column its two parts."""
+    found = of(data)
+    if found is None or found.gaps.empty:
+        return {}
+    if not style.narrow():
+        drawn = picture(data, text_runs)
+        return {} if drawn is None else {"answers": drawn}
+    values, names, parts = grid(data, found)
+    drawn = lines(data, found)
+    lengths = sorted(found.points.length.unique())
+    label = curves.VALUES["accuracy"]
+    return {
+        "answers": curves.chart(drawn, y=label, lengths=lengths, trained=[found.trained]),
+        "gap": answers.by_gap(values, names, parts, found.trained),
+    }
+
+
 def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None":
     """Those who answer, and beside them, small, runs that read text: of `data` if not given."""
     found = of(data)

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
     """Draws a picture for every protocol, answers beside `text`; returns the files."""
+    drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
+    drawn |= answers.pictures(data, text)
+    drawn |= {one: _picture(data, one) for one in protocols.against_length() if one not in drawn}
     made = []
-    for protocol in protocols.against_length():
-        path = folder / f"{protocol}.png"
-        path.unlink(missing_ok=True)  # of an earlier report
-        answered = protocol == "answers"
-        figure = answers.picture(data, text) if answered else _picture(data, protocol)
+    for name, figure in drawn.items():
+        path = folder / f"{name}.png"
+        style.formed(path).unlink(missing_ok=True)  # of an earlier report
         if figure is not None:
             made.append(style.save(figure, path))
     return made
@@ -27,15 +28,16 @@ def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Pat
 
 def _picture(data: Gathered, protocol: str) -> "Figure | None":
     """All lines on the left; on the right those near the best one, closer and without bands."""
-    lines = figures.against_length(data, protocol)
+    value = "accuracy" if protocols.find(protocol).value == "accuracy" else "bpb"
+    lines = figures.against_length(data, protocol, value)
     if not lines:
         return None
     points = data.points[data.points.protocol == protocol]
-    closer = curves.near(lines)
+    closer = curves.near(lines) if value == "bpb" else None
     views = (None,) if closer is None else (None, closer)
     return curves.chart(
         lines + curves.baselines(lines),
-        y=curves.VALUES["bpb"],
+        y=curves.VALUES[value],
         views=views,
         title=f"{protocol}: {protocols.find(protocol).title}\n{figures.counts(points)}",
         size=(6 * len(views) + 2, 5),

@@ -3,25 +3,34 @@
 import pandas as pd
 
 from posenc_jax.evaluation import protocols
+from posenc_jax.plots import curves
 from posenc_jax.report.gather import Frame, Gathered
 
 NAME = 24
 
 
-def table(data: Gathered, protocol: str = protocols.HEADLINE) -> str:
-    """Bits per byte of groups by length; below a group its window and extensions, best first."""
+def table(data: Gathered) -> str:
+    """Bits per byte of groups by length, and the share of answers that are right."""
+    found = [_table(data, *one) for one in ((protocols.HEADLINE, "bpb"), ("answers", "accuracy"))]
+    return "\n\n".join(filter(None, found)) or "nothing has been evaluated yet"
+
+
+def _table(data: Gathered, protocol: str, value: str) -> str:
+    """Below a group its window and extensions, best first."""
     points = data.points[data.points.protocol == protocol]
+    points = points[points.groupby("group")[value].transform("count") > 0]
     if points.empty:
-        return "nothing has been evaluated yet"
-    means = means_over_seeds(points)
+        return ""
+    means = means_over_seeds(points, value)
+    words = curves.VALUES[value]
     counts = points.groupby("name", sort=False).counts.last().unique()
     lines = [
-        f"bits per byte, {protocol}: {protocols.find(protocol).title}; means over seeds",
+        f"{words}, {protocol}: {protocols.find(protocol).title}; means over seeds",
         f"  {'; '.join(counts[:3])}",
         " " * NAME + "".join(f"{length:>9,}" for length in means.columns),
     ]
     for group in points.group.unique():
-        rows = means.loc[group].sort_values(means.columns[-1])
+        rows = means.loc[group].sort_values(means.columns[-1], ascending=value == "bpb")
         extensions = [method for method in rows.index if method not in WORDS]
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
@@ -33,7 +42,7 @@ def table(data: Gathered, protocol: str = protocols.HEADLINE) -> str:
 WORDS = {"none": "", "window": "  in a window of L"}  # the baseline is no extension
 
 
-def means_over_seeds(points: Frame) -> Frame:
-    """Bits per byte: group and method by length; NaN where a seed is not finite."""
-    by_length = points.groupby(["group", "method", "length"]).bpb
+def means_over_seeds(points: Frame, value: str = "bpb") -> Frame:
+    """A value of group and method by length; NaN where a seed is not finite."""
+    by_length = points.groupby(["group", "method", "length"])[value]
     return by_length.mean(skipna=False).unstack("length")

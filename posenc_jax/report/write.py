@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from posenc_jax.plots import style
 from posenc_jax.report import gather, page, pictures, table, tables, wandb_report
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import say, warn
@@ -14,6 +15,7 @@ def report(
     evaluation: str = "",
     wandb: str = "",
     text: Sequence[Path] = (),
+    form: style.Form = style.USUAL,
 ) -> Path:
     """Writes OUT/index.html and a picture per protocol, and prints the table; the page's path.
 
@@ -23,7 +25,8 @@ def report(
     for note in data.notes:
         warn(note)
     path = page.write(data, out)
-    drawn = pictures.draw(data, out, gather.gather(text) if text else None)
+    with style.printed(form):
+        drawn = pictures.draw(data, out, gather.gather(text) if text else None)
     say(table.table(data))
     say("\n".join(map(str, [*drawn, *tables.write(data, out)])))
     config = Workdir(data.runs[0]["id"]).config()

@@ -69,4 +69,4 @@ def test_the_task_is_admitted_by_its_oracle(data):
 
 def test_the_picture_has_a_panel_of_text_where_there_is_text(data):
     axes = [axis.get_ylabel() for axis in answers.picture(data).axes]
-    assert axes[:2] == ["bits per byte of text", "share of answers that are right"]
+    assert axes[:2] == ["bits per byte of text", "share of right answers"]
