@@ -31,7 +31,7 @@ def make_run(
         "train_length": 32,
         "batch_size": 4,
         "steps": 10,
-        "model": {"width": 8},
+        "model": {"layers": 2, "width": 8},
         "encoding": {"name": encoding},
         "extension": {"name": "none"},
         "data": {"source": "stdlib"},

@@ -104,6 +104,7 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "seed": config.seed,
         "trained": config.train_length,
         "steps": config.steps,
+        "size": f"{config.model.layers} layers of width {config.model.width}",
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
         "speed": status.get("speed") or speed(lines),  # so far, of a run in training

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from posenc_jax.files import write_atomically
-from posenc_jax.report import sections
+from posenc_jax.report import sections, summary
 from posenc_jax.report.elements import tag
 from posenc_jax.report.gather import Gathered
 from posenc_jax.runs.workdir import now
@@ -16,12 +16,13 @@ TEMPLATE = Path(__file__).with_name("page.html")
 def write(data: Gathered, folder: Path) -> Path:
     evaluated = sum(run["evaluated"] for run in data.runs)
     encodings, seeds = (len({run[name] for run in data.runs}) for name in ("encoding", "seed"))
-    summary = (
+    made = (
         f"{len(data.runs)} runs, {evaluated} of them evaluated; encodings: {encodings}, seeds: "
         f"{seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
     )
     notes = tag("ul", *(tag("li", escape(note)) for note in data.notes), class_="notes")
-    parts = [tag("p", escape(summary)), notes if data.notes else ""]
+    lead = [tag("p", escape(one), class_="lead") for one in summary.sentences(data)]
+    parts = [*lead, tag("p", escape(made)), notes if data.notes else ""]
     parts += [section.html() for section in sections.every(data)]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"

@@ -10,7 +10,7 @@ import pytest
 from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import gather, page
+from posenc_jax.report import gather, page, summary
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 NAME = "</script><b>&amp;"
@@ -89,6 +89,16 @@ def test_what_is_drawn_stands_in_tables_and_ties_are_ties(path, half):
     ties = [row for t in tables for rows in t.values() for row in rows if row.verdict == "tie"]
     assert ties and text.count('class="tie"') == cells.count("tie") == len(ties)
     assert "t5-s0: not evaluated yet" in text and NAME not in text
+
+
+def test_it_opens_with_what_was_found_and_on_what(path, half):
+    found, on_what = summary.sentences(half)
+    best = half.ranking["same_token"][LENGTHS[-1]][0]
+    assert f"At 64 tokens {best.group}" in found and f"{best.bpb:.3f} bits per byte" in found
+    for word in ("6 runs", "L = 32", "2 layers of width 8", "10 steps", "3 seeds", "12 documents"):
+        assert word in on_what
+    first = path.read_text().index("<p class=")
+    assert "At 64 tokens" in path.read_text()[first : first + 200]
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
