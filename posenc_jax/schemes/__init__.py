@@ -4,6 +4,7 @@ A scheme's module defines `build(dims, *, options)`, or `build(dims, key, *, opt
 trained fields.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -85,7 +86,8 @@ def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encodin
     if encoding.layers is not None:
         return encoding
     assert key is not None  # what is trained is drawn
-    return one_per_layer(lambda one: build(name, dims, one, **options), dims, key)
+    alone = dataclasses.replace(dims, layers=None)  # of one layer, which has no others
+    return one_per_layer(lambda one: build(name, alone, one, **options), dims, key)
 
 
 def find(name: str) -> ModuleType:

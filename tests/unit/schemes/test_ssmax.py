@@ -175,6 +175,12 @@ def test_each_layer_has_a_scale_of_its_own_and_the_inner_encoding_is_shared(
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_an_inner_encoding_of_each_layer_has_one_scale_each():
+    encoding = posenc_jax.schemes.build_per_layer("ssmax", LAYERS, KEY, inner="t5")
+    assert encoding.layers == 4 and encoding.period == 1
+    assert encoding.scale.shape == (4, DIMS.heads) and encoding.inner.table.ndim == 3
+
+
 def test_gates_of_each_layer_keep_their_own():
     encoding = build(LAYERS, inner="fox")
     assert encoding.layers == 4 and encoding.inner.layers is None
