@@ -119,6 +119,11 @@ class Transformer(nnx.Module):
                 f"the encoding is stacked over {encoding.layers} layers, the model has "
                 f"{config.layers}"
             )
+        if encoding.dims.layers not in (None, config.layers):
+            raise ValueError(
+                f"encoding {encoding.name!r} was built for {encoding.dims.layers} layers, the "
+                f"model has {config.layers}"
+            )
         built = {name: getattr(encoding.dims, name) for name in ("heads", "head_dim", "width")}
         here = {"heads": config.heads, "head_dim": config.head_size, "width": config.width}
         if built != here:

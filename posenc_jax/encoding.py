@@ -76,9 +76,10 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     dims: Dims = static()
     layers: int | None = static(default=None)  # leading axis of every leaf; None: shared by all
-    window: int | None = static(default=None)  # how far back a token sees, itself included
-    logn: bool = static(default=False)
     window: int | None = static(default=None)  # how far back a query sees, itself included
+    chunk: int | None = static(default=None)  # a query sees only its chunk of so many places
+    logn: bool = static(default=False)
+    temperature: jax.Array | None = None  # [], a factor on q . k
 
     # A scheme may bring an attention of its own, (q, k, v, q_tokens, k_tokens) -> out.
     attend: ClassVar[Any] = None
@@ -124,9 +125,14 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Names of parts that serve some layers and not others."""
         return []
 
+    def kind_of_layer(self, index: int) -> str | None:
+        """Which of them serves a layer."""
+        return None
+
     def narrowed(self, window: int | None) -> int | None:
-        """The smaller of the encoding's own window and another; None: no window."""
-        return min((w for w in (self.window, window) if w is not None), default=None)
+        """The smallest of another window and the encoding's own, its chunk included; None: none."""
+        given = (self.window, self.chunk, window)
+        return min((w for w in given if w is not None), default=None)
 
     def positions(self, length: int, key: jax.Array | None = None) -> jax.Array:  # [T]
         """Positions of a row's tokens; a key asks for the random draw of training."""
@@ -166,13 +172,23 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     def query_scale(self, positions: jax.Array) -> jax.Array | None:
         """A factor [T], [B, T] or [B or 1, H, T] on q . k but not on the bias.
 
-        The extension `logn` sets it.
+        The extensions `logn` and `temperature` set it. Takes places in the document instead of
+        positions where `scales_by_place`.
         """
-        if not self.logn:
-            return None
-        check_far("positions", positions)
-        scale = jnp.log1p(positions.astype(jnp.float32)) / math.log(self.train_length)
-        return jnp.maximum(1.0, scale)
+        scale = None
+        if self.logn:
+            check_far("positions", positions)
+            scale = jnp.log1p(positions.astype(jnp.float32)) / math.log(self.train_length)
+            scale = jnp.maximum(1.0, scale)
+        if self.temperature is None:
+            return scale
+        constant = jnp.broadcast_to(self.temperature, positions.shape)
+        return constant if scale is None else constant * scale
+
+    @property
+    def scales_by_place(self) -> bool:
+        """Whether `query_scale` asks how many tokens precede a query, wherever they stand."""
+        return False
 
     def sink(self) -> jax.Array | None:  # [H]
         """A logit per head that takes part in the softmax and has no value."""
@@ -253,6 +269,9 @@ class Wrapper(Encoding):
     def kinds_of_layers(self):
         return self.inner.kinds_of_layers()
 
+    def kind_of_layer(self, index):
+        return self.inner.kind_of_layer(index)
+
     def narrowed(self, window):
         return self.inner.narrowed(super().narrowed(window))
 
@@ -278,8 +297,13 @@ class Wrapper(Encoding):
     def logits(self, scores, bias):
         return self.inner.logits(scores, bias)
 
+    @property
+    def scales_by_place(self):
+        return self.inner.scales_by_place
+
     def query_scale(self, positions):
-        own, inner = super().query_scale(positions), self.inner.query_scale(positions)
+        narrowed = self.inner.replace(window=self.inner.narrowed(self.window))
+        own, inner = super().query_scale(positions), narrowed.query_scale(positions)
         if own is None or inner is None:
             return own if inner is None else inner
         by_head = inner.ndim == 3  # [B or 1, H, T]
@@ -287,6 +311,13 @@ class Wrapper(Encoding):
 
     def sink(self):
         return self.inner.sink()
+
+
+def chunk_of(encoding: Encoding) -> int | None:
+    """The size of the chunks of places within which tokens see each other; None: no chunks."""
+    while isinstance(encoding, Wrapper):
+        encoding = encoding.inner
+    return encoding.chunk
 
 
 def bearer(encoding: Encoding, hook: str) -> Encoding:

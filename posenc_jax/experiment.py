@@ -24,6 +24,21 @@ FREE = (
     "data.cache",
 )
 
+# Options that came after runs were written without them, at the values that change nothing.
+LATER = {
+    "rope": {"keep": 1.0, "frequencies": "fixed", "per": "none"},
+    "hybrid": {
+        "chunked": False,
+        "local_base": None,
+        "global_rope": False,
+        "global_base": None,
+        "global_keep": 1.0,
+        "first_full": False,
+        "last_full": False,
+        "layout": "half",
+    },
+}
+
 
 def differences(
     saved: Mapping,
@@ -32,7 +47,7 @@ def differences(
     words: tuple[str, str] = ("in the workdir", "now"),
 ) -> list[str]:
     """Fields, except free ones, in which a saved configuration differs from the current one."""
-    before, after = dict(_flat(saved)), dict(_flat(now))
+    before, after = (dict(_flat(with_later_options(tree))) for tree in (saved, now))
     lines = []
     for name in sorted(before | after):
         if not _within(name, free):
@@ -46,7 +61,8 @@ def unlike(config, source: Mapping) -> list[str]:
     """Differences of model, encoding and tokenizer to the run whose weights are taken."""
     chosen = []
     for tree in (source, config.to_dict()):
-        fields = dict(_flat({name: tree[name] for name in ("model", "encoding")}))
+        groups = with_later_options({name: tree[name] for name in ("model", "encoding")})
+        fields = dict(_flat(groups))
         fields["data.tokenizer"] = _tokenizer(tree["data"])
         chosen.append(fields)
     free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
@@ -71,12 +87,20 @@ def _tokenizer(data: Mapping) -> str | None:
 def experiment(config) -> dict[str, Any]:
     """Fields that runs of one experiment share: all but the seed, how often something is logged or
     saved, and how it is computed."""
-    fields = dict(_flat(with_defaults(config.to_dict())))
+    fields = dict(_flat(with_later_options(with_defaults(config.to_dict()))))
     fields["original_length"] = fields["original_length"] or fields["train_length"]
     fields["init_from"] = without_seed(str(fields["init_from"] or ""))
     how = ("seed", "model.scan", "model.remat", "model.attention")
     free = (*(name for name in FREE if name != "steps"), *how)
     return {name: value for name, value in sorted(fields.items()) if not _within(name, free)}
+
+
+def with_later_options(fields: Mapping) -> Mapping:
+    """Fill in the options of the encoding that older runs lack."""
+    encoding = fields.get("encoding")
+    if not isinstance(encoding, Mapping):
+        return fields
+    return {**fields, "encoding": {**LATER.get(encoding.get("name", ""), {}), **encoding}}
 
 
 def with_defaults(fields: Mapping) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
 
 Prints the resolved configuration, its parameters and their memory in training, for a rotary
-encoding the turns of each pair within the trained length, and for a trained bias how far the run
-can move it, in logits.
+encoding the turns of each pair within the trained length, for layers that differ how far back the
+model sees, and for a trained bias how far the run can move it, in logits.
 """
 
 import sys
@@ -24,6 +24,7 @@ def main(argv: list[str]) -> int:
     from posenc_jax import building, extensions
     from posenc_jax.data import prepared
     from posenc_jax.runs import parameters
+    from posenc_jax.schemes.hybrid import Hybrid
     from posenc_jax.schemes.rope import RoPE
 
     if buildable is not None:
@@ -45,6 +46,9 @@ def main(argv: list[str]) -> int:
     if isinstance(encoding, RoPE):
         print(f"turns of each rotary pair within L = {encoding.train_length}")
         print("  " + " ".join(f"{turns:.3g}" for turns in extensions.turns(encoding).reshape(-1)))
+    if isinstance(encoding, Hybrid):
+        field = encoding.receptive_field
+        print(f"receptive field: {f'{field:,} tokens' if field else 'no bound'}")
     if parts["encoding"]:
         reach_of_the_encoding(config, encoding)
     return 0

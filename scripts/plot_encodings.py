@@ -53,7 +53,9 @@ def plot(options) -> None:
         if name not in ("rope", *BIASES, *ADDITIVE):
             terminal.warn(f"{run}: there is no picture of {name!r}")
         if name == "rope" and np.ndim(subject.plain.inv_freq) > 1:
-            raise errors.ConfigError(f"{run}: its heads have different bases; one can be drawn")
+            raise errors.ConfigError(
+                f"{run}: its heads or layers have different frequencies; one can be drawn"
+            )
         runs[name] = run, subject
 
     def of(name):  # without the run's own extension, which the pictures show beside others

@@ -12,6 +12,7 @@ forward mode.
 """
 
 import functools
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +25,22 @@ from jax.custom_derivatives import SymbolicZero
 from posenc_jax.attention.merging import NONE
 from posenc_jax.attention.plain import (
     check_fits,
+    chunks_of,
     curve_of,
     documents_of,
     order_of,
     query_scale,
     turn,
 )
-from posenc_jax.encoding import Encoding, KeySum, Phase, Tokens, bearer, overrides
+from posenc_jax.encoding import (
+    Encoding,
+    KeySum,
+    Phase,
+    Tokens,
+    bearer,
+    chunk_of,
+    overrides,
+)
 
 HIGHEST = lax.Precision.HIGHEST
 UNROLLED = 512  # keys up to which all blocks at one distance are computed at once, without a loop
@@ -42,6 +52,7 @@ class Shape(NamedTuple):
     block: int
     offset: int  # blocks of keys before the first block of queries
     window: int | None
+    chunk: int | None  # None also where each document has chunks of its own
     ordered: bool  # `Places.order` decides what is seen, not the places in the row
 
 
@@ -50,6 +61,7 @@ class Places(NamedTuple):
 
     documents: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
     order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
+    chunks: tuple[jax.Array, jax.Array] | None = None  # the same
 
 
 class Curve(NamedTuple):
@@ -121,7 +133,7 @@ def blockwise(
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
     repeats = heads // groups
-    scale = query_scale(encoding, q_tokens)
+    scale = query_scale(encoding, q_tokens, k_tokens, queries, keys, window)
     scale = jnp.ones((1, 1, 1, 1)) if scale is None else scale
     q = (q * (scale / size**0.5)).astype(q.dtype)
     order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
@@ -164,11 +176,21 @@ def blockwise(
         bias = Sums(*(blocks(x, f, mode="edge") for x, f in zip(bias, of_sums, strict=True)))
     elif bias is not None:
         bias = Curve(jnp.pad(bias.line, ((0, 0), (c, of_keys[1] + c))))
+    chunk, chunks = chunk_of(encoding), None
+    if chunk is not None:
+        chunks = chunks_of(q_tokens, k_tokens, queries, keys, chunk)
     seen = Places(
         documents and places(documents, -1, -2),
         order and places(order, 0, np.iinfo(np.int32).max),  # padding comes after all
+        chunks and places(chunks, 0, 0),
     )
-    shape = Shape(c, (keys - queries) // c, encoding.narrowed(window), order is not None)
+    shape = Shape(
+        block=c,
+        offset=(keys - queries) // c,
+        window=encoding.narrowed(window),
+        chunk=chunk if documents is None else None,
+        ordered=order is not None,
+    )
     q = q.reshape(len(q), batch, groups, repeats * c, size)
     both: Any = _attention(shape, q, k, v, bias, seen)
     out, logsum = both  # [n, B, G, K, R c] and [n, B, G, R c]
@@ -317,25 +339,28 @@ def _over_pairs(shape: Shape, q, k, add, state):
     def one(state, row):
         return add(state, Pairs(row[0], row[1], 1)), None
 
-    c, window = shape.block, shape.window
-    pairs = [
-        (i, j)
-        for i in range(len(q))
-        for j in range(len(k))
-        if shape.ordered
-        or (
-            j <= i + shape.offset
-            and (window is None or (i + shape.offset - j) * c - (c - 1) < window)
-        )
-    ]
-    if len(k) * c > UNROLLED:
+    pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _is_seen(shape, i, j)]
+    if len(k) * shape.block > UNROLLED:
         rows = np.array(pairs, np.int32).reshape(-1, 2)
         return lax.scan(one, state, rows)[0]
     for back in sorted({i - j for i, j in pairs}):
-        # Visibility depends on i - j alone, so these blocks are contiguous.
-        alike = [(i, j) for i, j in pairs if i - j == back]
-        state = add(state, Pairs(*alike[0], len(alike)))
+        rows = [i for i, j in pairs if i - j == back]
+        # Neighbours at one distance are computed at once; chunks leave gaps between them.
+        for _, run in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
+            alike = [i for _, i in run]
+            state = add(state, Pairs(alike[0], alike[0] - back, len(alike)))
     return state
+
+
+def _is_seen(shape: Shape, i: int, j: int) -> bool:
+    """Whether some query of block i may see some key of block j."""
+    if shape.ordered:
+        return True
+    c, first = shape.block, (i + shape.offset) * shape.block  # the first query's place
+    reached = 0 if shape.window is None else first - shape.window + 1
+    if shape.chunk is not None:
+        reached = max(reached, first // shape.chunk * shape.chunk)
+    return reached < (j + 1) * c and j * c < first + c
 
 
 def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
@@ -355,8 +380,9 @@ def _masked(shape: Shape, pairs: Pairs, places: Places, s):
         seen = _against(pairs, places.order, jnp.greater_equal)  # a difference could overflow
     if shape.window is not None:
         seen &= back < shape.window
-    if places.documents is not None:
-        seen = seen & _against(pairs, places.documents, jnp.equal)
+    for alike in (places.documents, places.chunks):
+        if alike is not None:
+            seen = seen & _against(pairs, alike, jnp.equal)
     by_head = s.reshape(*s.shape[:4], -1, c)  # [n, B, G, c, R, c]
     return jnp.where(seen[:, :, None, :, None, :], by_head, -jnp.inf).reshape(s.shape)
 

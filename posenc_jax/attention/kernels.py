@@ -22,7 +22,15 @@ from posenc_jax.attention.plain import (
     spread,
     turn,
 )
-from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens, bearer, overrides
+from posenc_jax.encoding import (
+    DistanceBias,
+    Encoding,
+    Phase,
+    Tokens,
+    bearer,
+    chunk_of,
+    overrides,
+)
 
 PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is laid out, [1, H, T, T]
@@ -93,7 +101,7 @@ def cudnn(
         raise Unfit("a window and a bias at once")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _scaled(q, encoding, q_tokens)
+    q = _scaled(q, encoding, q_tokens, k_tokens, window)
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
@@ -155,7 +163,7 @@ def splash(
     if overrides(encoding, "bias") and slopes is None:
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _scaled(q, encoding, q_tokens)
+    q = _scaled(q, encoding, q_tokens, k_tokens, window)
     q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # it has no scale of its own
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes)
@@ -185,10 +193,13 @@ def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
             raise Unfit(what)
     if overrides(encoding, "logits"):
         raise Unfit("scores and bias that are not summed")
+    if chunk_of(encoding) is not None:
+        raise Unfit("chunks that do not see each other")
 
 
-def _scaled(q, encoding: Encoding, q_tokens: Tokens):
-    scale = query_scale(encoding, q_tokens)
+def _scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, window: int | None):
+    length = q.shape[2]
+    scale = query_scale(encoding, q_tokens, k_tokens, length, length, window)
     return q if scale is None else (q * scale).astype(q.dtype)
 
 

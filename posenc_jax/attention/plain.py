@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax.attention.merging import NONE
-from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens, bearer, overrides
+from posenc_jax.encoding import (
+    DistanceBias,
+    Encoding,
+    Phase,
+    Tokens,
+    bearer,
+    chunk_of,
+    overrides,
+)
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -35,14 +43,14 @@ def plain(
         "bgrqk,bgsk->bgrqs", grouped, k, precision=_HIGHEST, preferred_element_type=jnp.float32
     ).reshape(batch, heads, queries, keys)
     scores = scores / size**0.5
-    scale = query_scale(encoding, q_tokens)
+    scale = query_scale(encoding, q_tokens, k_tokens, queries, keys, window)
     if scale is not None:
         scores = scores * scale
     if overrides(encoding, "bias") or overrides(encoding, "logits"):
         check_fits(encoding, "heads", heads)
         scores = encoding.logits(scores, _bias(encoding, q_tokens, k_tokens, queries, keys))
 
-    seen = visible(q_tokens, k_tokens, queries, keys, encoding.narrowed(window))
+    seen = visible(q_tokens, k_tokens, queries, keys, encoding.narrowed(window), chunk_of(encoding))
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
@@ -72,9 +80,20 @@ def curve_of(encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
     return encoding.curve if q_tokens.contiguous and k_tokens.contiguous else None
 
 
-def query_scale(encoding: Encoding, q_tokens: Tokens):  # [B or 1, H or 1, Q, 1]
+def query_scale(
+    encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    queries: int,
+    keys: int,
+    window: int | None,
+):  # [B or 1, H or 1, Q, 1]
     """The factor on the scores of each query; None: no factor."""
-    scale = encoding.query_scale(q_tokens.position)
+    positions = q_tokens.position
+    if encoding.scales_by_place:
+        positions, _ = places_of(q_tokens, k_tokens, queries, keys)
+        encoding = encoding.replace(window=encoding.narrowed(window))
+    scale = encoding.query_scale(positions)
     if scale is None:
         return None
     by_head = scale if scale.ndim == 3 else jnp.atleast_2d(scale)[:, None]
@@ -120,7 +139,14 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Arr
     return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
 
 
-def visible(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, window: int | None):
+def visible(
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    queries: int,
+    keys: int,
+    window: int | None,
+    chunk: int | None,
+):
     """Which keys a query may see, [B or 1, 1, Q, S]."""
     order = order_of(q_tokens, k_tokens)
     if order is None:
@@ -130,11 +156,36 @@ def visible(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, window:
     seen = back >= 0
     if window is not None:
         seen &= back < window
-    documents = documents_of(q_tokens, k_tokens)
-    if documents is not None:
-        q_documents, k_documents = documents
-        seen = seen & (q_documents[:, None, :, None] == k_documents[:, None, None, :])
+    alike = [documents_of(q_tokens, k_tokens)]
+    if chunk is not None:
+        alike.append(chunks_of(q_tokens, k_tokens, queries, keys, chunk))
+    for pair in alike:
+        if pair is not None:
+            of_queries, of_keys = (jnp.atleast_2d(ids) for ids in pair)
+            seen = seen & (of_queries[:, None, :, None] == of_keys[:, None, None, :])
     return seen
+
+
+def places_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):  # [T] or [B, T], twice
+    """The places of queries and keys in their documents; where an order is given, that."""
+    order = order_of(q_tokens, k_tokens)
+    if order is not None:
+        return order
+    if q_tokens.contiguous and k_tokens.contiguous:
+        return q_tokens.position, k_tokens.position
+    of_queries, of_keys = jnp.arange(keys - queries, keys), jnp.arange(keys)
+    documents = documents_of(q_tokens, k_tokens)
+    if documents is None:
+        return of_queries, of_keys
+    first = jax.vmap(jnp.searchsorted)  # documents are numbered in ascending order
+    q_first, k_first = (first(documents[1], ids) for ids in documents)
+    return of_queries[None, :] - q_first, of_keys[None, :] - k_first
+
+
+def chunks_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, chunk: int):
+    """The number of each token's chunk in its document, [T] or [B, T], of queries and of keys."""
+    of_queries, of_keys = places_of(q_tokens, k_tokens, queries, keys)
+    return of_queries // chunk, of_keys // chunk
 
 
 def order_of(q_tokens: Tokens, k_tokens: Tokens) -> tuple[jax.Array, jax.Array] | None:

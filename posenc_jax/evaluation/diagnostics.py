@@ -9,10 +9,9 @@ import numpy as np
 
 from posenc_jax import neighbours
 from posenc_jax.attention import attention as attend_heads
-from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import Encoding, bearer
 from posenc_jax.errors import ConfigError
 from posenc_jax.positions import tokens_of_row
-from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
 
 if TYPE_CHECKING:
@@ -22,13 +21,13 @@ else:
 
 
 def rotary(encoding: Encoding) -> RoPE | None:
-    inner = encoding.inner if isinstance(encoding, Randomized) else encoding
+    inner = bearer(encoding, "phase")
     return inner if isinstance(inner, RoPE) else None
 
 
 def spectrum(rope: RoPE) -> tuple[np.ndarray, np.ndarray]:  # [tables, R/2]
     """Tokens per turn of each pair, extension included, and its turns within L."""
-    frequency = np.asarray(rope.inv_freq, np.float64).reshape(-1, rope.inv_freq.shape[-1])
+    frequency = np.asarray(rope.freq, np.float64).reshape(-1, rope.freq.shape[-1])
     with np.errstate(divide="ignore"):  # a pair with frequency 0
         return 2 * np.pi / frequency, rope.train_length * frequency / (2 * np.pi)
 
@@ -45,14 +44,14 @@ def score_bound(rope: RoPE, distances: np.ndarray) -> np.ndarray:
 
     It is the mean modulus of the partial sums of exp(i d theta_j).
     """
-    angles = np.asarray(distances, np.float64)[:, None] * np.asarray(rope.inv_freq, np.float64)
+    angles = np.asarray(distances, np.float64)[:, None] * np.asarray(rope.freq, np.float64)
     partial = np.abs(np.cumsum(np.exp(1j * angles), axis=1)).mean(axis=1)
     return partial / (np.arange(angles.shape[1]) + 1).mean()
 
 
 def score_of_equals(rope: RoPE, distances: np.ndarray) -> np.ndarray:
     """q . k / |q|^2 where q and k are the same vector of equal entries before they are rotated."""
-    angles = np.asarray(distances, np.float64)[..., None] * np.asarray(rope.inv_freq, np.float64)
+    angles = np.asarray(distances, np.float64)[..., None] * np.asarray(rope.freq, np.float64)
     return np.cos(angles).mean(axis=-1)
 
 

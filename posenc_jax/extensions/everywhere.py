@@ -1,11 +1,13 @@
 """Extensions that fit any encoding."""
 
-from posenc_jax.checks import whole_number
-from posenc_jax.encoding import Encoding
+import numpy as np
+
+from posenc_jax.checks import positive, whole_number
+from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
 
 NOTHING = Kind("nothing", lambda encoding: False)
-TEMPERATURE = Kind("temperature", lambda encoding: encoding.logn)
+TEMPERATURE = Kind("temperature", lambda it: it.logn or it.temperature is not None)
 WINDOW = Kind("window", lambda encoding: encoding.window is not None)
 
 
@@ -20,6 +22,13 @@ def logn(encoding: Encoding, scale: float) -> Encoding:
     """Su 2021, https://kexue.fm/archives/8823: the query at p times max(1, ln(p + 1) / ln L)."""
     check_log_length("logn", encoding)
     return encoding.replace(logn=True)
+
+
+@extension(TEMPERATURE, scale="none")
+def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
+    """One factor on all products of queries and keys."""
+    shape = () if encoding.layers is None else (encoding.layers,)
+    return encoding.replace(temperature=fixed(np.full(shape, positive("factor", factor))))
 
 
 @extension(WINDOW, scale="none", shown=("size",))

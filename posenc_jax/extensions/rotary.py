@@ -1,7 +1,11 @@
 """Extensions of RoPE: other frequencies, and a factor on the logits.
 
 They change `inv_freq` and `gain`, computed in float64 on the host, so one compiled program serves
-all of them at every scale.
+all of them at every scale. Pairs whose frequency is 0 keep it: those that `keep` dropped too.
+
+Trained frequencies are inv_freq exp(alpha), and alpha stays: what an extension multiplies the
+frequency of a pair by, as built, it multiplies the trained one by. Rules that count turns count
+those as built, so a run that trains on with an extension is the same whenever it is loaded.
 """
 
 import math
@@ -14,7 +18,7 @@ from posenc_jax.checks import choice, flag, positive
 from posenc_jax.encoding import fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
 from posenc_jax.schemes._rotation import frequencies
-from posenc_jax.schemes.rope import RoPE
+from posenc_jax.schemes.rope import RoPE, check_keep, kept
 
 
 def _turned_otherwise(rope) -> bool:
@@ -23,7 +27,14 @@ def _turned_otherwise(rope) -> bool:
     return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
 
 
+def _dropped(rope) -> bool:
+    """Whether pairs were dropped that were built to turn; a layer where none turns is NoPE."""
+    still = float64(rope.inv_freq) == 0
+    return bool(np.any(still & (_as_built(rope) != 0) & ~still.all(axis=-1, keepdims=True)))
+
+
 ROTATION = Kind("rotation", _turned_otherwise)
+DROP = Kind("drop", _dropped)
 
 
 @extension(ROTATION, scale="given", of=RoPE)
@@ -36,7 +47,7 @@ def pi(rope: RoPE, scale: float) -> RoPE:
 def ntk(rope: RoPE, scale: float) -> RoPE:
     """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), written as a factor for each pair.
 
-    The fastest pair is unchanged and the slowest divided by exactly the scale.
+    The fastest pair is unchanged and the slowest of all R/2 divided by exactly the scale.
     """
     pairs = rope.inv_freq.shape[-1]
     if pairs < 2:
@@ -153,6 +164,16 @@ def abf(rope: RoPE, scale: float, *, base: float) -> RoPE:
     return _rotate(rope, np.where(_theta(rope) == 0, 0, theta))
 
 
+@extension(DROP, scale="none", of=RoPE)
+def drop(rope: RoPE, scale: float, *, keep: float | str = "turned") -> RoPE:
+    """Stop the slow pairs, as if trained with this `keep`; 0 stops all of them.
+
+    "turned" is the rule of HoPE, Chen et al. 2024, arXiv:2410.21216.
+    """
+    stays = kept(_theta(rope), check_keep(keep), rope.train_length) != 0
+    return _rotate(rope, np.where(stays, float64(rope.inv_freq), 0.0))
+
+
 def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
     """The number of turns of each pair within L."""
     return rope.train_length * _theta(rope) / (2 * np.pi)
@@ -160,8 +181,12 @@ def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
 
 def _theta(rope: RoPE) -> np.ndarray:
     """The frequencies before rounding; pairs whose frequency is 0 keep it."""
-    built = frequencies(float64(rope.base), 2 * rope.inv_freq.shape[-1])
-    return np.where(float64(rope.inv_freq) == 0, 0, built)
+    return np.where(float64(rope.inv_freq) == 0, 0, _as_built(rope))
+
+
+def _as_built(rope: RoPE) -> np.ndarray:
+    theta = frequencies(float64(rope.base), 2 * rope.inv_freq.shape[-1])
+    return kept(theta, rope.keep, rope.train_length)
 
 
 def _rotate(rope: RoPE, theta: np.ndarray) -> RoPE:

@@ -36,6 +36,7 @@ ENCODINGS = {
     "randomized": ("#777777", "p"),
     "fox": ("#661100", "d"),
     "hybrid": ("#44AA99", "8"),
+    "ssmax": ("#6699CC", "H"),
 }
 EXTENSIONS = {
     "none": ("#0072B2", "o"),
@@ -49,10 +50,12 @@ EXTENSIONS = {
     "interpolate": ("#009E73", "P"),
     "clamp": ("#D55E00", "s"),
     "logn": ("#AA4499", ">"),
+    "drop": ("#332288", "h"),
+    "temperature": ("#661100", "d"),
 }
 FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
 EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
-SPARE = ("H", "x", "+", "1", "2", "3", "4")  # marks of names without a look above
+SPARE = ("x", "+", "1", "2", "3", "4")  # marks of names without a look above
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of groups with one encoding
 NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)

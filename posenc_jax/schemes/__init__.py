@@ -4,12 +4,16 @@ A scheme's module defines `build(dims, *, options)`, or `build(dims, key, *, opt
 trained fields.
 """
 
+import dataclasses
 import inspect
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import jax
 
+from posenc_jax import composition
 from posenc_jax.checks import check_options, known
 from posenc_jax.encoding import Dims, Encoding, one_per_layer, overrides, trained_mask
 from posenc_jax.registry import encodings as names
@@ -31,6 +35,42 @@ def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Enc
     return builder(dims, key, **options)
 
 
+def build_inner(
+    outer: str,
+    own: Sequence[str],
+    inner: str,
+    dims: Dims,
+    key: jax.Array | None,
+    beside: Mapping[str, Any],
+) -> Encoding:
+    """Build the encoding inside another one, which takes the options `own` itself.
+
+    Its options stand behind its name, `fire:hidden=16`, or beside those of the other.
+    """
+    name, options = _written(inner)
+    known("encoding", name, names())
+    if name == outer:
+        raise ValueError(f"inner must be another encoding; got {outer!r}")
+    parameters = inspect.signature(find(name).build).parameters.values()
+    taken = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    for option in beside:
+        known(f"option of {outer!r} or of its inner {name!r}:", option, [*own, *taken])
+    twice = sorted(set(options) & set(beside))
+    if twice:
+        raise ValueError(f"{twice[0]} is given in inner={inner!r} and beside it; give it once")
+    return build(name, dims, key, **options, **beside)
+
+
+def _written(inner: str) -> tuple[str, Mapping[str, Any]]:
+    """The name of an encoding and the options behind it."""
+    parts = composition.parts(inner)
+    if len(parts) > 1 or parts[0].scale is not None:
+        raise ValueError(
+            f"inner is one encoding, such as 'fire' or 'fire:hidden=16'; got {inner!r}"
+        )
+    return parts[0].name, parts[0].options
+
+
 def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encoding:
     """Build one encoding for each of `dims.layers` layers, each from its own key."""
     encoding = build(name, dims, key, **options)
@@ -46,7 +86,8 @@ def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encodin
     if encoding.layers is not None:
         return encoding
     assert key is not None  # what is trained is drawn
-    return one_per_layer(lambda one: build(name, dims, one, **options), dims, key)
+    alone = dataclasses.replace(dims, layers=None)  # of one layer, which has no others
+    return one_per_layer(lambda one: build(name, alone, one, **options), dims, key)
 
 
 def find(name: str) -> ModuleType:

@@ -1,14 +1,13 @@
 """Positions drawn from a longer range in training, for any inner encoding."""
 
 import dataclasses
-import inspect
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
-from posenc_jax.checks import flag, known, whole_number
+from posenc_jax.checks import flag, whole_number
 from posenc_jax.encoding import FARTHEST, Dims, Wrapper, check_reach, static
 
 OWN = ("inner", "max_position", "evenly")
@@ -64,13 +63,6 @@ def build(
     **inner_options,
 ) -> Randomized:
     """Build the inner encoding, with the other options, for `max_position` (default 8 L)."""
-    known("encoding", inner, schemes.names())
-    if inner == "randomized":
-        raise ValueError("inner must be another encoding; got 'randomized'")
-    parameters = inspect.signature(schemes.find(inner).build).parameters.values()
-    taken = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    for option in inner_options:
-        known(f"option of 'randomized' or of its inner {inner!r}:", option, [*OWN, *taken])
     if max_position is None:
         max_position = 8 * dims.train_length
     whole_number("max_position", max_position, at_least=dims.train_length)
@@ -80,7 +72,7 @@ def build(
             f"coincide; got {max_position}"
         )
     inner_dims = dataclasses.replace(dims, train_length=max_position)
-    encoding = schemes.build(inner, inner_dims, key, **inner_options)
+    encoding = schemes.build_inner("randomized", OWN, inner, inner_dims, key, inner_options)
     check_reach(encoding, max_position)
     return Randomized(
         dims=dims,

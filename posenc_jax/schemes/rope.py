@@ -1,26 +1,46 @@
 """Rotation of queries and keys by angles that grow with their positions."""
 
 from collections.abc import Sequence
+from numbers import Real
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from posenc_jax.checks import choice, positive, rotary_dims
-from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static
-from posenc_jax.schemes._rotation import cos_sin, frequencies
+from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, stack, static
+from posenc_jax.schemes import _rotation
 
 
 class RoPE(Encoding):
-    """Su et al. 2021, arXiv:2104.09864."""
+    """Su et al. 2021, arXiv:2104.09864.
 
-    inv_freq: jax.Array  # [R/2], or [H, R/2]
+    `keep` drops slow pairs, whose frequency becomes 0: a share p keeps the int(p R / 2) fastest
+    of R / 2 (p-RoPE, Barbero et al. 2024, arXiv:2410.06205), "turned" those that complete a turn
+    within L (HoPE, Chen et al. 2024, arXiv:2410.21216). The others keep the frequencies that they
+    have without it. Trained frequencies are inv_freq exp(alpha): alpha starts at 0 and is shared
+    by all layers and heads, or is of each layer or of each head.
+    """
+
+    inv_freq: jax.Array  # [R/2], or [H, R/2]; before alpha
     gain: jax.Array  # [], or [H, R/2]; multiplies cos and sin, so the logits by its square
     base: jax.Array  # [], or [H]; what inv_freq was computed from, for extensions
+    alpha: jax.Array | None = struct.field(default=None, metadata={"trained": True})
     layout: str = static(default="half")
+    keep: float | str = static(default=1.0)
+
+    @property
+    def freq(self) -> jax.Array:  # [R/2], or [H, R/2]
+        """The angle per position of each pair."""
+        if self.alpha is None:
+            return self.inv_freq
+        shape = jnp.broadcast_shapes(self.inv_freq.shape, self.alpha.shape)  # of equal rank
+        return jnp.broadcast_to(self.inv_freq, shape) * jnp.exp(jnp.broadcast_to(self.alpha, shape))
 
     def phase(self, positions):
-        cos, sin = cos_sin(positions_by_head(positions), by_head(self.inv_freq))
+        cos, sin = _rotation.cos_sin(positions_by_head(positions), by_head(self.freq))
         if self.gain.ndim == 1:
             raise ValueError(f"gain is one number or [H, R/2]; got {self.gain.shape}")
         cos, sin = by_head(self.gain) * cos, by_head(self.gain) * sin
@@ -42,17 +62,54 @@ def build(
     base: float | Sequence[float] = 10_000.0,
     fraction: float = 1.0,
     layout: str = "half",
+    keep: float | str = 1.0,
+    frequencies: str = "fixed",
+    per: str = "none",
 ) -> RoPE:
     """Build from one base, or from a sequence with one base per head."""
     rotary = rotary_dims(dims.head_dim, fraction)
     bases = base_per_head(base, dims.heads)
-    return RoPE(
+    choice("per", per, ("none", "layer", "head"))
+    is_trained = choice("frequencies", frequencies, ("fixed", "trained")) == "trained"
+    if per != "none" and not is_trained:
+        raise ValueError(f"per={per!r} has no effect without frequencies='trained'")
+    if per == "head":
+        bases = np.broadcast_to(bases, (dims.heads,))
+    keep = check_keep(keep)
+    inv_freq = kept(_rotation.frequencies(bases, rotary), keep, dims.train_length)
+    shape = inv_freq.shape if per == "head" else (1,) * (inv_freq.ndim - 1) + inv_freq.shape[-1:]
+    rope = RoPE(
         dims=dims,
-        inv_freq=fixed(frequencies(bases, rotary)),
+        inv_freq=fixed(inv_freq),
         gain=fixed(1.0),
         base=fixed(bases),
+        alpha=jnp.zeros(shape) if is_trained else None,
         layout=choice("layout", layout, ("half", "interleaved")),
+        keep=keep,
     )
+    if per != "layer":
+        return rope
+    if dims.layers is None:
+        raise ValueError("per='layer' needs the number of layers: give Dims(layers=...)")
+    stacked: Any = stack([rope] * dims.layers)
+    return stacked
+
+
+def check_keep(keep) -> float | str:
+    """'turned', or the share of the pairs that is kept."""
+    if isinstance(keep, str) and keep == "turned":
+        return keep
+    if isinstance(keep, Real) and not isinstance(keep, bool) and 0 <= float(keep) <= 1:
+        return float(keep)
+    raise ValueError(f"keep must be 'turned' or a number from 0 to 1; got {keep!r}")
+
+
+def kept(theta: np.ndarray, keep: float | str, length: int) -> np.ndarray:  # [..., R/2]
+    """The frequencies, with 0 for the pairs that are dropped."""
+    if isinstance(keep, str):
+        return np.where(length * theta >= 2 * np.pi, theta, 0.0)
+    pairs = theta.shape[-1]
+    return np.where(np.arange(pairs) < int(keep * 2 * pairs // 2), theta, 0.0)
 
 
 def base_per_head(base: float | Sequence[float] | np.ndarray, heads: int) -> np.ndarray:

@@ -35,7 +35,7 @@ ALLOWED = {
     "posenc_jax/composition.py": {"checks"},
     "posenc_jax/encoding.py": {"checks"},
     "posenc_jax/positions.py": {"encoding"},
-    "posenc_jax/schemes": {"checks", "registry", "encoding", "schemes"},
+    "posenc_jax/schemes": {"checks", "registry", "composition", "encoding", "schemes"},
     "posenc_jax/extensions": {
         "checks",
         "registry",

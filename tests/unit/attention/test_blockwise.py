@@ -63,7 +63,9 @@ def full(q, k, v, encoding, q_tokens, k_tokens, *, phase, window):
     k, v = (jnp.repeat(x, H // k.shape[1], axis=1) for x in (k, v))
     scores = jnp.einsum("bhqk,bhsk->bhqs", q, k) / K**0.5
     scale = encoding.query_scale(q_tokens.position)
-    scores = scores if scale is None else scores * jnp.atleast_2d(scale)[:, None, :, None]
+    if scale is not None:
+        by_head = scale if scale.ndim == 3 else jnp.atleast_2d(scale)[:, None]
+        scores = scores * by_head[..., None]
     bias = encoding.bias(q_tokens, k_tokens)
     scores = scores if bias is None else scores + (bias if bias.ndim == 4 else bias[None])
     queries, keys = scores.shape[2:]

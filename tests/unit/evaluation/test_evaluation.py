@@ -286,6 +286,7 @@ def test_all_is_every_fitting_extension_that_needs_no_options():
         "window",
         "abf",
         "longrope",
+        "temperature",
         "interpolate",
         "clamp",
     }

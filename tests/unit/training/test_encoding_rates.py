@@ -13,9 +13,12 @@ from posenc_jax.training import adamw
 pytestmark = pytest.mark.sampled
 
 
+TRAINED = {"rope": {"frequencies": "trained"}}  # where nothing is by default
+
+
 def parts_of(name, **fields):
     config = base.get_config()
-    config.encoding = {"name": name}
+    config.encoding = {"name": name} | TRAINED.get(name, {})
     config.update(fields)
     config.model.update(width=16, heads=2, layers=1, vocab=11)
     return config, parameters.make(config)
@@ -44,7 +47,7 @@ def moved(name, rate, *, decay=0.1, steps=3):
 SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("kerple_log", "kerple_power", "learned")]
 
 
-@pytest.mark.parametrize("name", ["t5", "fire", *SLOW])
+@pytest.mark.parametrize("name", ["t5", "fire", "rope", *SLOW])
 def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(name):
     once, kernel = moved(name, 1.0)
     often, same_kernel = moved(name, 8.0)
@@ -54,7 +57,7 @@ def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(na
         np.testing.assert_allclose(often[array], 8 * once[array], rtol=2e-2, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["t5", "fire", *SLOW])
+@pytest.mark.parametrize("name", ["t5", "fire", "rope", *SLOW])
 def test_what_places_tokens_does_not_decay(name):
     for one, other in zip(*(moved(name, 4.0, decay=d)[0].items() for d in (0.0, 0.9)), strict=True):
         np.testing.assert_array_equal(one[1], other[1])

@@ -1,0 +1,17 @@
+"""Layers as in Command A: windows with RoPE, every fourth layer global without position.
+
+python train.py --config=configs/hybrid_nope.py:small --workdir=runs/hybrid_nope
+
+Cohere 2025, arXiv:2504.00698: windows of 4,096 tokens, here L / 2, and interleaved rotation. Size
+small has six layers, of which only the fourth is global.
+Hardware, time and bits per byte at L and at 8 L: not measured yet.
+"""
+
+from configs import hybrid
+
+
+def get_config(size="tiny"):
+    config = hybrid.get_config(size)
+    config.encoding.update(pattern="local,local,local,global", layout="interleaved")
+    config.encoding.update(window=config.train_length // 2)
+    return config

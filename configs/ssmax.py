@@ -1,0 +1,18 @@
+"""RoPE whose scores grow with the logarithm of the number of keys, by a trained factor.
+
+python train.py --config=configs/ssmax.py --workdir=runs/ssmax
+python train.py --config=configs/ssmax.py --config.encoding.inner=fire:hidden=16 --workdir=runs/fire
+
+Hardware, time and bits per byte at L and at 8 L: not measured yet.
+"""
+
+from ml_collections.config_dict import placeholder
+
+from configs import base
+
+
+def get_config(size="tiny"):
+    config = base.get_config(size)
+    config.encoding.update(name="ssmax", inner="rope", kind="trained", bias=False, a=0.1)
+    config.encoding.layers = placeholder(str)  # of an inner hybrid: local, global; None: all
+    return config

@@ -1,0 +1,293 @@
+"""Layers that differ: chunks, bases, first and last layers, and what it saves."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxprs import equations
+from sizes import DIMS, L
+
+import posenc_jax
+from posenc_jax import building, command, experiment
+from posenc_jax.attention import attend, blockwise
+from posenc_jax.attention.kernels import Unfit, splash
+from posenc_jax.encoding import Dims, Tokens, Wrapper
+
+pytestmark = pytest.mark.sampled
+
+H, K = DIMS.heads, DIMS.head_dim
+LAYERS = Dims(H, K, DIMS.width, L, layers=6)
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("hybrid", dims, **options)
+
+
+def qkv(length, batch=2):
+    rng = np.random.default_rng(length)
+    shape = (batch, length, H, K)
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for _ in range(3)]
+
+
+# Chunks
+
+
+def expected(q, k, v, places, documents, chunk, window=None):
+    """Attention without position under a mask written out token by token."""
+    batch, length = documents.shape
+    seen = np.zeros((batch, length, length), bool)
+    for b in range(batch):
+        for i in range(length):
+            for j in range(i + 1):
+                alike = places[b, i] // chunk == places[b, j] // chunk
+                near = window is None or i - j < window
+                seen[b, i, j] = alike and near and documents[b, i] == documents[b, j]
+    scores = np.einsum("bqhk,bshk->bhqs", *(np.float64(x) for x in (q, k))) / K**0.5
+    scores = np.where(seen[:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("bhqs,bshk->bqhk", weights, np.float64(v))
+
+
+@pytest.mark.parametrize("how", ["plain", "blocks", "loop"])
+@pytest.mark.parametrize(
+    ("chunk", "window", "packed"),
+    [(50, None, False), (50, 9, False), (150, None, False), (50, None, True), (70, 33, True)],
+)
+def test_a_chunk_sees_itself_alone(how, chunk, window, packed, monkeypatch):
+    length = 200
+    if how == "loop":
+        monkeypatch.setattr(sys.modules[blockwise.__module__], "UNROLLED", 0)
+    q, k, v = qkv(length)
+    cuts = (120, 65) if packed else (0, 0)
+    documents = np.stack([np.arange(length) >= cut for cut in cuts]).astype(int)
+    starts = [np.where(row, cut, 0) for row, cut in zip(documents, cuts, strict=True)]
+    places = np.arange(length) - np.stack(starts)
+    encoding = posenc_jax.build("nope", DIMS).replace(chunk=chunk)
+    segments = jnp.asarray(documents) if packed else None
+    way = "plain" if how == "plain" else "blockwise"
+
+    def run(q, **given):
+        return attend(q, k, v, encoding, window=window, implementation=way, **given)
+
+    right = expected(q, k, v, places, documents, chunk, window)
+    np.testing.assert_allclose(jax.jit(run)(q, segments=segments), right, atol=3e-6)
+    given = {"q_positions": jnp.asarray(places)[:, -7:], "k_positions": jnp.asarray(places)}
+    if packed:  # queries alone, as in decoding
+        given["segments"] = segments[:, -7:], segments
+    np.testing.assert_allclose(run(q[:, -7:], **given), right[:, -7:], atol=3e-6)
+    last = {"segments": (segments[:, -7:], segments)} if packed else {}
+    np.testing.assert_allclose(run(q[:, -7:], **last), right[:, -7:], atol=3e-6)
+
+
+@pytest.mark.parametrize("inner", ["hybrid", "randomized"])
+def test_chunks_count_tokens_where_positions_are_drawn(inner, make_model, make_tokens, forward):
+    """The first token of the second chunk sees itself alone, whatever its position."""
+    hybrid = {"pattern": "local", "window": 5, "chunked": True}
+    encoding = build(**hybrid)
+    key = None
+    if inner == "randomized":
+        encoding = posenc_jax.build("randomized", DIMS, inner="hybrid", **hybrid)
+        key = jax.random.key(1)
+    model, tokens = make_model(layers=1), make_tokens(L)
+    other = tokens.at[0, 4].add(1)
+    before, after = (forward(model, t, encoding, key=key) for t in (tokens, other))
+    assert jnp.any(before[0, 4] != after[0, 4])
+    np.testing.assert_array_equal(before[0, 5:], after[0, 5:])
+
+
+def test_chunks_are_found_behind_wrappers_and_kernels_say_no():
+    q, k, v = qkv(60)
+    chunked = posenc_jax.build("nope", DIMS).replace(chunk=7)
+    wrapped = Wrapper(dims=DIMS, inner=chunked)
+    np.testing.assert_array_equal(attend(q, k, v, wrapped), attend(q, k, v, chunked))
+    row = Tokens(position=jnp.arange(128), contiguous=True)
+    heads = jnp.zeros((1, H, 128, K))
+    with pytest.raises(Unfit, match="chunks that do not see each other"):
+        splash(heads, heads, heads, chunked, row, row, interpret=True)
+
+
+def visited(encoding, length=4096):
+    shapes = [jax.ShapeDtypeStruct((1, H, length, K), jnp.float32)] * 3
+    row = Tokens(position=jnp.arange(length), contiguous=True)
+    jaxpr = jax.make_jaxpr(lambda *x: blockwise(*x, encoding, row, row))(*shapes)
+    (scan,) = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan"]
+    return scan.params["length"]
+
+
+def test_blocks_of_other_chunks_are_not_visited():
+    nope = posenc_jax.build("nope", DIMS)
+    assert visited(nope) == 16 * 17 // 2
+    assert visited(nope.replace(chunk=256)) == 16  # blocks of 256
+    assert visited(nope.replace(chunk=1024)) == 4 * (4 * 5 // 2)
+    assert visited(nope.replace(chunk=1024, window=256)) == 4 * (4 + 3)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_step_grows_with_the_window_in_local_layers(chunked, make_model):
+    """Pairs of blocks that the compiled model visits, at two lengths."""
+    encoding = build(window=256, chunked=chunked)
+    model = make_model(layers=4)
+
+    def blocks(length):
+        tokens = jax.ShapeDtypeStruct((1, length), jnp.int32)
+        jaxpr = jax.make_jaxpr(lambda t: model(t, encoding))(tokens)
+        scans = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan"]
+        return [scan.params["length"] for scan in scans]
+
+    near = lambda n: n if chunked else 2 * n - 1  # noqa: E731
+    for n in (8, 16):
+        assert blocks(256 * n) == [near(n)] * 3 + [n * (n + 1) // 2]
+
+
+# Layers
+
+
+def test_rope_in_every_layer_and_wide_windows_are_rope(make_model, make_tokens, forward):
+    model, tokens = make_model(layers=4), make_tokens(3 * L)
+    hybrid = build(window=3 * L, global_rope=True)
+    expected = forward(model, tokens, posenc_jax.build("rope", DIMS))
+    np.testing.assert_allclose(forward(model, tokens, hybrid), expected, atol=1e-6)
+    chunked = build(window=3 * L, global_rope=True, chunked=True)
+    np.testing.assert_allclose(forward(model, tokens, chunked), expected, atol=1e-6)
+
+
+def test_each_kind_of_layer_has_its_base():
+    rope = lambda base, **more: posenc_jax.build("rope", DIMS, base=base, **more)  # noqa: E731
+    hybrid = build(global_rope=True, local_base=1e4, global_base=1e6, global_keep=0.25)
+    np.testing.assert_array_equal(hybrid.layer(0).inv_freq, rope(1e4).inv_freq)
+    np.testing.assert_array_equal(hybrid.layer(3).inv_freq, rope(1e6, keep=0.25).inv_freq)
+    one = build(global_rope=True, base=500.0)
+    for index in (0, 3):
+        np.testing.assert_array_equal(one.layer(index).inv_freq, rope(500.0).inv_freq)
+    assert build(layout="interleaved").layer(0).layout == "interleaved"
+
+
+def test_an_extension_may_change_the_global_layers_alone():
+    hybrid = build(global_rope=True, local_base=1e4, global_base=1e6)
+    extended = posenc_jax.extend("yarn:8:layers=global", hybrid, 1.0)
+    alone = posenc_jax.extend("yarn", posenc_jax.build("rope", DIMS, base=1e6), 8.0)
+    np.testing.assert_array_equal(extended.layer(0).inv_freq, hybrid.layer(0).inv_freq)
+    np.testing.assert_array_equal(extended.layer(3).inv_freq, alone.inv_freq)
+    assert (extended.layer(0).gain, extended.layer(3).gain) == (1, alone.gain)
+    both = posenc_jax.extend("pi", hybrid, 8.0)
+    for index in (0, 3):
+        close = hybrid.layer(index).inv_freq / 8
+        np.testing.assert_allclose(both.layer(index).inv_freq, close, rtol=1e-6)
+
+
+def test_temperatures_reach_the_layers_asked_for():
+    cooled = posenc_jax.extend("temperature:factor=1.5:layers=global", build(), 1.0)
+    assert [cooled.layer(i).temperature is None for i in range(4)] == [True] * 3 + [False]
+    everywhere = posenc_jax.extend("temperature:factor=2", cooled, 1.0)
+    assert [float(everywhere.layer(i).temperature) for i in range(4)] == [2, 2, 2, 3]
+
+
+def test_first_and_last_layers_may_be_global():
+    kinds = lambda e: [e.layer(i).name for i in range(6)]  # noqa: E731
+    middle = ["rope", "rope", "nope", "rope"]
+    assert kinds(build(LAYERS, first_full=True)) == ["nope", *middle, "rope"]
+    assert kinds(build(LAYERS, first_full=True, last_full=True)) == ["nope", *middle, "nope"]
+    assert kinds(build(LAYERS)) == ["rope", *middle, "rope"]
+
+
+def test_a_pattern_of_all_layers_is_for_that_many(make_model, make_tokens, forward):
+    encoding, tokens = build(LAYERS, last_full=True), make_tokens(L)
+    scanned, written = (
+        forward(make_model(layers=6, scan=scan), tokens, encoding) for scan in (True, False)
+    )
+    np.testing.assert_allclose(scanned, written, atol=1e-5)
+    with pytest.raises(ValueError, match="'hybrid' was built for 6 layers, the model has 4"):
+        make_model(layers=4)(tokens, encoding)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_the_receptive_field_is_what_a_gradient_reaches(chunked, make_model, make_tokens):
+    dims = Dims(H, K, DIMS.width, L, layers=3)
+    encoding = build(dims, pattern="local", window=4, chunked=chunked)
+    assert encoding.receptive_field == (4 if chunked else 3 * 3 + 1) and encoding.reach is None
+    model, tokens = make_model(layers=3), make_tokens(L)
+    row = Tokens(position=jnp.arange(L), contiguous=True)
+
+    def last(shift):
+        x = model.embed(tokens) + shift[None, :, None]
+        return jnp.sum(jnp.sin(model.run_blocks(x, encoding, row)[0, -1]))
+
+    reached = jax.jit(jax.grad(last))(jnp.zeros(L)) != 0
+    assert int(jnp.sum(reached)) == encoding.receptive_field and bool(reached[-4:].all())
+
+
+def test_a_receptive_field_has_a_bound_where_all_layers_are_local():
+    assert build(LAYERS).receptive_field is None
+    assert build(pattern="local").receptive_field is None  # layers are not known
+    limited = posenc_jax.extend("window:size=3", build(LAYERS, window=5), 1.0)
+    assert limited.receptive_field == 6 * 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunked": 1}, "chunked must be True or False; got 1"),
+        ({"global_base": 1e6}, "global_base = 1000000.0 has no effect without global_rope=True"),
+        ({"global_keep": 0.25}, "global_keep = 0.25 has no effect without global_rope=True"),
+        ({"global_rope": True, "global_base": 0.5}, "base must be a finite number above 1"),
+        ({"local_base": -2.0}, "base must be a finite number above 1"),
+        ({"first_full": True}, "first_full and last_full need the number of layers"),
+        ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+# From a configuration and the command line
+
+
+def read(recipe, *words):
+    name, _, size = recipe.partition(":")
+    words = [f"--config=configs/{name}.py:{size or 'tiny'}", *words]
+    _, config = command.parse(["train.py", *words])
+    return building.plain(config, jax.random.key(0))
+
+
+def test_every_option_is_set_on_the_command_line():
+    field = "--config.encoding."
+    encoding = read(
+        "hybrid",
+        *(f"{field}{word}" for word in ("chunked=True", "window=16", "global_rope=True")),
+        *(f"{field}{word}" for word in ("local_base=1e3", "global_base=1e6", "last_full=True")),
+        *(f"{field}{word}" for word in ("pattern=local,global", "global_keep=turned")),
+    )
+    assert encoding.pattern == ("local", "global", "local", "global")
+    assert (encoding.layer(0).chunk, encoding.layer(1).keep) == (16, "turned")
+    assert (encoding.layer(0).base, encoding.layer(1).base) == (1e3, 1e6)
+    assert read("rope", f"{field}keep=0.5").keep == 0.5
+    assert read("prope", f"{field}keep=turned").keep == "turned"
+
+
+def test_recipes_of_published_hybrids_build():
+    for size, local in (("tiny", 3), ("small", 5)):
+        gemma = read(f"hybrid_bases:{size}")
+        assert gemma.pattern == ("local",) * local + ("global",)
+        assert gemma.layer(local).base == 1e6 and gemma.layer(0).base == 1e4
+    cohere = read("hybrid_nope")
+    assert cohere.layer(0).layout == "interleaved" and cohere.layer(3).name == "nope"
+
+
+def test_a_run_of_before_resumes_with_the_recipe_of_today():
+    """Its config.json has none of the options that came later."""
+    for recipe, options in (
+        ("hybrid", {"pattern": "local,global", "window": None, "base": 10_000.0}),
+        ("rope", {"base": 10_000.0, "fraction": 1.0, "layout": "half"}),
+    ):
+        _, config = command.parse(["train.py", f"--config=configs/{recipe}.py"])
+        config.encoding.update({k: v for k, v in options.items() if k == "pattern"})
+        now = config.to_dict()
+        before = now | {"encoding": {"name": recipe, "per_layer": False, **options}}
+        assert experiment.differences(before, now) == []
+        assert experiment.differences(now, before) == []
+        before["encoding"]["base"] = 500.0
+        assert len(experiment.differences(before, now)) == 1

@@ -1,0 +1,196 @@
+"""Which pairs of RoPE turn, and frequencies that are trained."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from running import ROOT
+from sizes import DIMS, L
+
+import posenc_jax
+from posenc_jax import extensions
+from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims
+from posenc_jax.schemes import rope as module
+
+pytestmark = pytest.mark.sampled
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())
+LAYERS = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=3)
+ALPHA = jnp.array([0.3, -0.2, 0.1, 0.7])
+SCALES = {
+    "pi": {},
+    "ntk": {},
+    "ntk_by_parts": {},
+    "yarn": {},
+    "llama3": {},
+    "longrope": {"lambdas": [1.0, 1.5, 2.0, 4.0]},
+    "abf": {"base": 50_000.0},
+}
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("rope", dims, **options)
+
+
+def attended(encoding, length=5 * L):
+    rng = np.random.default_rng(0)
+    shape = (1, length, DIMS.heads, DIMS.head_dim)
+    q, k, v = (jnp.asarray(rng.normal(size=shape), jnp.float32) for _ in range(3))
+    return jax.jit(attend)(q, k, v, encoding)
+
+
+@pytest.mark.parametrize("rule", ["proportional", "turned"])
+def test_pairs_that_are_kept_are_golden(rule):
+    for case in GOLDEN[rule]:
+        size = case["head_dim"]
+        dims = Dims(1, size, size, case.get("train_length", 64))
+        rope = build(dims, base=case["base"], keep=case.get("keep", "turned"))
+        np.testing.assert_allclose(rope.inv_freq, case["inv_freq"], rtol=1e-6, atol=1e-9)
+
+
+def test_keeping_all_pairs_is_rope_and_keeping_none_is_nope():
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, build(keep=1), build()))
+    nope = posenc_jax.build("nope", DIMS)
+    np.testing.assert_allclose(attended(build(keep=0.0)), attended(nope), atol=1e-6)
+
+
+def test_each_head_keeps_the_pairs_that_turn_with_its_base():
+    bases = [20.0, 1e3, 1e4, 1e6]
+    together = build(base=bases, keep="turned").inv_freq
+    for row, base in zip(together, bases, strict=True):
+        np.testing.assert_array_equal(row, build(base=base, keep="turned").inv_freq)
+    assert len({int(jnp.sum(row > 0)) for row in together}) > 1
+
+
+@pytest.mark.parametrize("keep", [0.75, "turned"])
+@pytest.mark.parametrize("name", SCALES)
+def test_an_extension_of_p_rope_is_that_of_rope_where_pairs_turn(name, keep):
+    whole, some = (
+        posenc_jax.extend(name, rope, 4.0, **SCALES[name]) for rope in (build(), build(keep=keep))
+    )
+    turns = build(keep=keep).inv_freq > 0
+    assert 0 < turns.sum() < len(turns)
+    np.testing.assert_array_equal(some.inv_freq, jnp.where(turns, whole.inv_freq, 0))
+    assert some.gain == whole.gain
+
+
+def test_dropping_at_evaluation_is_what_training_with_it_would_have_built():
+    for keep in ("turned", 0.5):
+        dropped = posenc_jax.extend("drop", build(), 1.0, keep=keep)
+        np.testing.assert_array_equal(dropped.inv_freq, build(keep=keep).inv_freq)
+    both = posenc_jax.extend("drop+yarn:8", build(), 1.0)
+    one_by_one = posenc_jax.extend("yarn", posenc_jax.extend("drop", build(), 1.0), 8.0)
+    trained_so = posenc_jax.extend("yarn", build(keep="turned"), 8.0)
+    for other in (one_by_one, trained_so):
+        np.testing.assert_array_equal(both.inv_freq, other.inv_freq)
+        assert both.gain == other.gain
+    with pytest.raises(ValueError, match=r"already extended.*\(drop\)"):
+        posenc_jax.extend("drop:keep=0.25", both, 1.0)
+    less = posenc_jax.extend("drop:keep=0.25", build(keep=0.75), 1.0)
+    assert int(jnp.sum(less.inv_freq > 0)) == 1
+    still = posenc_jax.extend("drop:keep=0", build(), 1.0)
+    nope = posenc_jax.build("nope", DIMS)
+    np.testing.assert_allclose(attended(still), attended(nope), atol=1e-6)
+
+
+def test_frequencies_that_were_not_trained_yet_are_those_of_rope_to_the_bit():
+    for per in ("none", "head"):
+        trained = build(frequencies="trained", per=per)
+        np.testing.assert_array_equal(
+            trained.freq, jnp.broadcast_to(build().freq, trained.freq.shape)
+        )
+    trained = build(frequencies="trained")
+    np.testing.assert_array_equal(attended(trained), attended(build()))
+
+
+def test_alpha_multiplies_the_frequencies():
+    trained = build(frequencies="trained").replace(alpha=jnp.full(4, np.log(2.0)))
+    np.testing.assert_allclose(trained.freq, 2 * build().freq, rtol=1e-6)
+    twice = build().replace(inv_freq=trained.freq)
+    np.testing.assert_array_equal(attended(trained), attended(twice))
+
+    def loss(rope):
+        return jnp.sum(attended(rope) ** 2)
+
+    by_alpha = jax.grad(loss)(trained).alpha
+    by_frequency = jax.grad(loss)(twice).inv_freq
+    np.testing.assert_allclose(by_alpha, by_frequency * twice.inv_freq, rtol=1e-4, atol=1e-6)
+    assert jnp.all(by_alpha != 0)
+
+
+@pytest.mark.parametrize(
+    ("per", "base", "shape"),
+    [
+        ("none", 1e4, (4,)),
+        ("none", [1e3, 1e4, 1e5, 1e6], (1, 4)),
+        ("layer", 1e4, (3, 4)),
+        ("head", 1e4, (DIMS.heads, 4)),
+    ],
+)
+def test_frequencies_are_trained_once_or_by_layer_or_by_head(per, base, shape):
+    rope = build(LAYERS, frequencies="trained", per=per, base=base)
+    trained, _ = posenc_jax.partition(rope)
+    (alpha,) = jax.tree.leaves(trained)
+    assert alpha.shape == shape and rope.layers == (3 if per == "layer" else None)
+    moved = rope.replace(alpha=rope.alpha + 0.1 * jnp.arange(rope.alpha.size).reshape(shape))
+    expected = rope.inv_freq * jnp.exp(moved.alpha)
+    np.testing.assert_allclose(moved.freq, expected, rtol=1e-6)
+    phase = moved.layer(1).phase(jnp.arange(1, 3))
+    np.testing.assert_allclose(
+        jnp.squeeze(phase.q_cos[0, :, 0]),
+        jnp.cos(moved.freq[1] if per == "layer" else moved.freq),
+        atol=1e-6,
+    )
+
+
+def test_frequencies_of_each_layer_and_head_come_from_a_stack():
+    rope = posenc_jax.schemes.build_per_layer(
+        "rope", LAYERS, jax.random.key(0), frequencies="trained", per="head"
+    )
+    assert rope.alpha.shape == (3, DIMS.heads, 4)
+
+
+@pytest.mark.parametrize("per", ["none", "layer", "head"])
+@pytest.mark.parametrize("name", [*SCALES, "drop"])
+def test_an_extension_multiplies_trained_frequencies_as_it_does_those_built(name, per):
+    rope = build(LAYERS, frequencies="trained", per=per)
+    rope = rope.replace(alpha=jnp.broadcast_to(ALPHA, rope.alpha.shape))
+    extended = posenc_jax.extend(name, rope, 4.0, **SCALES.get(name, {}))
+    fixed = posenc_jax.extend(name, build(), 4.0, **SCALES.get(name, {}))
+    expected = jnp.broadcast_to(fixed.inv_freq * jnp.exp(ALPHA), extended.freq.shape)
+    np.testing.assert_allclose(extended.freq, expected, rtol=1e-6)
+    np.testing.assert_array_equal(extended.alpha, rope.alpha)
+    with pytest.raises(ValueError, match="already extended"):
+        posenc_jax.extend(name, extended, 2.0, **SCALES.get(name, {}))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep": 1.5}, "keep must be 'turned' or a number from 0 to 1; got 1.5"),
+        ({"keep": "fast"}, "keep must be 'turned' or a number from 0 to 1; got 'fast'"),
+        ({"keep": True}, "keep must be 'turned' or a number from 0 to 1; got True"),
+        ({"keep": float("nan")}, "keep must be 'turned' or a number"),
+        ({"frequencies": "learned"}, "frequencies must be one of 'fixed', 'trained'"),
+        ({"frequencies": "trained", "per": "token"}, "per must be one of 'none', 'layer', 'head'"),
+        ({"per": "head"}, "per='head' has no effect without frequencies='trained'"),
+        ({"frequencies": "trained", "per": "layer"}, "per='layer' needs the number of layers"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_turns_of_a_spectrum_are_those_of_the_trained_frequencies():
+    from posenc_jax.evaluation import diagnostics
+
+    rope = build(frequencies="trained").replace(alpha=ALPHA)
+    _, turns = diagnostics.spectrum(rope)
+    np.testing.assert_allclose(turns[0], L * rope.freq / (2 * np.pi), rtol=1e-6)
+    np.testing.assert_allclose(extensions.turns(rope), extensions.turns(build()))
+    assert diagnostics.rotary(posenc_jax.build("ssmax", DIMS, jax.random.key(0))).name == "rope"
+    assert module.check_keep(np.float32(0.5)) == 0.5

@@ -1,0 +1,253 @@
+"""Scores that grow with the number of keys: what is counted, by whom, and around what."""
+
+import functools
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from running import ROOT
+from sizes import DIMS, L
+
+import posenc_jax
+from configs import ssmax as recipe
+from posenc_jax import building, command
+from posenc_jax.attention import attend
+from posenc_jax.attention.plain import query_scale
+from posenc_jax.encoding import Dims, Wrapper
+from posenc_jax.positions import tokens_of_row
+from posenc_jax.schemes.ssmax import temperature
+
+pytestmark = pytest.mark.sampled
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["query_scale"]
+LAYERS = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=4)
+KEY = jax.random.key(0)
+KINDS = ("llama4", "ministral3", "inkling")
+S = np.linspace(0.2, 0.8, DIMS.heads)
+T = 40
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("ssmax", dims, KEY, **options)
+
+
+def scaled(encoding, n):
+    """s ln n of every head, in float64."""
+    return np.float64(encoding.scale)[:, None] * np.log(n)
+
+
+# The formulas
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fixed_temperatures_are_golden(kind):
+    for case in GOLDEN:
+        found = temperature(kind, jnp.arange(case["length"]), case["train_length"], case["a"])
+        np.testing.assert_allclose(found, case[kind], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fixed_temperatures_follow_their_formulas_far_out(kind):
+    """Steps fall where whole numbers say, also where float32 divisions would round."""
+    p = np.array([0, 1, 8190, 8191, 8192, 10_000_019, 2**24])
+    factor = {
+        "llama4": np.log1p((p + 1) // 8191),
+        "ministral3": np.log1p(p // 8191),
+        "inkling": np.log(np.maximum(1, (p + 1) / 8191)),
+    }[kind]
+    found = temperature(kind, jnp.asarray(p), 8191, 0.3)
+    np.testing.assert_allclose(found, 1 + 0.3 * factor, rtol=1e-6)
+    assert found.dtype == jnp.float32
+
+
+def test_it_starts_at_one_at_l_without_a_bias_and_everywhere_with_one():
+    start = build().query_scale(jnp.arange(T))
+    assert start.shape == (1, DIMS.heads, T)
+    np.testing.assert_allclose(start[0, 0], np.log(np.arange(T) + 1) / math.log(L), rtol=1e-6)
+    np.testing.assert_array_equal(build(bias=True).query_scale(jnp.arange(T)), jnp.ones_like(start))
+
+
+def test_the_scale_is_s_ln_n_plus_b():
+    encoding = build(bias=True).replace(scale=jnp.asarray(S, jnp.float32))
+    encoding = encoding.replace(shift=jnp.asarray(1 - S, jnp.float32))
+    expected = S[:, None] * np.log(np.arange(T) + 1) + 1 - S[:, None]
+    np.testing.assert_allclose(encoding.query_scale(jnp.arange(T))[0], expected, rtol=1e-6)
+
+
+# What n is
+
+
+def counted(encoding, *, segments=None, key=None, window=None, batch=1):
+    """The factor that attention takes, [B or 1, H, T]."""
+    row = tokens_of_row(encoding, batch, T, key, segments)
+    return query_scale(encoding, row, row, T, T, window)[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "n"),
+    [
+        (None, None, np.arange(T) + 1),
+        (7, None, np.minimum(np.arange(T) + 1, 7)),
+        (7, 3, np.minimum(np.arange(T) + 1, 3)),
+        (None, 9, np.minimum(np.arange(T) + 1, 9)),
+    ],
+)
+def test_it_counts_the_keys_that_are_seen(own, asked, n):
+    encoding = build().replace(scale=jnp.asarray(S, jnp.float32), window=own)
+    expected = scaled(encoding, n)
+    np.testing.assert_allclose(counted(encoding, window=asked)[0], expected, rtol=1e-5)
+    around = Wrapper(dims=DIMS, inner=encoding.replace(window=None), window=own)
+    np.testing.assert_allclose(counted(around, window=asked)[0], expected, rtol=1e-5)
+
+
+def test_it_counts_within_a_chunk():
+    encoding = build(inner="hybrid:pattern=local:chunked=True:window=6").layer(0)
+    n = np.arange(T) % 6 + 1
+    np.testing.assert_allclose(counted(encoding)[0], scaled(encoding, n), rtol=1e-5)
+    n = np.minimum(n, 4)
+    np.testing.assert_allclose(counted(encoding, window=4)[0], scaled(encoding, n), rtol=1e-5)
+
+
+@pytest.mark.parametrize("inner", ["rope", "randomized"])
+def test_it_counts_tokens_of_the_document_whatever_their_positions(inner):
+    cuts = np.array([13, 30])
+    segments = (np.arange(T)[None] >= cuts[:, None]).astype(int)
+    places = np.where(segments, np.arange(T)[None] - cuts[:, None], np.arange(T)[None])
+    for wrapped in (build(inner=inner), posenc_jax.build("randomized", DIMS, KEY, inner="ssmax")):
+        ssmax = wrapped.inner if wrapped.name == "randomized" else wrapped
+        found = counted(wrapped, segments=jnp.asarray(segments), key=KEY, batch=2)
+        for row in range(2):
+            np.testing.assert_allclose(found[row], scaled(ssmax, places[row] + 1), rtol=1e-5)
+        found = counted(wrapped, key=KEY)
+        np.testing.assert_allclose(found[0], scaled(ssmax, np.arange(T) + 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+def test_attention_takes_queries_times_the_scale(how):
+    encoding = build(inner="alibi").replace(scale=jnp.asarray(S, jnp.float32))
+    n = np.log(np.arange(T) + 1)[None, :, None, None] * S[None, None, :, None]
+    alibi = posenc_jax.build("alibi", DIMS)
+    expected = attended(alibi, jnp.asarray(n, jnp.float32), how)
+    np.testing.assert_allclose(attended(encoding, 1.0, how), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+def test_one_kind_multiplies_the_bias_too(how):
+    """The query at each place, against slopes that are steeper by its own factor."""
+    out = attended(build(inner="alibi", kind="inkling", a=0.5), 1.0, how)
+    tau = temperature("inkling", jnp.arange(T), L, 0.5)
+    alibi = posenc_jax.build("alibi", DIMS)
+    for place in (0, L, T - 1):
+        steeper = alibi.replace(slopes=alibi.slopes * tau[place])
+        one = attended(steeper, tau[None, :, None, None], how)
+        np.testing.assert_allclose(out[:, place], one[:, place], atol=2e-6)
+    assert tau[T - 1] > 1.1
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def attended(encoding, factor, how):
+    keys = jax.random.split(KEY, 3)
+    q, k, v = (jax.random.normal(key, (1, T, DIMS.heads, DIMS.head_dim)) for key in keys)
+    return attend(factor * q, k, v, encoding, implementation=how)
+
+
+# Layers
+
+
+def test_each_layer_has_a_scale_of_its_own_and_the_inner_encoding_is_shared(
+    make_model, make_tokens, forward
+):
+    encoding = build(LAYERS, inner="t5", bias=True)
+    trained, _ = posenc_jax.partition(encoding)
+    shapes = sorted(leaf.shape for leaf in jax.tree.leaves(trained))
+    assert shapes == [(4, DIMS.heads), (4, DIMS.heads), (32, DIMS.heads)]
+    moved = encoding.replace(scale=jax.random.normal(KEY, (4, DIMS.heads)))
+    single = posenc_jax.stack(
+        [build(inner="t5", bias=True).replace(scale=row) for row in moved.scale]
+    )
+    tokens = make_tokens(2 * L)
+    expected = forward(make_model(layers=4), tokens, single)
+    for scan in (True, False):
+        found = forward(make_model(layers=4, scan=scan), tokens, moved)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_inner_encoding_of_each_layer_has_one_scale_each():
+    encoding = posenc_jax.schemes.build_per_layer("ssmax", LAYERS, KEY, inner="t5")
+    assert encoding.layers == 4 and encoding.period == 1
+    assert encoding.scale.shape == (4, DIMS.heads) and encoding.inner.table.ndim == 3
+
+
+def test_gates_of_each_layer_keep_their_own():
+    encoding = build(LAYERS, inner="fox")
+    assert encoding.layers == 4 and encoding.inner.layers is None
+    own = encoding.layer(2)
+    assert own.scale.shape == (DIMS.heads,) and own.inner.kernel.shape == (DIMS.width, DIMS.heads)
+
+
+@pytest.mark.parametrize("kind", ["trained", "llama4"])
+def test_it_may_scale_the_global_layers_of_a_hybrid_alone(kind, make_model, make_tokens, forward):
+    encoding = build(LAYERS, inner="hybrid", layers="global", kind=kind)
+    places = jnp.arange(4 * L)
+    has = [encoding.layer(i).query_scale(places) is not None for i in range(4)]
+    assert has == [False, False, False, True]
+    assert [encoding.layer(i).narrowed(None) for i in range(4)] == [4, 4, 4, None]
+    extended = posenc_jax.extend("window:size=3", encoding, 1.0)
+    assert [extended.layer(i).narrowed(None) for i in range(4)] == [3, 3, 3, 3]
+    logits = forward(make_model(layers=4), make_tokens(2 * L), encoding)
+    plain = forward(make_model(layers=4), make_tokens(2 * L), posenc_jax.build("hybrid", LAYERS))
+    assert jnp.any(jnp.abs(logits - plain) > 1e-4)
+
+
+# Options
+
+
+def test_options_of_the_inner_encoding_stand_behind_its_name_or_beside():
+    behind, beside = build(inner="fire:hidden=5"), build(inner="fire", hidden=5)
+    for one in (behind, beside, posenc_jax.build("randomized", DIMS, KEY, inner="fire:hidden=5")):
+        assert one.inner.kernel.shape == (5, DIMS.heads)
+    hybrid = build(inner="hybrid:pattern=local/global:window=3").inner
+    assert hybrid.pattern == ("local", "global") and hybrid.layer(0).window == 3
+    _, config = command.parse(
+        ["train.py", "--config=configs/ssmax.py", "--config.encoding.inner=rope:keep=turned"]
+    )
+    assert building.plain(config, KEY).inner.keep == "turned"
+    config = recipe.get_config()
+    config.encoding.update(inner="fire", hidden=5)
+    assert building.plain(config, KEY).inner.kernel.shape == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "llama"}, "kind must be one of 'trained', 'llama4', 'ministral3', 'inkling'"),
+        ({"kind": "llama4", "bias": True}, "bias=True has no effect with kind='llama4'"),
+        ({"a": 0.2}, "a = 0.2 has no effect with kind='trained'"),
+        ({"kind": "llama4", "a": 0.0}, "a must be a finite number above 0"),
+        ({"bias": 1}, "bias must be True or False; got 1"),
+        ({"inner": "ssmax"}, "inner must be another encoding; got 'ssmax'"),
+        ({"inner": "ropee"}, "unknown encoding 'ropee'; did you mean 'rope'"),
+        ({"inner": "rope:4"}, "inner is one encoding"),
+        ({"inner": "rope+logn"}, "inner is one encoding"),
+        ({"inner": "fire:hiden=4"}, "'hiden'; did you mean 'hidden'"),
+        ({"inner": "fire:hidden=4", "hidden": 4}, "hidden is given in .* and beside it"),
+        ({"widht": 4}, "option of 'ssmax' or of its inner 'rope': 'widht'"),
+        ({"layers": "global"}, "unknown kind of layers of the inner 'rope': 'global'"),
+        ({"inner": "hybrid", "layers": "far"}, "'far'; have: global, local"),
+        (
+            {"inner": "randomized:inner=alibi", "kind": "inkling"},
+            "which drawn positions do not tell",
+        ),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_a_length_of_one_has_no_logarithm():
+    with pytest.raises(ValueError, match="divides by ln L and needs a train_length of at least 2"):
+        build(Dims(2, 4, 8, 1))
