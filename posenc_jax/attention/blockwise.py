@@ -2,8 +2,8 @@
 
 Forward, each block of queries visits the blocks of keys it sees and keeps a running maximum and
 sum; the output and the log of the sum are saved. Backward, the weights are computed again. Blocks
-in the future or before a window are never visited, unless positions are given. Up to UNROLLED keys
-there is no loop, and memory is that of half the matrix.
+in the future, before a window or outside a region are never visited, unless positions are given.
+Up to UNROLLED keys there is no loop, and memory is that of half the matrix.
 
 Scores are keys by queries, [c, R c] for R heads that share their keys: every product then reads its
 operands without a transpose, and reductions and broadcasts run along the queries, contiguous in
@@ -23,6 +23,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from posenc_jax.attention.merging import NONE
 from posenc_jax.attention.plain import (
+    WHOLE,
     check_fits,
     curve_of,
     documents_of,
@@ -30,7 +31,7 @@ from posenc_jax.attention.plain import (
     query_scale,
     turn,
 )
-from posenc_jax.encoding import Encoding, KeySum, Phase, Tokens, bearer, overrides
+from posenc_jax.encoding import Encoding, KeySum, Phase, Region, Tokens, bearer, overrides
 
 HIGHEST = lax.Precision.HIGHEST
 UNROLLED = 512  # keys up to which all blocks at one distance are computed at once, without a loop
@@ -43,6 +44,8 @@ class Shape(NamedTuple):
     offset: int  # blocks of keys before the first block of queries
     window: int | None
     ordered: bool  # `Places.order` decides what is seen, not the places in the row
+    nearest: int = 0  # tokens back, at least
+    first: int | None = None  # the keys of the row that may be seen
 
 
 class Places(NamedTuple):
@@ -50,6 +53,7 @@ class Places(NamedTuple):
 
     documents: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
     order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
+    between: tuple[jax.Array, jax.Array] | None = None  # tokens back from .. to, [n, B or 1, c]
 
 
 class Curve(NamedTuple):
@@ -114,6 +118,7 @@ def blockwise(
     *,
     phase: Phase | None = None,
     window: int | None = None,
+    region: Region = WHOLE,
     block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """Compute what `plain` computes, from the same arguments."""
@@ -125,7 +130,8 @@ def blockwise(
     scale = jnp.ones((1, 1, 1, 1)) if scale is None else scale
     q = (q * (scale / size**0.5)).astype(q.dtype)
     order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
-    bias = _bias(encoding, heads, keys, q_tokens, k_tokens)
+    moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
+    bias = _bias(encoding, heads, keys, *moved)
 
     # Queries are the last of the keys: they are padded in front to a whole block, both at the end.
     c = block or block_size(keys, bias)
@@ -167,8 +173,17 @@ def blockwise(
     seen = Places(
         documents and places(documents, -1, -2),
         order and places(order, 0, np.iinfo(np.int32).max),  # padding comes after all
+        region.between and tuple(blocks(jnp.atleast_2d(x), of_queries) for x in region.between),
     )
-    shape = Shape(c, (keys - queries) // c, encoding.narrowed(window), order is not None)
+    windows = [w for w in (encoding.narrowed(window), region.window) if w is not None]
+    shape = Shape(
+        block=c,
+        offset=(keys - queries) // c,
+        window=min(windows, default=None),
+        ordered=order is not None,
+        nearest=region.nearest,
+        first=region.first if documents is None else None,
+    )
     q = q.reshape(len(q), batch, groups, repeats * c, size)
     both: Any = _attention(shape, q, k, v, bias, seen)
     out, logsum = both  # [n, B, G, K, R c] and [n, B, G, R c]
@@ -317,17 +332,8 @@ def _over_pairs(shape: Shape, q, k, add, state):
     def one(state, row):
         return add(state, Pairs(row[0], row[1], 1)), None
 
-    c, window = shape.block, shape.window
-    pairs = [
-        (i, j)
-        for i in range(len(q))
-        for j in range(len(k))
-        if shape.ordered
-        or (
-            j <= i + shape.offset
-            and (window is None or (i + shape.offset - j) * c - (c - 1) < window)
-        )
-    ]
+    c = shape.block
+    pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _may_see(shape, i, j)]
     if len(k) * c > UNROLLED:
         rows = np.array(pairs, np.int32).reshape(-1, 2)
         return lax.scan(one, state, rows)[0]
@@ -336,6 +342,19 @@ def _over_pairs(shape: Shape, q, k, add, state):
         alike = [(i, j) for i, j in pairs if i - j == back]
         state = add(state, Pairs(*alike[0], len(alike)))
     return state
+
+
+def _may_see(shape: Shape, i: int, j: int) -> bool:
+    """Whether a query of block i may see a key of block j."""
+    if shape.ordered:
+        return True
+    far, c = (i + shape.offset - j) * shape.block, shape.block  # c - 1 fewer to c - 1 more
+    return (
+        far >= 0
+        and far + c - 1 >= shape.nearest
+        and (shape.window is None or far - (c - 1) < shape.window)
+        and (shape.first is None or j * c < shape.first)
+    )
 
 
 def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
@@ -349,12 +368,17 @@ def _masked(shape: Shape, pairs: Pairs, places: Places, s):
         place = jnp.arange(c)
         far = (pairs.query + shape.offset - pairs.key) * c
         back = (far + place[None, :] - place[:, None])[None, None]
-        seen = back >= 0
+        seen = back >= shape.nearest
     else:
         back = _against(pairs, places.order, jnp.subtract)
         seen = _against(pairs, places.order, jnp.greater_equal)  # a difference could overflow
+        if shape.nearest:
+            seen &= back >= shape.nearest
     if shape.window is not None:
         seen &= back < shape.window
+    if places.between is not None:
+        near, far = (pairs.queries(bound)[:, :, None, :] for bound in places.between)
+        seen = seen & (back >= near) & (back <= far)
     if places.documents is not None:
         seen = seen & _against(pairs, places.documents, jnp.equal)
     by_head = s.reshape(*s.shape[:4], -1, c)  # [n, B, G, c, R, c]

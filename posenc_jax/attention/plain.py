@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax.attention.merging import NONE
-from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens, bearer, overrides
+from posenc_jax.encoding import DistanceBias, Encoding, Phase, Region, Tokens, bearer, overrides
 
 _HIGHEST = jax.lax.Precision.HIGHEST
+WHOLE = Region()  # all keys, where they stand
 
 
 def plain(
@@ -21,11 +22,13 @@ def plain(
     *,
     phase: Phase | None = None,
     window: int | None = None,
+    region: Region = WHOLE,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see, and its log-sum.
 
     A query sees keys that are no later in `order`; without one, tokens are in the order of the row
-    and the queries are the last Q. A query that sees no key gets zeros.
+    and the queries are the last Q. A query that sees no key gets zeros. The phase is that of the
+    region, whose keys alone are seen.
     """
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
@@ -40,9 +43,10 @@ def plain(
         scores = scores * scale
     if overrides(encoding, "bias") or overrides(encoding, "logits"):
         check_fits(encoding, "heads", heads)
-        scores = encoding.logits(scores, _bias(encoding, q_tokens, k_tokens, queries, keys))
+        moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
+        scores = encoding.logits(scores, _bias(encoding, *moved, queries, keys))
 
-    seen = visible(q_tokens, k_tokens, queries, keys, encoding.narrowed(window))
+    seen = visible(q_tokens, k_tokens, queries, keys, encoding.narrowed(window), region)
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
@@ -120,21 +124,28 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Arr
     return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
 
 
-def visible(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, window: int | None):
-    """Which keys a query may see, [B or 1, 1, Q, S]."""
+def visible(
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    queries: int,
+    keys: int,
+    window: int | None,
+    region: Region = WHOLE,
+) -> jax.Array:  # [B or 1, 1, Q, S]
+    """Which keys of a region a query may see."""
     order = order_of(q_tokens, k_tokens)
     if order is None:
         order = jnp.arange(keys - queries, keys), jnp.arange(keys)
     q_order, k_order = (jnp.atleast_2d(o) for o in order)
-    back = q_order[:, None, :, None] - k_order[:, None, None, :]  # how far back a key is
-    seen = back >= 0
+    back = q_order[:, :, None] - k_order[:, None, :]  # how far back a key is
+    seen = region.holds(back)  # none of which is later
     if window is not None:
         seen &= back < window
     documents = documents_of(q_tokens, k_tokens)
     if documents is not None:
         q_documents, k_documents = documents
-        seen = seen & (q_documents[:, None, :, None] == k_documents[:, None, None, :])
-    return seen
+        seen = seen & (q_documents[:, :, None] == k_documents[:, None, :])
+    return seen[:, None]
 
 
 def order_of(q_tokens: Tokens, k_tokens: Tokens) -> tuple[jax.Array, jax.Array] | None:

@@ -1,11 +1,18 @@
 """Extensions that fit any encoding."""
 
 from posenc_jax.checks import whole_number
-from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import Encoding, Wrapper
 from posenc_jax.extensions._record import Kind, check_log_length, extension
 
+
+def _is_scaled(encoding: Encoding) -> bool:
+    """Whether queries are scaled here or in an encoding that this one is around."""
+    inner = isinstance(encoding, Wrapper) and _is_scaled(encoding.inner)
+    return encoding.logn or inner
+
+
 NOTHING = Kind("nothing", lambda encoding: False)
-TEMPERATURE = Kind("temperature", lambda encoding: encoding.logn)
+TEMPERATURE = Kind("temperature", _is_scaled)
 WINDOW = Kind("window", lambda encoding: encoding.window is not None)
 
 
