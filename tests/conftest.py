@@ -50,7 +50,7 @@ VARIANTS = {  # options under which a scheme is another encoding
     "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
     "self_extend": ("rope", {}, "self_extend:group=2"),
     "dca": ("rope", {}, "dca"),
-    "streaming": ("rope", {}, "streaming"),
+    "streaming": ("rope", {}, "streaming:window=33"),  # two layers see all of the longest rows
 }
 
 

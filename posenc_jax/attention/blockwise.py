@@ -170,10 +170,14 @@ def blockwise(
         bias = Sums(*(blocks(x, f, mode="edge") for x, f in zip(bias, of_sums, strict=True)))
     elif bias is not None:
         bias = Curve(jnp.pad(bias.line, ((0, 0), (c, of_keys[1] + c))))
+    between = region.between
+    if between is not None:
+        start, end = (blocks(jnp.atleast_2d(bound), of_queries) for bound in between)
+        between = start, end
     seen = Places(
         documents and places(documents, -1, -2),
         order and places(order, 0, np.iinfo(np.int32).max),  # padding comes after all
-        region.between and tuple(blocks(jnp.atleast_2d(x), of_queries) for x in region.between),
+        between,
     )
     windows = [w for w in (encoding.narrowed(window), region.window) if w is not None]
     shape = Shape(

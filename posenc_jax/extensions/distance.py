@@ -6,6 +6,7 @@ leaves, so one program serves every scale.
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +51,8 @@ class ReRoPE(Remapped):
 class LeakyReRoPE(Remapped):
     """Su 2023, https://github.com/bojone/rerope: d below w, else w + (d - w) / k."""
 
-    w: int = static()
     k: jax.Array  # []
+    w: int = static()
 
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position / self.k, k_tokens.position / self.k
@@ -59,11 +60,13 @@ class LeakyReRoPE(Remapped):
 
 
 class SelfExtend(Remapped):
-    """Jin et al. 2024, arXiv:2401.01325: d below `near`, else i // group - j // group + near - near /
-    group."""
+    """Jin et al. 2024, arXiv:2401.01325: places in groups of `group` tokens where d >= `near`.
 
-    near: int = static()
+    There the distance is i // group - j // group + near - near / group.
+    """
+
     group: jax.Array  # [], a whole number
+    near: int = static()
     floor: bool = static(default=True)  # of near / group
 
     def regions(self, q_tokens, k_tokens):
@@ -74,8 +77,10 @@ class SelfExtend(Remapped):
 
 
 class DCA(Remapped):
-    """An et al. 2024, arXiv:2402.17463: keys at their place in a chunk; queries there too, or further
-    on for the chunks before."""
+    """An et al. 2024, arXiv:2402.17463: keys at their place in a chunk.
+
+    So are queries for their own chunk; for those before they stand further on.
+    """
 
     chunk: int = static()
     farthest: int = static()  # distance, and the place of queries for all but their last two chunks
@@ -94,7 +99,7 @@ class DCA(Remapped):
 
 
 class LMInfinite(Remapped):
-    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first ones at `limit` at most."""
+    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at `limit` at most."""
 
     near: int = static()
     sinks: int = static()
@@ -102,7 +107,7 @@ class LMInfinite(Remapped):
 
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position
-        sinks = dict(between=_of_first(q, self.sinks), first=self.sinks)
+        sinks: dict[str, Any] = dict(between=_of_first(q, self.sinks), first=self.sinks)
         clipped = max(self.near, self.limit)
         exact = Region(nearest=self.near, window=clipped, **sinks)
         at_limit = Region(jnp.full_like(q, self.limit), jnp.zeros_like(k), nearest=clipped, **sinks)
@@ -110,8 +115,7 @@ class LMInfinite(Remapped):
 
 
 class Streaming(Remapped):
-    """Xiao et al. 2023, arXiv:2309.17453: the last `near` keys and the first ones, at their places in
-    a cache of these alone."""
+    """Xiao et al. 2023, arXiv:2309.17453: the last `near` keys and the first, as cached alone."""
 
     near: int = static()
     sinks: int = static()

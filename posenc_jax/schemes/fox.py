@@ -25,7 +25,6 @@ from posenc_jax.encoding import (
     trained_mask,
 )
 
-
 OWN = ("gate", "bias_init", "shortest", "longest", "inner")
 
 

@@ -187,6 +187,24 @@ def test_gradients_by_blocks_are_those_of_the_plain_path(name, length):
         assert np.all(np.isfinite(one))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_positions_restart_with_every_document(name):
+    encoding, (q, k, v) = posenc_jax.extend(name, ROPE, 4.0), qkv(70)
+    segments = jnp.array([[0] * 30 + [1] * 40] * B)
+
+    parts = slice(0, 30), slice(30, 70)
+
+    @jax.jit
+    def run():
+        ways = ("plain", "blockwise")
+        packed = [attend(q, k, v, encoding, segments=segments, implementation=how) for how in ways]
+        return packed, [attend(*(x[:, part] for x in (q, k, v)), encoding) for part in parts]
+
+    packed, alone = run()
+    for one in packed:
+        np.testing.assert_allclose(one, jnp.concatenate(alone, axis=1), atol=2e-6)
+
+
 @pytest.mark.parametrize("name", ["lm_infinite", "streaming"])
 def test_biases_of_the_distance_see_first_tokens_too(name):
     alibi = posenc_jax.build("alibi", DIMS)
@@ -238,7 +256,7 @@ def test_one_program_serves_every_scale(name):
     [
         ("streaming", {"window": 256}, 16 + 15 + 15),  # the last block of the keys, and the first
         ("rerope", {"w": 256}, 16 * 17 // 2 + 15),  # where both regions meet it is visited twice
-        ("self_extend", {"window": 1024}, 16 * 17 // 2 + 12),
+        ("self_extend", {"window": 1024, "group": 4}, 16 * 17 // 2 + 12),
     ],
 )
 def test_blocks_outside_a_region_are_skipped(name, options, blocks):
