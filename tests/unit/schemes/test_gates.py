@@ -1,6 +1,7 @@
 """Forget gates of every kind: their numbers, what they are around, and how fast they are taken."""
 
 import json
+from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,6 @@ from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax.attention import attend
-from posenc_jax.attention import blockwise as blocks
 from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.schemes import fox
 
@@ -121,6 +121,7 @@ def test_gates_around_rope_turn_and_fade(options):
 def test_gates_take_the_fast_paths(options, kind, inner):
     encoding = build(inner=inner, **options)
     row = Tokens(position=jnp.arange(8), contiguous=True, features=features_of(encoding, 8))
+    blocks = import_module("posenc_jax.attention.blockwise")
     assert type(blocks._bias(encoding, H, 8, row, row)).__name__ == kind
 
 
