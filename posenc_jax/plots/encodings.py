@@ -131,8 +131,7 @@ def remapped(length: int, trained: int) -> "Figure":
     maps = {name: np.where(table < 0, np.nan, table) for name, table in tables.items()}
     spans = dict.fromkeys(maps, length)
     title = f"distance at which RoPE sees a key, L = {trained:,}; white: not seen"
-    words = dict(x="key", y="query", label="tokens", title=title)
-    return heat_maps(maps, spans=spans, across=3, **words)
+    return heat_maps(maps, spans=spans, across=3, x="key", y="query", label="tokens", title=title)
 
 
 @style.styled
