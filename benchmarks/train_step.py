@@ -40,9 +40,10 @@ def tokens(length: int, rows: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (rows, length + 1), np.int32)
 
 
-def ours(name: str, length: int, rows: int, attention: str = "auto"):
+def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding):
     """A call that runs one step and waits for it; FLOPs of a token; bytes of temporary memory."""
     config = import_module(f"configs.{name}").get_config()
+    config.encoding.update(encoding)
     config.update(train_length=length, batch_size=rows)
     config.model.update(vocab=256, attention=attention)
     if name == "randomized":

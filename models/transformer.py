@@ -8,7 +8,7 @@ from flax import nnx
 
 from posenc_jax.attention import attention
 from posenc_jax.checks import whole_number
-from posenc_jax.encoding import Encoding, Tokens, in_sight, overrides
+from posenc_jax.encoding import Encoding, Tokens, combine, in_sight, overrides
 from posenc_jax.positions import check_places, number_documents, tokens_of_row
 
 from .config import Config
@@ -114,9 +114,9 @@ class Transformer(nnx.Module):
         self._check_vocabulary("tokens", tokens)
         if not isinstance(encoding, Encoding):
             raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
-        if encoding.layers not in (None, config.layers):
+        if encoding.depth not in (None, config.layers):
             raise ValueError(
-                f"the encoding is stacked over {encoding.layers} layers, the model has "
+                f"the encoding is stacked over {encoding.depth} layers, the model has "
                 f"{config.layers}"
             )
         if encoding.dims.layers not in (None, config.layers):
@@ -154,19 +154,20 @@ class Transformer(nnx.Module):
         """
         layers, period = self.config.layers, encoding.period
         x = encoding.layer(0).embed(x, tokens.position).astype(self.config.dtype)
+        own, shared = encoding.by_layer()
         stacked = encoding.layers is not None
         # Computed once for all layers that share it.
-        shared = [] if stacked else [encoding.layer(i) for i in range(period)]
-        phases = [own.phase(tokens.position) for own in shared]
+        alike = [] if stacked else [encoding.layer(i) for i in range(period)]
+        phases = [one.phase(tokens.position) for one in alike]
 
         def run(x, part, place):  # one layer, at its place in the period
             block, numbers = part
-            own = numbers.layer(place) if stacked else shared[place]
-            phase = own.phase(tokens.position) if stacked else phases[place]
-            return block(x, own, tokens, phase=phase, window=window)
+            one = combine(numbers, shared).layer(place)
+            phase = one.phase(tokens.position) if stacked else phases[place]
+            return block(x, one, tokens, phase=phase, window=window)
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
-        parts = self.blocks, encoding.replace(layers=None) if stacked else None
+        parts = self.blocks, own
         looped = layers // period if self.config.scanned else 0
         if looped:
 

@@ -26,6 +26,13 @@ def positive(name: str, value, *, above: float = 0.0) -> float:
     return float(value)
 
 
+def finite(name: str, value) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number; got {value!r}")
+    return float(value)
+
+
 def flag(name: str, value) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False; got {value!r}")

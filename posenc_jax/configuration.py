@@ -30,6 +30,14 @@ class Encoding:
     per_layer: bool = default(
         False, "True: each layer has trained arrays of its own", true_or_false
     )
+    sink: bool = default(
+        False,
+        "True: a trained logit per layer and head, without a value, in every softmax",
+        true_or_false,
+    )
+
+
+OF_ANY_ENCODING = ("per_layer", "sink")  # a recipe that replaces the group need not name them
 
 
 @dataclasses.dataclass

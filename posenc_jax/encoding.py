@@ -71,6 +71,37 @@ class Phase(struct.PyTreeNode):
     layout: str = struct.field(pytree_node=False)
 
 
+class Region(struct.PyTreeNode):
+    """A part of the keys that a query sees, and where both sides stand there.
+
+    Regions are disjoint and together hold every key that is seen. Tokens back count as windows do.
+    """
+
+    q_position: jax.Array | None = None  # [Q] or [B, Q]; None: where the tokens stand
+    k_position: jax.Array | None = None  # [S] or [B, S]
+    between: tuple[jax.Array, jax.Array] | None = None  # [Q] or [B, Q]: from .. to tokens back
+    # Static bounds, by which blocks outside are skipped; they hold beside `between`.
+    nearest: int = static(default=0)  # tokens back, at least
+    window: int | None = static(default=None)  # and fewer than
+    first: int | None = static(default=None)  # `between` leaves only so many keys of a document
+
+    def moved(self, tokens: Tokens, position: jax.Array | None) -> Tokens:
+        """Tokens where they stand in this region."""
+        if position is None:
+            return tokens
+        return tokens.replace(position=position, contiguous=False)
+
+    def holds(self, back: jax.Array) -> jax.Array:  # [B or 1, Q, S] -> the same
+        """Which keys are in the region, so many tokens back."""
+        held = back >= self.nearest
+        if self.window is not None:
+            held &= back < self.window
+        if self.between is not None:
+            near, far = (jnp.atleast_2d(bound)[..., None] for bound in self.between)
+            held &= (back >= near) & (back <= far)
+        return held
+
+
 class Encoding(struct.PyTreeNode, kw_only=True):
     """An encoding without position; a scheme overrides the hooks it is about."""
 
@@ -101,6 +132,20 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     def remedy(self) -> str:
         """Advice for lengths beyond the reach."""
         return "use a shorter length"
+
+    @property
+    def depth(self) -> int | None:
+        """The number of layers that have arrays of their own; None: it serves any number."""
+        return self.layers
+
+    def by_layer(self) -> tuple[Any, Any]:
+        """Split into arrays that each layer has of its own, with a leading axis, and shared ones.
+
+        `combine` joins those of one layer with the shared ones.
+        """
+        one = self.replace(layers=None)
+        nothing = jax.tree.map(lambda leaf: None, one)
+        return (nothing, one) if self.layers is None else (one, nothing)
 
     @property
     def period(self) -> int:
@@ -155,6 +200,10 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     def phase(self, positions: jax.Array) -> Phase | None:
         return None
+
+    def regions(self, q_tokens: Tokens, k_tokens: Tokens) -> tuple[Region, ...]:
+        """Regions of keys that see the tokens at other positions; by default all are one."""
+        return (Region(),)
 
     def bias(self, q: Any, k: Any) -> jax.Array | None:
         """The bias added to the logits: [H, Q, S], or [B, H, Q, S] where it differs between rows.
@@ -291,6 +340,9 @@ class Wrapper(Encoding):
     def phase(self, positions):
         return self.inner.phase(positions)
 
+    def regions(self, q_tokens, k_tokens):
+        return self.inner.regions(q_tokens, k_tokens)
+
     def bias(self, q, k):
         return self.inner.bias(q, k)
 
@@ -348,7 +400,7 @@ def check_reach(encoding: Encoding, length: int):
 
 def stack(encodings: Sequence[Encoding]) -> Encoding:
     """Stack one encoding per layer into one pytree whose leaves have a leading layer axis."""
-    shared = [isinstance(e, Encoding) and e.layers is None for e in encodings]
+    shared = [isinstance(e, Encoding) and e.depth is None for e in encodings]
     if not shared or not all(shared):
         raise ValueError("stack takes at least one encoding, one per layer, none of them stacked")
     structures = [jax.tree.structure(e) for e in encodings]

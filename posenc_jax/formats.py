@@ -21,7 +21,10 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
 def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Add the fields that older runs lack."""
     data = dict.fromkeys(("tokens", "mixture", "far", "variant", "gaps", "needles"))
-    later = {"encoding": {"per_layer": False}, "data": data | {"answers_only": False}}
+    later = {
+        "encoding": {"per_layer": False, "sink": False},
+        "data": data | {"answers_only": False},
+    }
     return dict(fields) | {group: more | dict(fields[group]) for group, more in later.items()}
 
 

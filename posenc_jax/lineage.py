@@ -50,9 +50,10 @@ def resolved(config, begun: Mapping | None = None) -> Config:
     config = config.copy_and_resolve_references()
     config.extension = _in_fields(config.extension)
     config = _from_source(config, begun)
-    if "per_layer" not in config.encoding:  # where a recipe replaced the group
-        with config.encoding.unlocked():
-            config.encoding.per_layer = configuration.Encoding.per_layer
+    with config.encoding.unlocked():
+        for name in configuration.OF_ANY_ENCODING:
+            if name not in config.encoding:  # where a recipe replaced the group
+                config.encoding[name] = getattr(configuration.Encoding, name)
     config.data = with_unset(config.data)
     if config.init_from and not config.original_length:
         with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
@@ -174,7 +175,7 @@ def no_source(config, error: Exception) -> str:
 def _is_open(name: str, config, defaults) -> bool:
     """Whether a group lacks a required value."""
     set_by_default = (field for field, value in defaults[name].items() if value is not None)
-    needed = [field for field in set_by_default if field != "per_layer"]
+    needed = [field for field in set_by_default if field not in configuration.OF_ANY_ENCODING]
     if name == "data" and config.data.get("tokens"):
         needed = beside_tokens()
     return any(config[name].get(field) is None for field in needed)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
 from posenc_jax.checks import known, positive, whole_number
-from posenc_jax.configuration import Config, read_by, words
+from posenc_jax.configuration import OF_ANY_ENCODING, Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.registry import SOURCES, encodings, protocols
@@ -61,7 +61,7 @@ def _structure(
     problems = []
     for name, default in expected.items():
         field = f"{prefix}{name}"
-        if name not in given and field == "encoding.per_layer":
+        if name not in given and prefix == "encoding." and name in OF_ANY_ENCODING:
             continue  # where a recipe replaced the group
         if name not in given:
             problems.append(f"{field} is missing; set single fields, --config.{field}=...")

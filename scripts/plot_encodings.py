@@ -2,9 +2,10 @@
 
 Pictures of the encodings: how far RoPE's scores reach, its wavelengths before and after each
 extension, the biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, and the similarity of the
-vectors of additive encodings. They are drawn untrained; a RUN replaces its scheme with what it
-learned. For a RUN with an additive encoding also the shares of content and position in the scores
-and keys of its first layer, on held-out text.
+vectors of additive encodings, the distances that extensions move, and the windows of layers that
+differ. They are drawn untrained; a RUN replaces its scheme with what it learned. For a RUN with an
+additive encoding also the shares of content and position in the scores and keys of its first layer,
+and for one with forget gates the gates, on held-out text.
 """
 
 import argparse
@@ -15,6 +16,11 @@ from posenc_jax import backend, errors, terminal
 
 BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
 ADDITIVE = ("sinusoidal", "learned")
+LAYERED = "hybrid"
+GATED = "fox"
+TOKENS = 80  # over which gates are drawn
+LAYERS = 8  # of untrained encodings whose layers differ
+MOST = 1024  # tokens along a map of distances
 
 
 def main(argv: list[str]) -> int:
@@ -38,6 +44,8 @@ def plot(options) -> None:
     import numpy as np
 
     import posenc_jax
+    from posenc_jax.data import prepared
+    from posenc_jax.encoding import overrides
     from posenc_jax.evaluation import diagnostics
     from posenc_jax.plots import encodings as pictures
     from posenc_jax.plots import style
@@ -50,7 +58,7 @@ def plot(options) -> None:
         name = subject.plain.name
         if name in runs:
             raise errors.ConfigError(f"{run}: a second run with {name!r}; name one")
-        if name not in ("rope", *BIASES, *ADDITIVE):
+        if name not in ("rope", *BIASES, *ADDITIVE, LAYERED, GATED):
             terminal.warn(f"{run}: there is no picture of {name!r}")
         if name == "rope" and np.ndim(subject.plain.inv_freq) > 1:
             raise errors.ConfigError(
@@ -63,7 +71,10 @@ def plot(options) -> None:
             return runs[name][1].plain
         return posenc_jax.build(name, dims, key=jax.random.key(0))
 
+    layers = runs[LAYERED][1].config.model.layers if LAYERED in runs else LAYERS
+
     rope, out, far = of("rope"), options.out, int(options.scale * options.length)
+    longest = min(max(far, 8), MOST)
     made = [
         style.save(figure, out / f"{name}.png")
         for name, figure in (
@@ -72,8 +83,17 @@ def plot(options) -> None:
             ("rope_wavelengths", pictures.wavelengths(rope, options.scale)),
             ("biases", pictures.biases([of(name) for name in BIASES], far)),
             ("similarity", pictures.similarities(list(map(of, ADDITIVE)), options.length)),
+            ("remapped", pictures.remapped(longest, max(8, round(longest / options.scale)))),
+            ("windows", pictures.windows([of(LAYERED)], layers, 2 * options.length)),
         )
     ]
+    if GATED in runs and overrides(runs[GATED][1].plain, "read"):
+        run, subject = runs[GATED]
+        row = held_out(subject)[0, :TOKENS]
+        kept = diagnostics.gates(subject.parts.model, subject.parts.encoding, row)
+        decode = prepared.encoder_of(subject.config.data).decode
+        letters = [repr(decode([token]))[1:-1] for token in row]
+        made.append(style.save(pictures.gates(kept, str(run), letters), out / "gates.png"))
     for name in ADDITIVE:
         if name in runs:
             run, subject = runs[name]

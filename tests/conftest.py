@@ -44,12 +44,24 @@ from posenc_jax import schemes  # noqa: E402
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+VARIANTS = {  # options under which a scheme is another encoding
+    "rope with a sink": ("rope", {"sink": True}, "none"),
+    "fox of fixed gates around rope": ("fox", {"gate": "fixed", "inner": "rope"}, "none"),
+    "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
+    "self_extend": ("rope", {}, "self_extend:group=2"),
+    "dca": ("rope", {}, "dca"),
+    "streaming": ("rope", {}, "streaming:window=33"),  # two layers see all of the longest rows
+}
+
+
 @functools.cache
 def built(name):
-    return posenc_jax.build(name, DIMS, key=jax.random.key(3))
+    scheme, options, extension = VARIANTS.get(name, (name, {}, "none"))
+    encoding = posenc_jax.build(scheme, DIMS, key=jax.random.key(3), **options)
+    return posenc_jax.extend(extension, encoding, 4.0)
 
 
-@pytest.fixture(params=schemes.names())
+@pytest.fixture(params=[*schemes.names(), *VARIANTS])
 def encoding(request):
     return built(request.param)
 

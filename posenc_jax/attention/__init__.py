@@ -1,5 +1,6 @@
 """Attention under any encoding; rotation, bias and query scale are applied inside."""
 
+import functools
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import plain, rotate
+from posenc_jax.attention.regions import by_regions, phase_between
 from posenc_jax.checks import IMPLEMENTATIONS, choice, whole_number
 from posenc_jax.encoding import Encoding, Phase, Tokens, bearer, in_sight, overrides
 from posenc_jax.positions import (
@@ -21,7 +23,16 @@ from posenc_jax.positions import (
     place,
 )
 
-__all__ = ["IMPLEMENTATIONS", "attend", "attention", "blockwise", "merge", "plain", "rotate"]
+__all__ = [
+    "IMPLEMENTATIONS",
+    "attend",
+    "attention",
+    "blockwise",
+    "merge",
+    "phase_between",
+    "plain",
+    "rotate",
+]
 
 CROSSOVER = 64  # keys from which blockwise trains faster than plain, on CPU
 
@@ -53,6 +64,8 @@ def attention(
             return out
         implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
     way = {"plain": plain, "blockwise": blockwise}[implementation]
+    if overrides(encoding, "regions"):
+        way = functools.partial(by_regions, way)
     out, logsum = way(*given, phase=phase, window=window)
     return with_sink(out, logsum, encoding.sink())
 
@@ -126,22 +139,6 @@ def attend(
     return jnp.swapaxes(out, 1, 2)
 
 
-def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
-    """One phase for queries and keys at different positions, which share its centre."""
-    queries = q_positions.shape[-1]
-    rows = jnp.broadcast_shapes(q_positions.shape[:-1], k_positions.shape[:-1])
-    both = [jnp.broadcast_to(p, (*rows, p.shape[-1])) for p in (q_positions, k_positions)]
-    phase = encoding.phase(jnp.concatenate(both, axis=-1))
-    if phase is None:
-        return None
-    return phase.replace(
-        q_cos=phase.q_cos[..., :queries, :],
-        q_sin=phase.q_sin[..., :queries, :],
-        k_cos=phase.k_cos[..., queries:, :],
-        k_sin=phase.k_sin[..., queries:, :],
-    )
-
-
 def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, given: bool):
     """The features of the queries and those of the keys."""
     reads = overrides(encoding, "read")
@@ -199,9 +196,9 @@ def _check(q, k, v, encoding, window):
         )
     if any(x.dtype == jnp.float16 for x in (q, k, v)):
         raise ValueError("attention takes float32 or bfloat16; float16 would overflow")
-    if encoding.layers is not None:
+    if encoding.depth is not None:
         raise ValueError(
-            f"the encoding is stacked over {encoding.layers} layers; attention takes one of them: "
+            f"the encoding is stacked over {encoding.depth} layers; attention takes one of them: "
             "encoding.layer(index)"
         )
     if encoding.period > 1:

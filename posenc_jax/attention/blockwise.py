@@ -2,8 +2,8 @@
 
 Forward, each block of queries visits the blocks of keys it sees and keeps a running maximum and
 sum; the output and the log of the sum are saved. Backward, the weights are computed again. Blocks
-in the future or before a window are never visited, unless positions are given. Up to UNROLLED keys
-there is no loop, and memory is that of half the matrix.
+in the future, before a window or outside a region are never visited, unless positions are given.
+Up to UNROLLED keys there is no loop, and memory is that of half the matrix.
 
 Scores are keys by queries, [c, R c] for R heads that share their keys: every product then reads its
 operands without a transpose, and reductions and broadcasts run along the queries, contiguous in
@@ -24,6 +24,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from posenc_jax.attention.merging import NONE
 from posenc_jax.attention.plain import (
+    WHOLE,
     check_fits,
     chunks_of,
     curve_of,
@@ -36,6 +37,7 @@ from posenc_jax.encoding import (
     Encoding,
     KeySum,
     Phase,
+    Region,
     Tokens,
     bearer,
     chunk_of,
@@ -54,6 +56,8 @@ class Shape(NamedTuple):
     window: int | None
     chunk: int | None  # None also where each document has chunks of its own
     ordered: bool  # `Places.order` decides what is seen, not the places in the row
+    nearest: int = 0  # tokens back, at least
+    first: int | None = None  # the keys of the row that may be seen
 
 
 class Places(NamedTuple):
@@ -62,6 +66,7 @@ class Places(NamedTuple):
     documents: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
     order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
     chunks: tuple[jax.Array, jax.Array] | None = None  # the same
+    between: tuple[jax.Array, jax.Array] | None = None  # tokens back from .. to, [n, B or 1, c]
 
 
 class Curve(NamedTuple):
@@ -126,6 +131,7 @@ def blockwise(
     *,
     phase: Phase | None = None,
     window: int | None = None,
+    region: Region = WHOLE,
     block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """Compute what `plain` computes, from the same arguments."""
@@ -137,7 +143,8 @@ def blockwise(
     scale = jnp.ones((1, 1, 1, 1)) if scale is None else scale
     q = (q * (scale / size**0.5)).astype(q.dtype)
     order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
-    bias = _bias(encoding, heads, keys, q_tokens, k_tokens)
+    moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
+    bias = _bias(encoding, heads, keys, *moved)
 
     # Queries are the last of the keys: they are padded in front to a whole block, both at the end.
     c = block or block_size(keys, bias)
@@ -176,6 +183,10 @@ def blockwise(
         bias = Sums(*(blocks(x, f, mode="edge") for x, f in zip(bias, of_sums, strict=True)))
     elif bias is not None:
         bias = Curve(jnp.pad(bias.line, ((0, 0), (c, of_keys[1] + c))))
+    between = region.between
+    if between is not None:
+        start, end = (blocks(jnp.atleast_2d(bound), of_queries) for bound in between)
+        between = start, end
     chunk, chunks = chunk_of(encoding), None
     if chunk is not None:
         chunks = chunks_of(q_tokens, k_tokens, queries, keys, chunk)
@@ -183,13 +194,17 @@ def blockwise(
         documents and places(documents, -1, -2),
         order and places(order, 0, np.iinfo(np.int32).max),  # padding comes after all
         chunks and places(chunks, 0, 0),
+        between,
     )
+    windows = [w for w in (encoding.narrowed(window), region.window) if w is not None]
     shape = Shape(
         block=c,
         offset=(keys - queries) // c,
-        window=encoding.narrowed(window),
+        window=min(windows, default=None),
         chunk=chunk if documents is None else None,
         ordered=order is not None,
+        nearest=region.nearest,
+        first=region.first if documents is None else None,
     )
     q = q.reshape(len(q), batch, groups, repeats * c, size)
     both: Any = _attention(shape, q, k, v, bias, seen)
@@ -339,7 +354,7 @@ def _over_pairs(shape: Shape, q, k, add, state):
     def one(state, row):
         return add(state, Pairs(row[0], row[1], 1)), None
 
-    pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _is_seen(shape, i, j)]
+    pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _may_see(shape, i, j)]
     if len(k) * shape.block > UNROLLED:
         rows = np.array(pairs, np.int32).reshape(-1, 2)
         return lax.scan(one, state, rows)[0]
@@ -352,15 +367,19 @@ def _over_pairs(shape: Shape, q, k, add, state):
     return state
 
 
-def _is_seen(shape: Shape, i: int, j: int) -> bool:
-    """Whether some query of block i may see some key of block j."""
+def _may_see(shape: Shape, i: int, j: int) -> bool:
+    """Whether a query of block i may see a key of block j."""
     if shape.ordered:
         return True
     c, first = shape.block, (i + shape.offset) * shape.block  # the first query's place
-    reached = 0 if shape.window is None else first - shape.window + 1
-    if shape.chunk is not None:
-        reached = max(reached, first // shape.chunk * shape.chunk)
-    return reached < (j + 1) * c and j * c < first + c
+    far = first - j * c  # c - 1 fewer to c - 1 more
+    return (
+        far >= 0
+        and far + c - 1 >= shape.nearest
+        and (shape.window is None or far - (c - 1) < shape.window)
+        and (shape.chunk is None or first // shape.chunk * shape.chunk < (j + 1) * c)
+        and (shape.first is None or j * c < shape.first)
+    )
 
 
 def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
@@ -374,12 +393,17 @@ def _masked(shape: Shape, pairs: Pairs, places: Places, s):
         place = jnp.arange(c)
         far = (pairs.query + shape.offset - pairs.key) * c
         back = (far + place[None, :] - place[:, None])[None, None]
-        seen = back >= 0
+        seen = back >= shape.nearest
     else:
         back = _against(pairs, places.order, jnp.subtract)
         seen = _against(pairs, places.order, jnp.greater_equal)  # a difference could overflow
+        if shape.nearest:
+            seen &= back >= shape.nearest
     if shape.window is not None:
         seen &= back < shape.window
+    if places.between is not None:
+        near, far = (pairs.queries(bound)[:, :, None, :] for bound in places.between)
+        seen = seen & (back >= near) & (back <= far)
     for alike in (places.documents, places.chunks):
         if alike is not None:
             seen = seen & _against(pairs, alike, jnp.equal)

@@ -188,7 +188,11 @@ def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
         raise Unfit("given positions")
     if q.shape[2] != k.shape[2]:
         raise Unfit(f"{q.shape[2]} queries of {k.shape[2]} keys")
-    for hook, what in (("read", "a bias of what tokens carry"), ("sink", "a learned sink")):
+    for hook, what in (
+        ("read", "a bias of what tokens carry"),
+        ("sink", "a learned sink"),
+        ("regions", "keys at several positions"),
+    ):
         if overrides(encoding, hook):
             raise Unfit(what)
     if overrides(encoding, "logits"):

@@ -10,6 +10,7 @@ from posenc_jax.encoding import (
     DistanceBias,
     Encoding,
     Phase,
+    Region,
     Tokens,
     bearer,
     chunk_of,
@@ -17,6 +18,7 @@ from posenc_jax.encoding import (
 )
 
 _HIGHEST = jax.lax.Precision.HIGHEST
+WHOLE = Region()  # all keys, where they stand
 
 
 def plain(
@@ -29,11 +31,13 @@ def plain(
     *,
     phase: Phase | None = None,
     window: int | None = None,
+    region: Region = WHOLE,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see, and its log-sum.
 
     A query sees keys that are no later in `order`; without one, tokens are in the order of the row
-    and the queries are the last Q. A query that sees no key gets zeros.
+    and the queries are the last Q. A query that sees no key gets zeros. The phase is that of the
+    region, whose keys alone are seen.
     """
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
@@ -48,9 +52,11 @@ def plain(
         scores = scores * scale
     if overrides(encoding, "bias") or overrides(encoding, "logits"):
         check_fits(encoding, "heads", heads)
-        scores = encoding.logits(scores, _bias(encoding, q_tokens, k_tokens, queries, keys))
+        moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
+        scores = encoding.logits(scores, _bias(encoding, *moved, queries, keys))
 
-    seen = visible(q_tokens, k_tokens, queries, keys, encoding.narrowed(window), chunk_of(encoding))
+    limit, chunk = encoding.narrowed(window), chunk_of(encoding)
+    seen = visible(q_tokens, k_tokens, queries, keys, limit, chunk, region)
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1)
     weights = jnp.where(seen, weights, 0.0).astype(v.dtype)
@@ -146,14 +152,15 @@ def visible(
     keys: int,
     window: int | None,
     chunk: int | None,
-):
-    """Which keys a query may see, [B or 1, 1, Q, S]."""
+    region: Region = WHOLE,
+) -> jax.Array:  # [B or 1, 1, Q, S]
+    """Which keys of a region a query may see."""
     order = order_of(q_tokens, k_tokens)
     if order is None:
         order = jnp.arange(keys - queries, keys), jnp.arange(keys)
     q_order, k_order = (jnp.atleast_2d(o) for o in order)
-    back = q_order[:, None, :, None] - k_order[:, None, None, :]  # how far back a key is
-    seen = back >= 0
+    back = q_order[:, :, None] - k_order[:, None, :]  # how far back a key is
+    seen = region.holds(back)  # none of which is later
     if window is not None:
         seen &= back < window
     alike = [documents_of(q_tokens, k_tokens)]
@@ -162,8 +169,8 @@ def visible(
     for pair in alike:
         if pair is not None:
             of_queries, of_keys = (jnp.atleast_2d(ids) for ids in pair)
-            seen = seen & (of_queries[:, None, :, None] == of_keys[:, None, None, :])
-    return seen
+            seen = seen & (of_queries[:, :, None] == of_keys[:, None, :])
+    return seen[:, None]
 
 
 def places_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):  # [T] or [B, T], twice

@@ -1,7 +1,7 @@
 """Numbers of what position does in an encoding and inside a run: spectrum, bias, attention."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_jax import neighbours
 from posenc_jax.attention import attention as attend_heads
-from posenc_jax.encoding import Encoding, bearer
+from posenc_jax.encoding import Encoding, KeySum, Phase, Tokens, bearer
 from posenc_jax.errors import ConfigError
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.rope import RoPE
@@ -93,32 +93,77 @@ def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]: 
     return beyond[0], entropy[0]
 
 
-def attention_weights(
-    model: models.Transformer, encoding: Encoding, tokens: jax.Array
-) -> Iterator[jax.Array]:  # tokens [B, T]; of each layer [B, H, T, T]
-    """The weights of every layer: what attention returns for the identity as values."""
+class Layer(NamedTuple):
+    """One layer of a model that reads tokens."""
+
+    block: Any
+    encoding: Encoding
+    phase: Phase | None
+    read: jax.Array  # [B * T, D], the input of its attention
+    row: Tokens
+
+
+def layers(model: models.Transformer, encoding: Encoding, tokens: jax.Array) -> Iterator[Layer]:
+    """The layers of a model, each with what it reads; tokens [B, T]."""
     config = model.config
     batch, length = tokens.shape
     positions = encoding.positions(length)
     row = tokens_of_row(encoding, batch, length)
     x = encoding.layer(0).embed(model.embed(tokens), positions)
     x = x.astype(config.dtype)
-    identity = jnp.broadcast_to(jnp.eye(length), (batch, config.groups, length, length))
     for index in range(config.layers):
         block = jax.tree.map(lambda leaf, i=index: leaf[i], model.blocks)
         own = encoding.layer(index)
         phase = own.phase(positions)
         read = x.reshape(-1, config.width)
         read = block.attention_norm(read) if config.norm_place == "pre" else read
-        q, k = (
-            project(read).reshape(batch, length, -1, config.head_size).swapaxes(1, 2)
-            for project in (block.attention.q, block.attention.k)
-        )
         carried = own.read(read.reshape(batch, length, -1))
-        seen = row.replace(features=carried)
-        weights = attend_heads(q, k, identity, own, seen, seen, phase=phase, implementation="plain")
-        yield weights.astype(jnp.float32)
+        yield Layer(block, own, phase, read, row.replace(features=carried))
         x = block(x, own, row, phase=phase, window=None)
+
+
+def attention_weights(
+    model: models.Transformer, encoding: Encoding, tokens: jax.Array
+) -> Iterator[jax.Array]:  # tokens [B, T]; of each layer [B, H, T, T]
+    """The weights of every layer: what attention returns for the identity as values."""
+    config = model.config
+    batch, length = tokens.shape
+    identity = jnp.broadcast_to(jnp.eye(length), (batch, config.groups, length, length))
+    for one in layers(model, encoding, tokens):
+        q, k = (
+            project(one.read).reshape(batch, length, -1, config.head_size).swapaxes(1, 2)
+            for project in (one.block.attention.q, one.block.attention.k)
+        )
+        weights = attend_heads(
+            q,
+            k,
+            identity,
+            one.encoding,
+            one.row,
+            one.row,
+            phase=one.phase,
+            implementation="plain",
+        )
+        yield weights.astype(jnp.float32)
+
+
+def gates(model: models.Transformer, encoding: Encoding, tokens: np.ndarray) -> np.ndarray:
+    """How much of the past the gate of each token keeps, between 0 and 1: [layers, H, T]."""
+
+    @jax.jit
+    def of_layers(model, encoding, tokens):
+        return jnp.stack([_kept(one) for one in layers(model, encoding, tokens[None])])
+
+    return np.asarray(of_layers(model, encoding, jnp.asarray(tokens)))
+
+
+def _kept(layer: Layer) -> jax.Array:  # [H, T]
+    """exp of the bias between neighbours; the first token has none before it."""
+    gated = bearer(layer.encoding, "bias")
+    assert isinstance(gated, KeySum)
+    total, rest = (part[0] for part in gated.sums(layer.row))  # [T, H]
+    steps = jnp.diff(total, axis=0, prepend=0.0) + jnp.diff(rest, axis=0, prepend=0.0)
+    return jnp.exp(steps).T
 
 
 def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray]:

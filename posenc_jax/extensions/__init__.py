@@ -10,17 +10,19 @@ from importlib import import_module
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
-from posenc_jax import composition
-from posenc_jax.checks import check_options, known, positive
+from posenc_jax import composition, schemes
+from posenc_jax.checks import check_options, known, positive, whole_number
 from posenc_jax.composition import Part
-from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import Dims, Encoding
+from posenc_jax.extensions import distance
 from posenc_jax.extensions._record import Extension
 from posenc_jax.extensions.rotary import turns
 from posenc_jax.registry import files
 
-__all__ = ["Extension", "extend", "fitting", "named", "records", "turns"]
+__all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
 
 _ORDER = ("given", "read", "none")  # the one with a scale comes first
 
@@ -45,10 +47,10 @@ def named(text: str) -> list[tuple[Extension, Part]]:
         chosen.append((records()[part.name], part))
     for i, (record, _) in enumerate(chosen):
         for other, _ in chosen[:i]:
-            if record.kind == other.kind:
+            for kind in set(record.kinds) & set(other.kinds):
                 raise ValueError(
                     f"{text!r} composes {other.name!r} and {record.name!r}, which are of one kind, "
-                    f"{record.kind.name}; take one of them"
+                    f"{kind.name}; take one of them"
                 )
             if "none" in (record.name, other.name):
                 raise ValueError(f"'none' composes with nothing; got {text!r}")
@@ -77,10 +79,11 @@ def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
         _check_fits(record, encoding)
     before = encoding
     for (record, _), scale, options in zip(chosen, scales, given, strict=True):
-        if record.changed(before):
+        kind = record.changed(before)
+        if kind is not None:
             raise ValueError(
                 f"encoding {encoding.name!r} is already extended, or its numbers are not those of "
-                f"its base ({record.kind.name}); start from the encoding as it was trained"
+                f"its base ({kind.name}); start from the encoding as it was trained"
             )
         encoding = _applied(record, encoding, scale, options)
     return encoding
@@ -116,9 +119,8 @@ def _scale(record: Extension, scale: float) -> float:
 
 def _check_fits(record: Extension, encoding: Encoding):
     if not record.fits(encoding):
-        made_for = record.of.__module__.rpartition(".")[2]
         raise ValueError(
-            f"extension {record.name!r} is made for {made_for} and does not fit encoding "
+            f"extension {record.name!r} is made for {record.made_for} and does not fit encoding "
             f"{encoding.name!r}; those that do: {', '.join(fitting(encoding))}"
         )
 
@@ -139,6 +141,19 @@ def _applied(record: Extension, encoding: Encoding, scale: float, options: dict)
 def fitting(encoding: Encoding) -> list[str]:
     """The names of the extensions that fit an encoding."""
     return [name for name, record in records().items() if record.fits(encoding)]
+
+
+def distances(name: str, length: int, train_length: int, **options) -> np.ndarray:  # [T, T]
+    """The distance at which a query sees a key of a row under an extension of RoPE; -1: not at all.
+
+    For extensions that follow the length read, it is this length.
+    """
+    if all(record.kind is not distance.DISTANCE for record, _ in named(name)):
+        moving = [other for other, r in records().items() if r.kind is distance.DISTANCE]
+        raise ValueError(f"{name!r} changes no distances; those that do: {', '.join(moving)}")
+    length = whole_number("length", length, at_least=1)
+    rope = schemes.build("rope", Dims(1, 2, 2, train_length))
+    return distance.table(extend(name, rope, max(1.0, length / train_length), **options), length)
 
 
 def canonical(name: str, *, columns: bool = True) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import DistanceBias, Encoding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +26,10 @@ class Extension:
     apply: Callable[..., Encoding]  # (encoding, scale, *, options)
     kind: Kind
     scale: Literal["given", "none", "read"]  # read: the length read over L, 1 below it
-    of: type[Encoding] = Encoding  # what it is made for; Encoding: anything
+    of: type[Encoding] | tuple[type[Encoding], ...] = Encoding  # made for; Encoding: anything
     stops_at: tuple[type[Encoding], ...] = ()  # wrappers through which it does not reach
     shown: tuple[str, ...] = ()  # options that results show in a column of their own
+    also: tuple[Kind, ...] = ()  # what it changes beside its kind
 
     def __call__(self, encoding: Encoding, scale: float, **options) -> Any:
         return self.apply(encoding, scale, **options)
@@ -43,6 +44,17 @@ class Extension:
         """Whether its name alone is not enough, since an option has no default."""
         return any(p.default is p.empty for p in self.options.values())
 
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return self.kind, *self.also
+
+    @property
+    def made_for(self) -> str:
+        """What it is made for, in words."""
+        of = self.of if isinstance(self.of, tuple) else (self.of,)
+        names = [one.__name__ if one is DistanceBias else one.__module__ for one in of]
+        return " or ".join(name.rpartition(".")[2] for name in names)
+
     def fits(self, encoding: Encoding) -> bool:
         return bool(self.carriers(encoding))
 
@@ -56,16 +68,26 @@ class Extension:
             carrier for part in encoding.named_parts().values() for carrier in self.carriers(part)
         ]
 
-    def changed(self, encoding: Encoding) -> bool:
-        """Whether an encoding already carries an extension of the same kind."""
-        return any(self.kind.changed(carrier) for carrier in self.carriers(encoding))
+    def changed(self, encoding: Encoding) -> Kind | None:
+        """What this changes that an encoding carries an extension of already, if anything."""
+        for kind in self.also:
+            if kind.changed(encoding):
+                return kind
+        changed = any(map(self.kind.changed, (encoding, *self.carriers(encoding))))
+        return self.kind if changed else None
 
     def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
         """Apply this to every carrier inside an encoding, in the named layers."""
         if layers is None and isinstance(encoding, self.of):
             return self.apply(encoding, scale, **options)
+        # Arrays of a stacked encoding have a leading axis in its parts too.
         parts = {
-            name: self.applied(part, scale, None if name == layers else layers, options)
+            name: self.applied(
+                part.replace(layers=encoding.layers or part.layers),
+                scale,
+                None if name == layers else layers,
+                options,
+            ).replace(layers=part.layers)
             for name, part in encoding.named_parts().items()
             if self.fits(part) and self._reaches(name, part, layers)
         }

@@ -3,11 +3,18 @@
 import numpy as np
 
 from posenc_jax.checks import positive, whole_number
-from posenc_jax.encoding import Encoding, fixed
+from posenc_jax.encoding import Encoding, Wrapper, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
 
+
+def _is_scaled(encoding: Encoding) -> bool:
+    """Whether queries are scaled here or in an encoding that this one is around."""
+    inner = isinstance(encoding, Wrapper) and _is_scaled(encoding.inner)
+    return encoding.logn or encoding.temperature is not None or inner
+
+
 NOTHING = Kind("nothing", lambda encoding: False)
-TEMPERATURE = Kind("temperature", lambda it: it.logn or it.temperature is not None)
+TEMPERATURE = Kind("temperature", _is_scaled)
 WINDOW = Kind("window", lambda encoding: encoding.window is not None)
 
 

@@ -15,14 +15,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from posenc_jax.checks import choice, flag, positive
-from posenc_jax.encoding import fixed
+from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
 from posenc_jax.schemes._rotation import frequencies
 from posenc_jax.schemes.rope import RoPE, check_keep, kept
 
 
-def _turned_otherwise(rope) -> bool:
+def _turned_otherwise(rope: Encoding) -> bool:
     """Whether frequencies or gain differ from those built: no mark could be lost or forged."""
+    if not isinstance(rope, RoPE):
+        return False
     as_built = np.isclose(float64(rope.inv_freq), _theta(rope), rtol=1e-6, atol=0)
     return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
 

@@ -4,13 +4,15 @@ import math
 
 import numpy as np
 
-from posenc_jax.encoding import fixed
+from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, extension, float64
 from posenc_jax.schemes.learned import Learned
 from posenc_jax.schemes.randomized import Randomized
 
 
-def _resampled(learned) -> bool:
+def _resampled(learned: Encoding) -> bool:
+    if not isinstance(learned, Learned):
+        return False
     return learned.table.shape[-2] != learned.train_length
 
 

@@ -123,6 +123,64 @@ def similarities(encodings: Sequence[Encoding], length: int) -> "Figure":
     return heat_maps(maps, limits=(-1, 1), x="place", y="place", title=title)
 
 
+def remapped(length: int, trained: int) -> "Figure":
+    """The distance at which each query of a row sees each key, under every extension that moves."""
+    records = extensions.records()
+    names = [name for name, one in records.items() if one.kind.name == "distance"]
+    tables = {name: extensions.distances(name, length, trained) for name in names}
+    maps = {name: np.where(table < 0, np.nan, table) for name, table in tables.items()}
+    spans = dict.fromkeys(maps, length)
+    title = f"distance at which RoPE sees a key, L = {trained:,}; white: not seen"
+    return heat_maps(maps, spans=spans, across=3, x="key", y="query", label="tokens", title=title)
+
+
+@style.styled
+def windows(encodings: Sequence[Encoding], layers: int, length: int) -> "Figure":
+    """How far back each layer sees; a panel per encoding, a bar per layer."""
+    figure, panels = style.panels(1, len(encodings), (4.2 * len(encodings), 1.2 + 0.26 * layers))
+    for axes, encoding in zip(panels, encodings, strict=True):
+        named = set()
+        for index in range(layers):
+            one = encoding.layer(index)
+            window = one.narrowed(None)
+            colour, _ = style.look_of(one.name)
+            axes.barh(
+                index,
+                length if window is None else min(window, length),
+                color=colour,
+                hatch=None if window is not None else "//",
+                edgecolor="white",
+                label=None if one.name in named else one.name,
+            )
+            named.add(one.name)
+        axes.axvline(encoding.train_length, color="0.6", linestyle=":")
+        axes.set(xlabel="tokens back", ylabel=f"layer of {encoding.name}", xlim=(0, length))
+        axes.set_yticks(range(layers))
+        axes.invert_yaxis()
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+    figure.suptitle("what a layer sees; hatched: everything; dotted: L")
+    return figure
+
+
+@style.styled
+def gates(kept: np.ndarray, name: str, letters: Sequence[str]) -> "Figure":
+    """How much of the past each token keeps, by layer and head; letters name the tokens."""
+    layers, heads, length = kept.shape
+    size = (max(6.0, 0.13 * length), 1.2 + layers * (0.5 + 0.2 * heads))
+    figure, panels = style.panels(layers, 1, size, sharex=True)
+    image: Any = None
+    for index, axes in enumerate(panels):
+        axes.grid(False)
+        image = axes.imshow(kept[index], vmin=0, vmax=1, cmap="viridis", aspect="auto")
+        axes.set(ylabel=f"layer {index}")
+        axes.set_yticks(range(heads))
+    panels[-1].set_xticks(range(length), letters, fontsize=7)
+    panels[-1].set_xlabel("token")
+    figure.colorbar(image, ax=panels, shrink=0.8, label="kept of the past")
+    figure.suptitle(f"{name}: forget gates over held-out text, a row per head")
+    return figure
+
+
 @style.styled
 def terms(found: Mapping[str, np.ndarray], name: str) -> "Figure":
     """The four terms of the first layer's scores, and the share of position in its keys."""

@@ -22,21 +22,24 @@ def heat_maps(
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     spans: Mapping[str, float] | None = None,
+    across: int | None = None,
     title: str = "",
 ) -> "Figure":
-    """Matrices with the same colours for the same values; NaN stays empty.
+    """Matrices with the same colours for the same values, `across` in a row; NaN stays empty.
 
     Limits that lie on both sides of zero get a scale with white at zero. `rows` and `columns` name
     the cells; else `spans` says how far both axes of a square matrix reach, by its title.
     """
     values = np.concatenate([np.ravel(one) for one in maps.values()])
     low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
-    size = (4.2 * len(maps), 3.8)
+    across = len(maps) if across is None else across
+    down = -(-len(maps) // across)
+    size = (4.2 * across, 3.8 * down)
     if rows:
         size = (2 + 0.6 * len(columns), 1.4 + 0.3 * len(rows))
-    figure, every = style.panels(1, len(maps), size)
+    figure, every = style.panels(down, across, size)
     image: Any = None
-    for axes, (name, one) in zip(every, maps.items(), strict=True):
+    for axes, (name, one) in zip(every, maps.items(), strict=False):
         axes.grid(False)
         end = (spans or {}).get(name)
         image = axes.imshow(

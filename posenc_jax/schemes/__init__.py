@@ -14,13 +14,24 @@ from typing import Any
 import jax
 
 from posenc_jax import composition
-from posenc_jax.checks import check_options, known
+from posenc_jax.checks import check_options, flag, known
 from posenc_jax.encoding import Dims, Encoding, one_per_layer, overrides, trained_mask
 from posenc_jax.registry import encodings as names
+from posenc_jax.schemes._sink import with_sink
 
 
-def build(name: str, dims: Dims, key: jax.Array | None = None, **options) -> Encoding:
-    """Build an encoding by its name; a key is needed where there are trained fields."""
+def build(
+    name: str, dims: Dims, key: jax.Array | None = None, *, sink: bool = False, **options
+) -> Encoding:
+    """Build an encoding by its name; a key is needed where there are trained fields.
+
+    `sink` adds a trained logit without value to every softmax, per layer and head.
+    """
+    encoding = _build(name, dims, key, **options)
+    return with_sink(encoding, dims) if flag("sink", sink) else encoding
+
+
+def _build(name: str, dims: Dims, key: jax.Array | None, **options) -> Encoding:
     if not isinstance(dims, Dims):
         raise ValueError(f"dims must be a posenc_jax.Dims; got {dims!r}")
     builder = find(name).build
@@ -71,9 +82,16 @@ def _written(inner: str) -> tuple[str, Mapping[str, Any]]:
     return parts[0].name, parts[0].options
 
 
-def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encoding:
+def build_per_layer(
+    name: str, dims: Dims, key: jax.Array, *, sink: bool = False, **options
+) -> Encoding:
     """Build one encoding for each of `dims.layers` layers, each from its own key."""
-    encoding = build(name, dims, key, **options)
+    encoding = _build_per_layer(name, dims, key, **options)
+    return with_sink(encoding, dims) if flag("sink", sink) else encoding
+
+
+def _build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encoding:
+    encoding = _build(name, dims, key, **options)
     if not any(jax.tree.leaves(trained_mask(encoding))):
         raise ValueError(
             f"encoding.per_layer = True has no effect: encoding {name!r} has no trained arrays"
@@ -87,7 +105,7 @@ def build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encodin
         return encoding
     assert key is not None  # what is trained is drawn
     alone = dataclasses.replace(dims, layers=None)  # of one layer, which has no others
-    return one_per_layer(lambda one: build(name, alone, one, **options), dims, key)
+    return one_per_layer(lambda one: _build(name, alone, one, **options), dims, key)
 
 
 def find(name: str) -> ModuleType:

@@ -22,7 +22,7 @@ def test_the_program_draws_what_it_says(program, tmp_path):
     made = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
     assert made == sorted(
         ["rope_reach.png", "rope_distances.png", "rope_wavelengths.png", "biases.png"]
-        + ["similarity.png", "terms_sinusoidal.png"]
+        + ["similarity.png", "terms_sinusoidal.png", "remapped.png", "windows.png"]
     )
 
 

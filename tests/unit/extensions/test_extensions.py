@@ -27,7 +27,7 @@ OPTIONS = {
     "abf": {"base": 50_000.0},
     "temperature": {"factor": 1.25},
 }
-ROTARY = [n for n, e in extensions.records().items() if e.of is schemes.rope.RoPE]
+ROTARY = [n for n, e in extensions.records().items() if e.kind.name in ("rotation", "drop")]
 EVERYWHERE = [n for n, e in extensions.records().items() if e.of is Encoding]
 SCALED = [n for n in ROTARY if extensions.records()[n].scale != "none"]
 IDENTITY_AT_ONE = [n for n in SCALED if n != "longrope"]
@@ -248,9 +248,10 @@ def test_a_scale_above_one_changes_the_logits(name, make_model, make_tokens, for
     extended = extend(name, encoding, 2.0)
     after = forward(model, tokens, extended)
     changed = bool(jnp.any(jnp.abs(after[:, :L] - before) > 1e-4))
-    beyond = ("clamp", "logn", "window")  # these change what lies beyond L
-    assert changed == (name not in beyond)
-    if name in ("logn", "window"):
+    # These change what lies beyond L.
+    beyond = ("logn", "window", "lm_infinite", "streaming")
+    assert changed == (name not in ("clamp", *beyond))
+    if name in beyond:
         assert jnp.any(after[:, L:] != forward(model, tokens, encoding)[:, L:])
 
 

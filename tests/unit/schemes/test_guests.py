@@ -257,4 +257,5 @@ def test_a_run_of_before_has_one_encoding_for_all_layers():
     from posenc_jax.formats import FORMAT, upgraded
 
     fields = {"encoding": {"name": "t5", "scale": 2.0}, "data": {}, "extension": {}}
-    assert upgraded(fields, FORMAT)["encoding"] == fields["encoding"] | {"per_layer": False}
+    later = {"per_layer": False, "sink": False}
+    assert upgraded(fields, FORMAT)["encoding"] == fields["encoding"] | later

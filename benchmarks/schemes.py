@@ -1,0 +1,70 @@
+"""python -m benchmarks.schemes [--seconds=10] [--lengths=512,2048] [--only=fox,hybrid]
+
+Compares training steps of the default byte model under encodings that bring more than a rotation or
+a bias of the distance with the same step without position: how many times as long each takes, in
+turns, and temporary memory.
+"""
+
+import argparse
+
+from posenc_jax import backend
+
+backend.configure(keep_programs=False)
+
+import numpy as np  # noqa: E402
+
+from benchmarks.timing import Times, in_turns, machine, table  # noqa: E402
+from benchmarks.train_step import ours  # noqa: E402
+
+TOKENS = 4096  # in a step
+BASE = "nope"
+CASES = {  # name -> recipe, fields of its encoding
+    BASE: ("nope", {}),
+    "rope": ("rope", {}),
+    "alibi": ("alibi", {}),
+    "nope, sink": ("nope", {"sink": True}),
+    "rope, sink": ("rope", {"sink": True}),
+    "fox": ("fox", {}),
+    "fox around rope": ("fox", {"inner": "rope"}),
+    "fox, bias_only": ("fox", {"gate": "bias_only"}),
+    "fox, fixed": ("fox", {"gate": "fixed"}),
+    "hybrid": ("hybrid", {}),
+}
+
+
+def longer(times: Times, name: str) -> str:
+    """How many times as long a step takes: median over rounds, with the middle half of them."""
+    low, middle, high = np.percentile(times[name] / times[BASE], [25, 50, 75])
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10, help="per encoding and length")
+    parser.add_argument("--lengths", default="512,2048")
+    parser.add_argument("--only", default="", help="encodings whose names contain one of these")
+    options = parser.parse_args()
+    words = options.only.split(",")
+    names = [name for name in CASES if name == BASE or any(word in name for word in words)]
+    lengths = [int(length) for length in options.lengths.split(",")]
+    found = {}
+    print(f"{machine()}\nfloat32; time of a step over that of {BASE}, MiB of temporary memory\n")
+    for length in lengths:
+        made = {}
+        for name in names:
+            recipe, fields = CASES[name]
+            made[name] = ours(recipe, length, TOKENS // length, **fields)
+        calls = {name: call for name, (call, _, _) in made.items()}
+        times = in_turns(calls, options.seconds * len(calls))
+        for name in names:
+            found[name, length] = [longer(times, name), f"{made[name][2] / 2**20:,.0f}"]
+            print(length, name, *found[name, length], flush=True)
+    head = [f"{what} at {length:,}" for length in lengths for what in ("time", "MiB")]
+    rows = [[name, *(word for n in lengths for word in found[name, n])] for name in names]
+    print("\n" + table(["encoding", *head], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Attention over regions of keys that see the tokens at other positions, merged by their sums."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from posenc_jax.attention.merging import merge
+from posenc_jax.encoding import Encoding, Phase, Tokens
+
+
+def by_regions(
+    way: Callable,  # plain or blockwise
+    q: jax.Array,  # [B, H, Q, K]
+    k: jax.Array,  # [B, G, S, K]
+    v: jax.Array,  # [B, G, S, K]
+    encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    *,
+    phase: Phase | None,
+    window: int | None,
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
+    """Compute what `way` computes; `phase` is that of the tokens where they stand."""
+    parts = []
+    for region in encoding.regions(q_tokens, k_tokens):
+        q_position, k_position = region.q_position, region.k_position
+        here = phase
+        if q_position is not None or k_position is not None:
+            q_position = q_tokens.position if q_position is None else q_position
+            k_position = k_tokens.position if k_position is None else k_position
+            here = phase_between(encoding, q_position, k_position)
+        part = way(q, k, v, encoding, q_tokens, k_tokens, phase=here, window=window, region=region)
+        parts.append(part)
+    return merge(parts)
+
+
+def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
+    """One phase for queries and keys at different positions, which share its centre."""
+    queries = q_positions.shape[-1]
+    rows = jnp.broadcast_shapes(q_positions.shape[:-1], k_positions.shape[:-1])
+    both = [jnp.broadcast_to(p, (*rows, p.shape[-1])) for p in (q_positions, k_positions)]
+    phase = encoding.phase(jnp.concatenate(both, axis=-1))
+    if phase is None:
+        return None
+    return phase.replace(
+        q_cos=phase.q_cos[..., :queries, :],
+        q_sin=phase.q_sin[..., :queries, :],
+        k_cos=phase.k_cos[..., queries:, :],
+        k_sin=phase.k_sin[..., queries:, :],
+    )

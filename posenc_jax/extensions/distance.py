@@ -1,0 +1,271 @@
+"""Extensions that move tokens in regions of the keys, so that distances stay near trained ones.
+
+They change where queries and keys stand in attention. Numbers that follow the scale are array
+leaves, so one program serves every scale.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax.checks import flag, positive, whole_number
+from posenc_jax.encoding import DistanceBias, Encoding, Region, Tokens, Wrapper, fixed, static
+from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
+from posenc_jax.extensions.everywhere import TEMPERATURE, WINDOW
+from posenc_jax.schemes.rope import RoPE
+
+ANY = np.iinfo(np.int32).max  # tokens back, of a region without an end
+
+
+class Remapped(Wrapper):
+    """An encoding of distances whose distances differ between regions of the keys."""
+
+    @property
+    def name(self):
+        return self.inner.name
+
+
+def _is_remapped(encoding: Encoding) -> bool:
+    return isinstance(encoding, Remapped) or any(map(_is_remapped, encoding.named_parts().values()))
+
+
+DISTANCE = Kind("distance", _is_remapped)
+RELATIVE = (RoPE, DistanceBias)
+
+
+class ReRoPE(Remapped):
+    """Su 2023, https://github.com/bojone/rerope: min(d, w)."""
+
+    w: int = static()
+
+    def regions(self, q_tokens, k_tokens):
+        q, k = q_tokens.position, k_tokens.position
+        far = Region(jnp.full_like(q, self.w), jnp.zeros_like(k), nearest=self.w)
+        return Region(window=self.w), far
+
+
+class LeakyReRoPE(Remapped):
+    """Su 2023, https://github.com/bojone/rerope: d below w, else w + (d - w) / k."""
+
+    k: jax.Array  # []
+    w: int = static()
+
+    def regions(self, q_tokens, k_tokens):
+        q, k = q_tokens.position / self.k, k_tokens.position / self.k
+        return Region(window=self.w), Region(q + (self.w - self.w / self.k), k, nearest=self.w)
+
+
+class SelfExtend(Remapped):
+    """Jin et al. 2024, arXiv:2401.01325: places in groups of `group` tokens where d >= `near`.
+
+    There the distance is i // group - j // group + near - near / group.
+    """
+
+    group: jax.Array  # [], a whole number
+    near: int = static()
+    floor: bool = static(default=True)  # of near / group
+
+    def regions(self, q_tokens, k_tokens):
+        q, k = (jnp.floor(side.position / self.group) for side in (q_tokens, k_tokens))
+        share = self.near / self.group
+        share = jnp.floor(share) if self.floor else share
+        return Region(window=self.near), Region(q + (self.near - share), k, nearest=self.near)
+
+
+class DCA(Remapped):
+    """An et al. 2024, arXiv:2402.17463: keys at their place in a chunk.
+
+    So are queries for their own chunk; for those before they stand further on.
+    """
+
+    size: int = static()  # of a chunk
+    farthest: int = static()  # distance, and the place of queries for all but their last two chunks
+
+    def regions(self, q_tokens, k_tokens):
+        size = self.size
+        q, k = q_tokens.position % size, k_tokens.position % size
+        next_q = jnp.minimum(q + size, self.farthest)
+        far_q = jnp.full_like(q, min(2 * size - 1, self.farthest))
+        endless = jnp.full_like(q, ANY)
+        return (
+            Region(q, k, (jnp.zeros_like(q), q), window=size),
+            Region(next_q, k, (q + 1, q + size), nearest=1, window=2 * size),
+            Region(far_q, k, (q + size + 1, endless), nearest=size + 1),
+        )
+
+
+class LMInfinite(Remapped):
+    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at `limit` at most."""
+
+    near: int = static()
+    sinks: int = static()
+    limit: int = static()
+
+    def regions(self, q_tokens, k_tokens):
+        q, k = q_tokens.position, k_tokens.position
+        sinks: dict[str, Any] = dict(between=_of_first(q, self.sinks), first=self.sinks)
+        clipped = max(self.near, self.limit)
+        exact = Region(nearest=self.near, window=clipped, **sinks)
+        at_limit = Region(jnp.full_like(q, self.limit), jnp.zeros_like(k), nearest=clipped, **sinks)
+        return Region(window=self.near), *([exact] if clipped > self.near else []), at_limit
+
+
+class Streaming(Remapped):
+    """Xiao et al. 2023, arXiv:2309.17453: the last `near` keys and the first, as cached alone."""
+
+    near: int = static()
+    sinks: int = static()
+
+    def regions(self, q_tokens, k_tokens):
+        q, k = q_tokens.position, k_tokens.position
+        last = jnp.minimum(q, self.sinks + self.near - 1)
+        far = Region(last, k, _of_first(q, self.sinks), nearest=self.near, first=self.sinks)
+        return Region(window=self.near), far
+
+
+def _of_first(q: jax.Array, keys: int) -> tuple[jax.Array, jax.Array]:
+    """How far back the first keys of a document are."""
+    return q - (keys - 1), jnp.full_like(q, ANY)
+
+
+@extension(DISTANCE, scale="none", of=RoPE, also=(TEMPERATURE,))
+def rerope(rope: RoPE, scale: float, *, w: int | None = None) -> Encoding:
+    """No distance beyond w, and queries scaled as by `logn`; w None is L / 2."""
+    check_log_length("rerope", rope)
+    return _around(rope, ReRoPE, w=_half(rope, w)).replace(logn=True)
+
+
+@extension(DISTANCE, scale="read", of=RoPE)
+def leaky_rerope(
+    rope: RoPE, scale: float, *, w: int | None = None, k: float | None = None
+) -> Encoding:
+    """Distances beyond w shrink by k.
+
+    w None is L / 2, k None the smallest that keeps the length read within L.
+    """
+    w = _half(rope, w)
+    if k is None:
+        if w >= rope.train_length:
+            raise ValueError(f"w must be below L = {rope.train_length} or k given; got w={w}")
+        k = (scale * rope.train_length - w) / (rope.train_length - w)
+    if positive("k", k) < 1:
+        raise ValueError(f"k must be at least 1; got {k!r}")
+    return _around(rope, LeakyReRoPE, {"k": k}, w=w)
+
+
+@extension(DISTANCE, scale="read", of=RoPE)
+def self_extend(
+    rope: RoPE,
+    scale: float,
+    *,
+    window: int | None = None,
+    group: int | None = None,
+    floor: bool = True,
+) -> Encoding:
+    """Exact distances within a window, and groups of places beyond.
+
+    `window` None is L / 4. `group` None is 1 up to L, then the smallest that keeps the length read
+    within 2 L / 3, after the authors' rule. `floor` divides window / group as the paper does;
+    False is their code.
+    """
+    near = _share(rope, 1, 4) if window is None else whole_number("window", window, at_least=1)
+    if group is None:
+        group = _smallest_group(rope.train_length, scale, near)
+    group = whole_number("group", group, at_least=1)
+    return _around(rope, SelfExtend, {"group": group}, near=near, floor=flag("floor", floor))
+
+
+def _smallest_group(length: int, scale: float, near: int) -> int:
+    read, room = math.ceil(scale * length - 1e-6), Fraction(2 * length, 3) - near
+    if read <= length:
+        return 1
+    if room <= 0:
+        raise ValueError(
+            f"window must be below 2 L / 3, L = {length}, or group given; got window={near}"
+        )
+    return max(1, math.ceil((read - near) / room))
+
+
+@extension(DISTANCE, scale="read", of=RoPE)
+def dca(rope: RoPE, scale: float) -> Encoding:
+    """Chunks of 5 L / 8, and no distance beyond 3 L / 4.
+
+    Logits are multiplied by (0.05 ln s + 1)^2, s the length read over L.
+    """
+    if rope.train_length < 2:
+        raise ValueError(f"dca needs a train_length of at least 2; got {rope.train_length}")
+    farthest = _share(rope, 3, 4)
+    rope = rope.replace(gain=fixed(float64(rope.gain) * (0.05 * math.log(scale) + 1)))
+    return _around(rope, DCA, size=farthest - rope.train_length // 8, farthest=farthest)
+
+
+@extension(DISTANCE, scale="none", of=RELATIVE, also=(WINDOW,))
+def lm_infinite(
+    encoding: Encoding, scale: float, *, first: int = 10, limit: int | None = None
+) -> Encoding:
+    """The last L tokens, and the first ones no farther than `limit`; None is L."""
+    length = encoding.train_length
+    limit = length if limit is None else whole_number("limit", limit, at_least=1)
+    first = whole_number("first", first, at_least=1)
+    return _around(encoding, LMInfinite, near=length, sinks=first, limit=limit)
+
+
+@extension(DISTANCE, scale="none", of=RELATIVE, also=(WINDOW,))
+def streaming(
+    encoding: Encoding, scale: float, *, first: int = 4, window: int | None = None
+) -> Encoding:
+    """The first tokens and the last `window`; None is L - first, so that no place is beyond L.
+
+    Published for a cache; here each query sees what the cache would hold at its time.
+    """
+    first = whole_number("first", first, at_least=1)
+    if window is None:
+        window = encoding.train_length - first
+        if window < 1:
+            raise ValueError(
+                f"first must be below L = {encoding.train_length} or window given; got {first}"
+            )
+    window = whole_number("window", window, at_least=1)
+    return _around(encoding, Streaming, near=window, sinks=first)
+
+
+def _share(rope: Encoding, part: int, of: int) -> int:
+    return max(1, rope.train_length * part // of)
+
+
+def _half(rope: Encoding, w: int | None) -> int:
+    return _share(rope, 1, 2) if w is None else whole_number("w", w, at_least=1)
+
+
+def _around(encoding: Encoding, kind: type, numbers: dict | None = None, **statics) -> Encoding:
+    """Wrap an encoding, stacked over layers or not; numbers become leaves."""
+    shape = () if encoding.layers is None else (encoding.layers,)
+    leaves = {name: fixed(np.full(shape, value)) for name, value in (numbers or {}).items()}
+    return kind(
+        dims=encoding.dims,
+        layers=encoding.layers,
+        inner=encoding.replace(layers=None),
+        **leaves,
+        **statics,
+    )
+
+
+def table(encoding: Encoding, length: int) -> np.ndarray:  # [T, T]
+    """The distance at which each query sees each key of a row; -1: not at all."""
+    place = np.arange(length, dtype=np.float64)
+    back = np.subtract.outer(place, place)
+    found = np.full((length, length), -1.0)
+    with jax.enable_x64(True):
+        encoding = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), encoding)
+        row = Tokens(position=jnp.asarray(place), contiguous=True)
+        for region in encoding.regions(row, row):
+            q, k = region.moved(row, region.q_position), region.moved(row, region.k_position)
+            held = np.asarray(region.holds(jnp.asarray(back)[None]))[0]
+            found = np.where(
+                held, np.subtract.outer(float64(q.position), float64(k.position)), found
+            )
+    return found

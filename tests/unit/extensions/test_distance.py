@@ -1,0 +1,348 @@
+"""Remapped distances: their tables, the attention that reads them, and what they refuse."""
+
+import functools
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxprs import equations
+from running import ROOT
+from sizes import DIMS, L
+
+import posenc_jax
+from posenc_jax import extensions
+from posenc_jax.attention import attend, kernels
+from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.evaluation.methods import methods
+
+pytestmark = pytest.mark.sampled
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["distance"]
+NAMES = ["rerope", "leaky_rerope", "self_extend", "dca", "lm_infinite", "streaming"]
+B, H, K, G = 2, DIMS.heads, DIMS.head_dim, 2
+ROPE = posenc_jax.build("rope", DIMS)
+
+
+def qkv(length, groups=G):
+    rng = np.random.default_rng(length)
+    shapes = [(B, length, H, K), (B, length, groups, K), (B, length, groups, K)]
+    return [np.float32(rng.normal(size=shape)) for shape in shapes]
+
+
+# Tables
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['kind']}-{case['options']}")
+def test_tables_are_golden(case):
+    words = {"W": "window", "G": "group", "n": "first"}
+    options = {words.get(name, name): value for name, value in case["options"].items()}
+    trained = options.pop("L", 16)
+    if case["kind"] == "lm_infinite":
+        trained = options.pop("window")
+    table = extensions.distances(case["kind"], case["length"], trained, **options)
+    np.testing.assert_allclose(table, case["distance"], atol=1e-8)
+
+
+SEVENTHS = [7] * 2 + [6] * 2 + [5] * 2 + [4] * 2 + [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "last"),
+    [
+        ("self_extend", dict(window=4, group=2), SEVENTHS),
+        ("self_extend", dict(window=4, group=3), [6] * 3 + [5] * 3 + [4] * 2 + [3, 2, 1, 0]),
+        ("rerope", dict(w=4), [4] * 8 + [3, 2, 1, 0]),
+        ("leaky_rerope", dict(w=4, k=4), [4 + 0.25 * d for d in range(7, -1, -1)] + [3, 2, 1, 0]),
+    ],
+)
+def test_the_last_of_twelve_queries_sees(name, options, last):
+    np.testing.assert_array_equal(extensions.distances(name, 12, 16, **options)[11], last)
+
+
+def by_formula(name, i, j, trained, *, first, limit, window):
+    d = i - j
+    if name == "lm_infinite":
+        return d if d < trained else min(d, limit) if j < first else -1
+    return d if d < window else min(d, first + window - 1 - j) if j < first else -1
+
+
+@pytest.mark.parametrize("name", ["lm_infinite", "streaming"])
+@pytest.mark.parametrize(("first", "limit", "window"), [(3, 7, 5), (1, 30, 1), (12, 11, 9)])
+def test_first_tokens_stay_visible(name, first, limit, window):
+    options = dict(limit=limit) if name == "lm_infinite" else dict(window=window)
+    table = extensions.distances(name, 40, 11, first=first, **options)
+    for i in range(40):
+        for j in range(40):
+            told = dict(first=first, limit=limit, window=window)
+            expected = -1 if j > i else by_formula(name, i, j, 11, **told)
+            assert table[i, j] == expected, (i, j)
+
+
+@pytest.mark.parametrize("scale", [1, 2, 5, 8])
+@pytest.mark.parametrize("trained", [16, 100])
+def test_distances_that_follow_the_scale_stay_within_their_rule(scale, trained):
+    read = scale * trained
+    for name, most in (("self_extend", 2 * trained / 3), ("leaky_rerope", trained)):
+        farthest = extensions.distances(name, read, trained).max()
+        exact = np.tri(read) * np.subtract.outer(np.arange(read), np.arange(read)) - (
+            1 - np.tri(read)
+        )
+        if scale == 1:
+            table = extensions.distances(name, read, trained)
+            np.testing.assert_allclose(table, exact, atol=1e-9)
+        else:
+            assert 0.75 * most < farthest <= most
+    assert extensions.distances("dca", read, trained).max() == 3 * trained // 4
+    for name in ("lm_infinite", "streaming"):
+        assert extensions.distances(name, read, trained).max() <= trained
+
+
+def test_the_group_is_the_smallest_that_keeps_the_rule():
+    for length, scale in ((96, 2.0), (96, 3.5), (128, 8.0), (50, 7.0)):
+        near = length // 4
+        group = float(posenc_jax.extend("self_extend", rope_of(length), scale).group)
+        room = 2 * length / 3
+        assert near + (scale * length - near) / group <= room + 1e-9
+        assert near + (scale * length - near) / (group - 1) > room
+
+
+def rope_of(length):
+    return posenc_jax.build("rope", Dims(H, K, DIMS.width, length))
+
+
+def test_a_table_is_of_an_extension_that_moves_tokens():
+    with pytest.raises(ValueError, match="'yarn' changes no distances; those that do: .*dca"):
+        extensions.distances("yarn", 8, 4)
+
+
+# Attention
+
+
+def by_hand(q, k, v, table, inv_freq, factor):  # in float64; factor [T], on the logits of a query
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    k, v = (np.repeat(x, H // x.shape[2], axis=2) for x in (k, v))
+    q, k = (x[..., : K // 2] + 1j * x[..., K // 2 :] for x in (q, k))
+    turned = np.exp(1j * table[:, :, None] * np.float64(inv_freq))
+    scores = np.einsum("bihp,bjhp,ijp->bhij", q, k.conj(), turned).real / K**0.5
+    scores = np.where(table >= 0, scores * factor[:, None], -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("bhij,bjhk->bihk", weights / weights.sum(-1, keepdims=True), v)
+
+
+CASES = [
+    ("rerope", {}),
+    ("leaky_rerope", {}),
+    ("self_extend", {}),
+    ("self_extend", {"floor": False, "group": 3}),
+    ("dca", {}),
+    ("lm_infinite", {"limit": 30, "first": 3}),
+    ("lm_infinite", {"limit": 5}),
+    ("streaming", {}),
+    ("self_extend+logn", {}),
+    ("leaky_rerope+window:size=25", {}),
+    ("dca+window:size=25", {}),
+]
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+@pytest.mark.parametrize("length", [40, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_attention_reads_the_table(name, options, length, how):
+    place = np.arange(length)
+    table = extensions.distances(name, length, L, **options)
+    if "window" in name:
+        table = np.where(np.subtract.outer(place, place) < 25, table, -1)
+    factor = np.ones(length)
+    if "rerope" == name or "logn" in name:
+        factor = np.maximum(1, np.log1p(place) / math.log(L))
+    if "dca" in name:
+        factor = factor * (0.05 * math.log(length / L) + 1) ** 2
+    q, k, v = qkv(length)
+    encoding = posenc_jax.extend(name, ROPE, length / L, **options)
+    run = jax.jit(functools.partial(attend, implementation=how))
+    expected = by_hand(q, k, v, table, ROPE.inv_freq, factor)
+    np.testing.assert_allclose(run(q, k, v, encoding), expected, atol=5e-6)
+    np.testing.assert_allclose(run(q[:, -3:], k, v, encoding), expected[:, -3:], atol=5e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("length", [70, pytest.param(600, marks=pytest.mark.slow)])
+def test_gradients_by_blocks_are_those_of_the_plain_path(name, length):
+    encoding = posenc_jax.extend(name, ROPE, length / L)
+    segments = jnp.array([[0] * 30 + [1] * (length - 30), [0] * length])
+
+    def gradients(how):
+        def loss(q, k, v, encoding):
+            out = attend(q, k, v, encoding, segments=segments, implementation=how)
+            return jnp.sum(jnp.sin(out))
+
+        return jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*qkv(length), encoding)
+
+    ours, theirs = gradients("blockwise"), gradients("plain")
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * max(1, np.abs(other).max()))
+        assert np.all(np.isfinite(one))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_positions_restart_with_every_document(name):
+    encoding, (q, k, v) = posenc_jax.extend(name, ROPE, 4.0), qkv(70)
+    segments = jnp.array([[0] * 30 + [1] * 40] * B)
+
+    parts = slice(0, 30), slice(30, 70)
+
+    @jax.jit
+    def run():
+        ways = ("plain", "blockwise")
+        packed = [attend(q, k, v, encoding, segments=segments, implementation=how) for how in ways]
+        return packed, [attend(*(x[:, part] for x in (q, k, v)), encoding) for part in parts]
+
+    packed, alone = run()
+    for one in packed:
+        np.testing.assert_allclose(one, jnp.concatenate(alone, axis=1), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["lm_infinite", "streaming"])
+def test_biases_of_the_distance_see_first_tokens_too(name):
+    alibi = posenc_jax.build("alibi", DIMS)
+    table = extensions.distances(name, 70, L)
+    q, k, v = qkv(70)
+    out = jax.jit(attend)(q, k, v, posenc_jax.extend(name + "+logn", alibi, 1.0))
+    bias = -np.float64(alibi.slopes)[:, None, None] * table
+    scores = np.einsum("bihk,bjhk->bhij", q, np.repeat(k, H // G, axis=2)) / K**0.5
+    factor = np.maximum(1, np.log1p(np.arange(70)) / math.log(L))
+    scores = np.where(table >= 0, scores * factor[:, None] + bias, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    expected = np.einsum("bhij,bjhk->bihk", weights, np.repeat(v, H // G, axis=2))
+    np.testing.assert_allclose(out, expected, atol=5e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_within_its_window_it_is_the_identity(name):
+    length = {"rerope": 8, "leaky_rerope": 8, "self_extend": 4, "dca": 10, "streaming": 16}
+    q, k, v = qkv(length.get(name, L))
+    extended = posenc_jax.extend(name, ROPE, 1.0)
+    np.testing.assert_allclose(attend(q, k, v, extended), attend(q, k, v, ROPE), atol=1e-6)
+
+
+def test_regions_meet_in_one_sink():
+    """That of the layer, whatever stands around the regions."""
+    with_sink = posenc_jax.build("rope", DIMS, sink=True)
+    with_sink = with_sink.replace(logit=jnp.array([1.0, 0.0, -2.0, 3.0]))
+    extended = posenc_jax.extend("self_extend", with_sink, 4.0)
+    q, k, v = qkv(40)
+    outs = [attend(q, k, v, extended, implementation=how) for how in ("plain", "blockwise")]
+    np.testing.assert_allclose(outs[1], outs[0], atol=1e-6)
+    alone = attend(q, k, v, posenc_jax.extend("self_extend", ROPE, 4.0))
+    ratio = outs[0] / alone  # the share of the weights that the keys keep
+    np.testing.assert_allclose(ratio, jnp.repeat(ratio[..., :1], K, axis=-1), rtol=1e-3)
+    assert jnp.all(ratio[:, -1, 3] < ratio[:, -1, 2])
+
+
+@pytest.mark.parametrize("name", ["leaky_rerope", "self_extend", "dca"])
+def test_one_program_serves_every_scale(name):
+    compiled = jax.jit(lambda encoding: attend(*qkv(40), encoding))
+    outs = [compiled(posenc_jax.extend(name, ROPE, scale)) for scale in (1.0, 2.5, 8.0)]
+    assert compiled._cache_size() == 1
+    assert len({np.asarray(out).tobytes() for out in outs}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "blocks"),
+    [
+        ("streaming", {"window": 256}, 16 + 15 + 15),  # the last block of the keys, and the first
+        ("rerope", {"w": 256}, 16 * 17 // 2 + 15),  # where both regions meet it is visited twice
+        ("self_extend", {"window": 1024, "group": 4}, 16 * 17 // 2 + 12),
+    ],
+)
+def test_blocks_outside_a_region_are_skipped(name, options, blocks):
+    encoding = posenc_jax.extend(name, rope_of(1024), 4.0, **options)
+    shape = jax.ShapeDtypeStruct((1, 4096, H, K), jnp.float32)
+    jaxpr = jax.make_jaxpr(lambda *x: attend(*x, encoding))(shape, shape, shape)
+    scans = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan"]
+    assert sum(e.params["length"] for e in scans) == blocks
+
+
+# What fits
+
+
+def test_kernels_take_no_regions():
+    encoding = posenc_jax.extend("dca", ROPE, 2.0)
+    q, k, v = (jnp.asarray(x).swapaxes(1, 2) for x in qkv(64))
+    row = Tokens(position=jnp.arange(64), contiguous=True)
+    with pytest.raises(kernels.Unfit, match="keys at several positions"):
+        kernels.cudnn(q, k, v, encoding, row, row)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_encodings_of_distances_are_remapped(name):
+    for encoding in (posenc_jax.build("nope", DIMS), posenc_jax.build("sinusoidal", DIMS)):
+        with pytest.raises(ValueError, match=f"{name!r} is made for rope( or DistanceBias)? and"):
+            posenc_jax.extend(name, encoding, 2.0)
+    fits_biases = name in extensions.fitting(posenc_jax.build("alibi", DIMS))
+    assert fits_biases == (name in ("lm_infinite", "streaming"))
+    randomized = posenc_jax.build("randomized", DIMS, inner="rope")
+    extended = posenc_jax.extend(name, randomized, 2.0)
+    assert extended.inner.inner.train_length == extended.train_length == 8 * L
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("rerope+logn", "of one kind, temperature"),
+        ("rerope+dca", "of one kind, distance"),
+        ("lm_infinite+window", "of one kind, window"),
+        ("streaming+lm_infinite", "of one kind, (distance|window)"),
+        ("self_extend:4", "self_extend takes no scale"),
+        ("rerope:w=0", "w must be a whole number of at least 1; got 0"),
+        ("leaky_rerope:k=0.5", "k must be at least 1; got 0.5"),
+        ("leaky_rerope:w=16", "w must be below L = 16 or k given; got w=16"),
+        ("self_extend:group=2.5", "group must be a whole number of at least 1; got 2.5"),
+        ("self_extend:window=11", "window must be below 2 L / 3, L = 16, or group given"),
+        ("self_extend:floor=1", "floor must be True or False"),
+        ("streaming:first=16", "first must be below L = 16 or window given; got 16"),
+        ("lm_infinite:limit=0", "limit must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_what_cannot_be_remapped_says_so(name, message):
+    from posenc_jax.evaluation import methods as parsed
+
+    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
+        wrong = parsed.mistakes(name)
+        if wrong:
+            raise ValueError(wrong[0])
+        posenc_jax.extend(name, ROPE, 2.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_remapped_encoding_is_not_remapped_again(name):
+    extended = posenc_jax.extend(name, ROPE, 2.0)
+    with pytest.raises(ValueError, match=r"already extended.*\(distance\)"):
+        posenc_jax.extend("self_extend", extended, 2.0)
+    assert posenc_jax.extend("yarn", posenc_jax.extend("rerope", ROPE, 2.0), 2.0).inner.gain > 1
+    if name == "rerope":
+        with pytest.raises(ValueError, match=r"already extended.*\(temperature\)"):
+            posenc_jax.extend("logn", extended, 2.0)
+
+
+def test_layers_of_a_stack_are_remapped_each():
+    bases = [posenc_jax.build("rope", DIMS, base=base) for base in (100.0, 1e4)]
+    stacked = posenc_jax.extend("self_extend", posenc_jax.stack(bases), 4.0)
+    assert stacked.layers == 2 and stacked.group.shape == (2,)
+    q, k, v = qkv(40)
+    for index, base in enumerate(bases):
+        alone = attend(q, k, v, posenc_jax.extend("self_extend", base, 4.0))
+        np.testing.assert_array_equal(attend(q, k, v, stacked.layer(index)), alone)
+
+
+def test_an_evaluation_takes_them_up():
+    chosen = {method.name: method for method in methods("all", ROPE, 8.0)}
+    assert set(NAMES) <= set(chosen)
+    assert all(chosen[name].scale is None and chosen[name].limit is None for name in NAMES)
+    (method,) = methods("self_extend:group=6:window=4+logn", ROPE, 8.0)
+    assert method.name == "self_extend:group=6:window=4+logn"
+    assert method.applied(ROPE, ROPE, 2.0).group == 6

@@ -1,0 +1,162 @@
+"""Forget gates of every kind: their numbers, what they are around, and how fast they are taken."""
+
+import json
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from running import ROOT
+from sizes import DIMS, L
+
+import posenc_jax
+from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.schemes import fox
+
+pytestmark = pytest.mark.sampled
+
+KEY = jax.random.key(0)
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["fox"]
+KINDS = [{}, {"gate": "bias_only"}, {"gate": "fixed"}]
+B, H, K = 2, DIMS.heads, DIMS.head_dim
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("fox", dims, key=KEY, **options)
+
+
+def qkv(length, groups=2):
+    rng = np.random.default_rng(0)
+    shapes = [(B, length, H, K)] + 2 * [(B, length, groups, K)]
+    return [np.float32(rng.normal(size=shape)) for shape in shapes]
+
+
+def features_of(encoding, length):
+    return encoding.read(jax.random.normal(jax.random.key(1), (B, length, DIMS.width)))
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["log_f"])))
+def test_gates_are_golden(case):
+    bias = fox.bias(jnp.array(case["gate_logits"]))
+    seen = np.tri(len(bias), dtype=bool)
+    np.testing.assert_allclose(np.where(seen, bias, 0), case["bias"], atol=3e-6)
+    scores = jnp.where(seen, jnp.array(case["scores"]) + bias, -jnp.inf)
+    np.testing.assert_allclose(jax.nn.softmax(scores), case["weights"], atol=2e-6)
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(None, None), (2.0, 64.0)])
+def test_fixed_gates_fade_to_1_over_e_after_their_time(shortest, longest):
+    encoding = build(gate="fixed", shortest=shortest, longest=longest)
+    times = np.exp(np.linspace(np.log(shortest or 1), np.log(longest or L), H))
+    logit = -np.log(np.expm1(1 / times))  # of the gate
+    slope = np.log1p(np.exp(-logit))  # -log sigmoid
+    np.testing.assert_allclose(slope, 1 / times)
+    expected = -slope[:, None] * np.arange(40)
+    np.testing.assert_allclose(encoding.curve(jnp.arange(40)), expected, rtol=1e-6)
+    np.testing.assert_allclose(encoding.straight(), 1 / times, rtol=1e-6)
+    assert not any(jax.tree.leaves(posenc_jax.trained_mask(encoding)))
+
+
+def test_gates_without_content_are_the_sum_of_equal_gates():
+    encoding = build(gate="bias_only").replace(shift=jnp.array([0.0, 1.0, -3.0, 5.0]))
+    gates = jnp.broadcast_to(encoding.shift[:, None], (H, 40))
+    bias = encoding.bias(jnp.arange(40), jnp.arange(40))
+    seen = np.tri(40, dtype=bool)
+    np.testing.assert_allclose(np.where(seen, bias, 0), np.where(seen, fox.bias(gates), 0), 1e-6)
+
+
+@pytest.mark.parametrize("start", [None, 0.0, 5.0])
+def test_gates_start_as_asked(start):
+    for gate in ("full", "bias_only"):
+        encoding = build(gate=gate, bias_init=start)
+        np.testing.assert_array_equal(encoding.shift, np.full(H, start or 0.0, np.float32))
+    layers = build(Dims(H, K, DIMS.width, L, layers=3), gate="bias_only", bias_init=start)
+    assert layers.layers == 3 and layers.shift.shape == (3, H)
+
+
+@pytest.mark.parametrize("inner", ["nope", "rope"])
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_open_gates_are_what_they_are_around(options, inner):
+    encoding = build(inner=inner, **options)
+    if "gate" not in options:
+        encoding = encoding.replace(kernel=jnp.zeros_like(encoding.kernel))
+    if options.get("gate") == "fixed":
+        encoding = encoding.replace(time=jnp.full(H, jnp.inf))
+    else:
+        encoding = encoding.replace(shift=jnp.full(H, 100.0))
+    q, k, v = qkv(70)
+    out = attend(q, k, v, encoding, features=features_of(encoding, 70))
+    expected = attend(q, k, v, posenc_jax.build(inner, DIMS))
+    np.testing.assert_allclose(out, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_gates_around_rope_turn_and_fade(options):
+    """By blocks and grouped heads, in a loop and not, against the scores of both."""
+    encoding = build(inner="rope", base=500.0, **options)
+    rope = posenc_jax.build("rope", DIMS, base=500.0)
+    for length in (70, 600):
+        q, k, v = qkv(length)
+        features = features_of(encoding, length)
+        row = Tokens(position=jnp.arange(length), features=features)
+        bias = np.asarray(encoding.bias(*([row] * 2 if features else [row.position] * 2)))
+        turned = [np.asarray(x, np.float64) for x in (q, np.repeat(k, 2, axis=2))]
+        angle = np.arange(length)[:, None, None] * np.float64(rope.inv_freq)
+        z, w = ((x[..., : K // 2] + 1j * x[..., K // 2 :]) * np.exp(1j * angle) for x in turned)
+        scores = np.einsum("bihp,bjhp->bhij", z, w.conj()).real / K**0.5 + bias
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        expected = np.einsum("bhij,bjhk->bihk", weights, np.repeat(v, 2, axis=2))
+        run = jax.jit(lambda q, k, v, f: attend(q, k, v, encoding, features=f))  # noqa: B023
+        np.testing.assert_allclose(run(q, k, v, features), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("inner", ["nope", "rope"])
+@pytest.mark.parametrize(
+    ("options", "kind"), [(KINDS[0], "Sums"), (KINDS[1], "Curve"), (KINDS[2], "Curve")]
+)
+def test_gates_take_the_fast_paths(options, kind, inner):
+    encoding = build(inner=inner, **options)
+    row = Tokens(position=jnp.arange(8), contiguous=True, features=features_of(encoding, 8))
+    blocks = import_module("posenc_jax.attention.blockwise")
+    assert type(blocks._bias(encoding, H, 8, row, row)).__name__ == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gate": "half"}, "gate must be one of 'full', 'bias_only', 'fixed'; got 'half'"),
+        ({"gate": "fixed", "bias_init": 5.0}, "bias_init = 5.0 has no effect with gate='fixed'"),
+        ({"longest": 5.0}, "longest = 5.0 has no effect with gate='full'"),
+        ({"gate": "fixed", "shortest": 20.0}, "shortest must not exceed longest; got shortest=20"),
+        ({"gate": "fixed", "longest": 0.0}, "longest must be a finite number above 0; got 0.0"),
+        ({"bias_init": float("nan")}, "bias_init must be a finite number; got nan"),
+        ({"inner": "alibi"}, "inner must add no bias and train nothing, .*; got 'alibi'"),
+        ({"inner": "learned"}, "inner must add no bias and train nothing, .*; got 'learned'"),
+        ({"inner": "rope", "bass": 1}, "inner 'rope': 'bass'; did you mean 'base'"),
+        ({"gatte": "full"}, "'gatte'; did you mean 'gate'"),
+    ],
+)
+def test_gates_that_cannot_be_say_so(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+    if "gatte" not in options:
+        return
+    with pytest.raises(ValueError, match="'fox' has trained fields"):
+        posenc_jax.build("fox", DIMS)
+
+
+def test_extensions_reach_what_gates_are_around():
+    encoding = build(Dims(H, K, DIMS.width, L, layers=2), inner="rope")
+    plain = posenc_jax.build("rope", DIMS)
+    slowed = posenc_jax.extend("yarn", encoding, 4.0).layer(1)
+    expected = posenc_jax.extend("yarn", plain, 4.0)
+    np.testing.assert_array_equal(slowed.inner.inv_freq, expected.inv_freq)
+    remapped = posenc_jax.extend("self_extend", encoding, 4.0)
+    assert remapped.layers == 2 and remapped.inner.group.shape == (2,)
+    one = remapped.layer(1).inner
+    assert one.group.shape == () and one.inner.inv_freq.shape == plain.inv_freq.shape
+    assert "yarn" not in posenc_jax.extensions.fitting(build())

@@ -1,0 +1,156 @@
+"""A trained logit without value in every softmax, around any encoding."""
+
+import json
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from running import ROOT
+from sizes import DIMS, VOCAB, L
+
+import models
+import posenc_jax
+from posenc_jax import schemes
+from posenc_jax.attention import attend, plain
+from posenc_jax.attention.regions import by_regions
+from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.errors import ConfigError
+from posenc_jax.runs import parameters
+
+pytestmark = pytest.mark.sampled
+
+KEY = jax.random.key(0)
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["sink"]
+TWO = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
+
+
+def build(name, dims=DIMS, **options):
+    return posenc_jax.build(name, dims, key=KEY, sink=True, **options)
+
+
+def qkv(length):
+    rng = np.random.default_rng(0)
+    shapes = [(2, length, DIMS.heads, DIMS.head_dim)] + 2 * [(2, length, 2, DIMS.head_dim)]
+    return [np.float32(rng.normal(size=shape)) for shape in shapes]
+
+
+@pytest.mark.parametrize("how", ["plain", "blockwise"])
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['sink']}")
+def test_a_sink_is_golden(case, how):
+    keys = len(case["scores"])
+    encoding = build("nope", Dims(1, keys, keys, keys)).replace(logit=jnp.array([case["sink"]]))
+    k = jnp.zeros((1, keys, 1, keys)).at[0, :, 0, 0].set(jnp.array(case["scores"]) * keys**0.5)
+    q = jnp.zeros((1, 1, 1, keys)).at[..., 0].set(1.0)
+    out = attend(q, k, jnp.eye(keys)[None, :, None], encoding, implementation=how)
+    np.testing.assert_allclose(out[0, 0, 0], case["weights"], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", schemes.names())
+def test_a_sink_at_minus_infinity_is_none(name):
+    encoding = build(name).layer(0)
+    encoding = encoding.replace(logit=jnp.full(DIMS.heads, -jnp.inf))
+    x, (q, k, v) = jax.random.normal(KEY, (2, 70, DIMS.width)), qkv(70)
+    length = min(70, encoding.reach or 70)
+    features = encoding.read(x[:, :length])
+    q, k, v = (a[:, :length] for a in (q, k, v))
+
+    def run(encoding):
+        def loss(q, k, v):
+            return jnp.sum(jnp.sin(attend(q, k, v, encoding, features=features)))
+
+        return jax.value_and_grad(loss, (0, 1, 2))(q, k, v)
+
+    ours, theirs = jax.jit(lambda: (run(encoding), run(encoding.inner)))()
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("extension", ["none", "self_extend:group=2", "streaming:window=9"])
+def test_the_gradient_of_a_sink_is_that_of_one_more_column(extension):
+    """By blocks, against the softmax with one more score on the plain path."""
+    logit = jnp.array([0.5, -1.0, 3.0, 0.0])
+    q, k, v = qkv(40)
+    rope = posenc_jax.build("rope", DIMS)
+    extended = posenc_jax.extend(extension, build("rope"), 1.0)
+    alone = posenc_jax.extend(extension, rope, 1.0)
+
+    def ours(logit, q):
+        encoding = extended.replace(logit=logit)
+        return jnp.sum(jnp.sin(attend(q, k, v, encoding, implementation="blockwise")))
+
+    def theirs(logit, q):
+        row = Tokens(position=jnp.arange(40), contiguous=True)
+        heads_major = (jnp.swapaxes(jnp.asarray(x), 1, 2) for x in (q, k, v))
+        phase = alone.phase(row.position)
+        out, logsum = by_regions(plain, *heads_major, alone, row, row, phase=phase, window=None)
+        column = jnp.broadcast_to(logit[None, :, None], logsum.shape)
+        share = jax.nn.softmax(jnp.stack([logsum, column]), axis=0)[0]
+        return jnp.sum(jnp.sin(out * share[..., None]))
+
+    one, other = (jax.jit(jax.value_and_grad(f, (0, 1)))(logit, q) for f in (ours, theirs))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4)
+    assert np.all(np.abs(one[1][0]) > 1e-3)
+
+
+@pytest.mark.parametrize("name", ["rope", "t5", "hybrid", "fox"])
+def test_every_layer_has_sinks_of_its_own_and_shares_the_rest(name, make_tokens):
+    encoding = build(name, TWO)
+    assert encoding.depth == 2 and encoding.logit.shape == (2, DIMS.heads)
+    assert not np.any(encoding.logit) and encoding.name == name
+    if name == "t5":
+        assert encoding.inner.table.shape == (32, DIMS.heads)
+    values = jax.random.normal(KEY, (2, DIMS.heads))
+    tokens = make_tokens(L)
+    fields = dict(layers=2, width=DIMS.width, heads=DIMS.heads, vocab=VOCAB)
+
+    def run(values, scan):
+        model = models.Transformer(models.Config(**fields, scan=scan), KEY)
+        return jax.jit(model.__call__)(tokens, encoding.replace(logit=values))
+
+    scanned, written = run(values, True), run(values, False)
+    np.testing.assert_allclose(scanned, written, atol=1e-5)
+    assert jnp.any(jnp.abs(run(values[::-1], True) - scanned) > 1e-4)
+    with pytest.raises(ValueError, match="stacked over 2 layers, the model has 1"):
+        models.Transformer(models.Config(**fields | {"layers": 1}), KEY)(tokens, encoding)
+    with pytest.raises(ValueError, match="takes one of them"):
+        attend(*qkv(L), encoding)
+
+
+def test_sinks_go_through_extensions_and_stacks():
+    encoding = build("rope", TWO)
+    extended = posenc_jax.extend("yarn", encoding, 4.0)
+    expected = posenc_jax.extend("yarn", posenc_jax.build("rope", TWO), 4.0)
+    np.testing.assert_array_equal(extended.inner.inv_freq, expected.inv_freq)
+    assert extended.logit is encoding.logit
+    assert "self_extend" in posenc_jax.extensions.fitting(encoding)
+    stacked = posenc_jax.stack([build("rope"), build("rope")])
+    assert stacked.logit.shape == (2, DIMS.heads) and stacked.layer(1).logit.shape == (DIMS.heads,)
+    with pytest.raises(ValueError, match="none of them stacked"):
+        posenc_jax.stack([encoding, encoding])
+    with pytest.raises(ValueError, match="sink must be True or False; got 1"):
+        posenc_jax.build("rope", DIMS, sink=1)
+
+
+def config_of(name, **fields):
+    config = import_module(f"configs.{name}").get_config()
+    config.model.update(width=16, heads=2, layers=2, vocab=31)
+    config.update(train_length=16, batch_size=4, steps=20, warmup_steps=2)
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def test_a_configuration_asks_for_sinks():
+    config = config_of("t5", **{"encoding.sink": True, "encoding.per_layer": True})
+    made = parameters.make(config).encoding
+    assert made.logit.shape == (2, 2) and made.inner.table.shape[0] == 2
+    assert made.layer(1).inner.table.shape == made.inner.table.shape[1:]
+    config = config_of("rope", **{"encoding.sink": True, "encoding_rate": 2.0})
+    arrays = parameters.make(config).params()["encoding"]
+    assert {name: array.shape for name, array in arrays.items()} == {"logit": (2, 2)}
+    parameters.check(config)
+    config = config_of("rope", **{"encoding.per_layer": True, "encoding.sink": True})
+    with pytest.raises(ConfigError, match="'rope' has no trained arrays"):
+        parameters.check(config)
