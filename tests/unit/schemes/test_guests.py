@@ -209,7 +209,8 @@ def trained(config, steps=6):
 
 
 @pytest.mark.parametrize(
-    ("name", "layers"), [("fox", 2), pytest.param("hybrid", 4, marks=pytest.mark.slow)]
+    ("name", "layers"),
+    [("fox", 2), ("ssmax", 2), pytest.param("hybrid", 4, marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
 def test_it_trains_from_its_configuration(name, layers):
