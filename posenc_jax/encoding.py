@@ -305,6 +305,17 @@ class Wrapper(Encoding):
     def period(self):
         return self.inner.period
 
+    @property
+    def depth(self):
+        return self.inner.depth if self.layers is None else self.layers
+
+    def by_layer(self):
+        if self.layers is not None:
+            return super().by_layer()
+        own, shared = self.inner.by_layer()
+        nothing: Any = jax.tree.map(lambda leaf: None, self)
+        return nothing.replace(inner=own), self.replace(inner=shared)
+
     def layer(self, index):
         own = super().layer(index)
         return own.replace(inner=own.inner.layer(index))
@@ -363,6 +374,38 @@ class Wrapper(Encoding):
 
     def sink(self):
         return self.inner.sink()
+
+
+class OfEachLayer(Wrapper):
+    """A wrapper whose trained arrays are of each layer, while layers share what is inside."""
+
+    each: int | None = static(default=None)  # as many layers; None: these arrays are of one
+
+    @property
+    def depth(self):
+        return super().depth if self.each is None else self.each
+
+    def layer(self, index):
+        if self.each is None:
+            return super().layer(index)
+        own = {name: value[index] for name, value in self._own().items()}
+        return self.replace(each=None, **own).layer(index)
+
+    def by_layer(self):
+        one = self.replace(each=None)
+        if self.each is None:
+            return super().by_layer()
+        own, shared = super(OfEachLayer, one).by_layer()
+        arrays = self._own()
+        return own.replace(**arrays), shared.replace(**dict.fromkeys(arrays))
+
+    def _own(self) -> dict[str, jax.Array]:
+        found = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.metadata.get("trained", False)
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def chunk_of(encoding: Encoding) -> int | None:

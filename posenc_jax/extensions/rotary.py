@@ -29,8 +29,10 @@ def _turned_otherwise(rope: Encoding) -> bool:
     return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
 
 
-def _dropped(rope) -> bool:
+def _dropped(rope: Encoding) -> bool:
     """Whether pairs were dropped that were built to turn; a layer where none turns is NoPE."""
+    if not isinstance(rope, RoPE):
+        return False
     still = float64(rope.inv_freq) == 0
     return bool(np.any(still & (_as_built(rope) != 0) & ~still.all(axis=-1, keepdims=True)))
 

@@ -1,39 +1,19 @@
 """A logit without value beside the keys, around any encoding."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.encoding import Dims, Encoding, Wrapper, bearer, static, trained
+from posenc_jax.encoding import Dims, Encoding, OfEachLayer, bearer, trained
 
 
-class Sink(Wrapper):
+class Sink(OfEachLayer):
     """OpenAI 2025, arXiv:2508.10925: one trained logit per layer and head, which starts at 0."""
 
     logit: jax.Array = trained()  # [H], or [layers, H]
-    each: int | None = static(default=None)  # layers with a logit of their own, sharing the rest
 
     @property
     def name(self):
         return self.inner.name
-
-    @property
-    def depth(self):
-        return self.layers if self.each is None else self.each
-
-    def layer(self, index):
-        if self.each is None:
-            return super().layer(index)
-        inner = self.inner.layer(index)
-        return self.replace(logit=self.logit[index], each=None, inner=inner)
-
-    def by_layer(self):
-        if self.each is None:
-            return super().by_layer()
-        shared = self.replace(logit=None, each=None)
-        nothing: Any = jax.tree.map(lambda leaf: None, shared)
-        return nothing.replace(logit=self.logit), shared
 
     def sink(self):
         return self.logit

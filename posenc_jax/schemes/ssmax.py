@@ -11,6 +11,7 @@ from posenc_jax.checks import choice, flag, known, positive, whole_number
 from posenc_jax.encoding import (
     Dims,
     Encoding,
+    OfEachLayer,
     Tokens,
     Wrapper,
     check_far,
@@ -25,7 +26,7 @@ KINDS = ("trained", "llama4", "ministral3", "inkling")
 OWN = ("inner", "kind", "bias", "a", "layers")
 
 
-class InSomeLayers(Wrapper):
+class InSomeLayers(OfEachLayer):
     """A factor on the scores of the layers of one kind; None: of all."""
 
     only: str | None = static(default=None, kw_only=True)
@@ -53,18 +54,6 @@ class SSMax(InSomeLayers):
 
     scale: jax.Array = trained()  # s: [H], or [layers, H]
     shift: jax.Array | None = trained()  # b: the same, or None
-
-    @property
-    def period(self):
-        is_by_layer = self.scale.ndim == 2 + (self.layers is not None)
-        return self.scale.shape[-2] if is_by_layer else self.inner.period
-
-    def layer(self, index):
-        own = super().layer(index)
-        if not isinstance(own, SSMax) or own.scale.ndim == 1:
-            return own
-        shift = None if own.shift is None else own.shift[index]
-        return own.replace(scale=own.scale[index], shift=shift)
 
     def query_scale(self, positions):
         check_far("positions", positions)
@@ -155,7 +144,8 @@ def build(
     around["inner"] = encoding.replace(layers=None)
     if is_trained:
         scale, shift = _start(dims, bias)
-        return SSMax(**around, scale=scale, shift=shift)
+        each = dims.layers if encoding.layers is None else None
+        return SSMax(**around, each=each, scale=scale, shift=shift)
     scheme = _scaling_the_bias(encoding) if kind == "inkling" else Tempered
     return scheme(**around, kind=kind, a=float(a))
 
@@ -164,7 +154,7 @@ def _start(dims: Dims, bias: bool) -> tuple[jax.Array, jax.Array | None]:
     """Where s and b start: one per head, of each layer where there are several."""
     if dims.train_length < 2:
         raise ValueError("ssmax divides by ln L and needs a train_length of at least 2; got 1")
-    shape = (dims.heads,) if dims.layers in (None, 1) else (dims.layers, dims.heads)
+    shape = (dims.heads,) if dims.layers is None else (dims.layers, dims.heads)
     if bias:
         return jnp.zeros(shape), jnp.ones(shape)
     return jnp.full(shape, 1 / math.log(dims.train_length), jnp.float32), None

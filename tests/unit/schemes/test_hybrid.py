@@ -286,7 +286,7 @@ def test_a_run_of_before_resumes_with_the_recipe_of_today():
         _, config = command.parse(["train.py", f"--config=configs/{recipe}.py"])
         config.encoding.update({k: v for k, v in options.items() if k == "pattern"})
         now = config.to_dict()
-        before = now | {"encoding": {"name": recipe, "per_layer": False, **options}}
+        before = now | {"encoding": {"name": recipe, "per_layer": False, "sink": False, **options}}
         assert experiment.differences(before, now) == []
         assert experiment.differences(now, before) == []
         before["encoding"]["base"] = 500.0
