@@ -379,7 +379,8 @@ class Wrapper(Encoding):
 class OfEachLayer(Wrapper):
     """A wrapper whose trained arrays are of each layer, while layers share what is inside."""
 
-    each: int | None = static(default=None)  # as many layers; None: these arrays are of one
+    # As many layers; None: these arrays are of one.
+    each: int | None = static(default=None, kw_only=True)
 
     @property
     def depth(self):
