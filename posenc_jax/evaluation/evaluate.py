@@ -153,7 +153,7 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
         data.mixture, data.answers_only, data.task = None, False, None
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
         data.field, data.split = asked.field or data.field, asked.split or data.split
-        data.choose_fraction = 0.0
+        data.choose_fraction, data.hold_out = 0.0, None
         data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
     data = with_unset(data)
     corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
