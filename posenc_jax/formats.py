@@ -20,7 +20,8 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
 
 def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Add the fields that older runs lack."""
-    data = dict.fromkeys(("tokens", "mixture", "far", "variant", "gaps", "needles"))
+    names = ("tokens", "mixture", "far", "variant", "gaps", "needles")
+    data: dict[str, Any] = {name: None for name in names}
     data["hold_out"] = "document" if _reads_stdlib(fields["data"]) else None
     later = {"encoding": {"per_layer": False}, "data": data | {"answers_only": False}}
     return dict(fields) | {group: more | dict(fields[group]) for group, more in later.items()}

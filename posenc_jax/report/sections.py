@@ -5,7 +5,7 @@ from html import escape
 from math import isfinite
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, MOST_SEEDS
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.plots.curves import Line
@@ -129,10 +129,14 @@ def ranking(data: Gathered) -> Section:
         "Ranking",
         'Means over seeds in bits per byte. "Behind" is the difference to the best entry, paired '
         "by document with a 95% t-interval over documents, and paired by seed with one over common "
-        "seeds where there are three. A tie (shaded) is a difference of which one interval holds "
-        "zero: other documents or other seeds might reverse it. A difference is open where its "
-        "interval over documents leaves zero out, but there are fewer than "
-        f"{FEWEST_DOCUMENTS} documents or fewer than three common seeds.",
+        "seeds where there are three. A tie (shaded) might be reversed by other documents or other "
+        "seeds. Verdicts are corrected for the number of comparisons (Holm): all claims of a table "
+        "together are wrong in at most 5%, though the best entry was picked on the same data. "
+        "Intervals are those of one comparison alone, and may leave zero out where the verdict is "
+        "a tie. A difference is open where other documents would not reverse it, but there are "
+        f"fewer than {FEWEST_DOCUMENTS} of them or fewer than three common seeds. The last column "
+        "says how many seeds an interval over seeds takes to leave zero out, if they go on to "
+        "differ as these do.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
@@ -147,7 +151,7 @@ def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
     """A row per entry; the best stays in view, as the others are compared with it."""
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     head = ["group", "extension", "bits per byte", "behind", "verdict", "95%, documents"]
-    head += ["95%, common seeds", "95%, seeds", "seeds"]
+    head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
     rows = []
     for row in ranks:
         verdict = row.verdict
@@ -161,7 +165,8 @@ def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
             cells[3:] = f"{row.behind:+.3f}", verdict, _ends(row.by_documents), _ends(row.by_seeds)
             group = f"group-{numbers[row.group]}"
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
-        rows.append(Row([*cells, _ends(row.interval), seeds], group, row.verdict))
+        claim = "–" if row.verdict == "best" else _seeds_for_a_claim(row)
+        rows.append(Row([*cells, _ends(row.interval), seeds, claim], group, row.verdict))
     return table(head, rows, left=2)
 
 
@@ -169,6 +174,12 @@ def _ends(ends: tuple[float, float] | None) -> str:
     if ends is None or not all(map(isfinite, ends)):
         return "–"
     return f"{ends[0]:.3f} to {ends[1]:.3f}"
+
+
+def _seeds_for_a_claim(row: Rank) -> str:
+    if row.needed is None:
+        return "–"
+    return f"{row.needed:.0f}" if isfinite(row.needed) else f"over {MOST_SEEDS:,}"
 
 
 def _plural(count: int, word: str) -> str:
