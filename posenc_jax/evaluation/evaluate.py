@@ -15,7 +15,7 @@ from posenc_jax.data import corpora, mixtures, prepared
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import planning, progress, protocols, records, windows
+from posenc_jax.evaluation import keys, planning, progress, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
@@ -66,6 +66,8 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
             measured += found
             if measured:
                 recorded = records.write(folder, measured, [places_of(text)], earlier)
+        if subject is not None and not stopping:
+            keys.write(folder, subject)
         if stopping:
             raise Interrupted(
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "

@@ -114,6 +114,14 @@ NULL = Line("null: nothing beyond L", [], [], style.NULL)
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 
 
+def yardstick(order: int, lengths: Sequence[int], value: float) -> Line:
+    """What an n-gram makes of the same targets, whatever the context that others have."""
+    look = style.YARDSTICK | {"color": str(round(0.9 - 0.09 * min(order, 7), 2))}
+    return Line(
+        f"{order}-gram", lengths, [value] * len(lengths), look, gid=f"yardstick-{1000 + order}"
+    )
+
+
 def baselines(lines: Sequence[Line]) -> list[Line]:
     """Entries of the legend for null and window, whose lines have the colours of their groups."""
     dashes = [line.look.get("linestyle") for line in lines]
