@@ -28,11 +28,11 @@ def main(argv: list[str]) -> int:
 
 
 def count(runs: list[Path], evaluation: str, whole: bool) -> None:
-    from posenc_jax.evaluation import yardsticks
+    from posenc_jax.evaluation import counting, yardsticks
     from posenc_jax.report import gather
 
-    for folder in yardsticks.distinct(gather.runs_in(runs), evaluation):
-        rows = yardsticks.measure(folder, evaluation, whole=whole)
+    for folder in counting.distinct(gather.runs_in(runs), evaluation):
+        rows = counting.measure(folder, evaluation, whole=whole)
         path = yardsticks.write(folder / "eval", rows)
         bits = ", ".join(
             f"{row['order']}-gram {row['nll' if row['bpb'] is None else 'bpb']:.3f}" for row in rows

@@ -1,33 +1,28 @@
 """eval/keys.csv: how many keys a flat query sees, by layer and head, before and after training."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from posenc_jax.errors import Stop
-from posenc_jax.evaluation import diagnostics
 from posenc_jax.files import write_atomically
-from posenc_jax.runs import parameters
-from posenc_jax.runs.subject import Subject
 
 FILE = "keys.csv"
 COLUMNS = ("step", "layer", "head", "keys")
 
 
-def write(folder: Path, subject: Subject) -> None:
-    """Writes the effective keys within L, at step 0 and now, of a run whose encoding has a bias."""
-    config = subject.config
-    encodings = {} if config.init_from else {0: parameters.first_encoding(config)}
-    lines = []
-    for step, encoding in (encodings | {subject.step: subject.plain}).items():
-        found = diagnostics.effective_keys(encoding, subject.original, config.model.layers)
-        if found is None:
-            (folder / FILE).unlink(missing_ok=True)
-            return
-        lines += [
-            f"{step},{layer},{head},{keys:.6g}" for (layer, head), keys in np.ndenumerate(found)
-        ]
+def write(folder: Path, found: Mapping[int, np.ndarray]) -> None:
+    """Writes the effective keys [layers, H] by step, if there are any."""
+    if not found:
+        (folder / FILE).unlink(missing_ok=True)
+        return
+    lines = [
+        f"{step},{layer},{head},{keys:.6g}"
+        for step, own in found.items()
+        for (layer, head), keys in np.ndenumerate(own)
+    ]
     write_atomically(folder / FILE, "\n".join([",".join(COLUMNS), *lines, ""]))
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.curves import Line
@@ -61,7 +62,7 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
             baselines.append(null)
     lines = sorted((one for one in lines if one.x), key=lambda one: (-one.x[-1], one.y[-1]))
     points = data.points[(data.points.protocol == protocol) & (data.points.method == "none")]
-    grey = counted(data, points, value)
+    grey = counted(data, points, value) if protocol == protocols.HEADLINE else []
     return lines + grey + [one._replace(seeds=(), band=None) for one in baselines if one.x]
 
 

@@ -91,23 +91,15 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
 
 def choices_in(folders: Iterable[Path], notes: list[str]) -> Frame:
     """The rates that tuned sweeps tried, as their folders have them."""
-    frames = [pd.DataFrame(columns=["sweep", "id", *choosing.COLUMNS])]
-    for folder in folders:
-        path = folder.resolve() / choosing.FILE
-        if not path.exists():
-            continue
+    rows = []
+    for folder in map(Path.resolve, folders):
         try:
-            numbers = ("times", "learning_rate", "encoding_rate", "choose_loss", "choose_bpb")
-            read: Frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-            read = read[list(choosing.COLUMNS)]
-            for name in numbers:
-                read[name] = pd.to_numeric(read[name].replace("", "nan"))
-        except (KeyError, ValueError) as error:
-            notes.append(f"{path} cannot be read: {error}")
+            own = choosing.read(folder)
+        except Stop as error:
+            notes.append(str(error))
             continue
-        ids = [str(path.parent / name) for name in read.run]
-        frames.append(read.assign(sweep=str(path.parent), id=ids))
-    return pd.concat(frames[1:] or frames, ignore_index=True)
+        rows += [{"sweep": str(folder), "id": str(folder / row["run"])} | row for row in own]
+    return pd.DataFrame(rows, columns=["sweep", "id", *choosing.COLUMNS])
 
 
 def yardsticks_of(runs: Iterable[dict]) -> Frame:

@@ -238,6 +238,23 @@ def rows(scheme: Scheme) -> list[dict[str, Any]]:
     return made
 
 
+def read(workdir: Path) -> list[dict[str, Any]]:
+    """The table in the folder of a sweep; nothing where there is none. A loss not known is nan."""
+    path = workdir / FILE
+    if not path.exists():
+        return []
+    numbers = ("times", *Point._fields, "choose_loss", "choose_bpb")
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return [
+                {name: row[name] for name in COLUMNS}
+                | {name: float(row[name] or "nan") for name in numbers}
+                for row in csv.DictReader(stream)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise Stop(f"{path} cannot be read: {error!r}; the sweep's command writes it") from error
+
+
 def schemes(jobs: Sequence[Job], rates: Rates) -> list[Scheme]:
     """The jobs of a grid by scheme."""
     alike: dict[str, list[Job]] = {}

@@ -5,7 +5,9 @@ import json
 import math
 
 import pytest
+from running import ROOT
 
+from configs.sweeps import fair
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError
 from posenc_jax.sweeping import grid, scheduler
@@ -200,3 +202,15 @@ def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["s0-learning_rate=0.001", "train"] and len(lines) == 4
     assert " ".join(lines[-1]).endswith("2 seeds, once its rates are chosen")
+
+
+def test_the_fair_zoo_tunes_all_of_its_encodings_alike(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    made = fair.get_config()
+    there = [job for job in made["grid"] if (ROOT / job["recipe"]).exists()]
+    plan = plan_of(made | {"grid": there}, tmp_path)
+    assert len(made["grid"]) == 5 * 10 and {job["seed"] for job in there} == set(range(5))
+    for scheme in plan.schemes:
+        points, _ = scheme.stages()
+        assert {scheme.times(point) for point in points} == {0.333, 1.0, 3.0}
+        assert len(scheme.seeds) == 5 and scheme.seeds[0].mistakes() == []
