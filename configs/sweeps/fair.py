@@ -4,7 +4,7 @@ python scripts/sweep.py --config=configs/sweeps/fair.py --workdir=runs/fair --wo
 python scripts/yardstick.py runs/fair
 python scripts/report.py runs/fair --out=report
 
-Every scheme is tuned on a third split before its seeds run (docs/sweeps.md, "Rates"). Source code is
+Every scheme is tuned on a third split before its seeds run (docs/sweeps.md). Source code is
 held out by package, so that no module stands beside its own package in training. Lengths begin at
 L, so that the last K = 32 targets of 249 windows in 57 documents are scored, 7,968 in all. 77 to 87
 runs are trained, of which 50 are evaluated. The zoo's 36 runs took 97 minutes on two CPU cores; at
