@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
 VALUES |= {"accuracy": "share of answers that are right"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
+COUNTED = "yardstick"  # the kind of lines of n-grams; their numbers are no group's
 BANDS = 5  # as many lines with bands can be told apart
 
 
@@ -102,7 +103,7 @@ def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tupl
 
 def near(lines: Sequence[Line]) -> tuple[float, float] | None:
     """The limits of a closer view, a fifth above the lowest value; None where all lines fit."""
-    shown = [line for line in lines if line.listed]
+    shown = [line for line in lines if line.listed and not (line.gid or "").startswith(COUNTED)]
     values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
     if not values or max(values) <= 1.2 * min(values):
         return None
@@ -118,7 +119,7 @@ def yardstick(order: int, lengths: Sequence[int], value: float) -> Line:
     """What an n-gram makes of the same targets, whatever the context that others have."""
     look = style.YARDSTICK | {"color": str(round(0.9 - 0.09 * min(order, 7), 2))}
     return Line(
-        f"{order}-gram", lengths, [value] * len(lengths), look, gid=f"yardstick-{1000 + order}"
+        f"{order}-gram", lengths, [value] * len(lengths), look, gid=f"{COUNTED}-{1000 + order}"
     )
 
 

@@ -14,7 +14,7 @@ from posenc_jax import errors
 from posenc_jax.files import locked
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.sweeping.choosing import Plan, Scheme, checked_rates
+from posenc_jax.sweeping.choosing import Plan, Scheme, Trial, checked_rates
 from posenc_jax.sweeping.jobs import check, jobs_of, refuse_mistakes
 from posenc_jax.sweeping.launch import Launcher, Local
 from posenc_jax.sweeping.progress import Display
@@ -89,7 +89,9 @@ def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
         for scheme in plan.open():
             say(f"{scheme.name}: no rates were chosen, so {_seeds(scheme)} did not run")
     if code == errors.DONE:
-        say(f"all {len(scheduler.all)} runs are trained and evaluated")
+        evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
+        few = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
+        say(f"all {len(scheduler.all)} runs are trained and{few} evaluated")
     return code
 
 
