@@ -174,7 +174,7 @@ def get_config():
 @pytest.mark.slow
 def test_a_tuned_sweep_killed_while_it_chooses_ends_with_its_seeds_at_one_rate(text, tmp_path):
     fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"}
-    fields |= {"data.choose_fraction": 0.3, "log_every": 50, "steps": 400, "save_every": 50}
+    fields |= {"data.choose_fraction": 0.4, "log_every": 50, "steps": 400, "save_every": 50}
     (tmp_path / "sweep.py").write_text(TUNED.format(fields=fields))
     folder = tmp_path / "runs"
     command = ["scripts/sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={folder}"]
