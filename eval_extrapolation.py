@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
-    from posenc_jax.evaluation import evaluate, records, table, wandb_curves
+    from posenc_jax.evaluation import evaluate, records, table, wandb_curves, yardsticks
     from posenc_jax.plots import curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
@@ -52,7 +52,8 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
     print(table.table(cells))
     print(table.without_null(records.rows(cells)) or "")
-    pictures = curves.draw(every, workdir / "plots", name)
+    counted = yardsticks.read(workdir / "eval")
+    pictures = curves.draw(every, workdir / "plots", name, counted)
     print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:
         print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")

@@ -148,6 +148,14 @@ class Data:
     choose_fraction: float = default(
         0.0, "share of a third split, taken from training; to choose rates on", between(0, 1)
     )
+    hold_out: str | None = default(
+        None,
+        "of stdlib, what goes to one split as a whole: document (a file), package (all files of a "
+        "top-level package); None: document",
+        one_of("document", "package"),
+        of=("stdlib",),
+        unset="document",
+    )
     mask_documents: bool = default(
         False, "attention stays within a document", true_or_false, beside_tokens=True
     )

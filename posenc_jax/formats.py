@@ -20,12 +20,19 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
 
 def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Add the fields that older runs lack."""
-    data = dict.fromkeys(("tokens", "mixture", "far", "variant", "gaps", "needles"))
+    names = ("tokens", "mixture", "far", "variant", "gaps", "needles")
+    data: dict[str, Any] = {name: None for name in names}
+    data["hold_out"] = "document" if _reads_stdlib(fields["data"]) else None
     later = {
         "encoding": {"per_layer": False, "sink": False},
         "data": data | {"answers_only": False},
     }
     return dict(fields) | {group: more | dict(fields[group]) for group, more in later.items()}
+
+
+def _reads_stdlib(data: Mapping[str, Any]) -> bool:
+    beside = data.get("tokens") or data.get("mixture")
+    return data.get("source") == "stdlib" and not beside
 
 
 def _set_alone(fields: Mapping[str, Any]) -> dict[str, Any]:

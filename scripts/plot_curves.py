@@ -1,7 +1,8 @@
 """python scripts/plot_curves.py RUN[@METHOD[,METHOD...]] [RUN ...] --out=DIR
 
 The curves of several evaluated runs in one picture per protocol: same_token.png, nonoverlap.png,
-sliding.png and position.png in DIR. Of each run the methods named, or all of them:
+sliding.png and position.png in DIR. Of each run the methods named, or all of them; n-grams of
+scripts/yardstick.py in grey:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 
 from posenc_jax import terminal
-from posenc_jax.evaluation import selection
+from posenc_jax.evaluation import selection, yardsticks
 from posenc_jax.plots import curves, style
 
 
@@ -30,7 +31,10 @@ def main(argv: list[str]) -> int:
     def plot() -> None:
         with style.printed(style.Form(options.format, options.width)):
             cells = selection.comparable(selection.readable(options.runs, options.evaluation))
-            terminal.say("\n".join(map(str, curves.draw(cells, options.out))))
+            folders = [selection.parse(run).run / "eval" for run in options.runs]
+            counted = [row for folder in folders for row in yardsticks.read(folder)]
+            drawn = curves.draw(cells, options.out, yardsticks=counted)
+            terminal.say("\n".join(map(str, drawn)))
 
     return terminal.code_of(plot)
 

@@ -32,4 +32,5 @@ def gathered(*cells):
     points = pd.DataFrame([row for rows in cells for row in rows]).astype({"accuracy": float})
     known = points.drop_duplicates("group")
     runs = [dict(row) | {"evaluated": True} for _, row in known.iterrows()]
-    return Gathered(runs, points, points.iloc[:0], {}, {}, [])
+    none = points.iloc[:0]
+    return Gathered(runs, points, none, {}, {}, [], none, none)

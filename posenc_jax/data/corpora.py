@@ -156,6 +156,8 @@ def prepare(
     }
     if data.choose_fraction:
         identity["choose_fraction"] = data.choose_fraction
+    if data.source == "stdlib" and data.hold_out == "package":
+        identity["hold_out"] = data.hold_out
     if data.source == "jsonl":
         identity["field"] = data.field
     if data.source == "hub":
@@ -344,7 +346,8 @@ def _write(
                 seen.add(text_hash)
                 counts["documents"] += 1
                 round_trip.see(document.text, document.name)
-                chosen = split_of(text_hash, data.valid_fraction, data.choose_fraction)
+                place = hash_of(document.group.encode()) if document.group else text_hash
+                chosen = split_of(place, data.valid_fraction, data.choose_fraction)
                 split = document.split or chosen
                 writers[split].add(document, encoder)
         splits = {name: writer.close() for name, writer in writers.items()}

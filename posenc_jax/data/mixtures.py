@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.configuration import Config, shares
-from posenc_jax.data import corpora
+from posenc_jax.data import corpora, sources
 from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.data.corpora import Corpus
+from posenc_jax.errors import ConfigError
 from posenc_jax.lineage import part_of
 
 
@@ -68,11 +69,25 @@ def prepare(
     if not data.mixture:
         return corpora.prepare(data, seed, length, quiet=quiet, stopping=stopping)
     chosen = shares(data.mixture)
+    own = {name: part_of(data, name) for name in chosen}
+    _check_held_out(own)
     parts = {
-        name: corpora.prepare(part_of(data, name), seed, length, quiet=quiet, stopping=stopping)
-        for name in chosen
+        name: corpora.prepare(part, seed, length, quiet=quiet, stopping=stopping)
+        for name, part in own.items()
     }
     return Mixture(parts, chosen)
+
+
+def _check_held_out(parts: Mapping[str, Config]) -> None:
+    """Refuse a text that would be trained on files which another one holds out."""
+    if all(part.hold_out != "package" for part in parts.values()):
+        return
+    for name, part in parts.items():
+        if part.source == "synthetic" and sources.task_reads_code(part):
+            raise ConfigError(
+                f"data.hold_out = 'package' and {name} in data.mixture, which holds out single "
+                "files of the same code: take data.hold_out=document, or another task"
+            )
 
 
 def batches(corpus: Corpus | Mixture, config: Config) -> Batches | MixedBatches:

@@ -26,6 +26,7 @@ class Document(NamedTuple):
     text: bytes
     answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
     gaps: np.ndarray | None = None  # of each answer, how many tokens before its question it stands
+    group: str | None = None  # documents of one group go to one split; None: each by its own text
     split: str | None = None  # where a task has documents of its own for each; None: by a hash
 
 
@@ -54,7 +55,9 @@ def documents(data, seed: int, train_length: int | None = None) -> Iterator[Docu
     """`train_length` is L of the run, which tasks that ask beyond it must know."""
     if data.source in ("stdlib", "text"):
         for path in files(data):
-            yield Document(str(path), _read(path))
+            by_package = data.source == "stdlib" and data.hold_out == "package"
+            group = stdlib.package_of(path) if by_package else None
+            yield Document(str(path), _read(path), group=group)
     elif data.source == "jsonl":
         for path in files(data):
             yield from _json_lines(path, data.field)
@@ -81,7 +84,7 @@ def task_of(data, train_length: int) -> tasks.Task:
 
 
 def task_reads_code(data) -> bool:
-    return data.task in probes() and "valid_fraction" in tasks.options(data.task)
+    return data.task in probes() and tasks.read_code(data.task)
 
 
 def _task_documents(data, seed: int, train_length: int | None) -> Iterator[Document]:
@@ -94,7 +97,7 @@ def _task_documents(data, seed: int, train_length: int | None) -> Iterator[Docum
     for split, count in counts.items():
         for i, drawn in enumerate(task.documents(split, count, seed)):
             name = f"{data.task}-{split}-{i}"
-            yield Document(name, drawn.text.tobytes(), drawn.answers, drawn.gaps, split)
+            yield Document(name, drawn.text.tobytes(), drawn.answers, drawn.gaps, split=split)
 
 
 def _matches(patterns: str) -> list[Path]:

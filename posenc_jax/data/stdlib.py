@@ -29,6 +29,12 @@ def files() -> list[Path]:
     return found
 
 
+def package_of(path: Path) -> str:
+    """The top-level package or module that a file belongs to: `asyncio`, `json`, `heapq`."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    return path.relative_to(root).parts[0].removesuffix(".py")
+
+
 @cache
 def haystack(held_out: bool, valid_fraction: float) -> bytes:
     """The documents that a run with this fraction holds out, or those it is trained on."""

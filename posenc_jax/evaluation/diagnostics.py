@@ -1,5 +1,6 @@
 """Numbers of what position does in an encoding and inside a run: spectrum, bias, attention."""
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +38,47 @@ def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [
     positions = jnp.arange(length)
     bias = encoding.bias(positions[-1:], positions)
     return None if bias is None else np.asarray(bias, np.float64)[..., 0, ::-1]
+
+
+def effective_keys(
+    encoding: Encoding, length: int, layers: int
+) -> np.ndarray | None:  # [layers, H]; one layer where all are the same
+    """How many of `length` keys the last query sees where q . k = 0: the exponential of the entropy
+    of its weights, which are then those of the bias. None where no layer has a bias.
+
+    What an encoding reads from the content is read from zeros.
+    """
+    distinct = layers if encoding.layers is not None or encoding.period > 1 else 1
+    each = [encoding.layer(index) for index in range(distinct)]
+    made = [_flat_keys(one, length) for one in each]
+    if all(keys is None for keys in made):
+        return None
+    seen = [min(length, one.narrowed(None) or length) for one in each]
+    return np.stack(
+        [
+            np.full(encoding.dims.heads, float(count)) if keys is None else np.asarray(keys)
+            for keys, count in zip(made, seen, strict=True)
+        ]
+    )
+
+
+@functools.partial(jax.jit, static_argnames="length")
+def _flat_keys(encoding: Encoding, length: int) -> jax.Array | None:  # [H]
+    """The effective keys of the last query of a row where all scores are 0; None without a bias."""
+    row = tokens_of_row(encoding, 1, length)
+    row = row.replace(features=encoding.read(jnp.zeros((1, length, encoding.dims.width))))
+    last = row.replace(
+        position=row.position[..., -1:],
+        features=jax.tree.map(lambda leaf: leaf[:, -1:], row.features),
+    )
+    bias = encoding.bias(last, row)
+    if bias is None:
+        return None
+    logits = encoding.logits(jnp.zeros((1, encoding.dims.heads, 1, length)), bias)[0, :, 0]
+    window = encoding.narrowed(None) or length
+    seen = jnp.arange(length) >= length - window
+    weights = jax.nn.softmax(jnp.where(seen[None], logits, -jnp.inf), axis=-1)
+    return jnp.exp(jnp.sum(jax.scipy.special.entr(weights), axis=-1))
 
 
 def score_bound(rope: RoPE, distances: np.ndarray) -> np.ndarray:

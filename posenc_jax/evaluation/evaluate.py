@@ -15,7 +15,7 @@ from posenc_jax.data import corpora, mixtures, prepared
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import planning, progress, protocols, records, windows
+from posenc_jax.evaluation import diagnostics, keys, planning, progress, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.records import Measured, Places, Sums
@@ -23,6 +23,7 @@ from posenc_jax.evaluation.store import Store
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
 from posenc_jax.lineage import part_of, with_unset
+from posenc_jax.runs import parameters
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
 from posenc_jax.terminal import warn
@@ -66,6 +67,8 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
             measured += found
             if measured:
                 recorded = records.write(folder, measured, [places_of(text)], earlier)
+        if subject is not None and not stopping:
+            keys.write(folder, flat_keys(subject))
         if stopping:
             raise Interrupted(
                 f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
@@ -83,6 +86,20 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
         "parameters": subject.parts.counts(),
     }
     return Evaluated(text.name, measured, records.of_evaluation(recorded, text.name), names, facts)
+
+
+def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
+    """The keys that a flat query sees within L, by layer and head: at step 0, unless the weights
+    are another run's, and now. Empty where the encoding has no bias."""
+    config = subject.config
+    encodings = {subject.step: subject.plain}
+    if not config.init_from:
+        encodings = {0: parameters.first_encoding(config)} | encodings
+    found = {
+        step: diagnostics.effective_keys(encoding, subject.original, config.model.layers)
+        for step, encoding in encodings.items()
+    }
+    return {step: one for step, one in found.items() if one is not None}
 
 
 def places_of(text: Text) -> Places:
@@ -153,7 +170,7 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
         data.mixture, data.answers_only, data.task = None, False, None
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
         data.field, data.split = asked.field or data.field, asked.split or data.split
-        data.choose_fraction = 0.0
+        data.choose_fraction, data.hold_out = 0.0, None
         data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
     data = with_unset(data)
     corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)

@@ -19,6 +19,7 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float |
 # Below this no difference is called clear: the interval keeps its level down to two documents, but
 # only where differences are spread about evenly to both sides.
 FEWEST_DOCUMENTS = 10
+FEWEST_SEEDS, MOST_SEEDS = 3, 1_000  # below has no interval, beyond is not looked for
 
 
 class Difference(NamedTuple):
@@ -26,6 +27,7 @@ class Difference(NamedTuple):
     low: float  # -inf, and high inf, where a single document decides
     high: float
     documents: int
+    p: float  # two-sided, that a difference of zero gives one as large
 
     @property
     def leaves_zero_out(self) -> bool:
@@ -65,13 +67,14 @@ def combined(terms: Terms) -> Difference:
     mean, documents = float(coefficients @ ratios[:, 0]), int(present.sum())
     leverage = counts / totals
     if np.any(leverage == 1):
-        return Difference(mean, -np.inf, np.inf, documents)
+        return Difference(mean, -np.inf, np.inf, documents, 1.0)
     influence = coefficients @ ((sums - ratios * counts) / (totals * np.sqrt(1 - leverage)))
     shares = np.abs(coefficients) @ leverage / np.abs(coefficients).sum()
     crossed = shares**2 / (1 - shares)
     freedom = 1 / (np.sum(shares**2) + crossed.sum() ** 2 - np.sum(crossed**2))
-    half = _t(freedom) * float(np.sqrt(np.sum(influence**2)))
-    return Difference(mean, mean - half, mean + half, documents)
+    error = float(np.sqrt(np.sum(influence**2)))
+    half = _t(freedom) * error
+    return Difference(mean, mean - half, mean + half, documents, _p(mean, error, freedom))
 
 
 def paired(
@@ -95,17 +98,74 @@ def wilson(right: float, count: int) -> tuple[float, float]:
 def over_seeds(values) -> tuple[float, float, float] | None:
     """The mean of three seeds or more with its 95% t-interval; None for fewer."""
     values = np.asarray(values, np.float64)
-    if len(values) < 3:
+    if len(values) < FEWEST_SEEDS:
         return None
     half = _t(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
 
 
-def _t(freedom: float) -> float:
+def p_over_seeds(values) -> float | None:
+    """Two-sided p of a mean of zero, over three paired differences or more; None for fewer."""
+    values = np.asarray(values, np.float64)
+    if len(values) < FEWEST_SEEDS:
+        return None
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    return _p(float(values.mean()), float(error), len(values) - 1)
+
+
+def seeds_needed(values) -> float | None:
+    """The fewest seeds, three at least, whose 95% t-interval of the mean excludes zero if mean and
+    standard deviation stay those of these paired differences. None: not known, from fewer than
+    three; infinite: more than a thousand."""
+    values = np.asarray(values, np.float64)
+    if len(values) < FEWEST_SEEDS:
+        return None
+    counts = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)
+    enough = _t(counts - 1) * values.std(ddof=1) / np.sqrt(counts) < abs(values.mean())
+    return float(counts[np.argmax(enough)]) if enough.any() else np.inf
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p-values corrected for being several (Holm, 1979): at or below 0.05, all of them together
+    reject a true hypothesis in at most 5%."""
+    order = np.argsort(values, kind="stable")
+    corrected, largest = [1.0] * len(values), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+class Slope(NamedTuple):
+    mean: float
+    low: float
+    high: float
+
+
+def slope(x: np.ndarray, y: np.ndarray) -> Slope:
+    """The least-squares slope through three points or more, with its 95% t-interval."""
+    centred = x - x.mean()
+    squares = np.sum(centred**2)
+    mean = float(np.sum(centred * y) / squares)
+    rest = y - y.mean() - mean * centred
+    error = np.sqrt(np.sum(rest**2) / (len(x) - 2) / squares)
+    half = float(_t(len(x) - 2) * error)
+    return Slope(mean, mean - half, mean + half)
+
+
+def _p(mean: float, error: float, freedom: float) -> float:
+    if not error:
+        return 1.0 if not mean else 0.0
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(freedom, -abs(mean) / error))
+
+
+def _t(freedom):
     """The half-width of a 95% interval in standard errors."""
     from scipy.special import stdtrit  # slow to import, and training imports this module
 
-    return float(stdtrit(freedom, 0.975))
+    return stdtrit(freedom, 0.975)
 
 
 def smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

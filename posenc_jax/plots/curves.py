@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
 VALUES |= {"accuracy": "share of right answers"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
+COUNTED = "yardstick"  # the kind of lines of n-grams; their numbers are no group's
 BANDS = 5  # as many lines with bands can be told apart
 
 
@@ -102,7 +103,7 @@ def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tupl
 
 def near(lines: Sequence[Line]) -> tuple[float, float] | None:
     """The limits of a closer view, a fifth above the lowest value; None where all lines fit."""
-    shown = [line for line in lines if line.listed]
+    shown = [line for line in lines if line.listed and not (line.gid or "").startswith(COUNTED)]
     values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
     if not values or max(values) <= 1.2 * min(values):
         return None
@@ -114,6 +115,14 @@ NULL = Line("null: nothing beyond L", [], [], style.NULL)
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 
 
+def yardstick(order: int, lengths: Sequence[int], value: float) -> Line:
+    """What an n-gram makes of the same targets, whatever the context that others have."""
+    look = style.YARDSTICK | {"color": str(round(0.9 - 0.09 * min(order, 7), 2))}
+    return Line(
+        f"{order}-gram", lengths, [value] * len(lengths), look, gid=f"{COUNTED}-{1000 + order}"
+    )
+
+
 def baselines(lines: Sequence[Line]) -> list[Line]:
     """Entries of the legend for null and window, whose lines have the colours of their groups."""
     dashes = [line.look.get("linestyle") for line in lines]
@@ -122,9 +131,15 @@ def baselines(lines: Sequence[Line]) -> list[Line]:
     return [one for one in missing if one.look["linestyle"] in dashes]
 
 
-def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD_OUT) -> list[Path]:
+def draw(
+    cells: Sequence[Measured],
+    folder: Path,
+    evaluation: str = records.HELD_OUT,
+    yardsticks: Sequence[dict] = (),
+) -> list[Path]:
     """Draws every picture of an evaluation of one run or several; returns the files.
 
+    Of `yardsticks`, rows of eval/yardsticks.csv, those of the same targets are drawn in grey.
     The name of an evaluation of another text than the run's own held-out one ends their names.
     """
     try:
@@ -138,7 +153,9 @@ def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD
     several_runs = len({row["run"] for row in rows}) > 1
     newest = [row for row in rows if several_runs or row["step"] == last]
     last_cells = [c for c in cells if several_runs or c.facts["step"] == last]
-    figures = {name: against_length(newest, name) for name in protocols.against_length()}
+    figures = {
+        name: against_length(newest, name, yardsticks) for name in protocols.against_length()
+    }
     for protocol in protocols.shown():
         if protocol.by_place:
             figures[protocol.name] = by_place(last_cells, protocol.name)
@@ -153,7 +170,9 @@ def draw(cells: Sequence[Measured], folder: Path, evaluation: str = records.HELD
     return made
 
 
-def against_length(rows: Sequence[dict], protocol: str) -> "Figure | None":
+def against_length(
+    rows: Sequence[dict], protocol: str, yardsticks: Sequence[dict] = ()
+) -> "Figure | None":
     """Perplexity, or bits per byte with bands, as the protocol has it.
 
     Nats per token where tokens do not hold the text, so that bits per byte are unknown.
@@ -179,6 +198,8 @@ def against_length(rows: Sequence[dict], protocol: str) -> "Figure | None":
     if value == "accuracy":
         known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
         others = [CEILING._replace(x=sorted(known), y=[known[n] for n in sorted(known)])]
+    elif protocol == protocols.HEADLINE:
+        others += _counted(rows, value, yardsticks)
     return chart(
         [*lines, *others],
         y=VALUES[value],
@@ -215,6 +236,13 @@ def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
         trained=[row["train_length"] for row in rows],
         **_titles(protocol, [records.row(cell) for cell in chosen]),
     )
+
+
+def _counted(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) -> list[Line]:
+    """The n-grams of the same targets, each order once."""
+    lengths, scored = sorted({r["length"] for r in rows}), {row["token_hash"] for row in rows}
+    own = {one["order"]: one[value] for one in yardsticks if one["token_hash"] in scored}
+    return [yardstick(order, lengths, own[order]) for order in sorted(own) if own[order]]
 
 
 @style.styled

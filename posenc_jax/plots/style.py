@@ -60,6 +60,7 @@ DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of groups with on
 NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
+YARDSTICK: dict[str, Any] = dict(linestyle="-", linewidth=1.1, zorder=1)
 
 ASPECT = 0.72  # height of a narrow panel by its width
 LINE = 0.17  # inches of a legend's line

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -148,3 +149,10 @@ def csv(frame: Frame, name: str) -> str:
     """A link that saves the rows, which it holds itself."""
     data = f"data:text/csv;charset=utf-8,{quote(frame.to_csv(index=False))}"
     return tag("p", tag("a", f"{name}.csv", href=data, download=f"{name}.csv"), class_="files")
+
+
+def ends(interval: tuple[float, float] | None) -> str:
+    """An interval in words; a dash where there is none."""
+    if interval is None or not all(map(isfinite, interval)):
+        return "–"
+    return f"{interval[0]:.3f} to {interval[1]:.3f}"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.curves import Line
@@ -58,7 +59,24 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
             null = line(f"{group}, null", beyond, style.NULL | colour, "null_bpb", **grey)
             baselines.append(null)
     lines = sorted((one for one in lines if one.x), key=lambda one: (-one.x[-1], one.y[-1]))
-    return lines + [one._replace(seeds=(), band=None) for one in baselines if one.x]
+    points = data.points[(data.points.protocol == protocol) & (data.points.method == "none")]
+    grey = counted(data, points, value) if protocol == protocols.HEADLINE else []
+    return lines + grey + [one._replace(seeds=(), band=None) for one in baselines if one.x]
+
+
+def yardsticks(data: Gathered, points: Frame) -> Frame:
+    """The n-grams that were scored on the targets of these points, by order."""
+    return data.yardsticks[data.yardsticks.token_hash.isin(points.token_hash)].sort_values("order")
+
+
+def counted(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]:
+    """A grey line for each n-gram: what counting makes of the same targets."""
+    lengths = sorted(points.length.unique())
+    return [
+        curves.yardstick(row.order, lengths, row.bpb if value == "bpb" else float(np.exp(row.nll)))
+        for row in yardsticks(data, points).itertuples()
+        if value == "ppl" or row.bpb is not None
+    ]
 
 
 def extended(data: Gathered, group: str, points: Frame, by: str = "", **options: Any):

@@ -1,5 +1,6 @@
 """What a report shows, gathered from the folders of runs, finished or not."""
 
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.errors import DataError, OtherConfig, Stop
-from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation import keys, protocols, records, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts, label
@@ -18,12 +19,13 @@ from posenc_jax.report.ranking import Tables, most_common, ranked, targets
 from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
+from posenc_jax.sweeping import choosing
 
 Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
 OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
 VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
-VALUES += ["answers", "accuracy", "ceiling", "chance"]
+VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance"]
 
 
 class Gathered(NamedTuple):
@@ -35,12 +37,19 @@ class Gathered(NamedTuple):
     ranking: Tables
     plain_ranking: Tables  # without extensions
     notes: list[str]
+    yardsticks: Frame  # one row per n-gram and set of targets
+    choices: Frame  # one row per rate that a sweep tried
 
 
 def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
     """Reads one evaluation of each run: the named one, else that of its own held-out text."""
     runs, notes, found, edited = [], [], {}, []
+    folders = list(folders)
+    tried = choices_in(folders, notes)
+    only_chose = set(tried[tried.chosen == ""].id)
     for folder in runs_in(folders):
+        if str(folder) in only_chose and not (folder / "eval" / "documents.npz").exists():
+            continue
         try:
             facts = run_facts(folder)
         except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -49,6 +58,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
             continue
         own, note = evaluated(folder, evaluation)
         facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
+        facts["tuned"] = str(folder.parent) in set(tried.sweep)
         runs.append(facts)
         found[facts["id"]] = own
         if note:
@@ -74,7 +84,31 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
         ranking,
         ranked(plain)[0],
         notes + skipped,
+        yardsticks_of(runs),
+        tried,
     )
+
+
+def choices_in(folders: Iterable[Path], notes: list[str]) -> Frame:
+    """The rates that tuned sweeps tried, as their folders have them."""
+    rows = []
+    for folder in map(Path.resolve, folders):
+        try:
+            own = choosing.read(folder)
+        except Stop as error:
+            notes.append(str(error))
+            continue
+        rows += [{"sweep": str(folder), "id": str(folder / row["run"])} | row for row in own]
+    return pd.DataFrame(rows, columns=["sweep", "id", *choosing.COLUMNS])
+
+
+def yardsticks_of(runs: Iterable[dict]) -> Frame:
+    """The n-grams of all runs, those of the same targets and counts once."""
+    folders = [Path(run["id"], "eval") for run in runs]
+    read = (_or(functools.partial(yardsticks.read, folder), []) for folder in folders)
+    rows = [row for own in read for row in own]
+    found = pd.DataFrame(rows, columns=list(yardsticks.COLUMNS))
+    return found.drop_duplicates(["token_hash", "order"])
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
@@ -96,6 +130,10 @@ def run_facts(folder: Path) -> dict[str, Any]:
     status = _or(run.read_status, {})
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
+    learned = {
+        name: [(line["step"], line[name]) for line in lines if line.get(name) is not None]
+        for name in ("loss", "valid_loss")
+    }
     memory = [line["memory_mib"] for line in lines if line.get("memory_mib")]
     return {
         "id": str(folder),
@@ -109,6 +147,8 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "state": status.get("state", "unknown"),
         "speed": status.get("speed") or speed(lines),  # so far, of a run in training
         "memory": max(memory, default=None),
+        "learned": learned,
+        "keys": _or(lambda: keys.read(folder / "eval"), {}),
         "held_out": held_out[-1] if held_out else None,
         "digest": status.get("digest", ""),
         "command": status.get("command", ""),
@@ -121,17 +161,22 @@ def run_facts(folder: Path) -> dict[str, Any]:
 def name_groups(runs: Sequence[dict]) -> None:
     """Runs that differ in the seed alone are one group.
 
-    Its name is the encoding where no other group has it, else the name of a run without its seed,
-    with the fields that differ where those clash.
+    Its name is the encoding where no other group has it, or no other one of a tuned sweep, or no
+    other one of others; else the name of a run without its seed, with the fields that differ where
+    those clash.
     """
     kinds: dict[str, list[dict]] = {}
     for run in runs:
         kinds.setdefault(json.dumps(run["experiment"], sort_keys=True, default=str), []).append(run)
     names = {}
     for key, members in kinds.items():
-        encoding = members[0]["encoding"]
-        alone = sum(other[0]["encoding"] == encoding for other in kinds.values()) == 1
-        names[key] = encoding if alone else without_seed(min(run["name"] for run in members))
+        encoding, tuned = (members[0].get(name) for name in ("encoding", "tuned"))
+        same = [
+            other[0].get("tuned") for other in kinds.values() if other[0]["encoding"] == encoding
+        ]
+        names[key] = without_seed(min(run["name"] for run in members))
+        if len(same) == 1 or (len(set(same)) > 1 and same.count(tuned) == 1):
+            names[key] = f"{encoding}, tuned" if tuned and len(same) > 1 else encoding
     for key, members in kinds.items():
         clash = [other for other in kinds if names[other] == names[key]]
         words = _differences([kinds[other][0]["experiment"] for other in clash])

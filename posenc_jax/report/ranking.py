@@ -7,16 +7,26 @@ import numpy as np
 
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import over_seeds, paired
+from posenc_jax.evaluation.statistics import (
+    FEWEST_DOCUMENTS,
+    holm,
+    over_seeds,
+    p_over_seeds,
+    paired,
+    seeds_needed,
+)
 from posenc_jax.evaluation.table import is_baseline, label
+
+LEVEL = 0.05  # of all claims of a table together
 
 
 class Rank(NamedTuple):
     """A group of runs with a method, over its seeds, against the best entry of its table.
 
     The difference is over the seeds that both have. Its verdict is `tie` where other documents or
-    other seeds might reverse it, else `behind`; or `open`, where its interval over documents leaves
-    zero out but there are fewer than ten documents or fewer than three common seeds.
+    other seeds might reverse it, else `behind`; or `open`, where other documents would not reverse
+    it but there are fewer than ten of them, or fewer than three common seeds. `p` is corrected for
+    the number of entries (Holm), intervals are not.
     """
 
     group: str
@@ -29,6 +39,8 @@ class Rank(NamedTuple):
     by_seeds: tuple[float, float] | None  # of the difference
     documents: int
     shared: int  # seeds that both have
+    p: float  # the larger one of documents and of seeds; 1 where it is not behind
+    needed: float | None  # seeds for a claim; infinite: more than a thousand
     verdict: str
 
 
@@ -95,15 +107,25 @@ def _table(entries: Mapping[tuple[str, str], Sequence[Measured]]) -> list[Rank]:
     sums = entries[order[0]][0].sums
     per_byte = records.per_byte_of(sums)
     assert per_byte is not None  # entries without are skipped
+    found = [_rank(entry, seeds[entry], seeds[order[0]], sums, per_byte) for entry in order]
+    corrected = [1.0, *holm([row.p for row in found[1:]])]  # the best is compared with nothing
+    judged = [row._replace(p=p) for row, p in zip(found, corrected, strict=True)]
     return [
-        _rank(entry, seeds[entry], order[0], seeds[order[0]], sums, per_byte) for entry in order
+        judged[0]._replace(verdict="best"),
+        *(r._replace(verdict=verdict(r)) for r in judged[1:]),
     ]
+
+
+def verdict(row: Rank) -> str:
+    if row.p > LEVEL:
+        return "tie"  # or ahead over the seeds that both have
+    enough = row.documents >= FEWEST_DOCUMENTS and row.by_seeds is not None
+    return "behind" if enough else "open"
 
 
 def _rank(
     entry: tuple[str, str],
     own: Mapping[int, np.ndarray],  # seed -> nats by document
-    best: tuple[str, str],
     of_best: Mapping[int, np.ndarray],
     sums: Any,
     per_byte: float,
@@ -118,10 +140,9 @@ def _rank(
     def bits(nats: np.ndarray) -> float:
         return float(nats.sum() / tokens.sum() * per_byte)
 
-    across = over_seeds([bits(own[seed] - of_best[seed]) for seed in shared])
-    verdict = "behind" if one.clear and across is not None else "open"
-    if one.low <= 0 or (across is not None and across[1] <= 0):
-        verdict = "tie"  # or ahead over the seeds that both have
+    differences = [bits(own[seed] - of_best[seed]) for seed in shared]
+    across = over_seeds(differences)
+    behind = one.mean > 0 and np.mean(differences or 0) >= 0
     each = [bits(nats) for nats in own.values()]
     over = over_seeds(each)
     return Rank(
@@ -135,7 +156,9 @@ def _rank(
         by_seeds=None if across is None else across[1:],
         documents=one.documents,
         shared=len(shared),
-        verdict="best" if entry == best else verdict,
+        p=max(one.p, p_over_seeds(differences) or 0.0) if behind else 1.0,
+        needed=seeds_needed(differences),
+        verdict="",
     )
 
 

@@ -5,12 +5,12 @@ from html import escape
 from math import isfinite
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, MOST_SEEDS
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.plots.curves import Line
 from posenc_jax.report import answers as report_answers
-from posenc_jax.report import elements, figures
+from posenc_jax.report import elements, fairness, figures
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
 from posenc_jax.report.gather import Gathered
 from posenc_jax.report.ranking import Rank
@@ -18,8 +18,10 @@ from posenc_jax.report.ranking import Rank
 
 def every(data: Gathered) -> list[Section]:
     """The sections in their order."""
-    made = [answers(data), loss(data), ranking(data), extensions(data), places(data)]
-    made += [cost(data), runs(data)]
+    made = [answers(data), loss(data), ranking(data)]
+    made += [fairness.rates(data), fairness.learning(data)]
+    made += [extensions(data), places(data), fairness.keys(data), cost(data)]
+    made += [runs(data)]
     return [section for section in made if section is not None]
 
 
@@ -87,7 +89,9 @@ def loss(data: Gathered) -> Section:
         "Loss against length",
         "Means over seeds, without extensions. Dots are seeds; bands, and ± in the table, are 95% "
         "t-intervals over three seeds or more. Null is the loss of a model that uses nothing "
-        "beyond the trained length L; window is the run itself in a window of its last L tokens.",
+        "beyond the trained length L; window is the run itself in a window of its last L tokens. "
+        "Grey lines, where they were counted (scripts/yardstick.py), are interpolated n-grams of "
+        "the text that a run was trained on, scored on the same targets.",
         "".join(blocks) + elements.csv(data.points, "curves"),
         _controls(data),
     )
@@ -105,6 +109,7 @@ def _controls(data: Gathered) -> str:
         select("protocol", "protocol", {name: name for name in shown(data)})
         + select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")})
         + tag("label", _box("baselines", "baseline"), "null and window")
+        + (tag("label", _box("yardsticks", "yardstick"), "n-grams") if len(data.yardsticks) else "")
         + tag("fieldset", tag("legend", "shown"), *boxes)
     )
 
@@ -129,10 +134,14 @@ def ranking(data: Gathered) -> Section:
         "Ranking",
         'Means over seeds in bits per byte. "Behind" is the difference to the best entry, paired '
         "by document with a 95% t-interval over documents, and paired by seed with one over common "
-        "seeds where there are three. A tie (shaded) is a difference of which one interval holds "
-        "zero: other documents or other seeds might reverse it. A difference is open where its "
-        "interval over documents leaves zero out, but there are fewer than "
-        f"{FEWEST_DOCUMENTS} documents or fewer than three common seeds.",
+        "seeds where there are three. A tie (shaded) might be reversed by other documents or other "
+        "seeds. Verdicts are corrected for the number of comparisons (Holm): all claims of a table "
+        "together are wrong in at most 5%, though the best entry was picked on the same data. "
+        "Intervals are those of one comparison alone, and may leave zero out where the verdict is "
+        "a tie. A difference is open where other documents would not reverse it, but there are "
+        f"fewer than {FEWEST_DOCUMENTS} of them or fewer than three common seeds. The last column "
+        "says how many seeds an interval over seeds takes to leave zero out, if they go on to "
+        "differ as these do.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
@@ -147,7 +156,7 @@ def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
     """A row per entry; the best stays in view, as the others are compared with it."""
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     head = ["group", "extension", "bits per byte", "behind", "verdict", "95%, documents"]
-    head += ["95%, common seeds", "95%, seeds", "seeds"]
+    head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
     rows = []
     for row in ranks:
         verdict = row.verdict
@@ -158,17 +167,23 @@ def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
         cells = [row.group, row.method, f"{row.bpb:.3f}", "–", verdict, "–", "–"]
         group = ""
         if row.verdict != "best":
-            cells[3:] = f"{row.behind:+.3f}", verdict, _ends(row.by_documents), _ends(row.by_seeds)
+            cells[3:] = (
+                f"{row.behind:+.3f}",
+                verdict,
+                elements.ends(row.by_documents),
+                elements.ends(row.by_seeds),
+            )
             group = f"group-{numbers[row.group]}"
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
-        rows.append(Row([*cells, _ends(row.interval), seeds], group, row.verdict))
+        claim = "–" if row.verdict == "best" else _seeds_for_a_claim(row)
+        rows.append(Row([*cells, elements.ends(row.interval), seeds, claim], group, row.verdict))
     return table(head, rows, left=2)
 
 
-def _ends(ends: tuple[float, float] | None) -> str:
-    if ends is None or not all(map(isfinite, ends)):
+def _seeds_for_a_claim(row: Rank) -> str:
+    if row.needed is None:
         return "–"
-    return f"{ends[0]:.3f} to {ends[1]:.3f}"
+    return f"{row.needed:.0f}" if isfinite(row.needed) else f"over {MOST_SEEDS:,}"
 
 
 def _plural(count: int, word: str) -> str:

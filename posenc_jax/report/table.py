@@ -4,6 +4,7 @@ import pandas as pd
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.plots import curves
+from posenc_jax.report import figures, learning
 from posenc_jax.report.gather import Frame, Gathered
 
 NAME = 24
@@ -36,6 +37,18 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
             name = WORDS.get(method, f"  + {method}") or group
             numbers = (f"{'-' if pd.isna(v) else f'{v:.3f}':>9}" for v in rows.loc[method])
             lines.append(f"{name[:NAME]:<{NAME}}" + "".join(numbers))
+    if value != "bpb":
+        return "\n".join(lines)
+    plain = points[points.method == "none"]
+    for row in figures.yardsticks(data, plain).itertuples():
+        numbers = f"{row.bpb:>9.3f}" * len(means.columns)
+        lines.append(f"{f'{row.order}-gram':<{NAME}}{numbers}" if row.bpb is not None else "")
+    unfinished = learning.not_done(data)
+    if unfinished:
+        lines.append(
+            f"not done: {', '.join(unfinished)}: the training loss still falls more than "
+            f"{learning.FASTER:g} times as fast as the best's"
+        )
     return "\n".join(lines)
 
 

@@ -57,10 +57,15 @@ def make(config, *, extended: bool = True, start: Params | None = None) -> Parts
     return Parts(parts.model, building.extended(config, parts.encoding)) if extended else parts
 
 
+def first_encoding(config) -> Encoding:
+    """The encoding that a run begins with, without its extension and without `init_from`."""
+    _, encoding_key = jax.random.split(key_of(config.seed))
+    return building.plain(config, encoding_key)
+
+
 def unextended(config, params: Params) -> Encoding:
     """The run's encoding with these parameters, without the run's extension."""
-    _, encoding_key = jax.random.split(key_of(config.seed))
-    return with_leaves(building.plain(config, encoding_key), params["encoding"])
+    return with_leaves(first_encoding(config), params["encoding"])
 
 
 def key_of(seed: int) -> jax.Array:

@@ -12,11 +12,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ml_collections import ConfigDict
 
-from posenc_jax import command, configuration, experiment, lineage, validation
+from posenc_jax import command, configuration, errors, experiment, lineage, validation
 from posenc_jax.checks import known
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
 from posenc_jax.evaluation import judging, progress
@@ -25,7 +25,7 @@ from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 
 ROOT = Path(__file__).parent.parent.parent
-KEYS = ("recipe", "grid", "fields", "evaluation", "slurm")  # of a sweep file
+KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
 BUILT_FROM = ("model", "encoding", "extension", *validation.BUILT_FROM)
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
@@ -35,6 +35,8 @@ SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=val
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A run of the sweep: an ordinary workdir."""
+
+    ends_well: ClassVar[Sequence[int]] = (errors.DONE,)  # exit codes of a command that did its work
 
     name: str
     folder: Path
@@ -99,6 +101,11 @@ class Job:
             return Workdir(self.folder).read_status()
         except Stop:
             return {}
+
+    @property
+    def left_nothing(self) -> str:
+        """What is said of a command that succeeded and has to be run again."""
+        return f"exited with 0 but left no result in {self.folder}"
 
     def next(self) -> str | None:
         """The next command, train or evaluate; None if both are done."""
@@ -190,15 +197,19 @@ def _mistakes_of_building(fields: str) -> list[str]:
 
 def check(jobs: Sequence[Job]) -> None:
     """Refuses mistakes in any job, and folders that hold other runs, all at once."""
-    wrong = {job.name: lines for job in jobs if (lines := job.mistakes())}
-    if wrong:
-        raise ConfigError(_listed(wrong, "of the jobs cannot be run"))
+    refuse_mistakes(jobs)
     others = {job.name: lines for job in jobs if (lines := job.other_fields())}
     if others:
         raise OtherConfig(
             _listed(others, "of the jobs' folders hold runs of another configuration")
             + "\nuse another --workdir, or move those folders away"
         )
+
+
+def refuse_mistakes(jobs: Sequence[Job]) -> None:
+    wrong = {job.name: lines for job in jobs if (lines := job.mistakes())}
+    if wrong:
+        raise ConfigError(_listed(wrong, "of the jobs cannot be run"))
 
 
 def _listed(problems: Mapping[str, Sequence[str]], what: str, most: int = 10) -> str:

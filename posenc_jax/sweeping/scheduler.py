@@ -42,9 +42,17 @@ class Progress:
 
 
 class Scheduler:
-    def __init__(self, jobs: Sequence[Job], launcher: Launcher, retries: int = RETRIES):
+    """Runs jobs; after each that ends, `more` returns all that are known now, in their order."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        launcher: Launcher,
+        retries: int = RETRIES,
+        more: Callable[[], Sequence[Job]] | None = None,
+    ):
         self.all = [Progress(job) for job in jobs]
-        self.launcher, self.retries = launcher, retries
+        self.launcher, self.retries, self.more = launcher, retries, more
         self.waiting = collections.deque(self.all)
         self.running: dict[str, tuple[Progress, Task]] = {}
 
@@ -123,14 +131,14 @@ class Scheduler:
         was, after, written = progress.state, PHASES[progress.state], None
         status = job.status()
         step = status.get("saved", 0) or 0
-        if code == errors.DONE:
+        if code in job.ends_well:
             try:
                 if was == "evaluating":
                     job.mark_evaluated()
                 after = job.next()
             except (OSError, errors.Stop) as error:
                 code, written = errors.IO, f"{was} succeeded and could not be recorded: {error}"
-        if code == errors.DONE and after != PHASES[was]:
+        if code in job.ends_well and after != PHASES[was]:
             progress.failures = progress.idle = progress.busy = 0
             self._wait(progress, first=True)
         elif stopping:
@@ -167,6 +175,19 @@ class Scheduler:
         took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
         ended = sum(p.state in ("done", "failed") for p in self.all)
         say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}")
+        if self.more is not None:
+            self._grow(self.more())
+
+    def _grow(self, jobs: Sequence[Job]) -> None:
+        """Adds jobs that are new. One that is now evaluated too takes the place of its training."""
+        known = [progress.job for progress in self.all]
+        new = [Progress(job) for job in jobs if job not in known]
+        replaced = {progress.job.name for progress in new}
+        self.all = [p for p in self.all if p.job.name not in replaced] + new
+        order = {job.name: number for number, job in enumerate(jobs)}
+        self.waiting = collections.deque(
+            sorted([*self.waiting, *new], key=lambda p: order.get(p.job.name, -1))
+        )
 
 
 def reason_of(progress: Progress, code: int, phase: str) -> str:
@@ -176,7 +197,7 @@ def reason_of(progress: Progress, code: int, phase: str) -> str:
         name = signal.Signals(-code).name
         return f"{phase} was killed by {name}; its output: {job.log}"
     if code == errors.DONE:
-        return f"{phase} exited with 0 but left no result in {job.folder}"
+        return f"{phase} {job.left_nothing}"
     meaning = errors.MEANING.get(code, "an unknown exit code")
     status = job.status()
     last = ""

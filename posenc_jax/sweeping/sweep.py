@@ -14,7 +14,8 @@ from posenc_jax import errors
 from posenc_jax.files import locked
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.sweeping.jobs import Job, check, jobs_of
+from posenc_jax.sweeping.choosing import Plan, Scheme, Trial, checked_rates
+from posenc_jax.sweeping.jobs import check, jobs_of, refuse_mistakes
 from posenc_jax.sweeping.launch import Launcher, Local
 from posenc_jax.sweeping.progress import Display
 from posenc_jax.sweeping.scheduler import Scheduler
@@ -34,46 +35,77 @@ def sweep(
     """Runs the jobs of a sweep file; the exit code. `words` are --config.FIELD=VALUE."""
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     content = read(file)
-    jobs = checked(content, workdir, words)
+    plan = planned(content, workdir, words)
     if workers is not None and workers < 1:
         raise errors.ConfigError(f"--workers must be at least 1; got {workers}")
     if minutes is not None and not 0 < minutes < math.inf:
         raise errors.ConfigError(f"--minutes must be above 0; got {minutes}")
     if launcher == "slurm":
         slurm = Slurm(workdir.resolve(), content.get("slurm", {}), workers)
-        return run(jobs, workdir, slurm, until)
-    return run(jobs, workdir, Local(workers), until)
+        return run(plan, slurm, until)
+    return run(plan, Local(workers), until)
 
 
 def table(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
-    """The jobs of a sweep file and the next command of each."""
-    jobs = checked(read(file), workdir, words)
-    return "\n".join(f"{job.name:<40} {job.next() or 'done'}" for job in jobs)
+    """The jobs of a sweep file that are known now, and the next command of each."""
+    plan = planned(read(file), workdir, words)
+    lines = [f"{job.name:<40} {job.next() or 'done'}" for job in plan.jobs()]
+    lines += [
+        f"{scheme.name:<40} {_seeds(scheme)}, once its rates are chosen" for scheme in plan.open()
+    ]
+    return "\n".join(lines)
 
 
-def checked(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> list[Job]:
+def _seeds(scheme: Scheme) -> str:
+    return f"{len(scheme.seeds)} seed{'s' if len(scheme.seeds) > 1 else ''}"
+
+
+def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> Plan:
+    """The plan of a sweep file, with all that can be judged of it judged."""
     leave_accelerators()
-    jobs = jobs_of(content, workdir, fields_of(words))
-    check(jobs)
-    return jobs
+    grid = jobs_of(content, workdir, fields_of(words))
+    if "choose" not in content:
+        check(grid)
+        return Plan(grid, workdir)
+    refuse_mistakes(grid)
+    plan = Plan(grid, workdir, checked_rates(content, grid))
+    check(plan.jobs())
+    return plan
 
 
-def run(jobs: Sequence[Job], workdir: Path, launcher: Launcher, until: float = math.inf) -> int:
+def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
+    workdir = plan.workdir
     Workdir(workdir).create()
     with locked(workdir, "another sweep"), stop_requests() as stopping, Display() as display:
-        scheduler = Scheduler(jobs, launcher)
-        say(f"{len(jobs)} runs in {workdir}, {launcher.workers} at a time")
+        more = plan.more if plan.schemes else None
+        scheduler = Scheduler(more() if more else plan.grid, launcher, more=more)
+        known = len(scheduler.all)
+        say(f"{known} runs in {workdir}, {launcher.workers} at a time{_to_choose(plan)}")
         code = scheduler.run(stopping, display, say, until=until)
     for progress in scheduler.all:
         if progress.state == "failed":
             say(f"failed: {progress.job.name}: {progress.reason}")
+    if code != errors.AGAIN:
+        for scheme in plan.open():
+            say(f"{scheme.name}: no rates were chosen, so {_seeds(scheme)} did not run")
     if code == errors.DONE:
-        say(f"all {len(jobs)} runs are trained and evaluated")
+        evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
+        few = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
+        say(f"all {len(scheduler.all)} runs are trained and{few} evaluated")
     return code
 
 
+def _to_choose(plan: Plan) -> str:
+    left = len(plan.open())
+    return (
+        f"; more when the rates of {left} scheme{'s' if left > 1 else ''} are chosen"
+        if left
+        else ""
+    )
+
+
 def read(path: str) -> Mapping[str, Any]:
-    """What get_config() of a sweep file returns: recipe, grid, fields, evaluation, slurm."""
+    """What get_config() of a sweep file returns, a dict with the keys of docs/sweeps.md."""
     spec = importlib.util.spec_from_file_location("sweep_config", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise errors.ConfigError(f"--config={path}: there is no such sweep file")

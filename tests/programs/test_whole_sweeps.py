@@ -1,6 +1,7 @@
 """Whole sweeps of tiny runs, as their user starts them: killed, stopped, grown, short of room."""
 
 import contextlib
+import csv
 import json
 import os
 import shutil
@@ -155,6 +156,41 @@ def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, 
     assert code == errors.DONE, said
     assert (alibi / "checkpoints" / "quarantine").is_dir()
     assert len(undisturbed) == 2 and table_of(tmp_path / "runs") == undisturbed
+
+
+TUNED = """
+from posenc_jax.sweeping.choosing import Rates
+
+def get_config():
+    return {{
+        "grid": [{{"recipe": "configs/rope.py", "seed": seed}} for seed in range(2)],
+        "choose": Rates(),
+        "fields": {fields!r},
+        "evaluation": {{"multiples": "1,2", "documents": 4, "extensions": "none"}},
+    }}
+"""
+
+
+@pytest.mark.slow
+def test_a_tuned_sweep_killed_while_it_chooses_ends_with_its_seeds_at_one_rate(text, tmp_path):
+    fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": f"{text}/cache"}
+    fields |= {"data.choose_fraction": 0.4, "log_every": 50, "steps": 400, "save_every": 50}
+    (tmp_path / "sweep.py").write_text(TUNED.format(fields=fields))
+    folder = tmp_path / "runs"
+    command = ["scripts/sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={folder}"]
+    process = subprocess.Popen([sys.executable, *command], cwd=ROOT)
+    first = folder / "rope-s0-learning_rate=0.001"
+    wait_until(lambda: newest(first), process)
+    kill(process, first)
+    said = script("sweep.py", *command[1:])
+    with (folder / "choices.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    (chosen,) = [row for row in rows if row["chosen"]]
+    assert len(rows) >= 3 and chosen["choose_loss"] == min(row["choose_loss"] for row in rows)
+    names = {f"rope-s{seed}-learning_rate={float(chosen['learning_rate']):g}" for seed in (0, 1)}
+    assert set(table_of(folder)) == names
+    assert f"all {len(rows) + 1} runs are trained and 2 of them evaluated" in said
+    assert script("sweep.py", *command[1:]).count("done already") == len(rows) + 1
 
 
 def kill(process, *folders):

@@ -178,6 +178,10 @@ WITHOUT_EFFECT = [
     ({"data.path": "books/*.txt"}, "data.path = 'books/*.txt' has no effect with data.source=stdl"),
     ({"data.task": "copy"}, "data.task = 'copy' has no effect with data.source=stdlib"),
     ({"data.documents": 9}, "data.documents = 9 has no effect"),
+    (
+        {"data.source": "text", "data.path": "a", "data.hold_out": "package"},
+        "data.hold_out = 'package' has no effect with data.source=text",
+    ),
     ({"data.document_length": 9}, "data.document_length = 9 has no effect"),
     ({"data.split": "test"}, "data.split = 'test' has no effect"),
     ({"data.source": "text", "data.path": "a", "data.field": "body"}, "data.field = 'body' has no"),
@@ -367,3 +371,25 @@ def test_help_lists_every_field_with_its_default():
 def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):
     with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
         posenc_jax.evaluate(tmp_path, {"stride": 16})
+
+
+@pytest.mark.parametrize(
+    ("data", "meant"),
+    [
+        ({"source": "stdlib"}, "document"),
+        ({"source": "text", "path": "a"}, None),
+        ({"source": "stdlib", "tokens": "folder"}, None),
+        ({"source": "stdlib", "mixture": "stdlib:1,variables:1"}, None),
+    ],
+)
+def test_runs_from_before_packages_were_held_out_are_the_ones_they_were(data, meant):
+    """They resume under today's configuration, and single files are held out."""
+    config = base.get_config()
+    with config.data.ignore_type():
+        config.data.update(data)
+    today = lineage.resolved(config).to_dict()
+    older = json.loads(json.dumps(today))
+    del older["data"]["hold_out"]
+    upgraded = formats.upgraded(older, 2)
+    assert upgraded["data"]["hold_out"] == meant
+    assert experiment.differences(upgraded, today) == []

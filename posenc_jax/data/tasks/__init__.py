@@ -83,3 +83,8 @@ def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
     """A text repeated up to a length."""
     letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
     return np.resize(letters, length)
+
+
+def read_code(name: str) -> bool:
+    """Whether the documents of a task are made of source code, some of which is held out."""
+    return "valid_fraction" in options(name)

@@ -7,6 +7,7 @@ from configs import rope
 from posenc_jax import lineage, validation
 from posenc_jax.data import batches, mixtures
 from posenc_jax.data.tasks import variables
+from posenc_jax.errors import ConfigError
 
 L = 32
 
@@ -133,3 +134,10 @@ def test_fields_that_no_text_reads_are_refused(texts):
     assert any("data.answers_only has no effect" in line for line in said)
     said = validation.validate(config(texts, task="who"))
     assert any("data.task = 'who' has no effect beside data.mixture" in line for line in said)
+
+
+def test_no_text_is_trained_on_what_another_one_holds_out(tmp_path):
+    """Tasks that are hidden in source code hold out its files, not its packages."""
+    chosen = config(tmp_path, mixture="stdlib:0.7,code:0.3", hold_out="package", path="")
+    with pytest.raises(ConfigError, match="code in data.mixture, which holds out single files"):
+        mixtures.prepare(lineage.resolved(chosen).data, 0, 64, quiet=True)

@@ -89,6 +89,50 @@ class TestDigests:
         assert made.card["counts"] == {"documents": 2, "duplicates": 1, "empty": 0}
 
 
+class TestPackages:
+    """A file's own package tells much of it, so what is held out is held out whole."""
+
+    @pytest.fixture
+    def stdlib(self, tmp_path, monkeypatch):
+        """A small library: modules, and packages of two files each."""
+        names = [f"module{i}" for i in range(12)] + [f"package{i}" for i in range(12)]
+        for i, name in enumerate(names):
+            inside = ["__init__", "inner/deep"] if name.startswith("package") else [""]
+            for j, file in enumerate(inside):
+                path = (
+                    tmp_path / "lib" / name / f"{file}.py" if file else tmp_path / f"lib/{name}.py"
+                )
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"# {name} {words(2 * i + j)}")
+        monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path / "lib")})
+        monkeypatch.setattr("sys.stdlib_module_names", frozenset(names))
+        return names
+
+    def parts(self, prepare, **fields):
+        made = prepare("", "stdlib", valid_fraction=0.3, choose_fraction=0.3, **fields)
+        return [
+            {text.split()[1] for text in texts_of(split)}
+            for split in (made.train, made.valid, made.choose)
+        ]
+
+    def test_a_package_is_on_one_side_with_all_of_its_files(self, prepare, stdlib):
+        by_package = self.parts(prepare, hold_out="package")
+        assert sum(map(len, by_package)) == len(stdlib) and all(by_package)
+        by_file = self.parts(prepare, hold_out="document")
+        assert sum(map(len, by_file)) > len(stdlib)
+        assert by_file == self.parts(prepare)
+
+    def test_a_package_stays_where_it_is_when_its_text_changes(self, prepare, stdlib, tmp_path):
+        before = self.parts(prepare, hold_out="package")
+        for path in (tmp_path / "lib").rglob("*.py"):
+            path.write_text(path.read_text() + " and more")
+        assert self.parts(prepare, hold_out="package") == before
+
+    def test_the_cache_of_earlier_runs_is_that_of_documents(self, prepare, stdlib):
+        assert "hold_out" not in prepare("", "stdlib").card["identity"]
+        assert prepare("", "stdlib", hold_out="package").card["identity"]["hold_out"] == "package"
+
+
 class TestFingerprint:
     @pytest.fixture
     def letters(self, tmp_path):

@@ -185,7 +185,7 @@ def test_terms_over_documents_of_equal_shares_are_one_difference():
 def test_the_same_losses_differ_by_exactly_nothing():
     counts = np.arange(1.0, 13.0)
     found = statistics.paired(counts**2, counts**2, counts)
-    assert found == (0.0, 0.0, 0.0, 12) and not found.clear
+    assert found == (0.0, 0.0, 0.0, 12, 1.0) and not found.clear
     assert statistics.combined([(1.0, counts**2, counts), (-1.0, counts**2, counts)]) == found
 
 
@@ -222,3 +222,50 @@ def test_three_seeds_have_an_interval_and_two_have_none():
     assert statistics.over_seeds([1.0, 2.0]) is None
     mean, low, high = statistics.over_seeds([1.0, 2.0, 3.0])
     np.testing.assert_allclose([mean, low, high], [2.0, 2 - 2.484, 2 + 2.484], atol=1e-3)
+
+
+def test_p_and_interval_say_the_same():
+    rng = np.random.default_rng(8)
+    for shift in np.linspace(0, 1, 21):
+        counts = lognormal(rng, 12)
+        one = statistics.paired(differences(rng, counts, normal) - shift * counts, 0, counts)
+        assert (one.p < 0.05) == one.leaves_zero_out
+        seeds = rng.normal(shift, 1, 5)
+        _, low, high = statistics.over_seeds(seeds)
+        assert (statistics.p_over_seeds(seeds) < 0.05) == (low > 0 or high < 0)
+        expected = scipy.stats.ttest_1samp(seeds, 0).pvalue
+        assert statistics.p_over_seeds(seeds) == pytest.approx(expected)
+    assert statistics.p_over_seeds([1.0, 2.0]) is None
+    assert statistics.p_over_seeds([0.0] * 3) == 1 and statistics.p_over_seeds([1.0] * 3) == 0
+
+
+def test_holms_correction_is_that_of_his_steps():
+    values = [0.01, 0.04, 0.03, 0.005]
+    assert statistics.holm(values) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert statistics.holm([0.4, 0.9]) == pytest.approx([0.8, 0.9])
+    assert statistics.holm([]) == [] and statistics.holm([0.02]) == [0.02]
+
+
+def test_of_many_true_hypotheses_one_is_rejected_in_at_most_5_percent():
+    rng = np.random.default_rng(9)
+    drawn = rng.random((2_000, 10))
+    wrong = np.mean([min(statistics.holm(list(values))) <= 0.05 for values in drawn])
+    assert 0.035 < wrong < 0.065
+    assert np.mean(drawn.min(axis=1) <= 0.05) > 0.3  # without it
+
+
+def test_as_many_seeds_are_needed_as_make_the_interval_leave_zero_out():
+    rng = np.random.default_rng(10)
+    for mean in (-2.0, 0.3, 0.8):
+        values = rng.normal(mean, 1, 6)
+        needed = statistics.seeds_needed(values)
+
+        def half(count, values=values):
+            spread = values.std(ddof=1) / np.sqrt(count)
+            return scipy.stats.t.ppf(0.975, count - 1) * spread
+
+        assert half(needed) < abs(values.mean()) and needed == int(needed)
+        assert needed == 3 or half(needed - 1) >= abs(values.mean())
+    assert statistics.seeds_needed([0.1, 0.1, 0.1]) == 3
+    assert statistics.seeds_needed([1.0, -1.0, 0.001]) == np.inf
+    assert statistics.seeds_needed([0.1, 0.2]) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posenc_jax
-from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation import protocols, records
 from posenc_jax.plots import curves, heat, style
 from posenc_jax.plots.curves import Line
 
@@ -66,3 +66,19 @@ def test_matrices_side_by_side_share_one_scale_of_colours():
     images = [image for axes in figure.axes[:2] for image in axes.images]
     assert {image.get_clim() for image in images} == {(0.0, 4.0)}
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["near", "far"]
+
+
+def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_of(
+    measure, monkeypatch
+):
+    rows = records.rows(measure(protocols="same_token,nonoverlap"))
+    (scored,) = {row["token_hash"] for row in rows if row["protocol"] == "same_token"}
+    one = {"order": 3, "bpb": 0.5, "nll": 0.4, "token_hash": scored}
+    drawn = []
+    monkeypatch.setattr(curves, "chart", lambda lines, **options: drawn.append(lines))
+    curves.against_length(rows, "same_token", [one, one | {"token_hash": "other", "order": 4}])
+    curves.against_length(rows, "nonoverlap", [one])
+    (line,) = [line for line in drawn[0] if line.name.endswith("gram")]
+    assert line.name == "3-gram" and set(line.y) == {0.5} and line.x == sorted(line.x)
+    assert not any(line.name.endswith("gram") for line in drawn[1])
+    assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])

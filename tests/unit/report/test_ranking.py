@@ -125,3 +125,21 @@ def test_other_targets_have_no_rank_and_a_note(sweep):
     data = gather.gather([sweep])
     assert all(row.group != "fire" for row in data.ranking["same_token"][32])
     assert any("fire: other targets" in note for note in data.notes)
+
+
+def test_one_of_many_comparisons_is_held_to_more(tmp_path):
+    """The same difference is a claim beside one other entry and a tie beside eleven."""
+    for seed in range(3):
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=0.5 + 0.1 * seed)
+        make_run(tmp_path / f"nope-s{seed}", "nope", seed)
+    (_, alone) = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    assert alone.verdict == "behind" and alone.by_seeds[0] > 0
+    for i in range(10):
+        for seed in range(3):
+            folder = tmp_path / f"alibi-base={i}-s{seed}"
+            make_run(folder, "alibi", seed, better=0.5 - 0.01 * i, batch_size=5 + i)
+    rows = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    (beside,) = [row for row in rows if row.group == "nope"]
+    assert beside.by_seeds == alone.by_seeds and beside.by_documents == alone.by_documents
+    assert beside.p == pytest.approx(11 * alone.p) and beside.verdict == "tie"
+    assert beside.needed == alone.needed == 3

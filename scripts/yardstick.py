@@ -1,0 +1,46 @@
+"""python scripts/yardstick.py RUN [RUN ...] [--whole] [--evaluation=NAME]
+
+What counting makes of a run's targets: interpolated n-grams, p_k = (n + 5 p_{k-1}) / (N + 5), of 2
+to 6 tokens, counted on the rows that the run was trained on (an epoch at most) and scored on the
+targets of its same_token. Writes RUN/eval/yardsticks.csv; report.py, plot_curves.py and the next
+evaluation draw them in grey. RUN may be the folder of a sweep: then one run is counted for all that
+read the same targets after as much training on one text.
+
+  --whole   count the whole training text
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from posenc_jax import terminal
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of evaluated runs or sweeps")
+    parser.add_argument("--whole", action="store_true", help="count the whole training text")
+    parser.add_argument("--evaluation", default="", help="default: that of held-out text")
+    options = parser.parse_args(argv[1:])
+    return terminal.code_of(lambda: count(options.runs, options.evaluation, options.whole))
+
+
+def count(runs: list[Path], evaluation: str, whole: bool) -> None:
+    from posenc_jax.evaluation import counting, yardsticks
+    from posenc_jax.report import gather
+
+    for folder in counting.distinct(gather.runs_in(runs), evaluation):
+        rows = counting.measure(folder, evaluation, whole=whole)
+        path = yardsticks.write(folder / "eval", rows)
+        bits = ", ".join(
+            f"{row['order']}-gram {row['nll' if row['bpb'] is None else 'bpb']:.3f}" for row in rows
+        )
+        unit = "nats per token" if rows[0]["bpb"] is None else "bits per byte"
+        counted, targets = rows[0]["counted"], rows[0]["tokens"]
+        terminal.say(f"{path}: {unit} of {targets:,} targets after {counted:,} tokens: {bits}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

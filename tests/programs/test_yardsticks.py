@@ -1,0 +1,101 @@
+"""What counting makes of a run's targets, and what is shown of it beside the run."""
+
+import csv
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from posenc_jax.data import mixtures
+from posenc_jax.evaluation import keys, records, yardsticks
+from posenc_jax.report import gather, page, pictures, table
+from posenc_jax.runs.subject import run_config
+
+EVALUATION = ["--config.multiples=0.5,1,2", "--config.protocols=same_token,nonoverlap"]
+
+
+@pytest.fixture
+def evaluated(whole, tmp_path, call):
+    """A finished run of one's own, evaluated in its only text."""
+    run = tmp_path / "run"
+    shutil.copytree(whole[0], run, ignore=shutil.ignore_patterns("eval", "plots"))
+    call("eval_extrapolation.py", run, *EVALUATION)
+    return run
+
+
+def bits_of_a_trigram(run):
+    """By dictionaries, from the rows of an epoch and the bytes of the held-out documents."""
+    config = run_config(run)
+    corpus = mixtures.prepare(config.data, config.seed, config.train_length, quiet=True)
+    batches = mixtures.batches(corpus, config)
+    seen = Counter()
+    rows = batches.at(range(batches.rows))
+    for inputs, targets in zip(rows.inputs.tolist(), rows.targets.tolist(), strict=True):
+        line = [inputs[0], *targets]
+        for end in range(1, len(line)):
+            for count in range(1, min(3, end + 1) + 1):
+                words = tuple(line[end + 1 - count : end + 1])
+                seen["target", words] += 1
+                seen["context", words[:-1]] += 1
+    (places,) = records.before(run / "eval").places
+    bits = []
+    for document, start in zip(places.document, places.start, strict=True):
+        begin = corpus.valid.starts[document] + start
+        window = corpus.valid.tokens[begin : begin + 2 * 32 + 1].tolist()
+        for end in range(len(window) - 4, len(window)):
+            p = 1 / 256
+            for count in range(1, 4):
+                words = tuple(window[end + 1 - count : end + 1])
+                p = (seen["target", words] + 5 * p) / (seen["context", words[:-1]] + 5)
+            bits.append(-np.log2(p))
+    return float(np.mean(bits)), batches.rows * config.train_length
+
+
+def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, call, tmp_path):
+    from scripts import yardstick
+
+    assert yardstick.main(["yardstick.py", str(tmp_path)]) == 0
+    rows = yardsticks.read(evaluated / "eval")
+    bits, counted = bits_of_a_trigram(evaluated)
+    assert [row["order"] for row in rows] == [2, 3, 4, 5, 6]
+    assert rows[1]["bpb"] == pytest.approx(bits, rel=1e-9) and rows[1]["counted"] == counted
+    with (evaluated / "eval" / "curves.csv").open() as stream:
+        (row,) = [
+            r
+            for r in csv.DictReader(stream)
+            if (r["protocol"], r["length"], r["window"]) == ("same_token", "64", "")
+            and r["extension"] == "none"
+        ]
+    assert rows[0]["token_hash"] == row["token_hash"] and rows[0]["tokens"] == int(row["tokens"])
+
+    data = gather.gather([tmp_path])
+    assert "\n3-gram" in table.table(data)
+    text = page.write(data, tmp_path / "page").read_text()
+    assert '<td class="left">3-gram</td>' in text and f"{rows[1]['bpb']:.3f}" in text
+    assert tmp_path / "same_token.png" in pictures.draw(data, tmp_path)
+
+
+def test_a_run_that_read_another_text_or_nothing_yet_has_none(evaluated, call, tmp_path, capfd):
+    from scripts import yardstick
+
+    for i in range(2):
+        (tmp_path / f"{i}.txt").write_text(f"{i} another text " * 20)
+    other = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
+    call("eval_extrapolation.py", evaluated, *EVALUATION, *other, "--config.name=other")
+    assert yardstick.main(["yardstick.py", str(evaluated), "--evaluation=other"]) == 65
+    assert "read another text than the run's own" in capfd.readouterr().err
+    shutil.rmtree(evaluated / "eval")
+    assert yardstick.main(["yardstick.py", str(evaluated)]) == 65
+    assert "none of these runs is evaluated yet" in capfd.readouterr().err
+
+
+def test_keys_are_those_before_and_after_training(call, tmp_path):
+    run = tmp_path / "t5"
+    call("train.py", run, config="t5")
+    call("eval_extrapolation.py", run, *EVALUATION)
+    found = keys.read(run / "eval")
+    assert list(found) == [0, 12] and found[0].shape == found[12].shape == (1, 2)
+    assert np.all(found[0] > 1) and np.all(found[0] <= 32) and np.any(found[0] != found[12])
+    text = page.write(gather.gather([run]), tmp_path / "page").read_text()
+    assert "Effective keys" in text and f"{found[12][0][0]:.1f}  {found[12][0][1]:.1f}" in text

@@ -1,0 +1,181 @@
+"""How alike groups were treated: rates that were tried, losses that still fall, keys of a bias."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from evaluated import make_run
+
+from posenc_jax.evaluation import keys, records, yardsticks
+from posenc_jax.report import fairness, figures, gather, learning, table
+from posenc_jax.sweeping.choosing import COLUMNS, FILE
+
+STEPS = 80
+
+
+def falling(folder, slopes, name="loss"):
+    """Rewrites what a run logged: a loss that falls by so much over its last quarter."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for step in range(1, STEPS + 1):
+        loss = 3 - slopes * step / (STEPS / 4) + 0.001 * rng.normal()
+        lines.append({"step": step, name: loss, "tokens_per_second": 1.0})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def three(tmp_path):
+    """The best, one that falls three times as fast, and one that falls faster by chance alone."""
+    for name, better, falls in (("rope", 0.5, 0.1), ("nope", 0.0, 0.3), ("t5", 0.2, 0.19)):
+        folder = make_run(tmp_path / f"{name}-s0", name, 0, better=better, steps=STEPS)
+        falling(folder, falls)
+    return tmp_path
+
+
+def test_who_falls_more_than_twice_as_fast_as_the_best_is_not_done(three):
+    falling(three / "rope-s0", 0.5)
+    falling(three / "nope-s0", 0.9)
+    (best, *others) = learning.of(gather.gather([three]))
+    assert best.group == "nope" and best.of_best is None and all(one.done for one in others)
+    rope = three / "rope-s0" / "metrics.jsonl"
+    lines = [json.loads(line) for line in rope.read_text().splitlines()]
+    rope.write_text("".join(json.dumps(line | {"loss": line["loss"] - 9}) + "\n" for line in lines))
+    falling(three / "nope-s0", 1.2)
+    found = {one.group: one for one in learning.of(gather.gather([three]))}
+    assert [name for name, one in found.items() if not one.done] == ["nope"]
+    assert found["nope"].fall == pytest.approx(1.2, abs=0.01)
+    assert found["nope"].of_best == pytest.approx(0.5, abs=0.01)
+    data = gather.gather([three])
+    assert table.table(data).splitlines()[-1].startswith("not done: nope: the training loss")
+    assert "not done" in fairness.learning(data).html()
+
+
+def test_a_fall_that_may_be_none_is_no_verdict(three):
+    for name in ("rope", "t5"):
+        folder = three / f"{name}-s0"
+        falling(folder, 0.0)
+    noise = np.random.default_rng(3).normal(size=STEPS)
+    lines = [{"step": i + 1, "loss": 5 + float(n)} for i, n in enumerate(noise)]
+    path = three / "nope-s0" / "metrics.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = {one.group: one for one in learning.of(gather.gather([three]))}
+    assert found["nope"].interval[0] < 0 and found["nope"].done
+
+
+def test_groups_trained_on_another_text_or_for_longer_are_not_the_best_of_others(three):
+    folder = make_run(three / "fire-s0", "fire", 0, better=2.0, steps=STEPS, train_length=64)
+    falling(folder, 0.001)
+    assert {one.group for one in learning.of(gather.gather([three])) if one.of_best is None} == {
+        "nope",
+        "fire",
+    }
+
+
+def test_few_logged_steps_are_no_quarter(tmp_path):
+    make_run(tmp_path / "rope-s0", "rope", 0)
+    assert learning.of(gather.gather([tmp_path])) == []
+
+
+@pytest.fixture
+def counted(three):
+    """n-grams between the runs' losses at L, on their targets and on others."""
+    cell = next(
+        cell
+        for cell in records.read(three / "rope-s0" / "eval")
+        if cell.facts["protocol"] == "same_token"
+    )
+    row = {"evaluation": "held-out", "last": 8, "tokens": 9, "counted": 99, "nll": 1.0}
+    data = gather.gather([three])
+    points = data.points[(data.points.protocol == "same_token") & (data.points.length == 32)]
+    rope, nope = (
+        points[(points.group == name) & (points.method == "none")].bpb.item()
+        for name in ("rope", "nope")
+    )
+    rows = [
+        row | {"order": n, "bpb": bits, "token_hash": cell.facts["token_hash"]}
+        for n, bits in ((2, nope - 0.01), (3, rope + 0.01), (4, rope - 0.01))
+    ]
+    rows.append(row | {"order": 5, "bpb": 0.5, "token_hash": "others"})
+    yardsticks.write(three / "rope-s0" / "eval", rows)
+    yardsticks.write(three / "nope-s0" / "eval", rows)
+    return three
+
+
+def test_the_n_gram_reached_is_the_longest_that_is_no_better(counted):
+    data = gather.gather([counted])
+    found = {one.group: one.reached for one in learning.of(data)}
+    assert found["rope"] == "3-gram" and found["nope"] == "not the 2-gram"
+
+
+def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
+    data = gather.gather([counted])
+    lines = {line.name: line for line in figures.against_length(data, "same_token")}
+    assert [name for name in lines if name.endswith("gram")] == ["2-gram", "3-gram", "4-gram"]
+    assert lines["3-gram"].x == [16, 32, 64] and len(set(lines["3-gram"].y)) == 1
+    assert not any("gram" in line.name for line in figures.against_length(data, "sliding"))
+    said = table.table(data).splitlines()
+    assert sum(line.startswith("3-gram") for line in said) == 1
+
+
+def test_keys_are_means_over_seeds_by_layer_and_head(tmp_path):
+    for seed in range(2):
+        folder = make_run(tmp_path / f"t5-s{seed}", "t5", seed)
+        first, last = np.array([[8.0, 4.0]]), np.array([[2.0 + seed, 6.0]])
+        keys.write(folder / "eval", {0: first, 10: last})
+        assert keys.read(folder / "eval")[10].tolist() == last.tolist()
+    make_run(tmp_path / "rope-s0", "rope", 0)
+    html = fairness.keys(gather.gather([tmp_path])).html()
+    assert "8.0  4.0" in html and "2.5  6.0" in html and "rope" not in html
+    keys.write(folder / "eval", {})
+    assert keys.read(folder / "eval") == {}
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A sweep of one scheme that tried three rates, two of them only to choose."""
+    rows = []
+    for times, bits in ((1 / 3, 2.5), (1.0, 2.25), (3.0, float("inf"))):
+        rate = float(f"{3e-3 * times:.6g}")
+        name, chosen = f"rope-s0-learning_rate={rate:g}", "yes" if times == 1 else ""
+        make_run(tmp_path / name, "rope", 0, evaluated=bool(chosen), learning_rate=rate)
+        row = dict.fromkeys(COLUMNS, "") | {"scheme": "rope", "run": name, "times": times}
+        row |= {"learning_rate": rate, "encoding_rate": 1.0, "chosen": chosen, "shipped": chosen}
+        finite = {"choose_loss": bits, "choose_bpb": bits} if bits < 9 else {"choose_loss": "inf"}
+        rows.append(row | finite)
+    make_run(tmp_path / "rope-s1-learning_rate=0.003", "rope", 1, learning_rate=3e-3)
+    with (tmp_path / FILE).open("w") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return tmp_path
+
+
+def test_what_only_chose_stands_in_the_table_of_rates_and_nowhere_else(tuned):
+    data = gather.gather([tuned])
+    assert {run["name"] for run in data.runs} == {
+        "rope-s0-learning_rate=0.003",
+        "rope-s1-learning_rate=0.003",
+    }
+    assert data.notes == [] and {run["group"] for run in data.runs} == {"rope"}
+    html = fairness.rates(data).html()
+    for cell in ("2.250", "0.001: 2.500; 0.003: 2.250; 0.009: not finite"):
+        assert cell in html
+    assert "(0.333333, 1, 3;" in html
+
+
+def test_a_scheme_as_shipped_stands_beside_itself_tuned(tuned, tmp_path):
+    shipped = tmp_path / "zoo"
+    make_run(shipped / "rope-s0", "rope", 0, data={"source": "stdlib", "choose_fraction": 0.0})
+    for config in tuned.glob("*/config.json"):
+        fields = json.loads(config.read_text())
+        config.write_text(json.dumps(fields | {"data": fields["data"] | {"choose_fraction": 0.1}}))
+    data = gather.gather([tuned, shipped])
+    assert {run["group"] for run in data.runs} == {"rope", "rope, tuned"}
+
+
+def test_a_damaged_table_of_rates_is_a_note(tuned):
+    (tuned / FILE).write_text("scheme,run\nrope,x\n")
+    data = gather.gather([tuned])
+    assert any("choices.csv cannot be read" in note for note in data.notes)
+    assert fairness.rates(data) is None

@@ -1,0 +1,216 @@
+"""Choosing rates: which are tried, what is decided of them, and that folders alone remember it."""
+
+import csv
+import json
+import math
+
+import pytest
+from running import ROOT
+
+from configs.sweeps import fair
+from posenc_jax import errors
+from posenc_jax.errors import ConfigError
+from posenc_jax.sweeping import grid, scheduler
+from posenc_jax.sweeping.choosing import FILE, Plan, Rates, Trial, checked_rates
+from posenc_jax.sweeping.jobs import jobs_of
+from posenc_jax.sweeping.scheduler import Scheduler
+from scripts.sweep import main
+
+FIELDS = {"steps": 4, "warmup_steps": 1, "data.choose_fraction": 0.1}
+
+
+def content(names=("rope",), seeds=2, **more):
+    recipes = grid.axis("recipe", [f"configs/{name}.py" for name in names])
+    made = {"grid": grid.product(grid.axis("seed", range(seeds)), recipes), "choose": Rates()}
+    return made | {"fields": FIELDS, "evaluation": {"multiples": "1,2"}} | more
+
+
+def plan_of(made, workdir):
+    jobs = jobs_of(made, workdir)
+    return Plan(jobs, workdir, checked_rates(made, jobs))
+
+
+class Measuring:
+    """A launcher whose trainings end at once, with the loss that a function of both rates gives."""
+
+    workers = 2
+
+    def __init__(self, loss, codes=None, most=10**9):
+        self.loss, self.codes, self.most = loss, codes or {}, most
+        self.started = []
+
+    def launch(self): ...
+
+    def start(self, name, command, log):
+        phase = "train" if command[1].endswith("train.py") else "evaluate"
+        self.started.append((name, phase))
+        folder, code = log.parent, self.codes.get(name, errors.DONE)
+        if len(self.started) > self.most:
+            code = errors.FAULT
+        elif phase == "evaluate":
+            (folder / "eval").mkdir(exist_ok=True)
+            (folder / "eval" / "curves.csv").touch()
+        elif code == errors.DONE:
+            given = dict(word.removeprefix("--config.").split("=") for word in command[4:])
+            rates = float(given["learning_rate"]), float(given.get("encoding_rate", 1))
+            lines = [{"step": 2, "choose_loss": 9.0}, {"step": 4, "choose_loss": self.loss(*rates)}]
+            (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        states = {errors.DONE: "done"}
+        status = {"state": states.get(code, "failed"), "code": code, "step": 4, "digest": "d"}
+        if phase == "train":
+            (folder / "status.json").write_text(json.dumps(status))
+        log.write_text("")
+        return type("Task", (), {"poll": lambda self: code, "stop": lambda self: None})()
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setattr(scheduler, "PAUSE", 0.0)
+
+    def make(made, loss, **options):
+        plan, launcher, said = plan_of(made, tmp_path), Measuring(loss, **options), []
+        one = Scheduler(plan.more(), launcher, retries=0, more=plan.more)
+        code = one.run([], lambda _: None, said.append, every=0)
+        return code, launcher.started, plan, one
+
+    return make
+
+
+def table(folder):
+    with (folder / FILE).open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def near(rate, encoding_rate=1.0):
+    """A loss that is lowest at these rates."""
+    return lambda own, encoding=1.0: (
+        abs(math.log(own / rate)) + abs(math.log(encoding / encoding_rate))
+    )
+
+
+def test_a_scheme_without_trained_arrays_is_tried_at_three_rates(run, tmp_path):
+    code, started, _, _ = run(content(), near(3e-3))
+    assert code == errors.DONE
+    assert [n for n, phase in started if phase == "train"] == [
+        "rope-s0-learning_rate=0.001",
+        "rope-s0-learning_rate=0.003",
+        "rope-s0-learning_rate=0.009",
+        "rope-s1-learning_rate=0.003",
+    ]
+    evaluated = {name for name, phase in started if phase == "evaluate"}
+    assert evaluated == {f"rope-s{seed}-learning_rate=0.003" for seed in range(2)}
+    rows = table(tmp_path)
+    assert [float(row["times"]) for row in rows] == [0.333, 1.0, 3.0]
+    assert [row["chosen"] for row in rows] == ["", "yes", ""] == [row["shipped"] for row in rows]
+    assert not any(row["edge"] for row in rows)
+
+
+@pytest.mark.parametrize(("best", "beyond"), [(1e-9, 0.000333333), (1.0, 0.027)])
+def test_where_the_best_is_at_the_edge_one_more_is_tried(run, tmp_path, best, beyond):
+    run(content(seeds=1), near(best))
+    rows = table(tmp_path)
+    assert len(rows) == 4 and float(rows[-1]["learning_rate"]) == beyond
+    assert (rows[-1]["chosen"], rows[-1]["edge"]) == ("yes", "yes")
+
+
+def test_trained_arrays_are_tried_at_their_own_rates_at_the_best_learning_rate(run, tmp_path):
+    """The recipe's own encoding rate, 4, is tried as shipped."""
+    code, started, _, one = run(content(["t5"]), near(9e-3, 16))
+    rows = {(float(r["learning_rate"]), float(r["encoding_rate"])): r for r in table(tmp_path)}
+    assert set(rows) == {(1e-3, 1), (3e-3, 1), (9e-3, 1), (27e-3, 1), (9e-3, 16), (3e-3, 4)}
+    assert [key for key, row in rows.items() if row["shipped"]] == [(3e-3, 4)]
+    assert [key for key, row in rows.items() if row["chosen"]] == [(9e-3, 16)]
+    assert code == errors.DONE and len(one.all) == 7  # six trials, one of them a seed, and another
+    assert ("t5-s1-learning_rate=0.009-encoding_rate=16", "evaluate") in started
+
+
+def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
+    codes = {"rope-s0-learning_rate=0.009": errors.NOT_FINITE}
+    code, started, _, _ = run(content(), near(3e-3), codes=codes)
+    assert code == errors.DONE and ("rope-s1-learning_rate=0.003", "evaluate") in started
+    assert table(tmp_path)[2]["choose_loss"] == "inf"
+    assert run(content(), near(3e-3), codes=codes)[1] == []
+
+
+def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run):
+    codes = {"rope-s0-learning_rate=0.001": errors.IO}
+    code, started, plan, _ = run(content(["rope", "alibi"]), near(3e-3), codes=codes)
+    assert code == errors.IO and [scheme.name for scheme in plan.open()] == ["rope"]
+    assert ("alibi-s1-learning_rate=0.003", "evaluate") in started
+    assert not any(name.startswith("rope-s1") for name, _ in started)
+
+
+def test_without_a_loss_to_choose_by_a_trial_has_failed(run, monkeypatch):
+    monkeypatch.setattr(Trial, "measured", lambda self: None)
+    code, _, _, one = run(content(), near(3e-3))
+    assert code == errors.FAULT
+    assert "measured no choose_loss: the third split is too short" in one.all[0].reason
+
+
+@pytest.mark.parametrize("most", (0, 2, 5, 9, 12, 15))
+def test_cut_anywhere_a_sweep_goes_on_with_nothing_done_twice(run, tmp_path, most):
+    made = content(["rope", "t5"])
+    _, first, _, _ = run(made, near(9e-3, 16), most=most)
+    code, second, _, _ = run(made, near(9e-3, 16))
+    code_again, nothing, _, _ = run(made, near(9e-3, 16))
+    assert code == errors.DONE == code_again and nothing == []
+    done = [*first[:most], *second]
+    assert len(done) == len(set(done)) == 7 + 9  # trainings and evaluations of either
+    assert sum(bool(row["chosen"]) for row in table(tmp_path)) == 2
+
+
+def test_seeds_vary_slowest_once_rates_are_chosen(run):
+    _, _, plan, _ = run(content(["rope", "alibi"], seeds=3), near(3e-3))
+    seeds = [job.name for job in plan.jobs() if not isinstance(job, Trial)]
+    assert seeds == [
+        f"{name}-s{seed}-learning_rate=0.003" for seed in range(3) for name in ("rope", "alibi")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"choose": {"learning_rate": [1, 3]}}, "is a Rates()"),
+        ({"fields": {}}, "rope-s0 has no third split to choose on: set data.choose_fraction"),
+        (
+            {"grid": [{"recipe": "configs/rope.py", "learning_rate": 1e-3}]},
+            "the grid sets learning_rate, which choose decides",
+        ),
+    ],
+)
+def test_what_stands_against_choosing_is_said_before_anything_runs(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace(")", r"\)")):
+        plan_of(content() | change, tmp_path)
+
+
+def test_rates_that_make_no_grid_are_refused():
+    for wrong in ({"times": (1,)}, {"times": (3, 1)}, {"times": (0, 1)}, {"encoding": ()}):
+        with pytest.raises(ValueError, match="in Rates"):
+            Rates(**wrong)
+
+
+def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
+    file = tmp_path / "sweep.py"
+    file.write_text(
+        "from posenc_jax.sweeping.choosing import Rates\n"
+        "from posenc_jax.sweeping.grid import axis\n"
+        "def get_config():\n"
+        f"    return {{'recipe': 'configs/rope.py', 'grid': axis('seed', range(2)), "
+        f"'fields': {FIELDS!r}, 'choose': Rates()}}\n"
+    )
+    assert main(["sweep.py", f"--config={file}", f"--workdir={tmp_path / 'w'}", "--list"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["s0-learning_rate=0.001", "train"] and len(lines) == 4
+    assert " ".join(lines[-1]).endswith("2 seeds, once its rates are chosen")
+
+
+def test_the_fair_zoo_tunes_all_of_its_encodings_alike(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    made = fair.get_config()
+    there = [job for job in made["grid"] if (ROOT / job["recipe"]).exists()]
+    plan = plan_of(made | {"grid": there}, tmp_path)
+    assert len(made["grid"]) == 5 * 10 and {job["seed"] for job in there} == set(range(5))
+    for scheme in plan.schemes:
+        points, _ = scheme.stages()
+        assert {scheme.times(point) for point in points} == {0.333, 1.0, 3.0}
+        assert len(scheme.seeds) == 5 and scheme.seeds[0].mistakes() == []
