@@ -5,6 +5,7 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from ml_collections.config_dict import placeholder
 from posenc_jax import fields, neighbours, registry
 from posenc_jax.checks import choice, known
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
-from posenc_jax.registry import SOURCES, TEXTS, WANDB_MODES
+from posenc_jax.registry import FILES, SOURCES, TEXTS, WANDB_MODES
 
 Config = Any  # a ConfigDict, whose fields have no static types
 
@@ -40,6 +41,13 @@ class Extension:
     scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
 
 
+def _pattern(name: str, value: Any):
+    try:
+        re.compile(value)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"{name} must be a regular expression; got {value!r}: {error}") from error
+
+
 def _task(name: str, value: Any):
     choice(name, value, registry.tasks())
 
@@ -57,18 +65,50 @@ class Data:
     )
     path: str = default(
         "",
-        "files or globs, separated by commas; the name of a data set for hub",
-        of=("text", "jsonl", "hub"),
+        "files, folders or globs, separated by commas, also packed (.gz, .zst); of hub: the "
+        "name of a data set of the Hugging Face Hub, or a folder of one",
+        of=(*FILES, "hub"),
         unset="",
     )
+    name: str | None = default(
+        None, "of hub: the configuration of the data set, such as wikitext-103-raw-v1", of=("hub",)
+    )
+    revision: str | None = default(None, "of hub: a branch, tag or commit", of=("hub",))
     tokenizer: str = default("bytes", "bytes, a tokenizer.json, or a folder with vocab and merges")
     field: str | None = default(
         None,
-        "for jsonl and hub: the field with the text; None: text",
-        of=("jsonl", "hub"),
+        "for jsonl, parquet and hub: the field with the text; None: text",
+        of=("jsonl", "parquet", "hub"),
         unset="text",
     )
-    split: str | None = default(None, "of hub; None: train", of=("hub",), unset="train")
+    split: str | None = default(
+        None, "of hub: the split that is trained on; None: train", of=("hub",), unset="train"
+    )
+    valid_split: str | None = default(
+        None,
+        "of hub: the split that is held out, such as validation; None: valid_fraction of split",
+        of=("hub",),
+    )
+    valid_path: str | None = default(
+        None,
+        "files that are held out, named as in path; None: valid_fraction of path",
+        of=FILES,
+    )
+    begins: str | None = default(
+        None,
+        "a regular expression of the line or row that begins a document, ' = [^=]' for WikiText; "
+        "None: each file or row is one",
+        _pattern,
+        of=(*FILES, "hub"),
+    )
+    cut_one: bool | None = default(
+        None,
+        "True: of a text that is one document the end is held out, valid_fraction of it; None: "
+        "True, or as the run that is resumed",
+        true_or_false,
+        of=(*FILES, "hub"),
+        unset=True,
+    )
     mixture: str | None = default(
         None,
         "sources or tasks with shares of the tokens, instead of a source: stdlib:0.8,variables:0.2",
@@ -248,6 +288,9 @@ class EvaluationData:
         "", "field of a JSON line or row that holds the text; empty: that of the run"
     )
     split: str = default("", "split of a hub data set; empty: that of the run")
+    name: str = default("", "configuration of a hub data set; empty: the run's, of its own data")
+    revision: str = default("", "of a hub data set; empty: that of the run, of its own data")
+    begins: str = default("", "line or row that begins a document; empty: the run's, of its own")
 
 
 @dataclasses.dataclass
@@ -393,7 +436,7 @@ def read_by() -> dict[str, Readers]:
         name: Readers(
             facts["of"],
             _names(facts.get("tasks")),
-            facts["unset"] if isinstance(facts["unset"], dict) else {"": facts["unset"]},
+            facts["unset"] if isinstance(facts.get("unset"), dict) else {"": facts.get("unset")},
         )
         for name, _, _, facts in fields.fields(Data)
         if "of" in facts

@@ -53,7 +53,7 @@ def resolved(config, begun: Mapping | None = None) -> Config:
     if "per_layer" not in config.encoding:  # where a recipe replaced the group
         with config.encoding.unlocked():
             config.encoding.per_layer = configuration.Encoding.per_layer
-    config.data = with_unset(config.data)
+    config.data = with_unset(_cut_as(config.data, begun))
     if config.init_from and not config.original_length:
         with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
             source = begun or read(Path(config.init_from))
@@ -84,6 +84,14 @@ def _in_fields(extension: Config) -> Config:
     if twice:
         raise ConfigError(f"extension.name = {given['name']!r} sets {twice[0]!r} a second time")
     return ConfigDict(given | {"name": part.name} | dict(part.options))
+
+
+def _cut_as(data, begun: Mapping | None) -> Config:
+    """A resumed run cuts its only document where it did, which older runs did not."""
+    data = data.copy_and_resolve_references()
+    if begun is not None and data.get("cut_one") is None:
+        data.cut_one = begun["data"].get("cut_one")
+    return data
 
 
 def with_unset(data) -> Config:

@@ -136,6 +136,7 @@ def _data(data) -> list[str]:
     problems += fields.mistakes(configuration.Data, values, "data.")
     if data.source in read_by()["path"].sources and not data.path:
         problems.append(f"data.path must say what to read for data.source={data.source}")
+    problems += _held_out(data)
     if data.answers_only and data.source != "synthetic":
         problems.append("data.answers_only has no effect: only synthetic text marks its answers")
     if data.source == "synthetic" and data.tokenizer != "bytes":
@@ -150,6 +151,23 @@ def _data(data) -> list[str]:
         problems.append(
             f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
             f"merges.txt; there is no {_short(data.tokenizer)!r}"
+        )
+    return problems
+
+
+def _held_out(data) -> list[str]:
+    """A field that says which documents are held out, beside another."""
+    usual = configuration.training().data.valid_fraction
+    named = next((name for name in ("valid_path", "valid_split") if data[name]), None)
+    problems = []
+    if named and data.valid_fraction != usual:
+        problems.append(
+            f"data.valid_fraction = {data.valid_fraction!r} has no effect beside data.{named}, "
+            "which names what is held out"
+        )
+    if data.valid_split and data.valid_split == data.split:
+        problems.append(
+            f"data.valid_split must be another split than data.split; both are {data.split!r}"
         )
     return problems
 
@@ -301,7 +319,7 @@ def _text(data) -> list[str]:
         )
     if bool(data.path) != (data.source in read_by()["path"].sources):
         problems.append(
-            "data.path goes with data.source=text, jsonl or hub; got "
+            f"data.path goes with data.source={' or '.join(read_by()['path'].sources)}; got "
             f"source={data.source!r}, path={data.path!r}"
         )
     fields_of_rows = {name: value for name, value in data.items() if name != "path"}

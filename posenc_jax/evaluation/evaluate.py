@@ -117,8 +117,12 @@ def choose(
         if not kept.any():
             raise DataError(f"{skipped}: nothing is left to evaluate on")
         warn(f"{skipped}; they are skipped")
+    split = source.split
+    if len(kept) == 1:
+        split = windows.stretches(split, max(lengths))
+        kept = np.ones(len(split.lengths), bool)
     text = windows.choose(
-        source.split,
+        split,
         max(lengths),
         documents=config.documents,
         per_document=config.windows,
@@ -141,9 +145,11 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
     run = subject.config
     if data.mixture and asked.source in ("", *shares(data.mixture)):
         return _own_part(subject, asked, stopping)
-    same = (asked.source, asked.path) == (data.source, data.path) and all(
-        asked[name] in ("", data[name]) for name in ("field", "split")
+    there = (asked.source, asked.path) == (data.source, data.path)
+    same = there and all(
+        asked[name] in ("", data[name]) for name in ("field", "name", "revision", "begins")
     )
+    same = same and asked.split in ("", data.split, data.valid_split)
     if (same and not data.mixture) or not asked.source:
         corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
         return _own(subject, corpus, asked.part)
@@ -153,7 +159,10 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
         data.mixture, data.answers_only, data.task = None, False, None
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
         data.field, data.split = asked.field or data.field, asked.split or data.split
-        data.choose_fraction = 0.0
+        for name in ("name", "revision", "begins"):
+            data[name] = asked[name] or (data[name] if there else None)
+        data.valid_path = data.valid_split = None
+        data.choose_fraction, data.cut_one = 0.0, False
         data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
     data = with_unset(data)
     corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -144,3 +145,45 @@ def test_it_is_printed_where_text_is_prepared(folder, tmp_path):
     words = ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
     out = script("prepare_data.py", *words)
     assert "choose: {'documents': " in out and "choose: {'documents': 0" not in out
+
+
+def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
+    letters = np.random.default_rng(0).choice(list("abcdefgh \n"), 6_000)
+    (tmp_path / "a.txt").write_text("".join(letters))
+    shutil.copy(tmp_path / "a.txt", tmp_path / "copy.txt")
+    fields = {"data.path": f"{tmp_path}/a.txt", "data.cache": tmp_path / "cache", "steps": 5}
+    out = call("train.py", tmp_path / "run", **fields)
+    assert "1 documents held out" in out and "step 5  held out: loss" in out
+    words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
+    out = call("eval_extrapolation.py", tmp_path / "run", *words)
+    assert "37 documents" in out  # 2,400 tokens in stretches of 64 and more
+    copy = ["--config.data.source=text", f"--config.data.path={tmp_path}/copy.txt"]
+    out = call("eval_extrapolation.py", tmp_path / "run", *words, *copy, code=65)
+    assert "1 of 1 documents are text the run was trained on: nothing is left" in out
+
+
+def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "home"))
+    lines = ["---", "configs:", "- config_name: raw", "  data_files:"]
+    for number, split in enumerate(("train", "validation", "test")):
+        rows = [
+            "".join(np.random.default_rng(100 * number + i).choice(list("abcdefgh "), 240))
+            for i in range(8)
+        ]
+        datasets.Dataset.from_dict({"text": rows}).to_parquet(tmp_path / "set" / f"{split}.parquet")
+        lines += [f"  - split: {split}", f"    path: {split}.parquet"]
+    (tmp_path / "set" / "README.md").write_text("\n".join([*lines, "---", ""]))
+    named = {"data.path": tmp_path / "set", "data.source": "hub", "data.name": "raw"}
+    fields = {"data.valid_split": "validation", "data.valid_fraction": None, "steps": 5}
+    run = tmp_path / "run"
+    out = call("train.py", run, **named, **fields, **{"data.cache": tmp_path / "cache"})
+    assert "8 documents held out" in out
+    words = ["--config.multiples=1,2", "--config.extensions=none"]
+    call("eval_extrapolation.py", run, *words)
+    asked = ["--config.data.source=hub", f"--config.data.path={tmp_path}/set"]
+    out = call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=validation")
+    assert "cells are cached" in out
+    call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=test")
+    text = (run / "eval" / "curves.csv").read_text()
+    assert ",held-out," in text and ",set," in text
