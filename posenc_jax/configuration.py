@@ -74,7 +74,11 @@ class Data:
         None, "of hub: the configuration of the data set, such as wikitext-103-raw-v1", of=("hub",)
     )
     revision: str | None = default(None, "of hub: a branch, tag or commit", of=("hub",))
-    tokenizer: str = default("bytes", "bytes, a tokenizer.json, or a folder with vocab and merges")
+    tokenizer: str = default(
+        "bytes",
+        "bytes, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a name "
+        "of the Hugging Face Hub: gpt2",
+    )
     field: str | None = default(
         None,
         "for jsonl, parquet and hub: the field with the text; None: text",

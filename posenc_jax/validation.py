@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
-from posenc_jax.checks import known, positive, whole_number
+from posenc_jax.checks import known, may_be_of_hub, positive, whole_number
 from posenc_jax.configuration import Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
@@ -147,10 +147,11 @@ def _data(data) -> list[str]:
             "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
             f"below 1; got {data.valid_fraction} + {data.choose_fraction}"
         )
-    if data.tokenizer != "bytes" and not _exists(data.tokenizer):
+    if not (_exists(data.tokenizer) or may_be_of_hub(str(data.tokenizer))):
         problems.append(
-            f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
-            f"merges.txt; there is no {_short(data.tokenizer)!r}"
+            "data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
+            "vocab.json and merges.txt, or a name of the Hugging Face Hub such as gpt2; there is no "
+            f"{_short(data.tokenizer)!r}"
         )
     return problems
 

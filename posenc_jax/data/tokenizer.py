@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data import pieces
 from posenc_jax.errors import DataError
 
@@ -60,10 +61,11 @@ class Bytes:
 
 
 class Learned:
-    """A tokenizer from a tokenizer.json, or from GPT-2's vocab.json and merges.txt in a folder."""
+    """A tokenizer from a tokenizer.json, or from a folder with one or with GPT-2's vocab.json and
+    merges.txt."""
 
-    def __init__(self, path: Path):
-        self.name = str(path)
+    def __init__(self, path: Path, name: str = ""):
+        self.name = name or str(path)
         self.tokenizer = _load(path)
         # A published file may ask for truncated or padded texts; here the whole text is needed.
         self.tokenizer.no_truncation()
@@ -187,7 +189,37 @@ class RoundTrip:
 
 
 def load(name: str) -> Bytes | Learned:
-    return Bytes() if name == "bytes" else Learned(Path(name).expanduser())
+    """`bytes`, a file or a folder, or a tokenizer of the Hugging Face Hub by its name."""
+    path = Path(name).expanduser()
+    if name == "bytes":
+        return Bytes()
+    if path.exists() or not may_be_of_hub(name):
+        return Learned(path)
+    return Learned(_of_hub(name), name)
+
+
+def _of_hub(name: str) -> Path:
+    """The tokenizer.json of a repository, from the Hub's cache or else from the Hub."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise DataError(
+            f"data.tokenizer: there is no {name!r} here, and the package huggingface_hub, which "
+            "would fetch it, is not installed"
+        ) from error
+    failures = []
+    for local in (True, False):
+        try:
+            return Path(
+                huggingface_hub.hf_hub_download(name, "tokenizer.json", local_files_only=local)
+            )
+        except Exception as error:  # many types, from the network to a name that is none
+            failures.append(error)
+    reason = " ".join(str(failures[-1]).split())
+    raise DataError(
+        f"data.tokenizer: there is no file or folder {name!r}, and the Hugging Face Hub gives no "
+        f"tokenizer of that name: {reason}"
+    ) from failures[-1]
 
 
 def decode_utf8(text: bytes, name: str, start: int = 0) -> str:
@@ -243,11 +275,16 @@ def _load(path: Path):
     tokenizers = _package()
 
     try:
+        if (path / "tokenizer.json").is_file():
+            path = path / "tokenizer.json"
         if path.is_dir():
             vocab, merges = path / "vocab.json", path / "merges.txt"
             for file in (vocab, merges):
                 if not file.is_file():
-                    raise DataError(f"data.tokenizer: {path} is a folder without {file.name}")
+                    raise DataError(
+                        f"data.tokenizer: {path} is a folder without {file.name}, or else a "
+                        "tokenizer.json"
+                    )
             tokenizer = tokenizers.Tokenizer(
                 tokenizers.models.BPE.from_file(str(vocab), str(merges))
             )
@@ -256,8 +293,8 @@ def _load(path: Path):
             return tokenizer
         if not path.is_file():
             raise DataError(
-                f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json "
-                f"and merges.txt; there is no {path}"
+                f"data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
+                f"vocab.json and merges.txt, or a name of the Hugging Face Hub; there is no {path}"
             )
         json.loads(path.read_text(encoding="utf-8"))
         return tokenizers.Tokenizer.from_file(str(path))

@@ -98,7 +98,7 @@ def test_every_size_is_valid(size):
         ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
         ({"data.source": "text"}, ["data.path must name what to read"]),
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
-        ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
+        ({"data.tokenizer": "no/such.json"}, ["there is no 'no/such.json'"]),
         (
             {"init_from": "no/run"},
             ["'no/run' holds no config.json that can be read (FileNotFoundError)"],
