@@ -150,8 +150,8 @@ def _data(data) -> list[str]:
     if not (_exists(data.tokenizer) or may_be_of_hub(str(data.tokenizer))):
         problems.append(
             "data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
-            "vocab.json and merges.txt, or a name of the Hugging Face Hub such as gpt2; there is no "
-            f"{_short(data.tokenizer)!r}"
+            "vocab.json and merges.txt, or a name of the Hugging Face Hub such as gpt2; there "
+            f"is no {_short(data.tokenizer)!r}"
         )
     return problems
 
