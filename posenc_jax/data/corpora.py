@@ -72,6 +72,11 @@ class Corpus:
         return self.card["fingerprint"]
 
     @property
+    def key(self) -> str | None:
+        """What the text is known by before it is made into tokens; None: prepared tokens."""
+        return key_of(self.card["identity"]) if "identity" in self.card else None
+
+    @property
     def parts(self) -> dict[str, "Corpus"]:
         """The corpora of a mixture by name; this one alone."""
         return {"": self}
@@ -171,8 +176,11 @@ class Described(NamedTuple):
 
     @property
     def key(self) -> str:
-        text = json.dumps(self.identity, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.identity)
+
+
+def key_of(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def described(data, seed: int, length: int | None, hashes: Hashes) -> Described:

@@ -12,7 +12,10 @@ import pytest
 from lossy import LOSSY
 from running import ROOT, script
 
+import posenc_jax
 from configs import base
+from posenc_jax.data import tokenizer
+from posenc_jax.errors import DataError
 from posenc_jax.runs.metrics import read_metrics
 
 
@@ -187,3 +190,46 @@ def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_pat
     call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=test")
     text = (run / "eval" / "curves.csv").read_text()
     assert ",held-out," in text and ",set," in text
+
+
+@pytest.fixture
+def moved(folder, call, tmp_path):
+    """A run that stopped, its text and its tokenizer, none where it was; and its fields then."""
+    (tmp_path / "old").mkdir()
+    shutil.move(folder, tmp_path / "old" / "texts")
+    learned = tokenizer.train_bpe(["abcdefgh " * 20], 262)
+    learned.save(str(tmp_path / "old" / "bpe.json"))
+    fields = {"data.path": f"{tmp_path}/old/texts/*.txt", "data.cache": tmp_path / "cache"}
+    fields |= {"data.tokenizer": tmp_path / "old" / "bpe.json"}
+    call("train.py", tmp_path / "old" / "run", **fields, stop_at=4, code=75)
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "old").rename(tmp_path / "new")
+    return tmp_path / "new", fields
+
+
+def test_a_run_that_moved_goes_on_and_is_evaluated_and_loaded(moved, call):
+    place, fields = moved
+    run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
+    (place / "bpe.json").unlink()  # the run keeps its own
+    out = call("train.py", run, **fields | here)
+    assert "resuming at step 4" in out and "done: 12 steps" in out
+    *_, encoder = posenc_jax.load_run(run)
+    assert encoder.vocab == 262
+    words = ["--config.multiples=1,2", "--config.extensions=none"]
+    call("eval_extrapolation.py", run, *words)
+    (place / "texts").rename(place / "again")
+    asked = ["--config.data.source=text", f"--config.data.path={place}/again/*.txt"]
+    out = call("eval_extrapolation.py", run, *words, *asked)
+    assert "cells are cached" in out and "this one is" not in out
+
+
+def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):
+    place, fields = moved
+    run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
+    (place / "texts" / "00.txt").write_text("another")
+    out = call("train.py", run, **fields | here, code=65)
+    assert "the data changed since the checkpoint" in out
+    own = run / "tokenizer.json"
+    own.write_text(tokenizer.train_bpe(["abcdefgh " * 20], 259).to_str())
+    with pytest.raises(DataError, match="is not the tokenizer that the run was trained with"):
+        posenc_jax.load_run(run)
