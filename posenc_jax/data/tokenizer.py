@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -85,25 +86,24 @@ class Learned:
         stays bounded."""
         held: Stretch | None = None  # of a text that is not over: its last token may end later
         end = 0  # of that token, in bytes of its text
-        for group in _groups(self._pieces(texts)):
-            for piece, (tokens, ends) in zip(group, self._encode(group), strict=True):
-                if held is None:
-                    end = 0
-                ends = np.maximum.accumulate(np.concatenate([[end], piece.start + ends]))
-                widths, end = np.diff(ends), int(ends[-1])
-                made = Stretch(piece.text, tokens, widths, len(piece.content), piece.last)
-                if held is not None and len(tokens):
-                    yield held
-                    held = made
-                elif held is not None:  # nothing in it became a token
-                    held = held._replace(size=held.size + made.size, ends=made.ends)
-                else:
-                    held = made
-                if piece.last:
-                    if held.widths is not None:  # nothing is left over
-                        held.widths[-1:] += len(piece.text.text) - end
-                    yield held
-                    held = None
+        for piece, tokens, ends in self._encoded(_groups(self._pieces(texts))):
+            if held is None:
+                end = 0
+            ends = np.maximum.accumulate(np.concatenate([[end], piece.start + ends]))
+            widths, end = np.diff(ends), int(ends[-1])
+            made = Stretch(piece.text, tokens, widths, len(piece.content), piece.last)
+            if held is not None and len(tokens):
+                yield held
+                held = made
+            elif held is not None:  # nothing in it became a token
+                held = held._replace(size=held.size + made.size, ends=made.ends)
+            else:
+                held = made
+            if piece.last:
+                if held.widths is not None:  # nothing is left over
+                    held.widths[-1:] += len(piece.text.text) - end
+                yield held
+                held = None
 
     def _pieces(self, texts: Iterable[Named]) -> Iterator["_Piece"]:
         for text in texts:
@@ -111,29 +111,45 @@ class Learned:
                 content = text.text[start:stop]
                 yield _Piece(text, start, content, stop == len(text.text))
 
-    def _encode(self, group: list["_Piece"]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Tokens of each piece, and where in it each of them ends, in bytes."""
+    def _encoded(
+        self, groups: Iterable[list["_Piece"]]
+    ) -> Iterator[tuple["_Piece", np.ndarray, np.ndarray]]:
+        """Each piece with its tokens, and where in it each of them ends, in bytes; while a group is
+        looked at, the cores work on the next one."""
+        with ThreadPoolExecutor(1) as pool:
+            ahead: list[tuple[list[_Piece], Future]] = []
+            for group in groups:
+                ahead.append((group, pool.submit(self._encode, group)))
+                if len(ahead) > 1:
+                    yield from self._looked_at(*ahead.pop(0))
+            for group, found in ahead:
+                yield from self._looked_at(group, found)
+
+    def _encode(self, group: list["_Piece"]) -> list:
+        """As the library encodes; without offsets, which take time, where widths are known."""
+        encode = self.tokenizer.encode_batch
+        if self.widths is not None:
+            encode = self.tokenizer.encode_batch_fast
         strings = [decode_utf8(p.content, p.text.name, p.start) for p in group]
-        fast = self.widths is not None
-        encode = self.tokenizer.encode_batch_fast if fast else self.tokenizer.encode_batch
         try:
-            found = encode(strings, add_special_tokens=False)
+            return encode(strings, add_special_tokens=False)
         except Exception as error:  # plain Exceptions, as for a word without a token
-            if len(group) > 1:  # one of them
-                for piece in group:
-                    yield from self._encode([piece])
-                return
+            if len(group) > 1:  # in one of them
+                return [one for piece in group for one in self._encode([piece])]
             name = group[0].text.name
             raise DataError(f"{name}: {self.name} has no tokens for it: {error}") from error
-        for piece, string, encoding in zip(group, strings, found, strict=True):
+
+    def _looked_at(self, group: list["_Piece"], found: Future) -> Iterator:
+        for piece, encoding in zip(group, found.result(), strict=True):
             tokens = np.array(encoding.ids, np.int64)
             ends = None if self.widths is None else pieces.ends(piece.content, self.widths[tokens])
             if ends is None:
-                if fast:  # which keeps no offsets
+                string = piece.content.decode()
+                if self.widths is not None:  # which is not so here
                     encoding = self.tokenizer.encode(string, add_special_tokens=False)
                 places = np.array([end for _, end in encoding.offsets], np.int64)
                 ends = pieces.byte_offsets(string)[places] if len(places) else places
-            yield tokens, ends
+            yield piece, tokens, ends
 
     def decode(self, tokens) -> str:
         """The text of tokens; special tokens are written out, since a text may spell them."""
