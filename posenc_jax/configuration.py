@@ -6,6 +6,7 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 import dataclasses
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from posenc_jax.checks import choice, known
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
 from posenc_jax.registry import FILES, SOURCES, TEXTS, WANDB_MODES
 
+INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
 Config = Any  # a ConfigDict, whose fields have no static types
 
 MOST = 2**31 - 1
@@ -197,7 +199,7 @@ class Wandb:
         "auto: online with a key, offline without; online, offline, disabled",
         one_of(*WANDB_MODES),
     )
-    project: str = default("posenc-jax")
+    project: str = default("posenc-jax", "project that runs are logged in")
     name: str = default("", "empty: the name of the workdir")
     group: str = default("", "empty: data, tokenizer, length and size")
     dir: str = default("", "where wandb keeps its files; empty: the workdir")
@@ -223,7 +225,7 @@ class Training:
     seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
     train_length: int = default(128, "L: tokens per row", _length)
     batch_size: int = default(32, "rows per step", whole(1, 2**24))
-    steps: int = default(600, "", whole(1, MOST))
+    steps: int = default(600, "of the optimizer; also the length of the schedule", whole(1, MOST))
     stop_at: int = default(
         0, "save and stop here with exit 75; the same command resumes; 0: never", _seed
     )
@@ -234,7 +236,9 @@ class Training:
     model: Any = within(neighbours.models().Config)
     encoding: Encoding = within(Encoding)
     extension: Extension = within(Extension)
-    learning_rate: float = default(3e-3, "", above_zero(1e-30, 1e30))
+    learning_rate: float = default(
+        3e-3, "largest rate of AdamW, after the warm-up", above_zero(1e-30, 1e30)
+    )
     encoding_rate: float = default(
         1.0,
         "times the learning rate: the rate of the encoding's trained arrays",
@@ -245,13 +249,17 @@ class Training:
         "cosine; linear: constant, then down over the last fifth",
         one_of("cosine", "linear"),
     )
-    warmup_steps: int = default(60, "", whole(0))
+    warmup_steps: int = default(60, "steps in which the rate rises from 0", whole(0))
     final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
         0.1, "of the matrices in the blocks and of nothing else", between(0, 1e6)
     )
-    beta1: float = default(0.9, "", between(0, 0.999999))
-    beta2: float = default(0.95, "", between(0, 0.999999))
+    beta1: float = default(
+        0.9, "of AdamW: share kept of the mean of gradients", between(0, 0.999999)
+    )
+    beta2: float = default(
+        0.95, "of AdamW: share kept of the mean of their squares", between(0, 0.999999)
+    )
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
     skip_not_finite: bool = default(
         False,
@@ -270,9 +278,9 @@ class Training:
     distributed: bool = default(
         False, "several processes train together; see docs/runs.md", true_or_false
     )
-    log_every: int = default(20, "steps", whole(1))
-    valid_every: int = default(200, "steps", whole(1))
-    save_every: int = default(200, "steps", whole(1))
+    log_every: int = default(20, "steps between lines of metrics.jsonl", whole(1))
+    valid_every: int = default(200, "steps between losses on held-out text", whole(1))
+    save_every: int = default(200, "steps between checkpoints", whole(1))
     valid_batches: int = default(16, "batches of batch_size rows", whole(1))
     keep: int = default(2, "checkpoints kept", whole(1, 2**20))
     wandb: Wandb = within(Wandb)
@@ -374,12 +382,13 @@ def _tree(described: type) -> Config:
 
 
 def explained(described: type, prefix: str = "") -> Iterator[str]:
-    """A line for each field: its name, its default and its description."""
-    for name, _, value, facts in fields.fields(described):
+    """Lines for each field: its name and default, then its type and its description."""
+    for name, kind, value, facts in fields.fields(described):
         about = facts["about"]
         if name == "vocab":  # the tokenizer decides it
             value, about = None, "V; None: the tokenizer's"
-        yield f"  {f'{prefix}{name}={value}':<40} {about}".rstrip()
+        yield f"  {prefix}{name}={value}"
+        yield from textwrap.wrap(f"{kind.__name__}: {about}", 80, **INDENTED)
     for name, inner in fields.groups(described):
         yield from explained(inner, f"{prefix}{name}.")
 

@@ -97,6 +97,17 @@ def experiment(config) -> dict[str, Any]:
     return {name: value for name, value in sorted(fields.items()) if not _within(name, free)}
 
 
+def chosen(config) -> list[str]:
+    """`FIELD=VALUE` for every field with another value than its default."""
+    usual = dict(_flat(configuration.training().to_dict()))
+    fields = dict(_flat(config.to_dict()))
+    return [
+        f"{name}={value}"
+        for name, value in fields.items()
+        if value is not None and value != usual.get(name)
+    ]
+
+
 def with_defaults(fields: Mapping) -> dict[str, Any]:
     """Fill in the default of every field that an older run lacks."""
 

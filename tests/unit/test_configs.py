@@ -354,8 +354,9 @@ def test_help_lists_every_field_with_its_default():
         (configuration.Training, configuration.training()),
         (configuration.Evaluation, configuration.evaluation()),
     ):
-        lines = [line.split() for line in configuration.explained(described, "--config.")]
-        shown = dict(line[0].removeprefix("--config.").split("=", 1) for line in lines)
+        lines = [line.strip() for line in configuration.explained(described, "--config.")]
+        lines = [line for line in lines if line.startswith("--config.")]
+        shown = dict(line.removeprefix("--config.").split("=", 1) for line in lines)
         flat = {
             f"{group}.{name}" if isinstance(value, dict) else group: default
             for group, value in config.to_dict().items()
