@@ -62,8 +62,13 @@ class Subject:
 
     @property
     def encoder(self) -> prepared.Encoder | tokenizer.Unavailable:
+        """The tokenizer; that of prepared tokens may be unavailable."""
         if (self.workdir / TOKENIZER).is_file():
-            return tokenizer.load(self.tokenizer_file)
+            try:
+                return tokenizer.load(self.tokenizer_file)
+            except DataError:
+                if not self.config.data.tokens:
+                    raise
         return prepared.encoder_of(self.config.data)
 
     def trained_on(self, stopping: Sequence[str] = ()) -> np.ndarray:  # uint64, ascending

@@ -5,12 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lossy import LOSSY
-from running import ROOT, script
+from running import ROOT, python, script
 
 import posenc_jax
 from configs import base
@@ -233,3 +234,26 @@ def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):
     own.write_text(tokenizer.train_bpe(["abcdefgh " * 20], 259).to_str())
     with pytest.raises(DataError, match="is not the tokenizer that the run was trained with"):
         posenc_jax.load_run(run)
+
+
+def test_a_tokenizer_by_name_comes_from_the_cache_of_the_hub(folder, tmp_path):
+    place = tmp_path / "home" / "hub" / "models--gpt2"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("c0ffee")
+    (place / "snapshots" / "c0ffee").mkdir(parents=True)
+    learned = tokenizer.train_bpe(["abcdefgh " * 20], 262)
+    learned.save(str(place / "snapshots" / "c0ffee" / "tokenizer.json"))
+    words = [
+        "--config=configs/rope.py",
+        "--config.data.source=text",
+        "--config.data.tokenizer=gpt2",
+    ]
+    words += [f"--config.data.path={folder}", f"--config.data.cache={tmp_path}/cache"]
+    env = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    out = python("scripts/prepare_data.py", *words, env=env)
+    card = json.loads((Path(out.splitlines()[0]) / "corpus.json").read_text())
+    assert (card["tokenizer"], card["vocab"]) == ("gpt2", 262)
+    env["HF_HOME"] = str(tmp_path / "empty")
+    out = python("scripts/prepare_data.py", *words, env=env, code=65)
+    assert "error: data.tokenizer: there is no file or folder 'gpt2'" in out
+    assert "Traceback" not in out
