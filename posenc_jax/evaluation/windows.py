@@ -105,7 +105,8 @@ def choose(
 def stretches(split: Split, longest: int) -> Split:
     """A split of one document as up to 50 stretches of it, which then count as documents: errors
     are taken over them."""
-    count = max(1, min(FEWEST, len(split.tokens) // (longest + 1)))
+    room = len(split.tokens) // (longest + 1)  # windows in all
+    count = max(1, room // max(1, -(-room // FEWEST)))  # each of as many windows
     starts = np.linspace(0, len(split.tokens), count + 1).astype(np.int64)
     return replace(split, starts=starts, digests=np.repeat(split.digests, count))
 

@@ -269,6 +269,9 @@ class TestOneDocument:
         text = windows.choose(split, 64, wanted=1)
         assert len(text.documents) == len(made.valid.tokens) // 65 and len(text.documents) > 20
         assert split.starts[-1] == len(made.valid.tokens)
+        few = windows.choose(windows.stretches(made.valid, 16), 16, wanted=10**6)
+        room = len(made.valid.tokens) // 17
+        assert len(few.documents) <= 50 < room - 2 <= len(few.starts)
         with pytest.raises(DataError, match="1 of 1 documents"):
             windows.choose(windows.stretches(made.valid, 1500), 1500)
 
