@@ -69,6 +69,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.schemes
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.start
+	$(BIN)/python -m benchmarks.prepare
 	$(BIN)/python -m benchmarks.lengths
 
 # On a bare machine whose own Python has jax, nothing is set up; elsewhere .venv is taken.

@@ -50,13 +50,13 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     backend.self_test()
     steps = saved_steps(workdir) if every else [step]
     name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
-    print(table.table(cells))
-    print(table.without_null(records.rows(cells)) or "")
+    terminal.say(table.table(cells))
+    terminal.say(table.without_null(records.rows(cells)) or "")
     counted = yardsticks.read(workdir / "eval")
     pictures = curves.draw(every, workdir / "plots", name, counted)
-    print("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+    terminal.say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(names) > 1:
-        print(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
+        terminal.say(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
     here = (run_config(workdir), config.wandb.mode, workdir)
     wandb_curves.log_evaluation(*here, cells, pictures, facts)
 
@@ -67,4 +67,4 @@ def _define(values: absl_flags.FlagValues) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -1,8 +1,9 @@
 """python train.py --config=configs/rope.py --workdir=DIR [--config.FIELD=VALUE ...]
 
 Trains a model from a configuration and leaves a run in DIR. The same command resumes it, or reports
-that it is done. A size may follow the recipe: --config=configs/rope.py:small (tiny, small, base,
-125m). Fields are listed below, for example:
+that it is done; so does --workdir=DIR alone, with the configuration kept there. A size may follow
+the recipe: --config=configs/rope.py:small (tiny, small, base, 125m). Fields are listed below, for
+example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
@@ -20,7 +21,7 @@ CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can chec
 
 
 def main(argv: list[str]) -> int:
-    flags, config = command.read(argv, __doc__ or "")
+    flags, config = command.read(argv, __doc__ or "", resumes=True)
     workdir = flags.workdir and environment.workdir_of(flags.workdir)
     chosen = any(word.startswith(CHOSEN) for word in argv)
     return terminal.code_of(lambda: run(workdir, config, chosen))
@@ -48,4 +49,4 @@ def run(workdir: str | None, config: Config, chosen: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -9,6 +9,9 @@ docs/results/zoo. Today's default evaluation reads other targets; these are read
 
 python eval_extrapolation.py --workdir=DIR --config.spread=False --config.windows=2 \\
     --config.documents=50
+
+Rate, warm-up and dtype of `small` and `125m` are those usual for models of these sizes (nanoGPT's
+smallest, GPT-3's), of `base` between them; none was tuned here.
 """
 
 from ml_collections import ConfigDict
@@ -18,9 +21,12 @@ from posenc_jax import configuration
 
 SIZES = {
     "tiny": dict(layers=4, width=128, heads=4, train_length=128, batch_size=32, steps=600),
-    "small": dict(layers=6, width=384, heads=6, train_length=256, batch_size=64, steps=5_000),
-    "base": dict(layers=12, width=512, heads=8, train_length=512, batch_size=64, steps=20_000),
-    "125m": dict(layers=12, width=768, heads=12, train_length=1024, batch_size=256, steps=20_000),
+    "small": dict(layers=6, width=384, heads=6, train_length=256, batch_size=64, steps=5_000)
+    | dict(learning_rate=1e-3, warmup_steps=100, dtype="bfloat16"),
+    "base": dict(layers=12, width=512, heads=8, train_length=512, batch_size=64, steps=20_000)
+    | dict(learning_rate=1e-3, warmup_steps=1_000, dtype="bfloat16"),
+    "125m": dict(layers=12, width=768, heads=12, train_length=1024, batch_size=256, steps=20_000)
+    | dict(learning_rate=6e-4, warmup_steps=1_000, dtype="bfloat16"),
 }
 
 
@@ -30,7 +36,6 @@ def get_config(size: str = "tiny") -> ConfigDict:
     config = configuration.training()
     for name, value in SIZES[size].items():
         (config.model if name in config.model else config)[name] = value
-    config.warmup_steps = min(100, config.steps // 10)
     return config
 
 

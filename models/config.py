@@ -19,9 +19,9 @@ class Config:
     No machine trains beyond the largest sizes, and jax would report that later and less clearly.
     """
 
-    layers: int = default(4, "", whole(1, 10_000))
-    width: int = default(128, "D", whole(1, 2**20))
-    heads: int = default(4, "H", whole(1, 2**16))
+    layers: int = default(4, "number of layers", whole(1, 10_000))
+    width: int = default(128, "D, size of the residual stream", whole(1, 2**20))
+    heads: int = default(4, "H, heads of attention", whole(1, 2**16))
     kv_heads: int | None = default(
         None, "groups of keys and values; None: one per head", whole(1, 2**16)
     )
@@ -30,9 +30,11 @@ class Config:
         None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
     )
     vocab: int = default(256, "V", whole(1, 2**24))
-    norm: str = default("rms", "rms, layer", one_of("rms", "layer"))
-    norm_place: str = default("pre", "pre, post", one_of("pre", "post"))
-    activation: str = default("gelu", "gelu, swiglu", one_of("gelu", "swiglu"))
+    norm: str = default("rms", "normalisation: rms, layer", one_of("rms", "layer"))
+    norm_place: str = default(
+        "pre", "where it stands, before or after each part: pre, post", one_of("pre", "post")
+    )
+    activation: str = default("gelu", "of the MLP: gelu, swiglu", one_of("gelu", "swiglu"))
     tied: bool = default(True, "the output projection is the token embedding", true_or_false)
     scan: bool | None = default(
         None, f"layers as a loop; None: for more than {WRITTEN_OUT} layers", true_or_false
@@ -45,7 +47,9 @@ class Config:
         "float32, bfloat16; parameters are float32 either way",
         one_of("float32", "bfloat16"),
     )
-    attention: str = default("auto", ", ".join(IMPLEMENTATIONS), one_of(*IMPLEMENTATIONS))
+    attention: str = default(
+        "auto", f"how it is computed: {', '.join(IMPLEMENTATIONS)}", one_of(*IMPLEMENTATIONS)
+    )
 
     def __post_init__(self):
         for mistake in mistakes(vars(self)):

@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 
@@ -53,6 +54,11 @@ def known(kind: str, name, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name), names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(f"unknown {kind} {name!r}; {meant}have: {', '.join(names)}")
+
+
+def may_be_of_hub(name: str) -> bool:
+    """Whether a name may be that of a repository of the Hugging Face Hub: `gpt2`, `OWNER/NAME`."""
+    return bool(re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name)) and not name.endswith(".json")
 
 
 def rotary_dims(head_dim: int, fraction: float) -> int:

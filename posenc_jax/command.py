@@ -3,9 +3,10 @@
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
-from posenc_jax import errors, packages
+from posenc_jax import errors, packages, terminal
 
 try:
     from absl import flags
@@ -14,9 +15,10 @@ except ModuleNotFoundError as error:
     print(f"error: {packages.missing(error)}", file=sys.stderr)
     raise SystemExit(errors.CONFIG) from None
 
-from posenc_jax import composition, configuration
+from posenc_jax import composition, configuration, lineage, neighbours
 from posenc_jax.tracking import environment
 
+NUMBER = r"[+-]?\d+(\.\d*)?([eE]\+?\d+)?"
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
 
 
@@ -26,16 +28,17 @@ def read(
     *,
     default_config: str | None = None,
     define: Callable[[flags.FlagValues], object] = lambda values: None,
+    resumes: bool = False,
 ):
     """Flags and configuration of a command; a mistake is printed and ends with exit code 2."""
     if any(arg in HELP for arg in argv[1:]):
         described = configuration.Evaluation if default_config else configuration.Training
         fields = "\n".join(configuration.explained(described, "--config."))
         codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in errors.MEANING.items())
-        print(f"{usage.strip()}\n\nFields:\n{fields}\n\nExit codes:\n{codes}")
+        terminal.say(f"{usage.strip()}\n\nFields:\n{fields}\n\nExit codes:\n{codes}")
         raise SystemExit(errors.DONE)
     try:
-        return parse(argv, default_config=default_config, define=define)
+        return parse(argv, default_config=default_config, define=define, resumes=resumes)
     except errors.ConfigError as error:
         refuse([str(error)])
 
@@ -45,18 +48,27 @@ def parse(
     *,
     default_config: str | None = None,
     define: Callable[[flags.FlagValues], object] = lambda values: None,
+    resumes: bool = False,
 ):
     """Flags and configuration of a command; a mistake raises ConfigError.
 
     `define` adds a program's own flags. They are separate from absl's global ones, so that this can
-    be called more than once.
+    be called more than once. With `resumes` the configuration is that of the run in the workdir
+    where none is given.
     """
     values = flags.FlagValues()
-    options, argv = _extension_options(argv)
+    fields = configuration.evaluation() if default_config else configuration.training()
+    options, argv = _extension_options(_joined(argv))
+    unset, argv = _unset(argv, fields)
+    argv = [_plain(word, fields) for word in argv]
+    begun = _of_run(argv) if resumes else None
     try:
-        config_flags.DEFINE_config_file(
-            "config", default_config, "a recipe in configs/", values, sys_argv=argv
-        )
+        if begun is not None:
+            config_flags.DEFINE_config_dict("config", begun, flag_values=values)
+        else:
+            config_flags.DEFINE_config_file(
+                "config", default_config, "a recipe in configs/", values, sys_argv=argv
+            )
         flags.DEFINE_string("workdir", None, "the folder of the run", flag_values=values)
         define(values)
         stray = values(argv)[1:]
@@ -77,7 +89,12 @@ def parse(
     if not isinstance(config, ConfigDict):
         named = next((arg for arg in argv if arg.startswith("--config=")), None)
         missing = f"{named}: there is no such file" if named else "--config=configs/... is missing"
+        if resumes and not named:
+            missing += "; --workdir alone resumes a run, and there is none in it"
         raise errors.ConfigError(missing)
+    with config.ignore_type():
+        for name in unset:
+            _group(config, name)[name.rpartition(".")[2]] = None
     if options:
         with config.unlocked(), config.ignore_type():
             extension: Any = config.extension
@@ -98,6 +115,85 @@ def _extension_options(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
     return options, others
 
 
+def _joined(argv: list[str]) -> list[str]:
+    """`--config FILE` as `--config=FILE`, and so with fields."""
+    joined: list[str] = []
+    for word in argv:
+        before = joined[-1] if joined else ""
+        opened = before.startswith(("--config", "--workdir")) and "=" not in before
+        if opened and not word.startswith("-"):
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _unset(argv: list[str], fields: ConfigDict) -> tuple[list[str], list[str]]:
+    """Take --config.FIELD=None out for fields that are None by default."""
+    unset, others = [], []
+    for word in argv:
+        name = re.fullmatch(r"--config\.([\w.]+)=None", word)
+        if name and _known(fields, name[1]) and _group(fields, name[1]).get(_last(name[1])) is None:
+            unset.append(name[1])
+        else:
+            others.append(word)
+    return unset, others
+
+
+def _plain(word: str, fields: ConfigDict) -> str:
+    """A recipe's path from anywhere; a whole number written as 1e3 in digits."""
+    name, _, value = word.partition("=")
+    if name == "--config":
+        path, colon, size = value.partition(":")
+        ours = neighbours.HERE / path
+        here = Path(path).expanduser().exists() or not ours.is_file()
+        return word if here else f"--config={ours}{colon}{size}"
+    field = name.removeprefix("--config.")
+    kind = _group(fields, field).get_type(_last(field)) if _known(fields, field) else None
+    if name == field or kind not in (int, None) or not re.fullmatch(NUMBER, value):
+        return word
+    number = float(value)
+    return f"{name}={int(number)}" if number.is_integer() else word
+
+
+def _known(fields: ConfigDict, name: str) -> bool:
+    """Whether all runs have a field; options of encodings are not known here."""
+    try:
+        return _last(name) in _group(fields, name)
+    except (KeyError, AttributeError, TypeError):
+        return False
+
+
+def _group(fields: Any, name: str) -> Any:
+    """The group of fields that `data.task` is in."""
+    for part in name.split(".")[:-1]:
+        fields = fields[part]
+    return fields
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _of_run(argv: list[str]) -> ConfigDict | None:
+    """The configuration of the run in the workdir, where no recipe is given."""
+    words = {name: value for name, _, value in (word.partition("=") for word in argv)}
+    workdir = words.get("--workdir")
+    if "--config" in words or not workdir:
+        return None
+    folder = Path(environment.workdir_of(workdir))
+    if not (folder / "config.json").exists():
+        return None
+    try:
+        saved = lineage.read(folder)
+    except (OSError, ValueError, TypeError) as error:
+        raise errors.ConfigError(f"cannot read {folder / 'config.json'}: {error}") from error
+    config = configuration.training()
+    with config.unlocked(), config.ignore_type():
+        config.update(saved)
+    return config
+
+
 def _unknown_field(message: str, lister: str) -> str:
     field, guess = re.search(r"\w+", message), re.search(r'Did you mean "(\w+)"', message)
     meant = f"did you mean {guess[1]!r}? " if guess else ""
@@ -106,5 +202,5 @@ def _unknown_field(message: str, lister: str) -> str:
 
 def refuse(problems: list[str]) -> NoReturn:
     for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+        terminal.say(f"error: {problem}", error=True)
     raise SystemExit(errors.CONFIG)

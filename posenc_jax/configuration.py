@@ -5,6 +5,8 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import math
+import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,8 +16,9 @@ from ml_collections.config_dict import placeholder
 from posenc_jax import fields, neighbours, registry
 from posenc_jax.checks import choice, known
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
-from posenc_jax.registry import SOURCES, TEXTS, WANDB_MODES
+from posenc_jax.registry import FILES, SOURCES, TEXTS, WANDB_MODES
 
+INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
 Config = Any  # a ConfigDict, whose fields have no static types
 
 MOST = 2**31 - 1
@@ -48,6 +51,13 @@ class Extension:
     scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
 
 
+def _pattern(name: str, value: Any):
+    try:
+        re.compile(value)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"{name} must be a regular expression; got {value!r}: {error}") from error
+
+
 def _task(name: str, value: Any):
     choice(name, value, registry.tasks())
 
@@ -65,18 +75,54 @@ class Data:
     )
     path: str = default(
         "",
-        "files or globs, separated by commas; the name of a data set for hub",
-        of=("text", "jsonl", "hub"),
+        "files, folders or globs, separated by commas, also packed (.gz, .zst); of hub: the "
+        "name of a data set of the Hugging Face Hub, or a folder of one",
+        of=(*FILES, "hub"),
         unset="",
     )
-    tokenizer: str = default("bytes", "bytes, a tokenizer.json, or a folder with vocab and merges")
+    name: str | None = default(
+        None, "of hub: the configuration of the data set, such as wikitext-103-raw-v1", of=("hub",)
+    )
+    revision: str | None = default(None, "of hub: a branch, tag or commit", of=("hub",))
+    tokenizer: str = default(
+        "bytes",
+        "bytes, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a name "
+        "of the Hugging Face Hub: gpt2",
+    )
     field: str | None = default(
         None,
-        "for jsonl and hub: the field with the text; None: text",
-        of=("jsonl", "hub"),
+        "for jsonl, parquet and hub: the field with the text; None: text",
+        of=("jsonl", "parquet", "hub"),
         unset="text",
     )
-    split: str | None = default(None, "of hub; None: train", of=("hub",), unset="train")
+    split: str | None = default(
+        None, "of hub: the split that is trained on; None: train", of=("hub",), unset="train"
+    )
+    valid_split: str | None = default(
+        None,
+        "of hub: the split that is held out, such as validation; None: valid_fraction of split",
+        of=("hub",),
+    )
+    valid_path: str | None = default(
+        None,
+        "files that are held out, named as in path; None: valid_fraction of path",
+        of=FILES,
+    )
+    begins: str | None = default(
+        None,
+        "a regular expression of the line or row that begins a document, ' = [^=]' for WikiText; "
+        "None: each file or row is one",
+        _pattern,
+        of=(*FILES, "hub"),
+    )
+    cut_one: bool | None = default(
+        None,
+        "True: of a text that is one document the end is held out, valid_fraction of it; None: "
+        "True, or as the run that is resumed",
+        true_or_false,
+        of=(*FILES, "hub"),
+        unset=True,
+    )
     mixture: str | None = default(
         None,
         "sources or tasks with shares of the tokens, instead of a source: stdlib:0.8,variables:0.2",
@@ -169,7 +215,7 @@ class Wandb:
         "auto: online with a key, offline without; online, offline, disabled",
         one_of(*WANDB_MODES),
     )
-    project: str = default("posenc-jax")
+    project: str = default("posenc-jax", "project that runs are logged in")
     name: str = default("", "empty: the name of the workdir")
     group: str = default("", "empty: data, tokenizer, length and size")
     dir: str = default("", "where wandb keeps its files; empty: the workdir")
@@ -195,7 +241,7 @@ class Training:
     seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
     train_length: int = default(128, "L: tokens per row", _length)
     batch_size: int = default(32, "rows per step", whole(1, 2**24))
-    steps: int = default(600, "", whole(1, MOST))
+    steps: int = default(600, "of the optimizer; also the length of the schedule", whole(1, MOST))
     stop_at: int = default(
         0, "save and stop here with exit 75; the same command resumes; 0: never", _seed
     )
@@ -206,7 +252,9 @@ class Training:
     model: Any = within(neighbours.models().Config)
     encoding: Encoding = within(Encoding)
     extension: Extension = within(Extension)
-    learning_rate: float = default(3e-3, "", above_zero(1e-30, 1e30))
+    learning_rate: float = default(
+        3e-3, "largest rate of AdamW, after the warm-up", above_zero(1e-30, 1e30)
+    )
     encoding_rate: float = default(
         1.0,
         "times the learning rate: the rate of the encoding's trained arrays",
@@ -217,13 +265,17 @@ class Training:
         "cosine; linear: constant, then down over the last fifth",
         one_of("cosine", "linear"),
     )
-    warmup_steps: int = default(60, "", whole(0))
+    warmup_steps: int = default(60, "steps in which the rate rises from 0", whole(0))
     final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
         0.1, "of the matrices in the blocks and of nothing else", between(0, 1e6)
     )
-    beta1: float = default(0.9, "", between(0, 0.999999))
-    beta2: float = default(0.95, "", between(0, 0.999999))
+    beta1: float = default(
+        0.9, "of AdamW: share kept of the mean of gradients", between(0, 0.999999)
+    )
+    beta2: float = default(
+        0.95, "of AdamW: share kept of the mean of their squares", between(0, 0.999999)
+    )
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
     skip_not_finite: bool = default(
         False,
@@ -242,9 +294,9 @@ class Training:
     distributed: bool = default(
         False, "several processes train together; see docs/runs.md", true_or_false
     )
-    log_every: int = default(20, "steps", whole(1))
-    valid_every: int = default(200, "steps", whole(1))
-    save_every: int = default(200, "steps", whole(1))
+    log_every: int = default(20, "steps between lines of metrics.jsonl", whole(1))
+    valid_every: int = default(200, "steps between losses on held-out text", whole(1))
+    save_every: int = default(200, "steps between checkpoints", whole(1))
     valid_batches: int = default(16, "batches of batch_size rows", whole(1))
     keep: int = default(2, "checkpoints kept", whole(1, 2**20))
     wandb: Wandb = within(Wandb)
@@ -264,6 +316,9 @@ class EvaluationData:
         "", "field of a JSON line or row that holds the text; empty: that of the run"
     )
     split: str = default("", "split of a hub data set; empty: that of the run")
+    name: str = default("", "configuration of a hub data set; empty: the run's, of its own data")
+    revision: str = default("", "of a hub data set; empty: that of the run, of its own data")
+    begins: str = default("", "line or row that begins a document; empty: the run's, of its own")
 
 
 @dataclasses.dataclass
@@ -343,12 +398,13 @@ def _tree(described: type) -> Config:
 
 
 def explained(described: type, prefix: str = "") -> Iterator[str]:
-    """A line for each field: its name, its default and its description."""
-    for name, _, value, facts in fields.fields(described):
+    """Lines for each field: its name and default, then its type and its description."""
+    for name, kind, value, facts in fields.fields(described):
         about = facts["about"]
         if name == "vocab":  # the tokenizer decides it
             value, about = None, "V; None: the tokenizer's"
-        yield f"  {f'{prefix}{name}={value}':<40} {about}".rstrip()
+        yield f"  {prefix}{name}={value}"
+        yield from textwrap.wrap(f"{kind.__name__}: {about}", 80, **INDENTED)
     for name, inner in fields.groups(described):
         yield from explained(inner, f"{prefix}{name}.")
 
@@ -409,7 +465,7 @@ def read_by() -> dict[str, Readers]:
         name: Readers(
             facts["of"],
             _names(facts.get("tasks")),
-            facts["unset"] if isinstance(facts["unset"], dict) else {"": facts["unset"]},
+            facts["unset"] if isinstance(facts.get("unset"), dict) else {"": facts.get("unset")},
         )
         for name, _, _, facts in fields.fields(Data)
         if "of" in facts

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax import configuration
+from posenc_jax.errors import DataError
 
 # Fields a resumed run may change: how long, how often, how it is shown, where tokens are kept.
 FREE = (
@@ -40,6 +41,10 @@ LATER = {
 }
 
 
+# Where text, tokens and tokenizer lie; that they are the same is checked by their content.
+PLACES = ("data.path", "data.valid_path", "data.tokens", "data.tokenizer")
+
+
 def differences(
     saved: Mapping,
     now: Mapping,
@@ -65,6 +70,8 @@ def unlike(config, source: Mapping) -> list[str]:
         fields = dict(_flat(groups))
         fields["data.tokenizer"] = _tokenizer(tree["data"])
         chosen.append(fields)
+    if _same_tokenizer(*(fields["data.tokenizer"] for fields in chosen)):
+        chosen[0]["data.tokenizer"] = chosen[1]["data.tokenizer"]
     free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
     there, here = chosen
     return [
@@ -84,6 +91,17 @@ def _tokenizer(data: Mapping) -> str | None:
     return None
 
 
+def _same_tokenizer(one: str | None, other: str | None) -> bool:
+    """Whether two names are of one tokenizer, by its content where the names differ."""
+    if one is None or other is None or one == other:
+        return one == other
+    from posenc_jax.data import tokenizer
+
+    with suppress(DataError):
+        return tokenizer.load(one).hash == tokenizer.load(other).hash
+    return False
+
+
 def experiment(config) -> dict[str, Any]:
     """Fields that runs of one experiment share: all but the seed, how often something is logged or
     saved, and how it is computed."""
@@ -101,6 +119,17 @@ def with_later_options(fields: Mapping) -> Mapping:
     if not isinstance(encoding, Mapping):
         return fields
     return {**fields, "encoding": {**LATER.get(encoding.get("name", ""), {}), **encoding}}
+
+
+def chosen(config) -> list[str]:
+    """`FIELD=VALUE` for every field with another value than its default."""
+    usual = dict(_flat(configuration.training().to_dict()))
+    fields = dict(_flat(config.to_dict()))
+    return [
+        f"{name}={value}"
+        for name, value in fields.items()
+        if value is not None and value != usual.get(name)
+    ]
 
 
 def with_defaults(fields: Mapping) -> dict[str, Any]:

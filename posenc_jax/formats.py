@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from posenc_jax.registry import FILES
+
 FORMAT = 2
 
 
@@ -20,14 +22,21 @@ def upgraded(fields: Mapping[str, Any], written: Any) -> dict[str, Any]:
 
 def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Add the fields that older runs lack."""
-    names = ("tokens", "mixture", "far", "variant", "gaps", "needles")
-    data: dict[str, Any] = {name: None for name in names}
+    names = ("tokens", "mixture", "far", "variant", "gaps", "needles", "name", "revision")
+    data: dict[str, Any] = dict.fromkeys((*names, "valid_split", "valid_path", "begins"))
+    data["cut_one"] = _cut_one(fields["data"])
     data["hold_out"] = "document" if _reads_stdlib(fields["data"]) else None
     later = {
         "encoding": {"per_layer": False, "sink": False},
         "data": data | {"answers_only": False},
     }
     return dict(fields) | {group: more | dict(fields[group]) for group, more in later.items()}
+
+
+def _cut_one(data: Mapping[str, Any]) -> bool | None:
+    """Runs once held out whole documents alone, of whatever text."""
+    sources = [word.partition(":")[0].strip() for word in (data.get("mixture") or "").split(",")]
+    return False if {data.get("source"), *sources} & {*FILES, "hub"} else None
 
 
 def _reads_stdlib(data: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from posenc_jax.composition import Part
 from posenc_jax.configuration import Config, beside_tokens, read_by
 from posenc_jax.errors import ConfigError
 
+TOKENIZER = "tokenizer.json"  # that a run keeps
 # A file without these is not the configuration of a run.
 ESSENTIAL = (
     "seed",
@@ -35,7 +36,16 @@ def read(workdir: Path) -> dict[str, Any]:
     missing = set(ESSENTIAL) - set(fields)
     if missing:
         raise ValueError(f"no {', '.join(sorted(missing))}")
-    return formats.upgraded(fields, fields.pop("format", None))
+    fields = formats.upgraded(fields, fields.pop("format", None))
+    return fields | {"data": _with_own_tokenizer(fields["data"], workdir)}
+
+
+def _with_own_tokenizer(data: Mapping[str, Any], workdir: Path) -> Mapping[str, Any]:
+    """A run's `data` with the tokenizer it keeps, where the named one is not here."""
+    name, kept = data.get("tokenizer"), workdir / TOKENIZER
+    if name in (None, "bytes") or Path(name).expanduser().exists() or not kept.is_file():
+        return data
+    return dict(data) | {"tokenizer": str(kept)}
 
 
 def original_length(config, source: Mapping | None = None) -> int:
@@ -54,7 +64,7 @@ def resolved(config, begun: Mapping | None = None) -> Config:
         for name in configuration.OF_ANY_ENCODING:
             if name not in config.encoding:  # where a recipe replaced the group
                 config.encoding[name] = getattr(configuration.Encoding, name)
-    config.data = with_unset(config.data)
+    config.data = with_unset(_as_begun(config.data, begun))
     if config.init_from and not config.original_length:
         with suppress(OSError, ValueError, KeyError, TypeError):  # which validation tells
             source = begun or read(Path(config.init_from))
@@ -85,6 +95,19 @@ def _in_fields(extension: Config) -> Config:
     if twice:
         raise ConfigError(f"extension.name = {given['name']!r} sets {twice[0]!r} a second time")
     return ConfigDict(given | {"name": part.name} | dict(part.options))
+
+
+def _as_begun(data, begun: Mapping | None) -> Config:
+    """What a resumed run keeps: whether it cuts its only document, which older runs did not, and
+    its tokenizer, where the named one is not here."""
+    data = data.copy_and_resolve_references()
+    if begun is not None:
+        if data.get("cut_one") is None:
+            data.cut_one = begun["data"].get("cut_one")
+        name, kept = data.get("tokenizer"), begun["data"].get("tokenizer")
+        if name not in (None, "bytes") and kept and not Path(name).expanduser().exists():
+            data.tokenizer = kept
+    return data
 
 
 def with_unset(data) -> Config:

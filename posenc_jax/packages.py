@@ -8,6 +8,7 @@ LAB = (
     "optax",
     "orbax",
     "pandas",
+    "pyarrow",
     "rich",
     "tokenizers",
     "tqdm",

@@ -28,6 +28,7 @@ def tasks() -> list[str]:
     return [*TEXTS, *probes()]
 
 
-SOURCES = ("stdlib", "text", "jsonl", "hub", "synthetic")  # of text; read in data/sources.py
+FILES = ("text", "jsonl", "parquet")  # sources that read files of the user's
+SOURCES = ("stdlib", *FILES, "hub", "synthetic")  # of text; read in data/sources.py
 TEXTS = ("copy", "induction")  # of synthetic text, made in data/synthetic.py
 WANDB_MODES = ("auto", "online", "offline", "disabled")

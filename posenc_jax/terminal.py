@@ -27,6 +27,21 @@ def warn(text: str) -> None:
     say(f"warning: {text}", error=True)
 
 
+def program(main: Callable[[list[str]], int]) -> int:
+    """The exit code of a program; a reader that has left, as `head` does, is no error."""
+    try:
+        return main(sys.argv)
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return errors.DONE
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                silence(stream)
+
+
 def clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
-from posenc_jax.checks import known, positive, whole_number
+from posenc_jax.checks import known, may_be_of_hub, positive, whole_number
 from posenc_jax.configuration import OF_ANY_ENCODING, Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
@@ -136,6 +136,7 @@ def _data(data) -> list[str]:
     problems += fields.mistakes(configuration.Data, values, "data.")
     if data.source in read_by()["path"].sources and not data.path:
         problems.append(f"data.path must say what to read for data.source={data.source}")
+    problems += _held_out(data)
     if data.answers_only and data.source != "synthetic":
         problems.append("data.answers_only has no effect: only synthetic text marks its answers")
     if data.source == "synthetic" and data.tokenizer != "bytes":
@@ -146,10 +147,28 @@ def _data(data) -> list[str]:
             "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
             f"below 1; got {data.valid_fraction} + {data.choose_fraction}"
         )
-    if data.tokenizer != "bytes" and not _exists(data.tokenizer):
+    if not (_exists(data.tokenizer) or may_be_of_hub(str(data.tokenizer))):
         problems.append(
-            f"data.tokenizer must be 'bytes', a tokenizer.json, or a folder with vocab.json and "
-            f"merges.txt; there is no {_short(data.tokenizer)!r}"
+            "data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
+            "vocab.json and merges.txt, or a name of the Hugging Face Hub such as gpt2; there "
+            f"is no {_short(data.tokenizer)!r}"
+        )
+    return problems
+
+
+def _held_out(data) -> list[str]:
+    """A field that says which documents are held out, beside another."""
+    usual = configuration.training().data.valid_fraction
+    named = next((name for name in ("valid_path", "valid_split") if data[name]), None)
+    problems = []
+    if named and data.valid_fraction != usual:
+        problems.append(
+            f"data.valid_fraction = {data.valid_fraction!r} has no effect beside data.{named}, "
+            "which names what is held out"
+        )
+    if data.valid_split and data.valid_split == data.split:
+        problems.append(
+            f"data.valid_split must be another split than data.split; both are {data.split!r}"
         )
     return problems
 
@@ -301,7 +320,7 @@ def _text(data) -> list[str]:
         )
     if bool(data.path) != (data.source in read_by()["path"].sources):
         problems.append(
-            "data.path goes with data.source=text, jsonl or hub; got "
+            f"data.path goes with data.source={' or '.join(read_by()['path'].sources)}; got "
             f"source={data.source!r}, path={data.path!r}"
         )
     fields_of_rows = {name: value for name, value in data.items() if name != "path"}

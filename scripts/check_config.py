@@ -7,7 +7,7 @@ model sees, and for a trained bias how far the run can move it, in logits.
 
 import sys
 
-from posenc_jax import command, lineage, validation
+from posenc_jax import command, lineage, terminal, validation
 
 LEAST_REACH = 3  # logits
 
@@ -34,39 +34,39 @@ def main(argv: list[str]) -> int:
     config = lineage.resolved(config)
     config.model.vocab = config.model.vocab or prepared.encoder_of(config.data).vocab
     parts = jax.eval_shape(lambda: parameters.make(config, extended=False).params())
-    print(config)
-    print("parameters")
+    terminal.say(str(config))
+    terminal.say("parameters")
     for group, leaves in parts.items():
         for name, leaf in leaves.items():
-            print(f"  {leaf.size:>14,}  {group}.{name} {leaf.shape}")
+            terminal.say(f"  {leaf.size:>14,}  {group}.{name} {leaf.shape}")
     count = sum(leaf.size for leaf in jax.tree.leaves(parts))
-    print(f"  {count:>14,}  in all, {16 * count / 2**20:,.0f} MiB with gradient and two moments")
-    print(f"logits of a batch: {_logits(config) / 2**20:,.0f} MiB in float32")
+    size = 16 * count / 2**20
+    terminal.say(f"  {count:>14,}  in all, {size:,.0f} MiB with gradient and two moments")
+    terminal.say(f"logits of a batch: {_logits(config) / 2**20:,.0f} MiB in float32")
     encoding = parameters.make(config, extended=False).encoding
     if isinstance(encoding, RoPE):
-        print(f"turns of each rotary pair within L = {encoding.train_length}")
-        print("  " + " ".join(f"{turns:.3g}" for turns in extensions.turns(encoding).reshape(-1)))
+        terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
+        turns = extensions.turns(encoding).reshape(-1)
+        terminal.say("  " + " ".join(f"{each:.3g}" for each in turns))
     if isinstance(encoding, Hybrid):
         field = encoding.receptive_field
-        print(f"receptive field: {f'{field:,} tokens' if field else 'no bound'}")
+        terminal.say(f"receptive field: {f'{field:,} tokens' if field else 'no bound'}")
     if parts["encoding"]:
         reach_of_the_encoding(config, encoding)
     return 0
 
 
 def reach_of_the_encoding(config, encoding) -> None:
-    from posenc_jax import terminal
     from posenc_jax.training import adamw
 
     moves = adamw.travel(config)
-    print(f"reach: {moves:.3g} in every trained array of the encoding (sum of rates, times")
-    print(f"  encoding_rate = {config.encoding_rate:g})", end="")
     logits = adamw.reach(config, encoding)
-    if logits is None:
-        print()
-        return
-    print(f", {logits:.3g} logits of its bias")
-    if logits < LEAST_REACH:
+    of_bias = "" if logits is None else f", {logits:.3g} logits of its bias"
+    terminal.say(
+        f"reach: {moves:.3g} in every trained array of the encoding (sum of rates, times\n"
+        f"  encoding_rate = {config.encoding_rate:g}){of_bias}"
+    )
+    if logits is not None and logits < LEAST_REACH:
         terminal.warn(
             f"the bias can move by {logits:.2g} logits in this run; below {LEAST_REACH} it barely "
             "separates positions: raise encoding_rate, learning_rate or steps"
@@ -78,4 +78,4 @@ def _logits(config) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

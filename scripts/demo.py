@@ -48,4 +48,4 @@ def demo(workdir: Path, out: Path, words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

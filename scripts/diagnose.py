@@ -148,4 +148,4 @@ def write(path: Path, header: str, lines) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

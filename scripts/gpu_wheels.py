@@ -129,4 +129,4 @@ def _pip(*words: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -100,10 +100,10 @@ def plot(options) -> None:
             parts = subject.parts
             found = diagnostics.terms(parts.model, parts.encoding, held_out(subject))
             made.append(style.save(pictures.terms(found, str(run)), out / f"terms_{name}.png"))
-            print(f"{run}, first layer, by head")
+            terminal.say(f"{run}, first layer, by head")
             for key, values in found.items():
-                print(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
-    print("\n".join(map(str, made)))
+                terminal.say(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
+    terminal.say("\n".join(map(str, made)))
 
 
 def held_out(subject):
@@ -119,4 +119,4 @@ def held_out(subject):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -52,10 +52,11 @@ def _prepare(config, vocab: int | None, out: str, folder: str, limit: int | None
     if folder:
         encoder, place = tokenizer.load(config.data.tokenizer), Path(folder).expanduser()
         made = prepared.write(made, encoder, place, limit)
-        print(f"{prepared.size_of(place) / 2**20:,.1f} MiB, for --config.data.tokens={folder}")
-    print(f"{made.folder}\nfingerprint {made.fingerprint}\n{made.card['counts']}")
+        size = prepared.size_of(place) / 2**20
+        terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={folder}")
+    terminal.say(f"{made.folder}\nfingerprint {made.fingerprint}\n{made.card['counts']}")
     for name, facts in made.card["splits"].items():
-        print(f"{name}: {facts}")
+        terminal.say(f"{name}: {facts}")
 
 
 def _define(values: absl_flags.FlagValues) -> None:
@@ -77,8 +78,8 @@ def _train(config, vocab: int, out: str) -> None:
     )
     tokenizer.train_bpe(texts, vocab).save(out)
     config.data.tokenizer = out
-    print(f"a BPE of {vocab} tokens: {out}")
+    terminal.say(f"a BPE of {vocab} tokens: {out}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -46,8 +46,8 @@ def sync(run: Path, mode: str) -> None:
         )
         wandb_curves.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
         written += f", {len(rows)} rows of curves"
-    print(written)
+    terminal.say(written)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -25,6 +25,10 @@ class Mixture:
     shares: Mapping[str, float]
 
     @property
+    def key(self) -> None:
+        """None: a mixture is not read from another place than its own."""
+
+    @property
     def first(self) -> Corpus:
         return next(iter(self.parts.values()))
 

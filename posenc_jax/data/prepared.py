@@ -9,18 +9,15 @@ import numpy as np
 
 from posenc_jax.data import tokenizer
 from posenc_jax.data.corpora import (
-    SPLITS,
-    TOKENIZER,
     WIDTHS,
     Corpus,
     Split,
     card_of,
-    fingerprint_of,
     prepared,
 )
+from posenc_jax.data.hashes import Hashes
+from posenc_jax.data.writing import SPLITS, TOKENIZER, Encoder, fingerprint_of
 from posenc_jax.errors import ConfigError, DataError, Stop
-
-Encoder = tokenizer.Bytes | tokenizer.Learned
 
 
 def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = None) -> Corpus:
@@ -62,6 +59,7 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
     card |= {
         "counts": {"documents": sum(f["documents"] for f in facts.values()), "left_out": left_out},
         "splits": facts,
+        **{name: corpus.card[name] for name in ("cut",) if name in corpus.card},
         "tokenizer_hash": encoder.hash,
         "limit": limit,
         "made_from": {
@@ -72,7 +70,7 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
         },
         "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    return {"fingerprint": fingerprint_of(folder, card)} | card
+    return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
 
 
 def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.ndarray:

@@ -3,22 +3,28 @@
 import glob
 import gzip
 import hashlib
+import io
 import json
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from posenc_jax.data import stdlib, synthetic, tasks
 from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.registry import SOURCES, probes
+from posenc_jax.registry import FILES, SOURCES, probes
 
 # Errors that a damaged file raises, packed or not.
 _UNREADABLE = (OSError, EOFError, zlib.error)
 BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to about a tenth; more than this is no text
 LONGEST_LINE = 1 << 30
+ROWS = 256  # of parquet and of data sets, read at once
+# Files of a folder that a source reads, packed or not; text reads all of them.
+ENDINGS = {"jsonl": (".jsonl", ".jsonl.gz", ".jsonl.zst"), "parquet": (".parquet",), "text": ("",)}
 
 
 class Document(NamedTuple):
@@ -27,7 +33,8 @@ class Document(NamedTuple):
     answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
     gaps: np.ndarray | None = None  # of each answer, how many tokens before its question it stands
     group: str | None = None  # documents of one group go to one split; None: each by its own text
-    split: str | None = None  # where a task has documents of its own for each; None: by a hash
+    split: str | None = None  # where the source tells; None: by a hash
+    size: float = 0.0  # of what was read for it, in bytes of its file, packed or not
 
 
 def digest(text: bytes) -> int:
@@ -41,38 +48,76 @@ def files(data) -> list[Path]:
     """The files a source reads, in order. `hub` and most of `synthetic` read none of their own."""
     if data.source == "stdlib" or (data.source == "synthetic" and task_reads_code(data)):
         return stdlib.files()
-    if data.source in ("text", "jsonl"):
-        return _matches(data.path)
+    if data.source in FILES:
+        return _matches("data.path", data.path, data.source)
     return []
 
 
-def revision(data) -> str | None:
-    """The fingerprint by `datasets` of what `hub` reads; the files identify other sources."""
-    return _hub_rows(data)._fingerprint if data.source == "hub" else None
+def held_out_files(data) -> list[Path]:
+    """The files whose documents are held out, where they are named."""
+    if data.source in FILES and data.valid_path:
+        return _matches("data.valid_path", data.valid_path, data.source)
+    return []
+
+
+def names_held_out(data) -> bool:
+    """Whether the held-out documents are named, and not chosen from the others."""
+    return bool(data.valid_path or data.valid_split)
+
+
+class HubFacts(NamedTuple):
+    revision: str | list[str]  # fingerprints by `datasets` of what is read
+    size: int  # bytes
+
+
+def hub_facts(data) -> HubFacts:
+    """What identifies a data set of `hub`; files identify other sources."""
+    sets = [_hub_rows(data, split) for split in (data.split, data.valid_split) if split]
+    prints = [rows._fingerprint for rows in sets]
+    size = sum(rows.data.nbytes for rows in sets)
+    return HubFacts(prints if data.valid_split else prints[0], size)
 
 
 def documents(data, seed: int, train_length: int | None = None) -> Iterator[Document]:
-    """`train_length` is L of the run, which tasks that ask beyond it must know."""
-    if data.source in ("stdlib", "text"):
-        for path in files(data):
-            by_package = data.source == "stdlib" and data.hold_out == "package"
-            group = stdlib.package_of(path) if by_package else None
-            yield Document(str(path), _read(path), group=group)
-    elif data.source == "jsonl":
-        for path in files(data):
-            yield from _json_lines(path, data.field)
-    elif data.source == "hub":
-        yield from _hub(data)
-    elif data.source == "synthetic":
-        if data.task in probes():
-            yield from _task_documents(data, seed, train_length)
-            return
-        for i, (text, answers) in enumerate(
-            synthetic.documents(data.task, data.documents, data.document_length, seed)
-        ):
-            yield Document(f"{data.task}-{i}", text, answers)
-    else:
+    """Documents in order, those that are held out by name first, so that their duplicates are not
+    trained on. `train_length` is L of the run, which tasks that ask beyond it must know.
+    """
+    if data.source == "synthetic":
+        yield from _synthetic(data, seed, train_length)
+        return
+    if data.source not in SOURCES:
         raise ValueError(f"data.source must be one of {', '.join(SOURCES)}; got {data.source!r}")
+    if names_held_out(data):
+        for document in _read_all(data, held_out_files(data), data.valid_split):
+            yield document._replace(split="valid")
+    yield from _read_all(data, files(data), data.split)
+
+
+def _synthetic(data, seed: int, train_length: int | None) -> Iterator[Document]:
+    if data.task in probes():
+        yield from _task_documents(data, seed, train_length)
+        return
+    for i, (text, answers) in enumerate(
+        synthetic.documents(data.task, data.documents, data.document_length, seed)
+    ):
+        yield Document(f"{data.task}-{i}", text, answers)
+
+
+def _read_all(data, paths: Iterable[Path], split: str | None) -> Iterator[Document]:
+    """The documents of some files, or of a split of a data set."""
+    if data.source in ("stdlib", "text"):
+        by_package = data.source == "stdlib" and data.hold_out == "package"
+        for path in paths:
+            group = stdlib.package_of(path) if by_package else None
+            for part in _cut(_text(path), data.begins):
+                yield part._replace(group=group)
+        return
+    if data.source == "hub":
+        rows = _hub(data, split)
+    else:
+        read = _json_lines if data.source == "jsonl" else _parquet
+        rows = (row for path in paths for row in read(path, data.field))
+    yield from _joined(rows, data.begins) if data.begins else rows
 
 
 def task_of(data, train_length: int) -> tasks.Task:
@@ -100,40 +145,113 @@ def _task_documents(data, seed: int, train_length: int | None) -> Iterator[Docum
             yield Document(name, drawn.text.tobytes(), drawn.answers, drawn.gaps, split=split)
 
 
-def _matches(patterns: str) -> list[Path]:
-    paths = []
+def _matches(field: str, patterns: str, source: str) -> list[Path]:
+    paths: list[Path] = []
     for pattern in filter(None, (p.strip() for p in patterns.split(","))):
-        names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))
+        place = Path(pattern).expanduser()
+        names = sorted(glob.glob(str(place), recursive=True))
         matched = [Path(name) for name in names if Path(name).is_file()]
+        matched = _files_in(place, source) if place.is_dir() else matched
         if not matched:
-            raise DataError(f"data.path: nothing matches {pattern!r}")
+            raise DataError(f"{field}: nothing matches {pattern!r}")
         paths.extend(matched)
     if not paths:
-        raise DataError("data.path is empty; give files or globs, separated by commas")
+        raise DataError(f"{field} is empty; give files, folders or globs, separated by commas")
     return paths
 
 
-def _read(path: Path) -> bytes:
+def _files_in(folder: Path, source: str) -> list[Path]:
+    """The files of a folder that a source reads, without hidden ones."""
+    inside = (p for p in folder.rglob("*") if p.is_file() and p.name.endswith(ENDINGS[source]))
+    return sorted(p for p in inside if not any(_hidden(w) for w in p.relative_to(folder).parts))
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
+    """The text of a file, unpacked, and the file itself, whose place tells how much was read."""
+    with path.open("rb") as raw:
+        if path.suffix == ".gz":
+            with gzip.open(raw) as text:
+                yield text, raw
+        elif path.suffix == ".zst":
+            with io.BufferedReader(_pyarrow(path).input_stream(raw, compression="zstd")) as text:
+                yield text, raw
+        else:
+            yield raw, raw
+
+
+def _pyarrow(path: Path) -> Any:
     try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        most = max(LEAST_BOMB, BOMB * path.stat().st_size)
-        with gzip.open(path) as stream:
-            text = stream.read(most + 1)
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path} is read by the package pyarrow, which is not installed here; install it, or "
+            "take tokens made beforehand (data.tokens)"
+        ) from error
+    return pyarrow
+
+
+def _text(path: Path) -> Document:
+    try:
+        size = path.stat().st_size
+        most = max(LEAST_BOMB, BOMB * size)
+        with _opened(path) as (stream, raw):
+            text = stream.read() if stream is raw else stream.read(most + 1)
+            packed = stream is not raw
     except _UNREADABLE as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    if len(text) > most:
+    if packed and len(text) > most:
         raise DataError(
             f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size, and is no text"
         )
-    return text
+    return Document(str(path), text, size=size)
+
+
+def _cut(whole: Document, begins: str | None) -> Iterator[Document]:
+    """The documents in a file, each of which begins with a line that matches."""
+    starts = [m.start() for m in re.finditer(_pattern(begins), whole.text)] if begins else []
+    edges = sorted({0, *starts, len(whole.text)})
+    if len(edges) > 2 and not whole.text[: edges[1]].strip():  # nothing before the first
+        edges.pop(1)
+    if len(edges) <= 2:
+        yield whole
+        return
+    each = whole.size / len(whole.text)
+    for start, end in zip(edges, edges[1:], strict=False):
+        text = whole.text[start:end]
+        yield Document(f"{whole.name} at byte {start:,}", text, size=each * len(text))
+
+
+def _joined(rows: Iterable[Document], begins: str) -> Iterator[Document]:
+    """Documents of several rows, each of which begins with a row that matches."""
+    pattern, gathered, blank = re.compile(_pattern(begins)), [], True
+    for row in rows:
+        if not blank and pattern.match(row.text):
+            yield _one(gathered)
+            gathered, blank = [], True
+        gathered.append(row)
+        blank = blank and not row.text.strip()
+    if gathered:
+        yield _one(gathered)
+
+
+def _one(rows: list[Document]) -> Document:
+    text = b"".join(r.text if r.text.endswith(b"\n") else r.text + b"\n" for r in rows)
+    return Document(rows[0].name, text, size=sum(row.size for row in rows))
+
+
+def _pattern(begins: str) -> bytes:
+    return f"(?m)^(?:{begins})".encode()
 
 
 def _json_lines(path: Path, field: str) -> Iterator[Document]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    number = 0
+    number = read = 0
     try:
-        with opener(path, "rb") as stream:
+        with _opened(path) as (stream, raw):
             while line := stream.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(line) > LONGEST_LINE:
@@ -142,9 +260,25 @@ def _json_lines(path: Path, field: str) -> Iterator[Document]:
                         "into documents"
                     )
                 if line.strip():
-                    yield Document(f"{path}:{number}", _field(path, number, line, field))
+                    text = _field(path, number, line, field)
+                    before, read = read, raw.tell()
+                    yield Document(f"{path}:{number}", text, size=read - before)
     except _UNREADABLE as error:
         raise DataError(f"cannot read {path} after line {number}: {error}") from error
+
+
+def _parquet(path: Path, field: str) -> Iterator[Document]:
+    arrow, number = _pyarrow(path), 0
+    try:
+        with arrow.parquet.ParquetFile(path) as table:
+            _check_column(str(path), field, table.schema_arrow.names)
+            each = path.stat().st_size / max(table.metadata.num_rows, 1)
+            for batch in table.iter_batches(ROWS, columns=[field]):
+                for text in batch.column(0).to_pylist():
+                    yield _row(str(path), number, text, field, each)
+                    number += 1
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {path} after row {number}: {error}") from error
 
 
 def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
@@ -169,18 +303,60 @@ def _encoded(text: str, place: str) -> bytes:
         ) from error
 
 
-def _hub_rows(data):
+def _check_column(place: str, field: str, names: Iterable[str]) -> None:
+    if field not in names:
+        raise DataError(f"{place}: no field {field!r} (data.field); has: {', '.join(names)}")
+
+
+def _row(place: str, number: int, text: Any, field: str, size: float) -> Document:
+    if not isinstance(text, str):
+        raise DataError(
+            f"{place}, row {number}: no text in field {field!r} (data.field); got "
+            f"{type(text).__name__}"
+        )
+    return Document(f"{place}:{number}", _encoded(text, f"{place}, row {number}"), size=size)
+
+
+def _hub_rows(data, split: str):
+    """A split of a data set of the Hub, or of a folder written by `save_to_disk`."""
     import datasets
 
+    folder = Path(data.path).expanduser()
+    name = "" if data.name is None else f", data.name={data.name}"
+    if folder.exists() and data.revision:
+        raise ConfigError(f"data.revision has no effect: {data.path} is a folder, not of the Hub")
+    saved = any((folder / file).is_file() for file in ("dataset_dict.json", "state.json"))
+    if saved and data.name:
+        raise ConfigError(f"data.name has no effect: {data.path} was saved as one configuration")
     try:
-        return datasets.load_dataset(data.path, split=data.split, streaming=False)
+        if saved:
+            return _saved(folder, split)
+        place = str(folder) if folder.exists() else data.path
+        return datasets.load_dataset(place, data.name, split=split, revision=data.revision)
     except Exception as error:  # many types, from the network to a missing split
-        raise DataError(f"cannot load {data.path!r}, split {data.split!r}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise DataError(f"cannot load {data.path!r}{name}, split {split!r}: {reason}") from error
 
 
-def _hub(data) -> Iterator[Document]:
-    for i, row in enumerate(_hub_rows(data)):
-        if not isinstance(row.get(data.field), str):
-            has = ", ".join(row)
-            raise DataError(f"{data.path}, row {i}: no text in field {data.field!r}; has: {has}")
-        yield Document(f"{data.path}:{i}", _encoded(row[data.field], f"{data.path}, row {i}"))
+def _saved(folder: Path, split: str):
+    """A split of what `save_to_disk` wrote: one set, or one for each split."""
+    import datasets
+
+    found = datasets.load_from_disk(str(folder))
+    if isinstance(found, datasets.DatasetDict):
+        sets = {str(name): rows for name, rows in found.items()}
+    else:
+        sets = {str(found.split or "train"): found}
+    if split not in sets:
+        raise ValueError(f"have: {', '.join(sets)}")
+    return sets[split]
+
+
+def _hub(data, split: str | None) -> Iterator[Document]:
+    rows = _hub_rows(data, split or "train")
+    _check_column(data.path, data.field, rows.column_names)
+    each, number = rows.data.nbytes / max(len(rows), 1), 0
+    for batch in rows.select_columns(data.field).iter(ROWS):
+        for text in batch[data.field]:
+            yield _row(data.path, number, text, data.field, each)
+            number += 1

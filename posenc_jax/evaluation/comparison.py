@@ -1,5 +1,6 @@
 """Differences between two evaluated curves over the same targets, paired by document."""
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,16 +9,15 @@ from posenc_jax.errors import DataError
 from posenc_jax.evaluation import records, selection
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.evaluation.table import label
+from posenc_jax.evaluation.table import LINE, label
+
+NAME = 28
 
 
 def compare(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> str:
     """A line per protocol and common length of two selections, whose method is none if omitted."""
     first, second = curve(a, evaluation), curve(b, evaluation)
-    lines = [
-        f"nats per token of {a} less those of {b}, with 95% intervals over documents; * clear: the "
-        f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more"
-    ]
+    lines = []
     refused = set()
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
@@ -31,9 +31,15 @@ def compare(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> s
             f"{a} and {b} were evaluated on different targets ({', '.join(sorted(refused))}): "
             "evaluate both with the same data, multiples, documents, windows, stride and last"
         )
-    if len(lines) == 1:
+    if not lines:
         raise DataError(f"{a} and {b} have no protocol and length in common")
-    return "\n".join(lines)
+    head = textwrap.wrap(
+        f"nats per token of {a} less those of {b}, with 95% intervals over documents; * clear: the "
+        f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
+        LINE,
+    )
+    units = f"{'':<{NAME}}{'nats':>8}   {'interval':<20}{'bits/byte':>10}{'documents':>11}"
+    return "\n".join([*head, units, *lines])
 
 
 def curve(text: str, evaluation: str = "") -> list[Measured]:
@@ -64,10 +70,12 @@ def _line(one: Measured, other: Measured) -> str:
         name += f" against {other.facts['length']}"
     difference = paired(one.sums.nats, other.sums.nats, one.sums.tokens)
     if not np.isfinite(difference.mean):
-        return f"{name:<28} not finite"
+        return f"{name:<{NAME}} not finite"
     mark = "*" if difference.clear else " "
     per_byte = records.per_byte_of(one.sums)
-    bits = f"{difference.mean * per_byte:+.4f} bits per byte, " if per_byte else ""
+    bits = f"{difference.mean * per_byte:+.4f}" if per_byte else ""
     interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
-    documents = f"{difference.documents} documents"
-    return f"{name:<28}{difference.mean:+9.4f} {mark} {interval}  {bits}{documents}"
+    return (
+        f"{name:<{NAME}}{difference.mean:+8.4f} {mark} {interval:<20}{bits:>10}"
+        f"{difference.documents:>11,}"
+    )

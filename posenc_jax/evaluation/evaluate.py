@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.configuration import Config, shares
-from posenc_jax.data import corpora, mixtures, prepared
+from posenc_jax.data import corpora, mixtures, sources
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
@@ -134,8 +135,12 @@ def choose(
         if not kept.any():
             raise DataError(f"{skipped}: nothing is left to evaluate on")
         warn(f"{skipped}; they are skipped")
+    split = source.split
+    if len(kept) == 1:
+        split = windows.stretches(split, max(lengths))
+        kept = np.ones(len(split.lengths), bool)
     text = windows.choose(
-        source.split,
+        split,
         max(lengths),
         documents=config.documents,
         per_document=config.windows,
@@ -158,23 +163,46 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
     run = subject.config
     if data.mixture and asked.source in ("", *shares(data.mixture)):
         return _own_part(subject, asked, stopping)
-    same = (asked.source, asked.path) == (data.source, data.path) and all(
-        asked[name] in ("", data[name]) for name in ("field", "split")
+    there = (asked.source, asked.path) == (data.source, data.path)
+    same = there and all(
+        asked[name] in ("", data[name]) for name in ("field", "name", "revision", "begins")
     )
-    if (same and not data.mixture) or not asked.source:
+    same = same and asked.split in ("", data.split, data.valid_split)
+    moved = None if same or not asked.source else _moved(subject, asked)
+    if (same and not data.mixture) or not asked.source or moved:
+        data = moved or data
         corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
         return _own(subject, corpus, asked.part)
-    encoder = prepared.file_of(data)  # before these fields are replaced
+    encoder = subject.tokenizer_file  # before these fields are replaced
     data = data.copy_and_resolve_references()
     with data.ignore_type():
         data.mixture, data.answers_only, data.task = None, False, None
         data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
         data.field, data.split = asked.field or data.field, asked.split or data.split
-        data.choose_fraction, data.hold_out = 0.0, None
+        for name in ("name", "revision", "begins"):
+            data[name] = asked[name] or (data[name] if there else None)
+        data.valid_path = data.valid_split = None
+        data.choose_fraction, data.cut_one, data.hold_out = 0.0, False, None
         data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
     data = with_unset(data)
     corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
     return Source(corpus.train, in_words(data), corpus.fingerprint, _short(data))
+
+
+def _moved(subject: Subject, asked) -> Config | None:
+    """The run's `data` with another place of its files, if they are gone from their own."""
+    run, key = subject.config, subject.card.get("text")
+    options = (asked.field, asked.split, asked.name, asked.revision, asked.begins)
+    if key is None or asked.source != run.data.source or any(options):
+        return None
+    with suppress(DataError):
+        sources.files(run.data)
+        return None  # they are at their own place
+    data = run.data.copy_and_resolve_references()
+    data.path = asked.path
+    with corpora.remembered(corpora.cache_folder(data.cache)) as hashes:
+        found = corpora.described(data, run.seed, run.train_length, hashes)
+    return data if found.key == key else None
 
 
 def _own_part(subject: Subject, asked, stopping: Sequence[str]) -> Source:
@@ -218,7 +246,7 @@ def _prepared(subject: Subject, corpus: Corpus, asked) -> Source:
             f"data.part = {asked.part!r} is a part of the run's own text, and "
             f"data.tokens={asked.tokens} is another text"
         )
-    own = prepared.encoder_of(subject.config.data)
+    own = subject.encoder
     if own.hash != corpus.card.get("tokenizer_hash"):
         raise DataError(
             f"the tokens in {asked.tokens} are of the tokenizer {corpus.card['tokenizer']}, and "

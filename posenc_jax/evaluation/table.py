@@ -1,6 +1,7 @@
 """Print the curves of a run as text."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from posenc_jax import composition
@@ -9,7 +10,8 @@ from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
 
-WIDTH, NAME = 11, 20
+WIDTH, NAME, LINE = 11, 20, 80
+PAIR = 2 * WIDTH - 4  # bits | nats
 
 
 def is_baseline(facts: dict) -> bool:
@@ -75,20 +77,40 @@ def _block(protocol: str, chosen) -> str:
     lengths = sorted({row["length"] for row, _ in chosen})
     first = chosen[0][0]
     best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
-    lines = [
-        f"{first['run']}, step {first['step']}, {first['evaluation']}: {protocol}, "
-        f"{protocols.find(protocol).title}; {counts(chosen[-1][0])}",
+    lines = _prose(
+        f"{_title(protocols.find(protocol), first)}; {counts(chosen[-1][0])}",
         "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
         f"the next one (95%, {FEWEST_DOCUMENTS} documents or more)",
-        " " * NAME + "".join(f"{n:>{2 * WIDTH - 4}}" for n in lengths),
-    ]
-    for name in dict.fromkeys(label(row) for row, _ in chosen):
-        series = {row["length"]: row for row, _ in chosen if label(row) == name}
-        lines.append(name.ljust(NAME) + "".join(_value(series.get(n), best[n]) for n in lengths))
-        gains = "".join(_gain(series.get(n)) for n in lengths)
-        if gains.strip():
-            lines.append(" " * NAME + gains)
+    )
+    names = dict.fromkeys(label(row) for row, _ in chosen)
+    series = {
+        name: {row["length"]: row for row, _ in chosen if label(row) == name} for name in names
+    }
+    for some in _across(lengths, PAIR):
+        lines.append(" " * NAME + "".join(f"{n:>{PAIR}}" for n in some))
+        for name, own in series.items():
+            lines += _row(name, "".join(_value(own.get(n), best[n]) for n in some))
+            gains = "".join(_gain(own.get(n)) for n in some)
+            if gains.strip():
+                lines.append(" " * NAME + gains)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _prose(*sentences: str) -> list[str]:
+    return [line for sentence in sentences for line in textwrap.wrap(sentence, LINE)]
+
+
+def _across(columns: Sequence, width: int) -> list[Sequence]:
+    """The columns that fit a line beside the names, and those of the lines below."""
+    most = max(1, (LINE - NAME) // width)
+    return [columns[i : i + most] for i in range(0, len(columns), most)]
+
+
+def _row(name: str, values: str) -> list[str]:
+    """A long name has a line of its own; none is cut."""
+    if len(name) < NAME:
+        return [name.ljust(NAME) + values]
+    return [name, " " * NAME + values]
 
 
 def _title(protocol: Protocol, row: dict) -> str:
@@ -102,18 +124,19 @@ def _answers(protocol: Protocol, rows: Sequence[dict]) -> str:
     """Accuracy against length, and below it bits, between what a window can know and a guess."""
     lengths = sorted({row["length"] for row in rows})
     last = max(rows, key=lambda row: row["length"])
-    lines = [
+    lines = _prose(
         f"{_title(protocol, last)}; {counts(last)}",
         "share of answers that are right, and below it bits per answer",
-        " " * NAME + "".join(f"{n:>{WIDTH}}" for n in lengths),
-    ]
+    )
     ceilings = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
-    if ceilings:
-        lines.append("ceiling".ljust(NAME) + _shares(ceilings.get(n) for n in lengths))
-    for name in dict.fromkeys(map(label, rows)):
-        own = {row["length"]: row for row in rows if label(row) == name}
-        lines.append(name.ljust(NAME) + _shares(_of(own.get(n), "accuracy") for n in lengths))
-        lines.append(" " * NAME + _shares(_bits(own.get(n)) for n in lengths))
+    for some in _across(lengths, WIDTH):
+        lines.append(" " * NAME + "".join(f"{n:>{WIDTH}}" for n in some))
+        if ceilings:
+            lines += _row("ceiling", _shares(ceilings.get(n) for n in some))
+        for name in dict.fromkeys(map(label, rows)):
+            own = {row["length"]: row for row in rows if label(row) == name}
+            lines += _row(name, _shares(_of(own.get(n), "accuracy") for n in some))
+            lines.append(" " * NAME + _shares(_bits(own.get(n)) for n in some))
     if last["chance"] is not None:
         lines.append(f"a guess is right in {last['chance']:.3f}")
     return "\n".join(line.rstrip() for line in lines)
@@ -128,25 +151,23 @@ def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
         wide = max(WIDTH, *(len(part) + 2 for part in parts))
         of_answers = protocol.value == "accuracy"
         shown = "share of answers that are right" if of_answers else "bits per token"
-        lines = [
-            f"{_title(protocol, here[0])}; windows of {length} tokens",
-            shown,
-            " " * NAME + "".join(f"{part:>{wide}}" for part in parts),
-        ]
-        for name in dict.fromkeys(map(label, here)):
-            own = {row["part"]: row for row in here if label(row) == name}
-            values = [
-                _of(own.get(part), "accuracy") if of_answers else _bits(own.get(part))
-                for part in parts
-            ]
-            lines.append(name.ljust(NAME) + _shares(values, wide))
+        lines = _prose(f"{_title(protocol, here[0])}; windows of {length} tokens", shown)
+        for some in _across(parts, wide):
+            lines.append(" " * NAME + "".join(f"{part:>{wide}}" for part in some))
+            for name in dict.fromkeys(map(label, here)):
+                own = {row["part"]: row for row in here if label(row) == name}
+                values = [
+                    _of(own.get(part), "accuracy") if of_answers else _bits(own.get(part))
+                    for part in some
+                ]
+                lines += _row(name, _shares(values, wide))
         blocks.append("\n".join(line.rstrip() for line in lines))
     return blocks
 
 
 def _shortest(protocol: Protocol, rows: Sequence[dict]) -> str:
     found = [f"{label(row)} {row['length']}" for row in rows]
-    return f"{_title(protocol, rows[0])}\n{', '.join(found)}"
+    return "\n".join(_prose(_title(protocol, rows[0]), ", ".join(found)))
 
 
 def _of(row: dict | None, field: str) -> float | None:
@@ -163,19 +184,19 @@ def _shares(values: Iterable[float | None], wide: int = WIDTH) -> str:
 
 def _value(row: dict | None, best: list[str]) -> str:
     if row is None:
-        return f"{'-':>{2 * WIDTH - 4}}"
+        return f"{'-':>{PAIR}}"
     if row["ppl"] is None:
-        return f"{row['flag']:>{2 * WIDTH - 4}}"
+        return f"{row['flag']:>{PAIR}}"
     mark = "*" if label(row) in best and not is_baseline(row) else ""
-    return f"{mark}{row['ppl']:.3f}".rjust(2 * WIDTH - 4)
+    return f"{mark}{row['ppl']:.3f}".rjust(PAIR)
 
 
 def _gain(row: dict | None) -> str:
     if row is None or row["null_nll"] is None or row["length"] <= row["train_length"]:
-        return " " * (2 * WIDTH - 4)
+        return " " * PAIR
     nats = f"{row['null_nll'] - row['nll']:+.3f}"
     bits = "" if row["gain_bpb"] is None else f"{row['gain_bpb']:+.3f} | "
-    return f"{bits}{nats}".rjust(2 * WIDTH - 4)
+    return f"{bits}{nats}".rjust(PAIR)
 
 
 def _best(chosen) -> list[str]:

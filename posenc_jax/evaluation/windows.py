@@ -1,7 +1,7 @@
 """Choose the tokens that are read and scored, the same for every encoding and extension."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -101,6 +101,15 @@ def choose(
         free = np.repeat(split.lengths[fitting] - 1, counts) - count * longest
         offsets = offsets + free * (2 * index + 1) // (2 * count)
     return Text(split, number, split.starts[number] + offsets, longest)
+
+
+def stretches(split: Split, longest: int) -> Split:
+    """A split of one document as up to 50 stretches of it, which then count as documents: errors
+    are taken over them."""
+    room = len(split.tokens) // (longest + 1)  # windows in all
+    count = max(1, room // max(1, -(-room // FEWEST)))  # each of as many windows
+    starts = np.linspace(0, len(split.tokens), count + 1).astype(np.int64)
+    return replace(split, starts=starts, digests=np.repeat(split.digests, count))
 
 
 def _even(room: np.ndarray, wanted: int) -> int:

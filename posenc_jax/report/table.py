@@ -36,7 +36,10 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
             numbers = (f"{'-' if pd.isna(v) else f'{v:.3f}':>9}" for v in rows.loc[method])
-            lines.append(f"{name[:NAME]:<{NAME}}" + "".join(numbers))
+            if len(name) > NAME:  # none is cut: two might look alike
+                lines.append(name)
+                name = ""
+            lines.append(f"{name:<{NAME}}" + "".join(numbers))
     if value != "bpb":
         return "\n".join(lines)
     plain = points[points.method == "none"]

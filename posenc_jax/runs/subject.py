@@ -11,10 +11,10 @@ import numpy as np
 
 from posenc_jax import extensions
 from posenc_jax.configuration import Config
-from posenc_jax.data import prepared
+from posenc_jax.data import prepared, tokenizer
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import Damaged, Stop
-from posenc_jax.lineage import original_length
+from posenc_jax.errors import Damaged, DataError, Stop
+from posenc_jax.lineage import TOKENIZER, original_length
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
@@ -50,6 +50,27 @@ class Subject:
         made = extensions.named(self.config.extension.name)
         return not any(record.kind.name == "table" for record, _ in made)
 
+    @property
+    def tokenizer_file(self) -> str:
+        """`bytes`, or the file of the tokenizer: that which the run keeps, or the named one."""
+        kept = self.workdir / TOKENIZER
+        if not kept.is_file():
+            return prepared.file_of(self.config.data)
+        if self.card.get("tokenizer") not in (None, tokenizer.load(str(kept)).hash):
+            raise DataError(f"{kept} is not the tokenizer that the run was trained with; delete it")
+        return str(kept)
+
+    @property
+    def encoder(self) -> prepared.Encoder | tokenizer.Unavailable:
+        """The tokenizer; that of prepared tokens may be unavailable."""
+        if (self.workdir / TOKENIZER).is_file():
+            try:
+                return tokenizer.load(self.tokenizer_file)
+            except DataError:
+                if not self.config.data.tokens:
+                    raise
+        return prepared.encoder_of(self.config.data)
+
     def trained_on(self, stopping: Sequence[str] = ()) -> np.ndarray:  # uint64, ascending
         """Digests of the documents that its weights have seen."""
         return seen.trained_on(self.workdir, self.card, stopping)
@@ -59,7 +80,7 @@ def load_run(workdir, step: int | None = None):
     """Load (model, encoding, config, tokenizer) of a run, at its last or a given checkpoint."""
     subject = load_subject(Path(workdir), step)
     config, parts = subject.config, subject.parts
-    return parts.model, parts.encoding, config, prepared.encoder_of(config.data)
+    return parts.model, parts.encoding, config, subject.encoder
 
 
 def load_subject(workdir: Path, step: int | None = None) -> Subject:

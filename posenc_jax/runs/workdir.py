@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from posenc_jax import lineage
 from posenc_jax.configuration import Config
 from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
-from posenc_jax.experiment import differences
+from posenc_jax.experiment import FREE, PLACES, differences
 from posenc_jax.files import write_atomically
 from posenc_jax.formats import FORMAT, upgraded
 from posenc_jax.runs.facts import KEPT
@@ -161,7 +161,7 @@ class Follower(Workdir):
 
 
 def refuse_another(saved: Config, config: Config, place: str) -> None:
-    lines = differences(saved.to_dict(), config.to_dict())
+    lines = differences(saved.to_dict(), config.to_dict(), (*FREE, *PLACES))
     if lines:
         raise OtherConfig(
             f"{place} belongs to another configuration:\n  "
@@ -178,7 +178,7 @@ def sealed(card: Mapping[str, Any]) -> Config:
 def refuse_edited(card: Mapping[str, Any], config: Config, workdir: Path) -> None:
     """Refuse a config.json that was edited after the checkpoint was sealed."""
     before, now = sealed(card).to_dict(), config.to_dict()
-    lines = differences(before, now, words=("sealed", "in config.json"))
+    lines = differences(before, now, (*FREE, *PLACES), ("sealed", "in config.json"))
     if lines:
         raise OtherConfig(
             f"{workdir / 'config.json'} is not that of the checkpoint of step {card['step']}:\n  "

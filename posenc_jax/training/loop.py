@@ -10,11 +10,11 @@ import jax
 
 from posenc_jax import backend, errors
 from posenc_jax.configuration import Config
-from posenc_jax.data import mixtures
+from posenc_jax.data import mixtures, prepared, tokenizer
 from posenc_jax.experiment import differences
-from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked
+from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked, write_atomically
 from posenc_jax.formats import FORMAT
-from posenc_jax.lineage import resolved
+from posenc_jax.lineage import TOKENIZER, resolved
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.facts import data_facts, speed
@@ -141,8 +141,11 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
     trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, step))
+    encoder = by_lead(lambda: _keep_tokenizer(config, run))
     belongs = {
         "data": corpus.fingerprint,
+        "text": corpus.key,
+        "tokenizer": encoder,
         "config": config.to_dict(),
         "format": FORMAT,
         "trained_on": trained_on,
@@ -293,6 +296,14 @@ def _keep_trained_on(config, run: Workdir, corpus, step: int) -> str:
     digests = seen.digests_of(config, corpus)
     seen.keep(run.path, digests)
     return seen.hash_of(digests)
+
+
+def _keep_tokenizer(config, run: Workdir) -> str:
+    """Keep the tokenizer in the run's folder, where it is found wherever that is; its hash."""
+    encoder = prepared.encoder_of(config.data)
+    if isinstance(encoder, tokenizer.Learned):
+        write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
+    return encoder.hash
 
 
 def _same_data(card: dict, corpus) -> None:

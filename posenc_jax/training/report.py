@@ -3,11 +3,13 @@
 import platform
 import resource
 import sys
+import textwrap
 import time
 from importlib.metadata import version
 
 import jax
 
+from posenc_jax.experiment import chosen
 from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import clock, say
@@ -146,13 +148,8 @@ def flops_per_token(config, parts) -> float:
 
 
 def first_screen(config, parts, corpus, mesh, step: int) -> str:
-    params = parts.params()
-    sizes = {
-        f"{group}.{name}": leaf for group, leaves in params.items() for name, leaf in leaves.items()
-    }
-    width = max(map(len, sizes))
-    table = [f"  {name:<{width}}  {leaf.size:>12,}  {leaf.shape}" for name, leaf in sizes.items()]
-    total = sum(leaf.size for leaf in sizes.values())
+    """What is trained, on what and with what, in a few lines; config.json holds every field."""
+    counts = ", ".join(f"{name} {count:,}" for name, count in parts.counts().items())
     planned = config.steps * config.batch_size * config.train_length
     versions = ", ".join(f"{n} {version(n)}" for n in ("jax", "flax", "optax", "orbax-checkpoint"))
     devices = ", ".join(sorted({d.device_kind for d in mesh.devices.flat}))
@@ -173,11 +170,8 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             f"python {platform.python_version()}, {versions}",
             f"{mesh.size} x {devices} ({jax.default_backend()})",
             "",
-            str(config),
-            "parameters",
-            *table,
-            f"  {'total':<{width}}  {total:>12,}",
-            "",
+            *textwrap.wrap(" ".join(chosen(config)), 80, break_long_words=False),
+            f"parameters: {counts}",
             f"data {data_in_words(data_facts(corpus))}; {kept}",
             f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
             f"{planned:,} in all ({planned / train['tokens']:.2f} epochs)",

@@ -13,6 +13,8 @@ from running import finish, script, wandb_records
 
 from posenc_jax.evaluation import records, selection
 from posenc_jax.files import locked
+from posenc_jax.plots import curves
+from posenc_jax.report import gather
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.subject import load_subject
 
@@ -332,7 +334,9 @@ def test_a_run_is_written_to_wandb_afresh(evaluated):
 
 def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):
     out = script("compare.py", f"{evaluated}@yarn", evaluated)
-    assert len(out.splitlines()) == 1 + 3 + 3 + 2 + 1
+    compared = [line for line in out.splitlines() if re.match(r"\w+ \d+ ", line)]
+    assert len(compared) == 3 + 3 + 2 + 1
+    assert max(map(len, compared)) <= 80
     rows = {
         (r["extension"], r["length"]): float(r["nll"])
         for r in rows_of(evaluated)
@@ -373,3 +377,24 @@ def test_a_run_is_diagnosed(evaluated):
     assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
     assert "unknown extension 'yran'" in script("diagnose.py", f"{evaluated}@yran@64", code=2)
     assert "at least 32" in script("diagnose.py", f"{evaluated}@16", code=2)
+
+
+def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp_path):
+    """The same targets at the same lengths, so a report ranks them and a picture shows both."""
+    runs = [tmp_path / f"L{length}" for length in (16, 32)]
+    asked = ["--config.lengths=16,32,64", "--config.extensions=none"]
+    for run in runs:
+        call("train.py", run, train_length=int(run.name[1:]), steps=4)
+        call("eval_extrapolation.py", run, *asked)
+    found = gather.gather(runs)
+    assert found.notes == []
+    for table in (found.ranking, found.plain_ranking):
+        for protocol in ("same_token", "nonoverlap"):
+            assert list(table[protocol]) == [16, 32, 64]
+            for entries in table[protocol].values():
+                assert len({entry.group for entry in entries}) == 2
+    cells = selection.comparable(selection.readable(list(map(str, runs))))
+    pictures = curves.draw(cells, tmp_path / "pictures")
+    assert "same_token.png" in {path.name for path in pictures}
+    out = call("eval_extrapolation.py", runs[0], *asked, "--config.multiples=1,2", code=2)
+    assert "lengths = '16,32,64' and multiples = '1,2' say both what to read; give one" in out

@@ -368,12 +368,16 @@ def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_pa
     assert "Traceback" not in out
 
 
-def test_other_tokens_under_a_run_are_refused(trained, texts, tmp_path):
+def test_other_tokens_under_a_run_are_refused_and_moved_ones_are_not(trained, texts, tmp_path):
     run, moved = tmp_path / "run", tmp_path / "tokens"
     shutil.copytree(trained[0], run)
     shutil.copytree(texts / "tokens", moved)
     words = ["train.py", *recipe(**{"data.tokens": f"{moved}"}), f"--workdir={run}"]
-    assert "data.tokens: " in without_packages(*words, code=76)
+    assert "already done" in without_packages(*words)
+    whole = corpora.prepare(data_of(texts), 0, quiet=True)
+    prepared.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "others")
+    words = ["train.py", *recipe(**{"data.tokens": f"{tmp_path}/others"}), f"--workdir={run}"]
+    assert "the data changed since the checkpoint" in without_packages(*words, code=65)
 
 
 def test_prepare_data_says_what_its_flags_need(texts):

@@ -2,16 +2,21 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lossy import LOSSY
-from running import ROOT, script
+from running import ROOT, python, script
 
+import posenc_jax
 from configs import base
+from posenc_jax.data import tokenizer
+from posenc_jax.errors import DataError
 from posenc_jax.runs.metrics import read_metrics
 
 
@@ -144,3 +149,111 @@ def test_it_is_printed_where_text_is_prepared(folder, tmp_path):
     words = ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
     out = script("prepare_data.py", *words)
     assert "choose: {'documents': " in out and "choose: {'documents': 0" not in out
+
+
+def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
+    letters = np.random.default_rng(0).choice(list("abcdefgh \n"), 6_000)
+    (tmp_path / "a.txt").write_text("".join(letters))
+    shutil.copy(tmp_path / "a.txt", tmp_path / "copy.txt")
+    fields = {"data.path": f"{tmp_path}/a.txt", "data.cache": tmp_path / "cache", "steps": 5}
+    out = call("train.py", tmp_path / "run", **fields)
+    assert "1 documents held out" in out and "step 5  held out: loss" in out
+    words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
+    out = call("eval_extrapolation.py", tmp_path / "run", *words)
+    assert "37 documents" in out  # 2,400 tokens in stretches of 64 and more
+    copy = ["--config.data.source=text", f"--config.data.path={tmp_path}/copy.txt"]
+    out = call("eval_extrapolation.py", tmp_path / "run", *words, *copy, code=65)
+    assert "1 of 1 documents are text the run was trained on: nothing is left" in out
+
+
+def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "home"))
+    lines = ["---", "configs:", "- config_name: raw", "  data_files:"]
+    for number, split in enumerate(("train", "validation", "test")):
+        rows = [
+            "".join(np.random.default_rng(100 * number + i).choice(list("abcdefgh "), 240))
+            for i in range(8)
+        ]
+        datasets.Dataset.from_dict({"text": rows}).to_parquet(tmp_path / "set" / f"{split}.parquet")
+        lines += [f"  - split: {split}", f"    path: {split}.parquet"]
+    (tmp_path / "set" / "README.md").write_text("\n".join([*lines, "---", ""]))
+    named = {"data.path": tmp_path / "set", "data.source": "hub", "data.name": "raw"}
+    fields = {"data.valid_split": "validation", "data.valid_fraction": None, "steps": 5}
+    run = tmp_path / "run"
+    out = call("train.py", run, **named, **fields, **{"data.cache": tmp_path / "cache"})
+    assert "8 documents held out" in out
+    words = ["--config.multiples=1,2", "--config.extensions=none"]
+    call("eval_extrapolation.py", run, *words)
+    asked = ["--config.data.source=hub", f"--config.data.path={tmp_path}/set"]
+    out = call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=validation")
+    assert "cells are cached" in out
+    call("eval_extrapolation.py", run, *words, *asked, "--config.data.split=test")
+    text = (run / "eval" / "curves.csv").read_text()
+    assert ",held-out," in text and ",set," in text
+
+
+@pytest.fixture
+def moved(folder, call, tmp_path):
+    """A run that stopped, its text and its tokenizer, none where it was; and its fields then."""
+    (tmp_path / "old").mkdir()
+    shutil.move(folder, tmp_path / "old" / "texts")
+    learned = tokenizer.train_bpe(["abcdefgh " * 20], 262)
+    learned.save(str(tmp_path / "old" / "bpe.json"))
+    fields = {"data.path": f"{tmp_path}/old/texts/*.txt", "data.cache": tmp_path / "cache"}
+    fields |= {"data.tokenizer": tmp_path / "old" / "bpe.json"}
+    call("train.py", tmp_path / "old" / "run", **fields, stop_at=4, code=75)
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "old").rename(tmp_path / "new")
+    return tmp_path / "new", fields
+
+
+def test_a_run_that_moved_goes_on_and_is_evaluated_and_loaded(moved, call):
+    place, fields = moved
+    run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
+    (place / "bpe.json").unlink()  # the run keeps its own
+    out = call("train.py", run, **fields | here)
+    assert "resuming at step 4" in out and "done: 12 steps" in out
+    *_, encoder = posenc_jax.load_run(run)
+    assert encoder.vocab == 262
+    words = ["--config.multiples=1,2", "--config.extensions=none"]
+    call("eval_extrapolation.py", run, *words)
+    (place / "texts").rename(place / "again")
+    asked = ["--config.data.source=text", f"--config.data.path={place}/again/*.txt"]
+    out = call("eval_extrapolation.py", run, *words, *asked)
+    assert "cells are cached" in out and "this one is" not in out
+
+
+def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):
+    place, fields = moved
+    run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
+    (place / "texts" / "00.txt").write_text("another")
+    out = call("train.py", run, **fields | here, code=65)
+    assert "the data changed since the checkpoint" in out
+    own = run / "tokenizer.json"
+    own.write_text(tokenizer.train_bpe(["abcdefgh " * 20], 259).to_str())
+    with pytest.raises(DataError, match="is not the tokenizer that the run was trained with"):
+        posenc_jax.load_run(run)
+
+
+def test_a_tokenizer_by_name_comes_from_the_cache_of_the_hub(folder, tmp_path):
+    place = tmp_path / "home" / "hub" / "models--gpt2"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("c0ffee")
+    (place / "snapshots" / "c0ffee").mkdir(parents=True)
+    learned = tokenizer.train_bpe(["abcdefgh " * 20], 262)
+    learned.save(str(place / "snapshots" / "c0ffee" / "tokenizer.json"))
+    words = [
+        "--config=configs/rope.py",
+        "--config.data.source=text",
+        "--config.data.tokenizer=gpt2",
+    ]
+    words += [f"--config.data.path={folder}", f"--config.data.cache={tmp_path}/cache"]
+    env = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    out = python("scripts/prepare_data.py", *words, env=env)
+    card = json.loads((Path(out.splitlines()[0]) / "corpus.json").read_text())
+    assert (card["tokenizer"], card["vocab"]) == ("gpt2", 262)
+    env["HF_HOME"] = str(tmp_path / "empty")
+    out = python("scripts/prepare_data.py", *words, env=env, code=65)
+    assert "error: data.tokenizer: there is no file or folder 'gpt2'" in out
+    assert "Traceback" not in out

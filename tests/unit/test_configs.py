@@ -98,7 +98,7 @@ def test_every_size_is_valid(size):
         ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
         ({"data.source": "text"}, ["data.path must name what to read"]),
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
-        ({"data.tokenizer": "no/such"}, ["there is no 'no/such'"]),
+        ({"data.tokenizer": "no/such.json"}, ["there is no 'no/such.json'"]),
         (
             {"init_from": "no/run"},
             ["'no/run' holds no config.json that can be read (FileNotFoundError)"],
@@ -358,8 +358,9 @@ def test_help_lists_every_field_with_its_default():
         (configuration.Training, configuration.training()),
         (configuration.Evaluation, configuration.evaluation()),
     ):
-        lines = [line.split() for line in configuration.explained(described, "--config.")]
-        shown = dict(line[0].removeprefix("--config.").split("=", 1) for line in lines)
+        lines = [line.strip() for line in configuration.explained(described, "--config.")]
+        lines = [line for line in lines if line.startswith("--config.")]
+        shown = dict(line.removeprefix("--config.").split("=", 1) for line in lines)
         flat = {
             f"{group}.{name}" if isinstance(value, dict) else group: default
             for group, value in config.to_dict().items()

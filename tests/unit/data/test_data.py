@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 
 from configs import base
 from posenc_jax import registry
-from posenc_jax.data import corpora, synthetic, tokenizer
+from posenc_jax.data import corpora, hashes, synthetic, tokenizer, writing
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.errors import DataError
 
@@ -77,6 +78,47 @@ def test_a_corpus_is_built_once_and_again_when_a_file_changes(texts, tmp_path):
     changed = prepare(texts)
     assert changed.folder != first.folder and changed.fingerprint != first.fingerprint
     assert corpora.load(first.folder).fingerprint == first.fingerprint  # the old one is still there
+
+
+def test_files_unchanged_by_size_and_time_are_not_hashed_again(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(hashes, "YOUNG", -60)  # files are remembered at once
+    read, real = [], hashes.hash_of_file
+    monkeypatch.setattr(hashes, "hash_of_file", lambda path: read.append(path.name) or real(path))
+    first = prepare(texts)
+    assert read.count("03.txt") == 1
+    read.clear()
+    assert prepare(texts).fingerprint == first.fingerprint and read == []
+    changed = tmp_path / "texts" / "03.txt"
+    before = changed.stat()
+    changed.write_text(words(3)[::-1])
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # as if nothing had happened
+    assert prepare(texts).fingerprint != first.fingerprint
+    assert [name for name in read if name.endswith(".txt")] == ["03.txt"]
+
+
+def test_a_file_that_has_just_changed_is_not_remembered(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    with hashes.remembered(tmp_path) as known:
+        known.of(tmp_path / "a.txt")
+    assert not (tmp_path / hashes.FILE).exists()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_progress_has_a_total_that_is_reached(packed, tmp_path, settings, monkeypatch):
+    path = tmp_path / ("rows.jsonl.gz" if packed else "rows.jsonl")
+    rows = "".join(json.dumps({"text": words(i % 9)}) + "\n" for i in range(40)).encode()
+    path.write_bytes(gzip.compress(rows) if packed else rows)
+    bars = []
+
+    class Bar(writing.tqdm):
+        def __init__(self, **options):
+            super().__init__(**options | {"disable": False, "file": io.StringIO()})
+            bars.append(self)
+
+    monkeypatch.setattr(writing, "tqdm", Bar)
+    prepare(settings(source="jsonl", path=str(path), valid_fraction=0.0))
+    (bar,) = bars
+    assert bar.total == path.stat().st_size == pytest.approx(bar.n)
 
 
 def test_what_a_killed_build_left_is_in_nobodys_way(texts, tmp_path):

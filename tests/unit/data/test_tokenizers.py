@@ -108,3 +108,21 @@ def test_special_tokens_are_written_out(tmp_path):
     encoder = tokenizer.load(str(tmp_path / "t.json"))
     tokens, _ = encoder.encode(TEXT.encode(), "text")
     assert encoder.decode(tokens) == TEXT
+
+
+def test_a_name_is_found_in_the_cache_of_the_hub(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    folder = tmp_path / "hub" / "models--maker--letters"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("c0ffee")
+    (folder / "snapshots" / "c0ffee").mkdir(parents=True)
+    tokenizer.train_bpe([TEXT], 270).save(str(folder / "snapshots" / "c0ffee" / "tokenizer.json"))
+    encoder = tokenizer.load("maker/letters")
+    assert isinstance(encoder, tokenizer.Learned)
+    assert (encoder.name, encoder.vocab) == ("maker/letters", 270)
+    assert encoder.hash == tokenizer.load(str(folder / "snapshots" / "c0ffee")).hash
+    with pytest.raises(DataError, match="no file or folder 'letters', and the .* Hub gives no"):
+        tokenizer.load("letters")

@@ -1,0 +1,102 @@
+"""Pieces of a text whose tokens are those of the whole text, one after another."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+LENGTH = 1 << 15  # bytes of a piece, about
+AROUND = 128  # bytes on either side of a cut that are tried
+TRIES = 8  # places near the end of a piece
+SPACE = b" \t\r\n\f\v"
+# Of every width in UTF-8, and white space of every kind.
+SAMPLE = "Once  upon a\ttime,\n\n  caf\u00e9 \u6771\u4eac \U0001f600\u00a0! x1 \n "
+
+
+def cut(text: bytes, tokenizer: Any) -> Iterator[tuple[int, int]]:
+    """Begin and end of each piece: before white space, where the tokenizer separates words.
+
+    A tokenizer that separates none, or not there, gets longer pieces or the text as a whole.
+    """
+    start, end = 0, LENGTH
+    while tokenizer.pre_tokenizer is not None and end + AROUND < len(text):
+        places = _candidates(text, max(start + AROUND, end - LENGTH), end)
+        place = next((p for p in places if _apart(text, p, tokenizer)), None)
+        if place is not None:
+            yield start, place
+            start = end = place
+        end += LENGTH
+    yield start, len(text)
+
+
+def _candidates(text: bytes, low: int, high: int) -> Iterator[int]:
+    """White space after something else, the last lines first."""
+    tries = 0
+    for space in (b"\n", b" "):
+        place = high
+        while tries < TRIES and (place := text.rfind(space, low, place)) > low:
+            if text[place - 1] not in SPACE:
+                tries += 1
+                yield place
+
+
+def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
+    """Whether what surrounds a place has the tokens of its two sides."""
+    left, right = (
+        side.decode(errors="ignore")
+        for side in (text[place - AROUND : place], text[place : place + AROUND])
+    )
+    whole, first, second = (
+        tokenizer.encode(part, add_special_tokens=False) for part in (left + right, left, right)
+    )
+    moved = [(a + len(left), b + len(left)) for a, b in second.offsets]
+    return whole.ids == first.ids + second.ids and whole.offsets == first.offsets + moved
+
+
+def widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
+    """Bytes of text that each token stands for, where the tokenizer works on bytes and nothing is
+    added or lost; None elsewhere."""
+    import tokenizers
+
+    after = json.loads(tokenizer.to_str())["post_processor"]
+    if '"trim_offsets": true' in json.dumps(after):  # white space counts to the token behind it
+        return None
+    alphabet = set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = tokenizer.get_vocab()
+    if not alphabet <= vocabulary.keys():
+        return None
+    added = tokenizer.get_added_tokens_decoder()
+    known = np.zeros(vocab, np.int64)
+    for token, number in vocabulary.items():
+        if number in added:
+            plain = not (added[number].lstrip or added[number].rstrip)
+            known[number] = len(token.encode()) if plain else 0
+        elif set(token) <= alphabet:
+            known[number] = len(token)
+        else:
+            return None
+    sample = tokenizer.encode(SAMPLE, add_special_tokens=False)
+    told = byte_offsets(SAMPLE)[[end for _, end in sample.offsets]]
+    ours = ends(SAMPLE.encode(), known[sample.ids])
+    return known if ours is not None and np.array_equal(ours, told) else None
+
+
+def ends(text: bytes, widths: np.ndarray) -> np.ndarray | None:
+    """Where tokens of these widths end in a text; a token that ends within a character counts to
+    its end. None: these are not the bytes of the text."""
+    found = np.cumsum(widths, dtype=np.int64)
+    if len(text) != (found[-1] if len(found) else 0):
+        return None
+    inside = np.frombuffer(text + b" ", np.uint8) & 0xC0 == 0x80  # not the first byte of one
+    if inside[found].any():
+        first = np.flatnonzero(~inside)
+        found = first[np.searchsorted(first, found)]
+    return found
+
+
+def byte_offsets(string: str) -> np.ndarray:
+    """The number of bytes before each place between characters."""
+    points = np.frombuffer(string.encode("utf-32-le"), np.uint32)
+    width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
+    return np.concatenate([[0], np.cumsum(width)])

@@ -1,0 +1,256 @@
+"""Write the tokens of a text: its documents, each once, in their splits."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from posenc_jax.data import sources, tasks, tokenizer
+from posenc_jax.data.hashes import Hashes
+from posenc_jax.data.splits import hash_of, split_of
+from posenc_jax.errors import DataError, Interrupted
+from posenc_jax.registry import probes
+
+SPLITS = ("train", "valid", "choose")
+TOKENIZER = "tokenizer.json"  # beside prepared tokens, which are readable without it
+
+Encoder = tokenizer.Bytes | tokenizer.Learned
+
+
+def build(
+    folder: Path,
+    data,
+    seed: int,
+    length: int | None,
+    encoder: Encoder,
+    size: float,  # of what is read, in bytes; 0: not known
+    facts: dict[str, Any],  # more of the card
+    *,
+    quiet: bool,
+    stopping: Sequence[str],
+) -> None:
+    """Write a corpus into a folder, which has its name only when it is complete."""
+    scratch = folder.parent / f".{folder.name}.building"
+    shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process; the lock is ours
+    scratch.mkdir()
+    bar = tqdm(
+        total=size or None,
+        desc=f"tokens of {data.source}",
+        unit="B",
+        unit_scale=True,
+        disable=quiet,
+    )
+    try:
+        with bar:
+            card = _write(scratch, data, seed, length, encoder, bar, stopping)
+        card |= {"tokenizer_hash": encoder.hash, **facts}
+        card["built"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        with (scratch / "corpus.json").open("w", encoding="utf-8") as stream:
+            stream.write(json.dumps(card, indent=1))
+            stream.flush()
+            os.fsync(stream.fileno())
+        shutil.rmtree(folder, ignore_errors=True)  # an unfinished one, without corpus.json
+        scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _write(
+    folder: Path, data, seed: int, length: int | None, encoder, bar, stopping: Sequence[str]
+) -> dict:
+    """The files of all splits; what the card says of them."""
+    dtype = np.dtype(
+        np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
+    )
+    writers = {name: _Writer(folder, name, dtype) for name in SPLITS}
+    round_trip = tokenizer.RoundTrip(encoder)
+    documents = _Documents(data, bar)
+    try:
+        parted = documents.parted(sources.documents(data, seed, length))
+        for part in encoder.stream(_tried(parted, round_trip)):
+            if stopping:
+                raise Interrupted(
+                    f"stopped by {stopping[0]} while the text was made into tokens; the same "
+                    "command begins with that again"
+                )
+            document = part.text
+            writers[document.split].add(part)
+            bar.update(document.size * part.size / len(document.text))
+        splits = {name: writer.close() for name, writer in writers.items()}
+    except BaseException:
+        for writer in writers.values():
+            writer.abandon()
+        raise
+    if not splits["train"]["tokens"]:
+        raise DataError(f"no text to train on: {documents.counts} (data.source={data.source})")
+    card = {
+        "vocab": encoder.vocab,
+        "dtype": dtype.str,
+        "tokenizer": encoder.name,
+        "counts": documents.counts,
+        "splits": splits,
+        "lossy": round_trip.card(),
+    }
+    if documents.whole is not None:
+        card["cut"] = documents.whole
+    if data.source == "synthetic" and data.task in probes():
+        card["chance"] = tasks.of(data.task).chance
+    return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
+
+
+def _tried(documents, round_trip: tokenizer.RoundTrip) -> Iterator[sources.Document]:
+    for document in documents:
+        round_trip.see(document.text, document.name)
+        yield document
+
+
+class _Documents:
+    """The documents of a text, each once and each with its split."""
+
+    def __init__(self, data, bar):
+        self.data, self.bar = data, bar
+        self.counts = {"documents": 0, "duplicates": 0, "empty": 0}
+        self.whole: int | None = None  # digest of the only document, which was cut
+        held = sources.names_held_out(data)
+        self.fractions = 0.0 if held else data.valid_fraction, data.choose_fraction
+
+    def parted(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
+        """All documents; where there is one alone, its parts."""
+        distinct = self._distinct(documents)
+        first, second = next(distinct, None), next(distinct, None)
+        if first is None:
+            return
+        if second is None and first.split is None and self.data.cut_one and any(self.fractions):
+            self.whole = sources.digest(first.text)
+            yield from _cut(first, *self.fractions)
+            return
+        yield self._in_split(first)
+        if second is not None:
+            yield self._in_split(second)
+        yield from map(self._in_split, distinct)
+
+    def _distinct(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
+        seen: set[bytes] = set()
+        for document in documents:
+            text_hash = hash_of(document.text)
+            if document.text and text_hash not in seen:
+                seen.add(text_hash)
+                self.counts["documents"] += 1
+                yield document
+                continue
+            self.counts["duplicates" if document.text else "empty"] += 1
+            self.bar.update(document.size)
+
+    def _in_split(self, document: sources.Document) -> sources.Document:
+        if document.split is not None:
+            return document
+        place = document.text if document.group is None else document.group.encode()
+        return document._replace(split=split_of(hash_of(place), *self.fractions))
+
+
+def _cut(document: sources.Document, valid: float, choose: float) -> Iterator[sources.Document]:
+    """A document's parts, cut at ends of lines: to train on, to choose on, and the end held out."""
+    text = document.text
+    shares = {"train": 1 - valid - choose, "choose": choose, "valid": valid}
+    start, share = 0, 0.0
+    for split, own in shares.items():
+        share += own
+        stop = _line_end(text, round(share * len(text))) if split != "valid" else len(text)
+        if own and stop > start:
+            size = document.size * (stop - start) / len(text)
+            name = f"{document.name}, from byte {start:,} on"
+            yield document._replace(name=name, text=text[start:stop], split=split, size=size)
+            start = stop
+
+
+def _line_end(text: bytes, place: int) -> int:
+    """The end of the last line before a place; without lines, of the last character."""
+    end = text.rfind(b"\n", 0, place) + 1
+    if end:
+        return end
+    while 0 < place < len(text) and text[place] & 0xC0 == 0x80:
+        place -= 1
+    return place
+
+
+class _Writer:
+    def __init__(self, folder: Path, name: str, dtype: np.dtype):
+        self.folder, self.name, self.dtype = folder, name, dtype
+        self.streams: dict = {}
+        self.starts = [0]
+        self.digests: list[int] = []
+        self.tokens = self.bytes = 0
+        self._write("tokens", np.zeros(0, dtype))
+
+    def add(self, part: tokenizer.Stretch) -> None:
+        document: sources.Document = part.text
+        self._write("tokens", part.tokens.astype(self.dtype))
+        if part.widths is not None and len(part.widths):
+            if part.widths.max() > 65535:
+                raise DataError(f"{document.name}: one token stands for {part.widths.max()} bytes")
+            self._write("bytes", part.widths.astype(np.uint16))
+        self.tokens += len(part.tokens)
+        if part.ends and self.tokens > self.starts[-1]:
+            self._end(document)
+
+    def _end(self, document: sources.Document) -> None:
+        if document.answers is not None:
+            if len(document.answers) != self.tokens - self.starts[-1]:
+                raise DataError("synthetic tasks mark bytes; use data.tokenizer=bytes")
+            self._write("answers", document.answers.astype(np.bool_))
+        if document.gaps is not None:
+            self._write("gaps", document.gaps.astype("<i4"))
+        self.starts.append(self.tokens)
+        self.digests.append(sources.digest(document.text))
+        self.bytes += len(document.text)
+
+    def _write(self, kind: str, values: np.ndarray) -> None:
+        if kind not in self.streams:
+            self.streams[kind] = (self.folder / f"{self.name}.{kind}").open("wb")
+        self.streams[kind].write(values.tobytes())
+
+    def abandon(self) -> None:
+        for stream in self.streams.values():
+            stream.close()
+
+    def close(self) -> dict:
+        for stream in self.streams.values():
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+        self._save("starts", np.array(self.starts, np.int64))
+        self._save("digests", np.array(self.digests, np.uint64))
+        tokens = self.tokens
+        return {
+            "documents": len(self.starts) - 1,
+            "tokens": tokens,
+            "bytes": self.bytes,
+            "bytes_per_token": self.bytes / tokens if tokens else None,
+            "longest": int(np.max(np.diff(self.starts), initial=0)),
+        }
+
+    def _save(self, kind: str, values: np.ndarray) -> None:
+        with (self.folder / f"{self.name}.{kind}.npy").open("wb") as stream:
+            np.save(stream, values)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def fingerprint_of(folder: Path, card: dict, hashes: Hashes) -> str:
+    """Hash of tokens, bytes, documents and how they are read, whatever they were made from."""
+    apart = ("corpus.json", TOKENIZER)
+    digest = hashes.total(path for path in folder.iterdir() if path.name not in apart)
+    read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": lossless(card)}
+    digest.update(json.dumps(read_as, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def lossless(card: dict) -> bool:
+    return card["lossy"]["changed"] == 0

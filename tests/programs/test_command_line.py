@@ -1,0 +1,114 @@
+"""What a user types and reads: numbers, paths, defaults, a run by its folder, tables that fit."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from running import ROOT, python
+
+from posenc_jax import command, configuration, fields
+from posenc_jax.evaluation import table
+from posenc_jax.runs.facts import KEPT
+
+ROPE = f"--config={ROOT}/configs/rope.py"
+
+
+def read(*words):
+    return command.parse(["train.py", *words])[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "value"),
+    [
+        ("--config.steps=1e3", "steps", 1000),
+        ("--config.steps=200.0", "steps", 200),
+        ("--config.learning_rate=1e-3", "learning_rate", 1e-3),
+        ("--config.learning_rate=1e1", "learning_rate", 10.0),
+        ("--config.wandb.name=1e3", "wandb.name", "1e3"),
+        ("--config.data.path=1e3", "data.path", "1e3"),
+        ("--config.model.kv_heads=2e0", "model.kv_heads", 2),
+        ("--config.encoding.base=1e6", "encoding.base", 1e6),
+    ],
+)
+def test_a_number_is_a_number_where_one_is_wanted(word, name, value):
+    config = read(ROPE, word)
+    found = config[name] if "." not in name else config[name.split(".")[0]][name.split(".")[1]]
+    assert found == value and type(found) is type(value)
+
+
+def test_words_may_be_apart():
+    config = read("--config", f"{ROOT}/configs/rope.py", "--config.steps", "7")
+    assert config.steps == 7 and config.encoding.name == "rope"
+
+
+@pytest.mark.parametrize("field", ["data.task", "model.kv_heads", "data.documents"])
+def test_a_field_that_is_none_by_default_is_unset_again(field):
+    group, name = field.split(".")
+    recipe = f"--config={ROOT}/configs/variables.py:rope"
+    assert read(recipe, "--config.model.kv_heads=2")[group][name] is not None or name == "documents"
+    assert read(recipe, f"--config.{field}=None")[group][name] is None
+
+
+def test_what_is_no_number_is_refused():
+    with pytest.raises(command.errors.ConfigError, match="steps.*1.5"):
+        read(ROPE, "--config.steps=1.5")
+
+
+def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read("--config=configs/rope.py:small").model.width == 384
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "rope.py").write_text(
+        "from posenc_jax import configuration\n\n\ndef get_config():\n"
+        "    config = configuration.training()\n    config.steps = 3\n    return config\n"
+    )
+    assert read("--config=configs/rope.py").steps == 3  # one's own comes first
+
+
+@pytest.mark.parametrize("described", [configuration.Training, configuration.Evaluation])
+def test_help_tells_type_default_and_meaning_of_every_field(described):
+    lines = list(configuration.explained(described, "--config."))
+    for line, below in zip(lines, lines[1:], strict=False):
+        if line.startswith("  --config."):
+            assert re.match(r" {6}(str|int|float|bool): \S", below), line
+    every = [line.split("=")[0].strip() for line in lines if line.startswith("  --")]
+    assert len(set(every)) == len(every) == sum(1 for _ in leaves(described))
+
+
+def leaves(described):
+    yield from fields.fields(described)
+    for _, inner in fields.groups(described):
+        yield from leaves(inner)
+
+
+@pytest.mark.parametrize("program", ["train.py", "eval_extrapolation.py", "scripts/report.py"])
+def test_a_reader_that_leaves_is_no_error(program):
+    command = f"{sys.executable} {ROOT}/{program} --help | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
+
+
+def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path, capfd, monkeypatch):
+    run = tmp_path / "run"
+    out = call("train.py", run, stop_at=4, code=75)
+    assert len(out.partition("step ")[0].splitlines()) <= 20
+    out = python("train.py", f"--workdir={run}", cwd=ROOT)
+    assert "resuming at step 4" in out and "done: 12 steps" in out
+    out = python("train.py", f"--workdir={run}", "--config.steps=14", "--config.save_every=7")
+    assert "done: 14 steps" in out
+    out = python("train.py", f"--workdir={run}", "--config.seed=1", code=76)
+    assert "seed: 0 in the workdir, 1 now" in out
+    out = python("train.py", f"--workdir={tmp_path}/none", code=2)
+    assert "--workdir alone resumes a run, and there is none in it" in out
+    assert set(KEPT) <= json.loads((run / "status.json").read_text()).keys()
+    out = call("eval_extrapolation.py", run, "--config.multiples=0.25,0.5,1,2,4")
+    tables = out[out.index("same_token, ") :].partition("/eval/")[0].splitlines()[:-1]
+    assert max(map(len, tables)) <= table.LINE
+
+
+def test_a_long_name_has_a_line_of_its_own():
+    names = [f"yarn:8:beta_fast={n}+logn" for n in (16, 17)]
+    rows = [table._row(name, "1.0") for name in names]
+    assert [row[0] for row in rows] == names and rows[0] != rows[1]

@@ -1,0 +1,327 @@
+"""Where text comes from: data sets by name, packed files, folders, and which part is held out."""
+
+import gzip
+import io
+import json
+
+import datasets
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from configs import base
+from posenc_jax import formats, lineage, validation
+from posenc_jax.data import corpora, tokenizer
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.evaluation import windows
+
+
+def words(seed, count=400):
+    return "".join(np.random.default_rng(seed).choice(list("abcdefgh "), count))
+
+
+@pytest.fixture
+def resolve(tmp_path):
+    """`data` as training reads it, if nothing is wrong with it."""
+
+    def make(**fields):
+        config = base.get_config()
+        with config.data.ignore_type():
+            config.data.update(cache=str(tmp_path / "cache"), **fields)
+        assert validation.validate(config) == []
+        return lineage.resolved(config).data
+
+    return make
+
+
+@pytest.fixture
+def prepare(resolve):
+    return lambda **fields: corpora.prepare(resolve(**fields), 0, quiet=True)
+
+
+def texts_of(split):
+    pairs = zip(split.starts, split.starts[1:], strict=False)
+    return [bytes(split.tokens[start:end]).decode() for start, end in pairs]
+
+
+def table(*texts):
+    return pyarrow.table({"text": list(texts), "id": list(range(len(texts)))})
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "home"))
+    datasets.disable_progress_bars()
+
+
+@pytest.fixture
+def data_set(tmp_path):
+    """A data set of two configurations as the Hub keeps it."""
+    folder, lines = tmp_path / "set", []
+    for name in ("raw", "clean"):
+        (folder / name).mkdir(parents=True)
+        lines += [f"- config_name: {name}", "  data_files:"]
+        for split in ("train", "validation", "test"):
+            lines += [f"  - split: {split}", f"    path: {name}/{split}-*"]
+            rows = table(*(f"{name} {split} {i}" for i in range(3)))
+            pyarrow.parquet.write_table(rows, folder / name / f"{split}-00000-of-00001.parquet")
+    (folder / "README.md").write_text("\n".join(["---", "configs:", *lines, "---", ""]))
+    return folder
+
+
+class TestHub:
+    def test_a_configuration_and_two_splits_are_read_by_name(self, data_set, prepare):
+        found = {"source": "hub", "path": str(data_set), "valid_split": "validation"}
+        for name in ("raw", "clean"):
+            made = prepare(name=name, **found)
+            assert texts_of(made.train) == [f"{name} train {i}" for i in range(3)]
+            assert texts_of(made.valid) == [f"{name} validation {i}" for i in range(3)]
+        test = prepare(name="raw", **found | {"split": "test"})
+        assert texts_of(test.train) == [f"raw test {i}" for i in range(3)]
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({}, "Config name is missing.*'raw'"),
+            ({"name": "row"}, "data.name=row, split 'train'.*not found.*'raw', 'clean'"),
+            ({"name": "raw", "split": "tset"}, "split 'tset': Unknown split.*'train', 'vali"),
+            ({"name": "raw", "field": "body"}, "no field 'body' .data.field.; has: text, id"),
+            ({"name": "raw", "field": "id"}, "row 0: no text in field 'id' .data.field.; got int"),
+            ({"name": "raw", "revision": "main"}, "data.revision has no effect: .* is a folder"),
+        ],
+    )
+    def test_what_is_not_in_it_is_named_with_what_is(self, fields, message, data_set, prepare):
+        with pytest.raises((ConfigError, DataError), match=message):
+            prepare(source="hub", path=str(data_set), **fields)
+
+    def test_what_save_to_disk_wrote_is_read_from_its_folder(self, data_set, prepare, tmp_path):
+        sets = datasets.load_dataset(str(data_set), "raw")
+        sets.save_to_disk(str(tmp_path / "all"))
+        sets["test"].save_to_disk(str(tmp_path / "one"))
+        both = prepare(source="hub", path=str(tmp_path / "all"), valid_split="validation")
+        assert texts_of(both.valid) == [f"raw validation {i}" for i in range(3)]
+        one = {"source": "hub", "path": str(tmp_path / "one")}
+        made = prepare(split="test", valid_fraction=0.0, **one)
+        assert texts_of(made.train) == [f"raw test {i}" for i in range(3)]
+        with pytest.raises(DataError, match="split 'train': have: test"):
+            prepare(**one)
+        with pytest.raises(ConfigError, match="data.name has no effect"):
+            prepare(name="raw", **one)
+
+    def test_name_revision_and_split_go_to_the_hub_as_they_are(self, prepare, monkeypatch):
+        asked = []
+
+        def load(*words, **fields):
+            asked.append((words, fields))
+            return datasets.Dataset.from_dict({"text": ["abc", "defg"]})
+
+        monkeypatch.setattr(datasets, "load_dataset", load)
+        fields = {"name": "wikitext-103-raw-v1", "revision": "b08601e", "split": "test"}
+        prepare(source="hub", path="wikitext", valid_fraction=0.0, **fields)
+        assert set(map(str, asked)) == {
+            str(
+                (
+                    ("wikitext", "wikitext-103-raw-v1"),
+                    {"split": "test", "revision": "b08601e"},
+                )
+            )
+        }
+
+
+ARTICLES = [" = One = \n", "", "of one\n", " = = More = = \n", " = Two = \n", "of two"]
+JOINED = [" = One = \n\nof one\n = = More = = \n", " = Two = \nof two\n"]
+
+
+class TestDocumentsOfManyRows:
+    def test_rows_of_a_data_set_are_joined_from_heading_to_heading(self, prepare, tmp_path):
+        pyarrow.parquet.write_table(table("", *ARTICLES), tmp_path / "a.parquet")
+        fields = {"begins": " = [^=]", "valid_fraction": 0.0}
+        made = prepare(source="parquet", path=f"{tmp_path}/a.parquet", **fields)
+        assert texts_of(made.train) == ["\n" + JOINED[0], JOINED[1]]
+        alone = prepare(source="parquet", path=f"{tmp_path}/a.parquet", valid_fraction=0.0)
+        assert len(alone.train.lengths) == 5 and alone.fingerprint != made.fingerprint
+
+    def test_lines_of_a_file_are_too(self, prepare, tmp_path):
+        text = " \n" + "".join(JOINED)
+        (tmp_path / "a.txt").write_text(text)
+        found = {"source": "text", "path": f"{tmp_path}/a.txt", "valid_fraction": 0.0}
+        made = prepare(begins="^ = [^=]", **found)
+        assert texts_of(made.train) == [" \n" + JOINED[0], JOINED[1]]
+        assert texts_of(prepare(begins="nowhere", **found).train) == [text]
+
+    def test_what_is_no_expression_is_refused(self):
+        config = base.get_config()
+        config.data.update(source="text", path="a.txt", begins="(")
+        (problem,) = validation.validate(config)
+        assert "data.begins must be a regular expression; got '('" in problem
+
+
+class TestFiles:
+    def test_a_folder_holds_the_files_of_a_source(self, prepare, tmp_path):
+        folder = tmp_path / "folder"
+        (folder / "inner").mkdir(parents=True)
+        rows = [json.dumps({"text": words(i)}) + "\n" for i in range(4)]
+        (folder / "a.jsonl").write_text(rows[0])
+        (folder / "b.jsonl.gz").write_bytes(gzip.compress(rows[1].encode()))
+        with pyarrow.OSFile(str(folder / "inner" / "c.jsonl.zst"), "wb") as file:
+            with pyarrow.CompressedOutputStream(file, "zstd") as stream:
+                stream.write(rows[2].encode())
+        (folder / ".hidden.jsonl").write_text(rows[3])
+        (folder / "notes.txt").write_text("not a row")
+        made = prepare(source="jsonl", path=str(folder), valid_fraction=0.0)
+        assert texts_of(made.train) == [words(i) for i in range(3)]
+
+    @pytest.mark.parametrize("name", ["a.parquet", "a.txt.zst"])
+    def test_a_damaged_file_is_named(self, name, prepare, tmp_path):
+        whole = io.BytesIO()
+        pyarrow.parquet.write_table(table(*map(words, range(50))), whole, compression="zstd")
+        (tmp_path / name).write_bytes(whole.getvalue()[:-20])
+        source = "parquet" if name.endswith("parquet") else "text"
+        with pytest.raises(DataError, match=f"cannot read .*{name}"):
+            prepare(source=source, path=str(tmp_path / name))
+
+
+class TestHeldOutByName:
+    def test_other_files_are_held_out_and_their_copies_not_trained_on(self, prepare, tmp_path):
+        for folder, seeds in (("train", range(5)), ("valid", range(4, 7))):
+            (tmp_path / folder).mkdir()
+            for i in seeds:
+                (tmp_path / folder / f"{i}.txt").write_text(words(i))
+        made = prepare(
+            source="text", path=f"{tmp_path}/train", valid_path=f"{tmp_path}/valid/*.txt"
+        )
+        assert texts_of(made.train) == [words(i) for i in range(4)]
+        assert texts_of(made.valid) == [words(i) for i in range(4, 7)]
+        assert made.card["counts"]["duplicates"] == 1
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"valid_path": "b", "valid_fraction": 0.2}, "0.2 has no effect beside data.valid"),
+            ({"valid_split": "test"}, "data.valid_split = 'test' has no effect with data.source"),
+            (
+                {"source": "hub", "split": "test", "valid_split": "test"},
+                "data.valid_split must be another split than data.split; both are 'test'",
+            ),
+        ],
+    )
+    def test_what_has_no_effect_is_refused(self, fields, message):
+        config = base.get_config()
+        config.data.update(**{"source": "text", "path": "a"} | fields)
+        assert message in "\n".join(validation.validate(config))
+
+
+class TestOneDocument:
+    TEXT = "".join(f"line {i}, {words(i, 30)}\n" for i in range(200))
+
+    @pytest.fixture
+    def found(self, tmp_path):
+        (tmp_path / "a.txt").write_text(self.TEXT)
+        return {"source": "text", "path": f"{tmp_path}/a.txt"}
+
+    def test_its_end_is_held_out_at_the_end_of_a_line(self, found, prepare):
+        made = prepare(valid_fraction=0.1, choose_fraction=0.2, **found)
+        parts = [texts_of(split) for split in (made.train, made.choose, made.valid)]
+        assert [len(texts) for texts in parts] == [1, 1, 1]
+        assert "".join(text for (text,) in parts) == self.TEXT
+        assert all(text.endswith("\n") for (text,) in parts)
+        shares = [len(text) / len(self.TEXT) for (text,) in parts]
+        np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
+
+    def test_it_is_known_again_as_a_whole_and_in_part(self, found, prepare):
+        """A copy of the file is not evaluated on; what was held out of it is."""
+        trained = prepare(**found).digests
+        whole = prepare(cut_one=False, valid_fraction=0.0, **found)
+        assert not whole.train.without(trained).any()
+        made = prepare(**found)
+        assert not made.train.without(trained).any() and made.valid.without(trained).all()
+
+    def test_a_long_line_is_cut_between_characters(self, prepare, tmp_path):
+        (tmp_path / "a.txt").write_text("東" * 1002)
+        made = prepare(source="text", path=f"{tmp_path}/a.txt")
+        assert texts_of(made.train) + texts_of(made.valid) == ["東" * 901, "東" * 101]
+
+    def test_it_is_left_whole_where_that_is_asked_or_two_are_there(self, found, prepare, tmp_path):
+        made = prepare(cut_one=False, valid_fraction=1e-9, **found)
+        assert texts_of(made.train) == [self.TEXT]
+        (tmp_path / "b.txt").write_text("another")
+        made = prepare(**found | {"path": f"{tmp_path}/*.txt", "valid_fraction": 1e-9})
+        assert texts_of(made.train) == [self.TEXT, "another"]
+
+    def test_older_runs_keep_theirs_whole(self, found, resolve):
+        data = resolve(**found).to_dict()
+        older = base.get_config().to_dict() | {"data": data}
+        del data["cut_one"]
+        begun = formats.upgraded(older, 2)
+        config = base.get_config()
+        config.data.update(**found)
+        assert lineage.resolved(config).data.cut_one is True
+        assert lineage.resolved(config, begun).data.cut_one is False
+        assert (
+            formats.upgraded(older | {"data": data | {"source": "stdlib"}}, 2)["data"]["cut_one"]
+            is lineage.resolved(base.get_config()).data.cut_one
+        )
+
+    def test_it_is_evaluated_in_stretches(self, found, prepare):
+        made = prepare(valid_fraction=0.3, **found)
+        split = windows.stretches(made.valid, 64)
+        text = windows.choose(split, 64, wanted=1)
+        assert len(text.documents) == len(made.valid.tokens) // 65 and len(text.documents) > 20
+        assert split.starts[-1] == len(made.valid.tokens)
+        few = windows.choose(windows.stretches(made.valid, 16), 16, wanted=10**6)
+        room = len(made.valid.tokens) // 17
+        assert len(few.documents) <= 50 < room - 2 <= len(few.starts)
+        with pytest.raises(DataError, match="1 of 1 documents"):
+            windows.choose(windows.stretches(made.valid, 1500), 1500)
+
+
+def test_pieces_of_a_text_have_the_tokens_of_the_whole(monkeypatch):
+    """Whatever the tokenizer; where words are not separated, the text stays whole."""
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers, processors
+
+    rng = np.random.default_rng(0)
+    letters = [*"ab c\n\n  \t.,é東😀'x1239\u00a0\u2003 \r\n", "foo ", " bar\n", "don't", "<end>"]
+    text = "".join(rng.choice(letters, 4_000))
+    monkeypatch.setattr(tokenizer.pieces, "LENGTH", 200)
+    monkeypatch.setattr(tokenizer.pieces, "AROUND", 40)
+    bpe = tokenizer.train_bpe([text], 300)
+    bpe.add_special_tokens(["<end>"])
+    split = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    split += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    kinds = {
+        "plain": {},
+        "llama": {
+            "pre_tokenizer": pre_tokenizers.Sequence(
+                [
+                    pre_tokenizers.Split(tokenizers.Regex(split), "isolated"),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
+            )
+        },
+        "prefix": {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)},
+        "trimmed": {"post_processor": processors.ByteLevel(trim_offsets=True)},
+        "normalized": {"normalizer": normalizers.NFKC()},
+        "whole": {"pre_tokenizer": None},
+        "spaces": {"model": models.WordLevel({"a": 0, "?": 1}, unk_token="?")}
+        | {"pre_tokenizer": pre_tokenizers.WhitespaceSplit()},
+    }
+    cuts = {}
+    for name, parts in kinds.items():
+        made = tokenizers.Tokenizer.from_str(bpe.to_str())
+        for part, value in parts.items():
+            setattr(made, part, value)
+        encoder = object.__new__(tokenizer.Learned)
+        encoder.name, encoder.tokenizer = name, made
+        encoder.vocab = 1 + max(made.get_vocab().values())
+        encoder.widths = tokenizer.pieces.widths(made, encoder.vocab)
+        cuts[name] = len(list(tokenizer.pieces.cut(text.encode(), made)))
+        tokens, widths = encoder.encode(text.encode(), name)
+        whole = made.encode(text, add_special_tokens=False)
+        np.testing.assert_array_equal(tokens, whole.ids, err_msg=name)
+        ends = tokenizer.pieces.byte_offsets(text)[[end for _, end in whole.offsets]]
+        ends = np.maximum.accumulate(ends)
+        ends[-1] = len(text.encode())
+        np.testing.assert_array_equal(widths, np.diff(ends, prepend=0), err_msg=name)
+    assert cuts["whole"] == 1 and cuts["plain"] > 20 and cuts["llama"] > 20
