@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax import configuration
-from posenc_jax.errors import DataError
 
 # Fields a resumed run may change: how long, how often, how it is shown, where tokens are kept.
 FREE = (
@@ -70,8 +69,9 @@ def unlike(config, source: Mapping) -> list[str]:
         fields = dict(_flat(groups))
         fields["data.tokenizer"] = _tokenizer(tree["data"])
         chosen.append(fields)
-    if _same_tokenizer(*(fields["data.tokenizer"] for fields in chosen)):
-        chosen[0]["data.tokenizer"] = chosen[1]["data.tokenizer"]
+    if not {fields["data.tokenizer"] for fields in chosen} & {None, "bytes"}:
+        for fields in chosen:  # of one content or not, which training tells
+            del fields["data.tokenizer"]
     free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
     there, here = chosen
     return [
@@ -89,17 +89,6 @@ def _tokenizer(data: Mapping) -> str | None:
         card = Path(data["tokens"]).expanduser() / "corpus.json"
         return json.loads(card.read_text(encoding="utf-8"))["tokenizer"]
     return None
-
-
-def _same_tokenizer(one: str | None, other: str | None) -> bool:
-    """Whether two names are of one tokenizer, by its content where the names differ."""
-    if one is None or other is None or one == other:
-        return one == other
-    from posenc_jax.data import tokenizer
-
-    with suppress(DataError):
-        return tokenizer.load(one).hash == tokenizer.load(other).hash
-    return False
 
 
 def experiment(config) -> dict[str, Any]:

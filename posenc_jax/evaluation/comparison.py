@@ -1,6 +1,5 @@
 """Differences between two evaluated curves over the same targets, paired by document."""
 
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +8,7 @@ from posenc_jax.errors import DataError
 from posenc_jax.evaluation import records, selection
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.evaluation.table import LINE, label
+from posenc_jax.evaluation.table import label
 
 NAME = 28
 
@@ -33,11 +32,10 @@ def compare(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> s
         )
     if not lines:
         raise DataError(f"{a} and {b} have no protocol and length in common")
-    head = textwrap.wrap(
-        f"nats per token of {a} less those of {b}, with 95% intervals over documents; * clear: the "
-        f"interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
-        LINE,
-    )
+    head = [
+        f"nats per token of {a} less those of {b}, with 95% intervals over documents;",
+        f"* clear: the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
+    ]
     units = f"{'':<{NAME}}{'nats':>8}   {'interval':<20}{'bits/byte':>10}{'documents':>11}"
     return "\n".join([*head, units, *lines])
 

@@ -97,7 +97,9 @@ def _block(protocol: str, chosen) -> str:
 
 
 def _prose(*sentences: str) -> list[str]:
-    return [line for sentence in sentences for line in textwrap.wrap(sentence, LINE)]
+    """Sentences in lines; no name in them is broken."""
+    wrapper = textwrap.TextWrapper(LINE, break_long_words=False, break_on_hyphens=False)
+    return [line for sentence in sentences for line in wrapper.wrap(sentence)]
 
 
 def _across(columns: Sequence, width: int) -> list[Sequence]:

@@ -246,6 +246,11 @@ def starting_parts(config) -> parameters.Parts:
         return parameters.make(config)
     source = load_subject(Path(config.init_from))
     _refuse_extended(config.init_from, source.config)
+    if source.encoder.hash != prepared.encoder_of(config.data).hash:
+        raise errors.OtherConfig(
+            f"init_from: {config.init_from} was trained with another tokenizer than "
+            f"{config.data.tokenizer or config.data.tokens}; give that of that run"
+        )
     theirs, ours = source.parts.params(), parameters.make(config, extended=False).params()
     for group in ours:
         for name, leaf in ours[group].items():

@@ -170,7 +170,9 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             f"python {platform.python_version()}, {versions}",
             f"{mesh.size} x {devices} ({jax.default_backend()})",
             "",
-            *textwrap.wrap(" ".join(chosen(config)), 80, break_long_words=False),
+            *textwrap.wrap(
+                " ".join(chosen(config)), 80, break_long_words=False, break_on_hyphens=False
+            ),
             f"parameters: {counts}",
             f"data {data_in_words(data_facts(corpus))}; {kept}",
             f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "

@@ -224,6 +224,17 @@ def test_a_run_that_moved_goes_on_and_is_evaluated_and_loaded(moved, call):
     assert "cells are cached" in out and "this one is" not in out
 
 
+def test_weights_go_on_with_the_same_tokenizer_by_another_name_alone(moved, call, tmp_path):
+    place, fields = moved
+    fields |= {"data.path": f"{place}/texts/*.txt", "init_from": place / "run", "steps": 2}
+    fields["data.tokenizer"] = place / "bpe.json"
+    assert "done: 2 steps" in call("train.py", tmp_path / "finer", **fields)
+    other = tokenizer.train_bpe(["hgfedcba " * 20], 262)
+    other.save(str(place / "bpe.json"))
+    out = call("train.py", tmp_path / "another", **fields, code=76)
+    assert "was trained with another tokenizer than" in out
+
+
 def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):
     place, fields = moved
     run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
