@@ -56,9 +56,13 @@ def known(kind: str, name, names: Iterable[str]) -> str:
     raise ValueError(f"unknown {kind} {name!r}; {meant}have: {', '.join(names)}")
 
 
+LONGEST_NAME = 96  # of a repository of the Hub, with its owner
+
+
 def may_be_of_hub(name: str) -> bool:
     """Whether a name may be that of a repository of the Hugging Face Hub: `gpt2`, `OWNER/NAME`."""
-    return bool(re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name)) and not name.endswith(".json")
+    looks = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and len(name) <= LONGEST_NAME
+    return bool(looks) and not name.endswith(".json")
 
 
 def rotary_dims(head_dim: int, fraction: float) -> int:

@@ -33,7 +33,7 @@ def write(data: Gathered, folder: Path) -> list[Path]:
         path = folder / name
         path.unlink(missing_ok=True)  # of an earlier report
         if made:
-            path.write_text("\n\n".join(map(form, made)) + "\n")
+            path.write_text("\n\n".join(map(form, made)) + "\n", encoding="utf-8")
             paths.append(path)
     return paths
 

@@ -292,6 +292,8 @@ def test_all_is_every_fitting_extension_that_needs_no_options():
     }
     assert [m.name for m in planning.methods("all,none", posenc_jax.build("alibi", DIMS), 8.0)] == [
         "none",
+        "lm_infinite",
+        "streaming",
         "logn",
     ]
 
