@@ -166,6 +166,7 @@ class Capped(Wrapper):
         return capped + jnp.einsum("hg,bgqs->bhqs", self.mix, capped, precision="highest")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("inner", "length", "groups"),
     [

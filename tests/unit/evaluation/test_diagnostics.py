@@ -111,6 +111,7 @@ def test_the_spectrum_shows_what_an_extension_did():
     np.testing.assert_allclose(turns, posenc_jax.extensions.turns(rope).reshape(1, -1), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_flat_query_sees_a_number_of_keys_between_one_and_all(encoding):
     """Of every encoding with a bias; where none is added, there is nothing to say."""
     found = diagnostics.effective_keys(encoding, L, 2)

@@ -230,6 +230,7 @@ def test_wrong_options_are_refused(fields, message):
         models.Config(**fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_losses_are_the_same_in_pieces(make_model, make_tokens, forward, tied, monkeypatch):
     """Over a length that the pieces do not divide; values, gradients, and what was likeliest."""

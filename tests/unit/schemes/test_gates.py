@@ -95,6 +95,7 @@ def test_open_gates_are_what_they_are_around(options, inner):
     np.testing.assert_allclose(out, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS, ids=str)
 def test_gates_around_rope_turn_and_fade(options):
     """By blocks and grouped heads, in a loop and not, against the scores of both."""

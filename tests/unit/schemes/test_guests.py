@@ -45,6 +45,7 @@ def test_forget_gates_are_golden():
     assert jnp.all(jnp.isfinite(fox.bias(jnp.stack([gates, -30 * gates]))))
 
 
+@pytest.mark.slow
 def test_forget_gates_are_what_attention_takes():
     """A scheme whose kernel hands the gates through, against the bias of the function."""
     dims = posenc_jax.Dims(2, 4, 2, 16)

@@ -82,6 +82,7 @@ def test_a_chunk_sees_itself_alone(how, chunk, window, packed, monkeypatch):
     np.testing.assert_allclose(run(q[:, -7:], **last), right[:, -7:], atol=3e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["hybrid", "randomized"])
 def test_chunks_count_tokens_where_positions_are_drawn(inner, make_model, make_tokens, forward):
     """The first token of the second chunk sees itself alone, whatever its position."""
@@ -193,6 +194,7 @@ def test_first_and_last_layers_may_be_global():
     assert kinds(build(LAYERS)) == ["rope", *middle, "rope"]
 
 
+@pytest.mark.slow
 def test_a_pattern_of_all_layers_is_for_that_many(make_model, make_tokens, forward):
     encoding, tokens = build(LAYERS, last_full=True), make_tokens(L)
     scanned, written = (
@@ -203,6 +205,7 @@ def test_a_pattern_of_all_layers_is_for_that_many(make_model, make_tokens, forwa
         make_model(layers=4)(tokens, encoding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunked", [False, True])
 def test_the_receptive_field_is_what_a_gradient_reaches(chunked, make_model, make_tokens):
     dims = Dims(H, K, DIMS.width, L, layers=3)

@@ -188,6 +188,7 @@ def test_gates_of_each_layer_keep_their_own():
     assert own.scale.shape == (DIMS.heads,) and own.inner.kernel.shape == (DIMS.width, DIMS.heads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trained", "llama4"])
 def test_it_may_scale_the_global_layers_of_a_hybrid_alone(kind, make_model, make_tokens, forward):
     encoding = build(LAYERS, inner="hybrid", layers="global", kind=kind)

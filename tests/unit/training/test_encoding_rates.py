@@ -63,6 +63,7 @@ def test_what_places_tokens_does_not_decay(name):
         np.testing.assert_array_equal(one[1], other[1])
 
 
+@pytest.mark.slow
 def test_reach_is_what_adam_can_add_to_a_logit():
     """Of T5 exactly: every step of Adam moves an entry by the rate, and the bias by sqrt(K)."""
     config, parts = parts_of("t5", encoding_rate=3.0, steps=50, warmup_steps=5, learning_rate=0.01)
