@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pytest
 from running import python
 
 
+@pytest.mark.slow
 def test_many_devices_give_the_losses_of_one():
     """Eight forced CPU devices, 20 steps."""
     code = """

@@ -39,6 +39,7 @@ def test_half_a_sweep_is_reported(tmp_path):
     assert done.returncode == 65 and "no folder" in done.stderr and "Trace" not in done.stderr
 
 
+@pytest.mark.slow
 def test_wandb_has_the_report_as_one_run_of_the_group(tmp_path):
     wandb = {"mode": "disabled", "project": "p", "group": "zoo", "required": True}
     for seed in (0, 1):

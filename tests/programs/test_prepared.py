@@ -286,6 +286,7 @@ def test_training_and_evaluating_take_no_more_packages(trained, texts):
     assert all(row["bpb"] for row in rows)
 
 
+@pytest.mark.slow
 def test_so_do_bytes(text, tmp_path):
     fields = {"data.source": "text", "data.path": f"{text}/*.txt", "data.valid_fraction": 0.4}
     fields |= {"data.cache": tmp_path / "cache", "steps": 2}

@@ -77,6 +77,7 @@ def services():
     return below
 
 
+@pytest.mark.slow
 def test_wandb_may_be_killed_from_outside(program, services, whole, tmp_path):
     process = program("train.py", tmp_path / "run", **{"wandb.mode": "offline", "steps": 3_000})
     metrics, seen = tmp_path / "run" / "metrics.jsonl", []

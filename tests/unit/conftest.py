@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-SHARE = 5  # of this many cases of a sampled test one runs by default
+SHARE = 6  # of this many cases of a sampled test one runs by default
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def no_program(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Runs every fifth case of a test marked `sampled` by default, and all of them where tests are
+    """Runs every sixth case of a test marked `sampled` by default, and all of them where tests are
     chosen by name or with the slow ones.
 
     Which third differs from test to test, so that every encoding has some of each kind of property
