@@ -27,6 +27,7 @@ FREE = (
 # Options that came after runs were written without them, at the values that change nothing.
 LATER = {
     "rope": {"keep": 1.0, "frequencies": "fixed", "per": "none"},
+    "fox": {"gate": "full", "inner": "nope"},
     "hybrid": {
         "chunked": False,
         "local_base": None,

@@ -63,7 +63,10 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_begin)]
     found = answers.of(data)
-    names = found.names if found is not None and value == "accuracy" else {}
+    names = {}
+    if found is not None and value == "accuracy":
+        known = answers.oracles(data, found)
+        names = {g: f"{name}, oracle" if g in known else name for g, name in found.names.items()}
     upward = value == "bpb"
     kept = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from answering import cell, gathered, of_text
+from answering import LONG, cell, gathered, of_text
 
 from posenc_jax.report import tables
 
@@ -38,6 +38,12 @@ def test_seeds_are_a_mean_and_a_standard_deviation():
     table = tables.every(gathered(*two))[0]
     assert table.rows[1] == ["rope", "0.500 ±0.141"]
     assert "over 2 seeds" in table.caption
+
+
+def test_an_oracle_is_called_one():
+    both = cell("rope-a", "none", 0.5), cell("rope-b", "none", 0.9, trained=LONG)
+    table = tables.every(gathered(*both))[0]
+    assert [row[0] for row in table.rows] == ["ceiling", "rope, oracle", "rope"]
 
 
 def test_rows_of_markdown_have_as_many_cells_as_their_head(data):

@@ -285,6 +285,7 @@ def test_a_run_of_before_resumes_with_the_recipe_of_today():
     for recipe, options in (
         ("hybrid", {"pattern": "local,global", "window": None, "base": 10_000.0}),
         ("rope", {"base": 10_000.0, "fraction": 1.0, "layout": "half"}),
+        ("fox", {"gate": "full"}),
     ):
         _, config = command.parse(["train.py", f"--config=configs/{recipe}.py"])
         config.encoding.update({k: v for k, v in options.items() if k == "pattern"})
