@@ -21,7 +21,8 @@ from posenc_jax.attention import attend
 from posenc_jax.encoding import overrides
 
 SCALE = 4  # of extensions: length over the length the encoding was built for
-OPTIONS = {"abf": {"base": 500_000.0}}  # for extensions whose name alone is not enough
+# For extensions whose name alone is not enough.
+OPTIONS = {"abf": {"base": 500_000.0}, "temperature": {"factor": 1.25}}
 
 
 def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
