@@ -117,7 +117,7 @@ def test_what_ends_one_process_ends_both(sent, number, start, tmp_path):
         out = survivor.communicate()[0]
         killed.communicate()
         assert survivor.returncode not in (0, 75) and killed.returncode == -signal.SIGKILL
-        assert "the same commands go on from the last checkpoint" in out
+        assert "the same commands resume from the last checkpoint" in out
     assert time.monotonic() - began < 20
     saved = max(
         int(p.name) for p in (tmp_path / "two" / "checkpoints").iterdir() if p.name.isdigit()
