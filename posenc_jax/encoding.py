@@ -290,6 +290,10 @@ class Wrapper(Encoding):
     inner: Encoding
 
     @property
+    def name(self):
+        return self.inner.name if type(self) is Wrapper else super().name
+
+    @property
     def train_length(self):
         return self.inner.train_length
 

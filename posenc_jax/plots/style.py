@@ -130,11 +130,6 @@ def narrow() -> bool:
     return _form.get().width is not None
 
 
-def width_of(usual: float) -> float:
-    """The width of a picture in inches."""
-    return _form.get().width or usual
-
-
 def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
     """Colour and mark; those of a new name are derived from it, so they are the same everywhere."""
     if name in looks:

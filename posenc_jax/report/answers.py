@@ -68,6 +68,12 @@ def oracles(data: Gathered, found: Answers) -> dict[str, float]:
     return {group: best[group, "none"] for group in groups if (group, "none") in best}
 
 
+def called(data: Gathered, found: Answers) -> dict[str, str]:
+    """What every group is called; an oracle is called one."""
+    known = oracles(data, found)
+    return {g: f"{name}, oracle" if g in known else name for g, name in found.names.items()}
+
+
 def admitted(data: Gathered, found: Answers) -> str:
     """Whether the task measures reach: a sentence of the page."""
     chance = float(found.points.chance.dropna().mean())
@@ -118,10 +124,11 @@ def controls(data: Gathered, found: Answers) -> list[Line]:
     window = found.points[found.points.method == "window"]
     window = window[window.trained == found.trained]
     made.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "accuracy"))
+    names = called(data, found)
     for group in oracles(data, found):
         own = found.points[(found.points.group == group) & (found.points.method == "none")]
         look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
-        made.append(figures.line(f"{found.names[group]}, oracle", own, look, "accuracy"))
+        made.append(figures.line(names[group], own, look, "accuracy"))
     return [line._replace(seeds=(), band=None) for line in made if line.x]
 
 
@@ -141,7 +148,8 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
     pairs = [p for p in order if p[1] == "none" or p[0] not in known and p in kept]
     pairs = [p for p in pairs if p[1] != "window"]
     pairs += [p for p in order if p[1] == "window" and p[0] not in known][:1]
-    names = [entry(found, *pair) + (", oracle" if pair[0] in known else "") for pair in pairs]
+    named = found._replace(names=called(data, found))
+    names = [entry(named, *pair) for pair in pairs]
     return np.array([rows[pair] for pair in pairs]), names, parts
 
 

@@ -21,6 +21,11 @@ def looks(data: Gathered) -> dict[str, style.Look]:
     return style.looks({run["group"]: run["encoding"] for run in data.runs})
 
 
+def value_of(protocol: str) -> str:
+    """What a report shows of a protocol: the share of right answers, or bits per byte."""
+    return "accuracy" if protocols.find(protocol).value == "accuracy" else "bpb"
+
+
 def line(
     name: str,
     points: Frame,

@@ -28,7 +28,7 @@ def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Pat
 
 def _picture(data: Gathered, protocol: str) -> "Figure | None":
     """All lines on the left; on the right those near the best one, closer and without bands."""
-    value = "accuracy" if protocols.find(protocol).value == "accuracy" else "bpb"
+    value = figures.value_of(protocol)
     lines = figures.against_length(data, protocol, value)
     if not lines:
         return None

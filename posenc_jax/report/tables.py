@@ -44,7 +44,7 @@ def every(data: Gathered) -> list[Table]:
     for name in data.points.protocol.unique():
         protocol = protocols.find(name)
         points = data.points[data.points.protocol == name]
-        value = "accuracy" if protocol.value == "accuracy" else "bpb"
+        value = figures.value_of(name)
         if protocol.by_part and protocol.value != "accuracy" or protocol.needs:
             continue
         columns = "part" if protocol.by_part else "length"
@@ -63,10 +63,7 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_begin)]
     found = answers.of(data)
-    names = {}
-    if found is not None and value == "accuracy":
-        known = answers.oracles(data, found)
-        names = {g: f"{name}, oracle" if g in known else name for g, name in found.names.items()}
+    names = answers.called(data, found) if found is not None and value == "accuracy" else {}
     upward = value == "bpb"
     kept = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}

@@ -26,14 +26,6 @@ KINDS = ("trained", "llama4", "ministral3", "inkling")
 OWN = ("inner", "kind", "bias", "a", "layers")
 
 
-class Unscaled(Wrapper):
-    """What stands around a layer that is not scaled."""
-
-    @property
-    def name(self):
-        return self.inner.name
-
-
 class InSomeLayers(OfEachLayer):
     """A factor on the scores of the layers of one kind; None: of all."""
 
@@ -48,7 +40,7 @@ class InSomeLayers(OfEachLayer):
         if self.only in (None, self.kind_of_layer(index)):
             return own
         kept = {name: getattr(own, name) for name in ("window", "logn", "temperature")}
-        return Unscaled(dims=self.dims, inner=own.inner, **kept)
+        return Wrapper(dims=self.dims, inner=own.inner, **kept)
 
 
 class SSMax(InSomeLayers):

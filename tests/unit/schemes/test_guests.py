@@ -1,11 +1,12 @@
 """Forget gates, and layers that differ: what the interface holds beside the schemes of old."""
 
-from importlib import import_module
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sizes
 from sizes import DIMS, VOCAB, L
 
 import models
@@ -185,12 +186,7 @@ def test_query_scales_reach_the_layers_of_a_hybrid(make_model, make_tokens, forw
 # From a configuration
 
 
-def config_of(name, **fields):
-    config = import_module(f"configs.{name}").get_config()
-    config.model.update(width=16, heads=2, layers=4, vocab=31)
-    config.update(train_length=80, batch_size=4, steps=20, warmup_steps=2)
-    config.update_from_flattened_dict(fields)
-    return config
+config_of = functools.partial(sizes.config_of, **{"model.layers": 4, "train_length": 80})
 
 
 def trained(config, steps=6):

@@ -1,14 +1,13 @@
 """A trained logit without value in every softmax, around any encoding."""
 
 import json
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from running import ROOT
-from sizes import DIMS, VOCAB, L
+from sizes import DIMS, VOCAB, L, config_of
 
 import models
 import posenc_jax
@@ -135,14 +134,6 @@ def test_sinks_go_through_extensions_and_stacks():
         posenc_jax.stack([encoding, encoding])
     with pytest.raises(ValueError, match="sink must be True or False; got 1"):
         posenc_jax.build("rope", DIMS, sink=1)
-
-
-def config_of(name, **fields):
-    config = import_module(f"configs.{name}").get_config()
-    config.model.update(width=16, heads=2, layers=2, vocab=31)
-    config.update(train_length=16, batch_size=4, steps=20, warmup_steps=2)
-    config.update_from_flattened_dict(fields)
-    return config
 
 
 def test_a_configuration_asks_for_sinks():
