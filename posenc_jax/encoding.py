@@ -239,6 +239,11 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Whether `query_scale` asks how many tokens precede a query, wherever they stand."""
         return False
 
+    def keys_seen(self, places: jax.Array) -> jax.Array:
+        """The number of keys that queries at these places of their documents see, at least one."""
+        n = jnp.maximum((places if self.chunk is None else places % self.chunk) + 1, 1)
+        return n if self.window is None else jnp.minimum(n, self.window)
+
     def sink(self) -> jax.Array | None:  # [H]
         """A logit per head that takes part in the softmax and has no value."""
         return None
@@ -368,13 +373,19 @@ class Wrapper(Encoding):
     def scales_by_place(self):
         return self.inner.scales_by_place
 
+    def keys_seen(self, places):
+        return self._narrowed().keys_seen(places)
+
     def query_scale(self, positions):
-        narrowed = self.inner.replace(window=self.inner.narrowed(self.window))
-        own, inner = super().query_scale(positions), narrowed.query_scale(positions)
+        own, inner = super().query_scale(positions), self._narrowed().query_scale(positions)
         if own is None or inner is None:
             return own if inner is None else inner
         by_head = inner.ndim == 3  # [B or 1, H, T]
         return (jnp.atleast_2d(own)[:, None] if by_head else own) * inner
+
+    def _narrowed(self) -> Encoding:
+        """The inner encoding in the window of this one too."""
+        return self.inner.replace(window=self.inner.narrowed(self.window))
 
     def sink(self):
         return self.inner.sink()

@@ -16,7 +16,9 @@ from posenc_jax.checks import flag, positive, whole_number
 from posenc_jax.encoding import DistanceBias, Encoding, Region, Tokens, Wrapper, fixed, static
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
 from posenc_jax.extensions.everywhere import TEMPERATURE, WINDOW
+from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
+from posenc_jax.schemes.ssmax import TemperedWithBias
 
 ANY = np.iinfo(np.int32).max  # tokens back, of a region without an end
 
@@ -34,7 +36,10 @@ def _is_remapped(encoding: Encoding) -> bool:
 
 
 DISTANCE = Kind("distance", _is_remapped)
-RELATIVE = (RoPE, DistanceBias)
+# Regions count tokens back, which drawn positions are not, and hide the place of a query, by which
+# a bias may be scaled.
+MADE_FOR = dict(of=RoPE, stops_at=(Randomized,))
+RELATIVE = dict(of=(RoPE, DistanceBias), stops_at=(Randomized, TemperedWithBias))
 
 
 class ReRoPE(Remapped):
@@ -105,6 +110,9 @@ class LMInfinite(Remapped):
     sinks: int = static()
     limit: int = static()
 
+    def keys_seen(self, places):
+        return jnp.minimum(super().keys_seen(places), self.near + self.sinks)
+
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position
         sinks: dict[str, Any] = dict(between=_of_first(q, self.sinks), first=self.sinks)
@@ -120,6 +128,9 @@ class Streaming(Remapped):
     near: int = static()
     sinks: int = static()
 
+    def keys_seen(self, places):
+        return jnp.minimum(super().keys_seen(places), self.near + self.sinks)
+
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position
         last = jnp.minimum(q, self.sinks + self.near - 1)
@@ -132,14 +143,14 @@ def _of_first(q: jax.Array, keys: int) -> tuple[jax.Array, jax.Array]:
     return q - (keys - 1), jnp.full_like(q, ANY)
 
 
-@extension(DISTANCE, scale="none", of=RoPE, also=(TEMPERATURE,))
+@extension(DISTANCE, scale="none", **MADE_FOR, also=(TEMPERATURE,))
 def rerope(rope: RoPE, scale: float, *, w: int | None = None) -> Encoding:
     """No distance beyond w, and queries scaled as by `logn`; w None is L / 2."""
     check_log_length("rerope", rope)
     return _around(rope, ReRoPE, w=_half(rope, w)).replace(logn=True)
 
 
-@extension(DISTANCE, scale="read", of=RoPE)
+@extension(DISTANCE, scale="read", **MADE_FOR)
 def leaky_rerope(
     rope: RoPE, scale: float, *, w: int | None = None, k: float | None = None
 ) -> Encoding:
@@ -157,7 +168,7 @@ def leaky_rerope(
     return _around(rope, LeakyReRoPE, {"k": k}, w=w)
 
 
-@extension(DISTANCE, scale="read", of=RoPE)
+@extension(DISTANCE, scale="read", **MADE_FOR)
 def self_extend(
     rope: RoPE,
     scale: float,
@@ -190,7 +201,7 @@ def _smallest_group(length: int, scale: float, near: int) -> int:
     return max(1, math.ceil((read - near) / room))
 
 
-@extension(DISTANCE, scale="read", of=RoPE)
+@extension(DISTANCE, scale="read", **MADE_FOR)
 def dca(rope: RoPE, scale: float) -> Encoding:
     """Chunks of 5 L / 8, and no distance beyond 3 L / 4.
 
@@ -203,7 +214,7 @@ def dca(rope: RoPE, scale: float) -> Encoding:
     return _around(rope, DCA, size=farthest - rope.train_length // 8, farthest=farthest)
 
 
-@extension(DISTANCE, scale="none", of=RELATIVE, also=(WINDOW,))
+@extension(DISTANCE, scale="none", **RELATIVE, also=(WINDOW,))
 def lm_infinite(
     encoding: Encoding, scale: float, *, first: int = 10, limit: int | None = None
 ) -> Encoding:
@@ -214,7 +225,7 @@ def lm_infinite(
     return _around(encoding, LMInfinite, near=length, sinks=first, limit=limit)
 
 
-@extension(DISTANCE, scale="none", of=RELATIVE, also=(WINDOW,))
+@extension(DISTANCE, scale="none", **RELATIVE, also=(WINDOW,))
 def streaming(
     encoding: Encoding, scale: float, *, first: int = 4, window: int | None = None
 ) -> Encoding:

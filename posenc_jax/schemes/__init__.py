@@ -101,8 +101,9 @@ def _build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encodi
             f"encoding.per_layer = True has no effect: encoding {name!r} is added to the token "
             "embeddings, which all layers share"
         )
-    if encoding.layers is not None:
-        return encoding
+    _, shared = encoding.by_layer()
+    if encoding.depth is not None and not any(jax.tree.leaves(trained_mask(shared))):
+        return encoding  # every trained array is of one layer already
     assert key is not None  # what is trained is drawn
     alone = dataclasses.replace(dims, layers=None)  # of one layer, which has no others
     return one_per_layer(lambda one: _build(name, alone, one, **options), dims, key)

@@ -15,7 +15,6 @@ from posenc_jax.encoding import (
     Tokens,
     Wrapper,
     check_far,
-    chunk_of,
     overrides,
     position_of,
     static,
@@ -57,7 +56,7 @@ class SSMax(InSomeLayers):
 
     def query_scale(self, positions):
         check_far("positions", positions)
-        n = _keys_seen(self, jnp.asarray(positions)).astype(jnp.float32)
+        n = self.keys_seen(jnp.asarray(positions)).astype(jnp.float32)
         own = self.scale[None, :, None] * by_head(jnp.log(n))
         own = own if self.shift is None else own + self.shift[None, :, None]
         other = super().query_scale(positions)
@@ -91,13 +90,6 @@ class TemperedWithBias(Tempered):
 
 def by_head(scale: jax.Array) -> jax.Array:  # [T], [B, T], [B, H, T] -> [B or 1, H or 1, T]
     return scale if scale.ndim == 3 else jnp.atleast_2d(scale)[:, None]
-
-
-def _keys_seen(encoding: Encoding, places: jax.Array) -> jax.Array:
-    """The number of keys that queries at these places see, at least one."""
-    chunk, window = chunk_of(encoding), encoding.narrowed(None)
-    n = jnp.maximum((places if chunk is None else places % chunk) + 1, 1)
-    return n if window is None else jnp.minimum(n, window)
 
 
 def temperature(kind: str, positions, length: int, a: float = 0.1) -> jax.Array:  # [T]

@@ -93,7 +93,9 @@ class Trial(Job):
     @property
     def loss(self) -> float | None:
         measured = self.measured()
-        return None if measured is None else measured["choose_loss"]
+        if measured is None:
+            return None
+        return measured["choose_loss"] if math.isfinite(measured["choose_loss"]) else math.inf
 
 
 class Point(NamedTuple):

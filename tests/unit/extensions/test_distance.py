@@ -288,9 +288,12 @@ def test_only_encodings_of_distances_are_remapped(name):
             posenc_jax.extend(name, encoding, 2.0)
     fits_biases = name in extensions.fitting(posenc_jax.build("alibi", DIMS))
     assert fits_biases == (name in ("lm_infinite", "streaming"))
-    randomized = posenc_jax.build("randomized", DIMS, inner="rope")
-    extended = posenc_jax.extend(name, randomized, 2.0)
-    assert extended.inner.inner.train_length == extended.train_length == 8 * L
+    key = jax.random.key(0)
+    scaled = posenc_jax.build("ssmax", DIMS, inner="alibi", kind="inkling")
+    for other in (posenc_jax.build("randomized", DIMS, key, inner="rope"), scaled):
+        assert name not in extensions.fitting(other)
+    around = posenc_jax.extend(name, posenc_jax.build("ssmax", DIMS, inner="rope"), 2.0)
+    assert around.inner.inner.name == "rope"
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,13 @@ def test_it_counts_within_a_chunk():
     np.testing.assert_allclose(counted(encoding, window=4)[0], scaled(encoding, n), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["lm_infinite:first=3", "streaming:first=3:window=16"])
+def test_it_counts_first_tokens_beside_a_window(name):
+    encoding = posenc_jax.extend(name, build(), 1.0)
+    n = np.minimum(np.arange(T) + 1, L + 3)
+    np.testing.assert_allclose(counted(encoding)[0], scaled(build(), n), rtol=1e-5)
+
+
 @pytest.mark.parametrize("inner", ["rope", "randomized"])
 def test_it_counts_tokens_of_the_document_whatever_their_positions(inner):
     cuts = np.array([13, 30])
@@ -179,6 +186,15 @@ def test_an_inner_encoding_of_each_layer_has_one_scale_each():
     encoding = posenc_jax.schemes.build_per_layer("ssmax", LAYERS, KEY, inner="t5")
     assert encoding.layers == 4 and encoding.period == 1
     assert encoding.scale.shape == (4, DIMS.heads) and encoding.inner.table.ndim == 3
+
+
+def test_an_inner_encoding_that_differs_by_layer_stays_as_it_is():
+    """`first_full` needs the number of layers; each layer has a scale of its own already."""
+    encoding = posenc_jax.schemes.build_per_layer(
+        "ssmax", LAYERS, KEY, inner="hybrid", first_full=True
+    )
+    assert encoding.layers is None and encoding.depth == 4 and encoding.scale.ndim == 2
+    assert [encoding.kind_of_layer(i) for i in range(4)] == ["global", "local", "local", "global"]
 
 
 def test_gates_of_each_layer_keep_their_own():

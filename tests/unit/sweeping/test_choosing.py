@@ -132,6 +132,13 @@ def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
     assert run(content(), near(3e-3), codes=codes)[1] == []
 
 
+def test_a_loss_that_is_no_number_is_never_chosen(run, tmp_path):
+    lowest = near(3e-3)
+    run(content(), lambda own, encoding=1.0: math.nan if own < 2e-3 else lowest(own, encoding))
+    chosen = [row["learning_rate"] for row in table(tmp_path) if row["chosen"]]
+    assert chosen and set(chosen) == {"0.003"}
+
+
 def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run):
     codes = {"rope-s0-learning_rate=0.001": errors.IO}
     code, started, plan, _ = run(content(["rope", "alibi"]), near(3e-3), codes=codes)
