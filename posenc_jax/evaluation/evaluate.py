@@ -164,15 +164,19 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
     if data.mixture and asked.source in ("", *shares(data.mixture)):
         return _own_part(subject, asked, stopping)
     there = (asked.source, asked.path) == (data.source, data.path)
-    same = there and all(
-        asked[name] in ("", data[name]) for name in ("field", "name", "revision", "begins")
-    )
+    names = ("field", "name", "revision", "begins", "valid_path")
+    same = there and all(asked[name] in ("", data[name]) for name in names)
     same = same and asked.split in ("", data.split, data.valid_split)
     moved = None if same or not asked.source else _moved(subject, asked)
     if (same and not data.mixture) or not asked.source or moved:
         data = moved or data
         corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
         return _own(subject, corpus, asked.part)
+    if asked.valid_path:
+        raise DataError(
+            "data.valid_path is for a run's own text at another place, which data.source and "
+            "data.path name; they name another text. To evaluate on a text give data.path alone"
+        )
     encoder = subject.tokenizer_file  # before these fields are replaced
     data = data.copy_and_resolve_references()
     with data.ignore_type():
@@ -195,14 +199,22 @@ def _moved(subject: Subject, asked) -> Config | None:
     options = (asked.field, asked.split, asked.name, asked.revision, asked.begins)
     if key is None or asked.source != run.data.source or any(options):
         return None
-    with suppress(DataError):
-        sources.files(run.data)
-        return None  # they are at their own place
     data = run.data.copy_and_resolve_references()
-    data.path = asked.path
+    with data.ignore_type():
+        data.path, data.valid_path = asked.path, asked.valid_path or data.valid_path
+    if _is_there(run.data) or not _is_there(data):
+        return None
     with corpora.remembered(corpora.cache_folder(data.cache)) as hashes:
         found = corpora.described(data, run.seed, run.train_length, hashes)
     return data if found.key == key else None
+
+
+def _is_there(data) -> bool:
+    """Whether the files of a text are where it says."""
+    with suppress(DataError):
+        sources.held_out_files(data)
+        return bool(sources.files(data))
+    return False
 
 
 def _own_part(subject: Subject, asked, stopping: Sequence[str]) -> Source:
