@@ -1,0 +1,42 @@
+"""What shipped models do to reach further, on `variables`: hybrids, scales by the number of keys,
+pairs that do not turn or are trained, sinks and gates around RoPE; three seeds.
+
+python scripts/sweep.py --config=configs/sweeps/variables_shipped.py --workdir=runs/shipped \\
+    --workers=2
+python scripts/report.py runs/variables runs/shipped --out=report
+
+About two minutes a run on one core. The models have two layers, so a hybrid has one local layer
+and one global one. Gates alone (fox) and what moves tokens at evaluation (self_extend and others)
+are in configs/sweeps/variables.py.
+"""
+
+from configs.sweeps import variables
+from posenc_jax.sweeping.grid import axis, product
+
+PATTERN = {"encoding.pattern": "local,global"}
+LLAMA4 = {
+    "encoding.inner": "hybrid:pattern=local/global:window=32:chunked=True",
+    "encoding.kind": "llama4",
+    "encoding.layers": "global",
+}
+SCHEMES = [
+    ("hybrid_nope", PATTERN | {"encoding.window": 32}),
+    ("hybrid_bases", PATTERN),
+    ("ssmax", {}),
+    ("ssmax", {"encoding.inner": "nope"}),
+    ("ssmax", LLAMA4),
+    ("prope", {}),
+    ("prope", {"encoding.keep": "turned"}),
+    ("rope_trained", {}),
+    ("rope", {"encoding.sink": True}),
+    ("fox", {"encoding.inner": "rope"}),
+]
+
+
+def get_config():
+    schemes = [{"recipe": f"configs/variables.py:{name}"} | own for name, own in SCHEMES]
+    config = variables.get_config()
+    return config | {
+        "grid": product(axis("seed", range(3)), schemes),
+        "evaluation": config["evaluation"] | {"extensions": "none,yarn,self_extend,logn"},
+    }
