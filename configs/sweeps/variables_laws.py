@@ -4,8 +4,8 @@ to 8 L in training too, and with names that are set once, so that order does not
 python scripts/sweep.py --config=configs/sweeps/variables_laws.py --workdir=runs/laws --workers=2
 python scripts/report.py runs/laws --out=report
 
-About two minutes a run on one core. The order of encodings depends on the law, so no sentence
-about one of them rests on one law.
+About a minute and a half a run on one core. The order of encodings depends on the law, so no
+sentence about one of them rests on one law.
 """
 
 from configs.sweeps import variables
@@ -19,4 +19,8 @@ def get_config():
     encodings = axis("recipe", [f"configs/variables.py:{name}" for name in ENCODINGS])
     oracles = product(variables.oracles(), axis("seed", [0]))
     runs = chain(product(axis("seed", range(3)), encodings), oracles)
-    return variables.get_config() | {"grid": product(laws, runs)}
+    config = variables.get_config()
+    return config | {
+        "grid": product(laws, runs),
+        "evaluation": config["evaluation"] | {"extensions": "none,pi,yarn,logn,yarn+logn"},
+    }
