@@ -47,6 +47,22 @@ def test_every_protocol_has_a_row():
     assert set(names) <= in_first_cells(EVALUATION)
 
 
+@pytest.mark.parametrize(
+    ("document", "folder", "own"),
+    [("runs.md", "configs", schemes.names()), ("sweeps.md", "configs/sweeps", ())],
+)
+def test_every_recipe_and_sweep_has_a_row(document, folder, own):
+    names = {path.stem for path in (ROOT / folder).glob("*.py")} - set(own)
+    rows = in_first_cells((ROOT / "docs" / document).read_text())
+    assert set(committed(names, folder)) <= rows | {"__init__"}
+
+
+def test_every_script_is_named():
+    text = "".join(path.read_text() for path in [*DOCUMENTS, ROOT / "Makefile"])
+    for name in committed([path.stem for path in (ROOT / "scripts").glob("*.py")], "scripts"):
+        assert f"scripts/{name}.py" in text, name
+
+
 def test_every_column_has_a_row():
     assert set(COLUMNS) <= in_first_cells(EVALUATION.partition("## Columns")[2])
 
