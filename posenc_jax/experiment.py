@@ -94,13 +94,14 @@ def _tokenizer(data: Mapping) -> str | None:
 
 def experiment(config) -> dict[str, Any]:
     """Fields that runs of one experiment share: all but the seed, how often something is logged or
-    saved, and how it is computed."""
+    saved, and how it is computed. One that is None is left out: older runs lack it."""
     fields = dict(_flat(with_later_options(with_defaults(config.to_dict()))))
     fields["original_length"] = fields["original_length"] or fields["train_length"]
     fields["init_from"] = without_seed(str(fields["init_from"] or ""))
     how = ("seed", "model.scan", "model.remat", "model.attention")
     free = (*(name for name in FREE if name != "steps"), *how)
-    return {name: value for name, value in sorted(fields.items()) if not _within(name, free)}
+    given = {name: value for name, value in sorted(fields.items()) if value is not None}
+    return {name: value for name, value in given.items() if not _within(name, free)}
 
 
 def with_later_options(fields: Mapping) -> Mapping:

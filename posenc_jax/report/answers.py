@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ADMITTED = 0.8  # of the way from chance to ceiling, by an oracle
 WORTH_A_LINE = 0.1  # what an extension must gain in accuracy to be drawn beside its encoding
+SEES_NO_FURTHER = 0.08  # than the window of L: so close to its accuracy wherever answers lie beyond
 
 
 class Answers(NamedTuple):
@@ -133,7 +134,10 @@ def controls(data: Gathered, found: Answers) -> list[Line]:
 
 
 def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[str]]:
-    """Accuracy by method and by how far back the answer stands; the best at the longest first."""
+    """Accuracy by method and by how far back the answer stands; the best at the longest first.
+
+    Extensions that see no further than the window share its row.
+    """
     parts = list(dict.fromkeys(found.gaps.part))
     parts.sort(key=lambda part: int(part.partition("-")[0]))
     known = oracles(data, found)
@@ -147,10 +151,21 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
     kept = figures.distinct(rows)
     pairs = [p for p in order if p[1] == "none" or p[0] not in known and p in kept]
     pairs = [p for p in pairs if p[1] != "window"]
-    pairs += [p for p in order if p[1] == "window" and p[0] not in known][:1]
+    windows = [p for p in order if p[1] == "window" and p[0] not in known][:1]
+    beyond = [int(part.partition("-")[0]) > found.trained for part in parts]
+    near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
+    near = {p for p in near if _close(rows[p], rows[windows[0]], beyond)}
     named = found._replace(names=called(data, found))
-    names = [entry(named, *pair) for pair in pairs]
-    return np.array([rows[pair] for pair in pairs]), names, parts
+    pairs = [p for p in pairs if p not in near]
+    names = [entry(named, *pair) for pair in [*pairs, *windows]]
+    if near:
+        names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
+    return np.array([rows[pair] for pair in [*pairs, *windows]]), names, parts
+
+
+def _close(one: tuple, other: tuple, chosen: list[bool]) -> bool:
+    apart = np.abs(np.subtract(one, other))[chosen]
+    return bool(np.all(apart < SEES_NO_FURTHER))
 
 
 def text(data: Gathered, found: Answers, own: bool) -> list[Line]:

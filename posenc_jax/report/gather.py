@@ -190,7 +190,7 @@ def _differences(experiments: Sequence[dict]) -> list[str]:
         return [""]
     every = sorted({field for one in experiments for field in one})
     differing = [f for f in every if any(e.get(f) != experiments[0].get(f) for e in experiments)]
-    words = [""]
+    words = [""] * len(experiments)
     for count in range(1, len(differing) + 1):
         words = [
             ", ".join(f"{f.rpartition('.')[2]}={one.get(f)}" for f in differing[:count])

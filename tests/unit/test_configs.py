@@ -139,6 +139,15 @@ def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
     assert said(config) == []
 
 
+def test_a_field_that_an_older_run_lacks_is_one_that_is_none():
+    config = import_module("configs.fox").get_config()
+    assert config.encoding.bias_init is None
+    older = config.copy_and_resolve_references()
+    with older.unlocked():
+        del older.encoding["bias_init"]
+    assert experiment.experiment(older) == experiment.experiment(config)
+
+
 def test_a_tuple_read_back_from_json_is_no_difference():
     config = import_module("configs.rope").get_config()
     before = config.to_dict() | {"extension": {"lambdas": [1.0, 2.0]}}

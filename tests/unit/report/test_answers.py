@@ -37,6 +37,18 @@ def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
     assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
 
 
+def test_what_sees_no_further_than_the_window_shares_its_row():
+    data = gathered(
+        cell("rope-a", "none", 0.25, by_gap=(0.9, 0.2)),
+        cell("rope-a", "streaming", 0.3, by_gap=(0.7, 0.25)),
+        cell("rope-a", "logn", 0.35, by_gap=(1.0, 0.3)),
+        cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
+    )
+    values, names, _ = answers.grid(data, answers.of(data))
+    assert names == ["rope + logn", "rope", "a window of L, streaming"]
+    assert values[-1].tolist() == [1.0, 0.2]
+
+
 def test_a_method_that_changes_nothing_has_no_row():
     data = gathered(
         cell("randomized", "none", 0.9, by_gap=(0.7, 0.6)),
