@@ -1,6 +1,6 @@
 """The ranking of groups of runs and methods: differences paired by document and by seed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from posenc_jax.evaluation.statistics import (
     paired,
     seeds_needed,
 )
+from posenc_jax.evaluation.sums import Sums
 from posenc_jax.evaluation.table import is_baseline, label
 
 LEVEL = 0.05  # of all claims of a table together
@@ -31,8 +32,8 @@ class Rank(NamedTuple):
 
     group: str
     method: str
-    seeds: list[float]  # bits per byte, as all that follow
-    bpb: float
+    seeds: list[float]  # bits per byte, or the share of wrong answers, as all that follow
+    loss: float
     interval: tuple[float, float] | None  # of the mean over seeds
     behind: float
     by_documents: tuple[float, float]  # of the difference; infinite for a single document
@@ -47,11 +48,35 @@ class Rank(NamedTuple):
 Tables = dict[str, dict[int, list[Rank]]]  # protocol -> length -> entries, the best first
 
 
+class Lost(NamedTuple):
+    """What a cell lost by document: `amount` of `size`; their ratio times `unit` is the loss."""
+
+    amount: np.ndarray  # [D]
+    size: np.ndarray  # [D]
+    unit: float | None  # None: there is no such loss
+
+
+def bits(sums: Sums) -> Lost:
+    return Lost(sums.nats, sums.tokens, records.per_byte_of(sums))
+
+
+def wrong_answers(sums: Sums) -> Lost:
+    asked = sums.answers > 0
+    size = sums.answers[asked]
+    return Lost(size - sums.right[asked], size, 1.0 if len(size) else None)
+
+
+def loss_of(protocol: str) -> Callable[[Sums], Lost]:
+    """What a protocol ranks by."""
+    return wrong_answers if protocols.find(protocol).value == "accuracy" else bits
+
+
 def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
     """The tables of all protocols and lengths, and notes on what is not in them.
 
-    The window limit is a baseline and no entry. Skipped: runs scored on other targets than most
-    runs, runs without bits per byte, and means that would include a loss that is not finite.
+    The window limit is a baseline and no entry, and so are oracles among those who answer. Skipped:
+    runs scored on other targets than most runs, runs without bits per byte, and means that would
+    include a loss that is not finite.
     """
     tables: Tables = {}
     notes: dict[str, None] = {}  # in order, each once
@@ -69,10 +94,13 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
             if (cell.facts["protocol"], cell.facts["length"]) == (protocol, length)
             and not is_baseline(cell.facts)
         ]
+        lost = loss_of(protocol)
+        if lost is wrong_answers:
+            here = _without_oracles(here, max(at for name, at in places if name == protocol))
         usual = most_common({run["id"]: targets(cell) for run, cell in here}.values())
         entries: dict[tuple[str, str], list[Measured]] = {}
         for run, cell in here:
-            if not cell.sums.bytes.sum():
+            if lost(cell.sums).unit is None:
                 notes[
                     f"{run['group']}: its tokenizer loses text; without bits per byte it has no "
                     "rank"
@@ -89,25 +117,33 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
                 broken.setdefault(" + ".join(entry), []).append(f"{protocol} at {length:,}")
                 del entries[entry]
         if entries:
-            tables.setdefault(protocol, {})[length] = _table(entries)
-    lost = [
+            tables.setdefault(protocol, {})[length] = _table(entries, lost)
+    missing = [
         f"{entry}: a seed is not finite, so there is no mean: {', '.join(places)}"
         for entry, places in broken.items()
     ]
-    return tables, [*notes, *lost]
+    return tables, [*notes, *missing]
 
 
-def _table(entries: Mapping[tuple[str, str], Sequence[Measured]]) -> list[Rank]:
+def _without_oracles(
+    cells: Sequence[tuple[dict, Measured]], longest: int
+) -> list[tuple[dict, Measured]]:
+    """Without runs that were trained at the longest length, unless all were."""
+    return [pair for pair in cells if pair[0]["trained"] < longest] or list(cells)
+
+
+def _table(
+    entries: Mapping[tuple[str, str], Sequence[Measured]], lost: Callable[[Sums], Lost]
+) -> list[Rank]:
     seeds = {
-        entry: {cell.facts["seed"]: cell.sums.nats for cell in cells}
+        entry: {cell.facts["seed"]: lost(cell.sums).amount for cell in cells}
         for entry, cells in entries.items()
     }
     means = {entry: np.mean(list(own.values()), axis=0) for entry, own in seeds.items()}
     order = sorted(means, key=lambda entry: means[entry].sum())
-    sums = entries[order[0]][0].sums
-    per_byte = records.per_byte_of(sums)
-    assert per_byte is not None  # entries without are skipped
-    found = [_rank(entry, seeds[entry], seeds[order[0]], sums, per_byte) for entry in order]
+    _, size, unit = lost(entries[order[0]][0].sums)
+    assert unit is not None  # entries without are skipped
+    found = [_rank(entry, seeds[entry], seeds[order[0]], size, unit) for entry in order]
     corrected = [1.0, *holm([row.p for row in found[1:]])]  # the best is compared with nothing
     judged = [row._replace(p=p) for row, p in zip(found, corrected, strict=True)]
     return [
@@ -125,34 +161,33 @@ def verdict(row: Rank) -> str:
 
 def _rank(
     entry: tuple[str, str],
-    own: Mapping[int, np.ndarray],  # seed -> nats by document
+    own: Mapping[int, np.ndarray],  # seed -> what is lost by document
     of_best: Mapping[int, np.ndarray],
-    sums: Any,
-    per_byte: float,
+    size: np.ndarray,
+    unit: float,
 ) -> Rank:
-    tokens = sums.tokens
     shared = [seed for seed in own if seed in of_best]
     mine, its = (
         np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, of_best)
     )
-    one = paired(mine, its, tokens)
+    one = paired(mine, its, size)
 
-    def bits(nats: np.ndarray) -> float:
-        return float(nats.sum() / tokens.sum() * per_byte)
+    def loss(amount: np.ndarray) -> float:
+        return float(amount.sum() / size.sum() * unit)
 
-    differences = [bits(own[seed] - of_best[seed]) for seed in shared]
+    differences = [loss(own[seed] - of_best[seed]) for seed in shared]
     across = over_seeds(differences)
     behind = one.mean > 0 and np.mean(differences or 0) >= 0
-    each = [bits(nats) for nats in own.values()]
+    each = [loss(amount) for amount in own.values()]
     over = over_seeds(each)
     return Rank(
         group=entry[0],
         method=entry[1],
         seeds=each,
-        bpb=float(np.mean(each)),
+        loss=float(np.mean(each)),
         interval=None if over is None else over[1:],
-        behind=one.mean * per_byte,
-        by_documents=(one.low * per_byte, one.high * per_byte),
+        behind=one.mean * unit,
+        by_documents=(one.low * unit, one.high * unit),
         by_seeds=None if across is None else across[1:],
         documents=one.documents,
         shared=len(shared),

@@ -13,7 +13,7 @@ from posenc_jax.report import answers as report_answers
 from posenc_jax.report import elements, fairness, figures
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
 from posenc_jax.report.gather import Gathered
-from posenc_jax.report.ranking import Rank
+from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
 
 
 def every(data: Gathered) -> list[Section]:
@@ -126,13 +126,16 @@ def ranking(data: Gathered) -> Section:
             for name, tables in (("yes", data.ranking), ("no", data.plain_ranking)):
                 ranks = tables.get(protocol, {}).get(length, [])
                 title = tag("h3", f"{protocol}, {length:,} tokens")
-                content = title + (_ranks(data, ranks) if ranks else tag("p", "nothing to rank"))
+                content = title + (
+                    _ranks(data, protocol, ranks) if ranks else tag("p", "nothing to rank")
+                )
                 when = {"protocol": protocol, "length": str(length), "extended": name}
                 blocks.append(block(content, **when))
     options = {str(length): f"{length:,}" for length in lengths}
     return Section(
         "Ranking",
-        'Means over seeds in bits per byte. "Behind" is the difference to the best entry, paired '
+        "Means over seeds in bits per byte, of answers in the share that is right, oracles aside. "
+        '"Behind" is the difference to the best entry, paired '
         "by document with a 95% t-interval over documents, and paired by seed with one over common "
         "seeds where there are three. A tie (shaded) might be reversed by other documents or other "
         "seeds. Verdicts are corrected for the number of comparisons (Holm): all claims of a table "
@@ -152,19 +155,19 @@ def _lengths(data: Gathered) -> list[int]:
     return sorted({length for tables in data.ranking.values() for length in tables})
 
 
-def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
+def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     """A row per entry; the best stays in view, as the others are compared with it."""
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
-    head = ["group", "extension", "bits per byte", "behind", "verdict", "95%, documents"]
+    head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
     head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
     rows = []
-    for row in ranks:
+    for row in map(_right, ranks) if loss_of(protocol) is wrong_answers else ranks:
         verdict = row.verdict
         if verdict == "open":
             few = row.documents < FEWEST_DOCUMENTS
             why = _plural(row.documents, "document") if few else _plural(row.shared, "seed")
             verdict = f"open: {why}"
-        cells = [row.group, row.method, f"{row.bpb:.3f}", "–", verdict, "–", "–"]
+        cells = [row.group, row.method, f"{row.loss:.3f}", "–", verdict, "–", "–"]
         group = ""
         if row.verdict != "best":
             cells[3:] = (
@@ -178,6 +181,18 @@ def _ranks(data: Gathered, ranks: Iterable[Rank]) -> str:
         claim = "–" if row.verdict == "best" else _seeds_for_a_claim(row)
         rows.append(Row([*cells, elements.ends(row.interval), seeds, claim], group, row.verdict))
     return table(head, rows, left=2)
+
+
+def _unit(protocol: str) -> str:
+    return "share right" if loss_of(protocol) is wrong_answers else "bits per byte"
+
+
+def _right(row: Rank) -> Rank:
+    """The share of right answers instead of that of wrong ones."""
+    low, high = row.interval or (0.0, 0.0)
+    interval = None if row.interval is None else (1 - high, 1 - low)
+    seeds = [1 - value for value in row.seeds]
+    return row._replace(loss=1 - row.loss, seeds=seeds, interval=interval)
 
 
 def _seeds_for_a_claim(row: Rank) -> str:
@@ -269,9 +284,7 @@ def cost(data: Gathered) -> Section | None:
         for length in _lengths(data):
             ranks = data.plain_ranking.get(protocol, {}).get(length, [])
             if ranks:
-                content = _cost(
-                    data, ranks, f"cost-{protocol}-{length}", f"{protocol} at {length:,}"
-                )
+                content = _cost(data, protocol, length, ranks)
                 blocks.append(block(content, protocol=protocol, length=str(length)))
     if not blocks:
         return None
@@ -284,25 +297,25 @@ def cost(data: Gathered) -> Section | None:
     )
 
 
-def _cost(data: Gathered, ranks: Iterable[Rank], name: str, title: str) -> str:
+def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> str:
     every, numbers = figures.looks(data), figures.groups(data)
     lines, rows = [], []
-    for row in ranks:
+    for row in map(_right, ranks) if loss_of(protocol) is wrong_answers else ranks:
         members = [r for r in data.runs if r["group"] == row.group and not r.get("left_out", True)]
         speed, memory = (_mean(run[field] for run in members) for field in ("speed", "memory"))
         gid = f"group-{numbers.index(row.group)}"
-        cells = [row.group, f"{row.bpb:.3f}", _whole(speed), _whole(memory)]
+        cells = [row.group, f"{row.loss:.3f}", _whole(speed), _whole(memory)]
         rows.append(Row(cells, gid))
         if speed is not None:
             look = every[row.group]._asdict() | {"linestyle": "", "markersize": 8}
-            lines.append(Line(row.group, [speed], [row.bpb], look, gid=gid))
+            lines.append(Line(row.group, [speed], [row.loss], look, gid=gid))
     made = ""
     if lines:
         x = "tokens per second in training"
-        options = {"y": curves.VALUES["bpb"], "size": elements.SIZE, "below": True}
-        drawn = curves.chart(lines, x=x, **options)
-        made = elements.figure(drawn, name, title)
-    head = ["group", "bits per byte", "tokens/s", "memory, MiB"]
+        label = curves.VALUES[figures.value_of(protocol)]
+        drawn = curves.chart(lines, x=x, y=label, size=elements.SIZE, below=True)
+        made = elements.figure(drawn, f"cost-{protocol}-{length}", f"{protocol} at {length:,}")
+    head = ["group", _unit(protocol), "tokens/s", "memory, MiB"]
     return tag("div", made, table(head, rows), class_="figures")
 
 

@@ -42,7 +42,7 @@ def _ranked(data: Gathered) -> str:
     length = max(tables)
     best, *others = tables[length]
     ties = [_name(rank) for rank in others if rank.verdict in ("tie", "open")]
-    words = f"At {length:,} tokens {_name(best)} has the lowest loss, {best.bpb:.3f} bits per byte"
+    words = f"At {length:,} tokens {_name(best)} has the lowest loss, {best.loss:.3f} bits per byte"
     if ties:
         not_told = "is not told apart from it" if len(ties) == 1 else "are not told apart from it"
         words += f"; {_list(ties)} {not_told}"

@@ -47,9 +47,9 @@ def _ends(row: Rank) -> list[float | None]:
 def _ranking(data: Gathered, pictures: Sequence[Path]) -> dict[str, Any]:
     import wandb
 
-    columns: Any = "protocol,length,run,extension,bpb,behind,low,high,verdict".split(",")
+    columns: Any = "protocol,length,run,extension,loss,behind,low,high,verdict".split(",")
     rows: list[Any] = [
-        [protocol, length, *row[:2], row.bpb, row.behind, *_ends(row), row.verdict]
+        [protocol, length, *row[:2], row.loss, row.behind, *_ends(row), row.verdict]
         for protocol, tables in data.ranking.items()
         for length, table in tables.items()
         for row in table

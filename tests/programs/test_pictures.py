@@ -64,7 +64,7 @@ def test_wandb_has_the_report_as_one_run_of_the_group(tmp_path):
     assert [line["report/length"] for line in means] == list(LENGTHS)
     data = gather.gather([tmp_path / "zoo"])
     rows = data.ranking["same_token"][16]
-    expected = next(row.bpb for row in rows if row.method == "none")
+    expected = next(row.loss for row in rows if row.method == "none")
     assert means[0]["report/same_token/rope none"] == pytest.approx(expected)
     names = {name.split("/_")[0] for line in lines for name in line}
     assert any(name.startswith("ranking") for name in names), names

@@ -8,7 +8,7 @@ from evaluated import make_run
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.report import figures, gather, table
+from posenc_jax.report import figures, gather, sections, table
 
 
 def test_seeds_are_one_group_and_ties_are_ties(sweep):
@@ -33,9 +33,9 @@ def test_seeds_are_one_group_and_ties_are_ties(sweep):
     assert [row.group for row in plain][2] == "nope" and len(plain) == 3
     per_byte = 1 / np.log(2)
     assert last.behind == pytest.approx(0.5 * per_byte, abs=0.05)
-    assert last.bpb == pytest.approx(np.mean(last.seeds))
+    assert last.loss == pytest.approx(np.mean(last.seeds))
     low, high = last.interval
-    assert low < last.bpb < high
+    assert low < last.loss < high
 
 
 def test_a_difference_that_other_seeds_might_reverse_is_a_tie(tmp_path):
@@ -49,6 +49,32 @@ def test_a_difference_that_other_seeds_might_reverse_is_a_tie(tmp_path):
     shutil.rmtree(tmp_path / "nope-s2")
     _, second = gather.gather([tmp_path]).plain_ranking["same_token"][32]
     assert second.by_seeds is None and (second.verdict, second.shared) == ("open", 2)
+
+
+def test_those_who_answer_are_ranked_by_what_is_right_and_no_oracle_is_one_of_them(tmp_path):
+    share = {"rope": 0.5, "nope": 0.8, "fire": 0.9}
+    for seed in range(3):
+        for name, right in share.items():
+            longest = {"train_length": 64} if name == "fire" else {}
+            folder = make_run(tmp_path / f"{name}-s{seed}", name, seed, documents=18, **longest)
+            cells = records.read(folder / "eval")
+            asked = np.where(np.arange(len(cells[0].sums.tokens)) % 3, 10.0, 0.0)  # not of all
+            answers = [
+                Measured(
+                    cell.facts | {"protocol": "answers", "token_hash": "a"},
+                    cell.sums._replace(answers=asked, right=asked * (right + 0.01 * seed)),
+                )
+                for cell in cells
+                if (cell.facts["protocol"], cell.facts["extension"]) == ("same_token", "none")
+            ]
+            records.write(folder / "eval", answers)
+    data = gather.gather([tmp_path])
+    best, second = data.plain_ranking["answers"][64]
+    assert (best.group, second.group) == ("nope", "rope")
+    assert best.loss == pytest.approx(0.19) and second.behind == pytest.approx(0.3)
+    assert second.verdict == "behind" and second.documents == np.count_nonzero(asked)
+    page = sections.ranking(data).content
+    assert "share right" in page and "0.810" in page and "0.510" in page
 
 
 def test_few_documents_leave_a_difference_open(tmp_path):
