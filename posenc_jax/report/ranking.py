@@ -139,6 +139,7 @@ def _table(
         entry: {cell.facts["seed"]: lost(cell.sums).amount for cell in cells}
         for entry, cells in entries.items()
     }
+    seeds = _distinct(seeds)
     means = {entry: np.mean(list(own.values()), axis=0) for entry, own in seeds.items()}
     order = sorted(means, key=lambda entry: means[entry].sum())
     _, size, unit = lost(entries[order[0]][0].sums)
@@ -150,6 +151,23 @@ def _table(
         judged[0]._replace(verdict="best"),
         *(r._replace(verdict=verdict(r)) for r in judged[1:]),
     ]
+
+
+def _distinct(
+    seeds: Mapping[tuple[str, str], Mapping[int, np.ndarray]],
+) -> dict[tuple[str, str], Mapping[int, np.ndarray]]:
+    """Without methods that change nothing, or what another one changed, in any seed of a group."""
+    found: dict[tuple[str, str], Mapping[int, np.ndarray]] = {}
+    for entry in sorted(seeds, key=lambda entry: (entry[1] != "none", -len(seeds[entry]))):
+        own = seeds[entry]
+        others = (other for (group, _), other in found.items() if group == entry[0])
+        if not any(_same(own, other) for other in others):
+            found[entry] = own
+    return found
+
+
+def _same(own: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]) -> bool:
+    return all(seed in other and np.array_equal(own[seed], other[seed]) for seed in own)
 
 
 def verdict(row: Rank) -> str:

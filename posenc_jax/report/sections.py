@@ -135,6 +135,7 @@ def ranking(data: Gathered) -> Section:
     return Section(
         "Ranking",
         "Means over seeds in bits per byte, of answers in the share that is right, oracles aside. "
+        "Methods that change nothing at a length are not listed. "
         '"Behind" is the difference to the best entry, paired '
         "by document with a 95% t-interval over documents, and paired by seed with one over common "
         "seeds where there are three. A tie (shaded) might be reversed by other documents or other "
