@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     flags, config = command.read(
         argv,
         __doc__ or "",
-        default_config=str(Path(__file__).parent / "configs" / "eval.py"),
+        default_config=str(command.EVALUATION),
         define=_define,
     )
     backend.configure()
@@ -43,22 +43,14 @@ def main(argv: list[str]) -> int:
 
 
 def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
-    from posenc_jax.evaluation import evaluate, records, table, wandb_curves, yardsticks
-    from posenc_jax.plots import curves
+    from posenc_jax import programs
+    from posenc_jax.evaluation import wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
     backend.self_test()
     steps = saved_steps(workdir) if every else [step]
-    name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
-    terminal.say(table.table(cells))
-    terminal.say(table.without_null(records.rows(cells)) or "")
-    counted = yardsticks.read(workdir / "eval")
-    pictures = curves.draw(every, workdir / "plots", name, counted)
-    terminal.say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
-    if len(names) > 1:
-        terminal.say(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
-    here = (run_config(workdir), config.wandb.mode, workdir)
-    wandb_curves.log_evaluation(*here, cells, pictures, facts)
+    outcome = programs.evaluate_run(config, workdir, steps)
+    wandb_curves.log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
 
 
 def _define(values: absl_flags.FlagValues) -> None:

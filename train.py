@@ -7,13 +7,16 @@ example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
+
+--evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates the run, in one wandb run.
 """
 
 import sys
 from pathlib import Path
 
-from posenc_jax import command, lineage, terminal, validation
+from posenc_jax import backend, command, lineage, terminal, validation
 from posenc_jax.configuration import Config
+from posenc_jax.evaluation import judging
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking import environment
 
@@ -21,13 +24,15 @@ CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can chec
 
 
 def main(argv: list[str]) -> int:
+    argv, asked = command.apart(argv)
     flags, config = command.read(argv, __doc__ or "", resumes=True)
+    evaluation = command.read_evaluation(asked)
     workdir = flags.workdir and environment.workdir_of(flags.workdir)
     chosen = any(word.startswith(CHOSEN) for word in argv)
-    return terminal.code_of(lambda: run(workdir, config, chosen))
+    return terminal.code_of(lambda: run(workdir, config, chosen, evaluation))
 
 
-def run(workdir: str | None, config: Config, chosen: bool) -> int:
+def run(workdir: str | None, config: Config, chosen: bool, evaluation: Config | None) -> int:
     begun = Workdir(workdir).config() if workdir else None
     problems, buildable = validation.judge(config, begun)
     if problems and chosen and buildable is not None:  # else training begins by building it
@@ -36,16 +41,28 @@ def run(workdir: str | None, config: Config, chosen: bool) -> int:
         problems += building.mistakes(buildable)
     if not workdir:
         problems.append("--workdir is missing; give the folder of the run")
+    if evaluation is not None:
+        problems += validation.validate_evaluation(evaluation)
+    if evaluation is not None and config.distributed:
+        problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
     if problems or not workdir:
         command.refuse(problems)
     config = lineage.resolved(config, begun)
-
-    from posenc_jax import backend
-
     backend.configure()
+    if evaluation is not None:
+        return run_both(config, evaluation, Path(workdir))
     from posenc_jax.training.loop import train
 
     return train(config, Path(workdir))
+
+
+def run_both(config: Config, evaluation: Config, workdir: Path) -> int:
+    problems = judging.mistakes_ahead(evaluation, config)
+    if problems:
+        command.refuse(problems)
+    from posenc_jax.programs import train_and_evaluate
+
+    return train_and_evaluate(config, evaluation, workdir)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from posenc_jax.tracking import environment
 
 NUMBER = r"[+-]?\d+(\.\d*)?([eE]\+?\d+)?"
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
+EVALUATION = neighbours.HERE / "configs" / "eval.py"
+EVALUATE = re.compile(r"--evaluate(?=[.=]|$)")
 
 
 def read(
@@ -41,6 +43,25 @@ def read(
         return parse(argv, default_config=default_config, define=define, resumes=resumes)
     except errors.ConfigError as error:
         refuse([str(error)])
+
+
+def apart(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The words of a training, and those of --evaluate as eval_extrapolation.py reads them."""
+    argv = _joined(argv)
+    own = [word for word in argv if not EVALUATE.match(word)]
+    return own, [EVALUATE.sub("--config", word) for word in argv if EVALUATE.match(word)]
+
+
+def read_evaluation(words: list[str]) -> configuration.Config | None:
+    """The evaluation that follows a training; None where none is asked for."""
+    if not words:
+        return None
+    if any(word.startswith("--config.wandb") for word in words):
+        refuse(["--evaluate.wandb has no effect: training and evaluation are one run of wandb"])
+    try:
+        return parse(["train.py", *words], default_config=str(EVALUATION))[1]
+    except errors.ConfigError as error:
+        refuse([str(error).replace("--config", "--evaluate")])
 
 
 def parse(
@@ -120,7 +141,7 @@ def _joined(argv: list[str]) -> list[str]:
     joined: list[str] = []
     for word in argv:
         before = joined[-1] if joined else ""
-        opened = before.startswith(("--config", "--workdir")) and "=" not in before
+        opened = before.startswith(("--config", "--workdir", "--evaluate")) and "=" not in before
         if opened and not word.startswith("-"):
             joined[-1] = f"{before}={word}"
         else:

@@ -57,3 +57,14 @@ class Interrupted(Stop):
 
 class OtherConfig(Stop):
     code = OTHER_CONFIG
+
+
+def code_of(error: BaseException | None) -> int:
+    """The exit code of a program that ends with an error, or with none."""
+    if isinstance(error, Stop):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return AGAIN
+    if isinstance(error, OSError):
+        return IO
+    return DONE if error is None else FAULT

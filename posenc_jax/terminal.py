@@ -53,9 +53,9 @@ def code_of(body: Callable[[], object]) -> int:
     try:
         code = body()
         return code if isinstance(code, int) else errors.DONE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say("stopped at once; the same command resumes from what was saved", error=True)
-        return errors.AGAIN
+        return errors.code_of(error)
     except ModuleNotFoundError as error:
         if packages.missing(error) is None:
             raise
@@ -63,4 +63,4 @@ def code_of(body: Callable[[], object]) -> int:
         return errors.CONFIG
     except (errors.Stop, OSError) as error:
         say(f"error: {error}", error=True)
-        return error.code if isinstance(error, errors.Stop) else errors.IO
+        return errors.code_of(error)

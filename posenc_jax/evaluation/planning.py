@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+import jax
 from tqdm import tqdm
 
-from posenc_jax import extensions
+from posenc_jax import building, extensions
 from posenc_jax.configuration import Config, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
@@ -13,6 +14,7 @@ from posenc_jax.evaluation.methods import Method, methods
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.lineage import original_length
 from posenc_jax.runs.subject import Subject
 
 OPTIONS = ("stride", "last")  # columns that hold a protocol's span
@@ -28,14 +30,26 @@ class Cell(NamedTuple):
     text: Text
 
 
+def check(config: Config, run: Config) -> None:
+    """Refuse what no text and no training of a run with this configuration could make right."""
+    plain = building.plain(run, jax.random.key(0))
+    lengths = _lengths(config, max(run.train_length, original_length(run)))
+    asked = methods(config.extensions, plain, lengths[-1] / plain.train_length)
+    _check_windows(asked, lengths[-1])
+
+
 def lengths_of(config: Config, subject: Subject) -> list[int]:
+    return _lengths(config, subject.trained)
+
+
+def _lengths(config: Config, trained: int) -> list[int]:
     multiples = {float(word) for word in words(config.multiples)}
-    lengths = sorted({round(multiple * subject.trained) for multiple in multiples})
+    lengths = sorted({round(multiple * trained) for multiple in multiples})
     if config.lengths:
         lengths = sorted({int(word) for word in words(config.lengths)})
     windows.check(lengths)
     for protocol in protocols.asked(config):
-        protocol.check(lengths, protocol.span(config, subject.trained, lengths))
+        protocol.check(lengths, protocol.span(config, trained, lengths))
     return lengths
 
 

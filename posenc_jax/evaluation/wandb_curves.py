@@ -4,11 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posenc_jax.errors import DONE
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.table import label
 from posenc_jax.files import write_atomically
-from posenc_jax.tracking.wandb import View, define, digest_of, settings_now, start
+from posenc_jax.tracking.wandb import (
+    Handover,
+    View,
+    define,
+    digest_of,
+    identity_of,
+    settings_now,
+    start,
+)
 
 
 def log_evaluation(
@@ -37,12 +46,66 @@ def log_evaluation(
         write_atomically(path, identity)
 
 
+def log_with_training(
+    config,
+    workdir: Path,
+    cells: Sequence[Measured],
+    pictures: Sequence[Path],
+    facts: Mapping[str, Any],
+    handover: Handover,
+) -> None:
+    """Log the curves in the wandb run of the training itself, where a sweep finds their numbers.
+
+    The first curves that it shows stay. Others become another run, and its summary has their
+    numbers.
+    """
+    rows = records.rows(cells)
+    identity, content = identity_of(workdir), digest_of(rows)
+    path = workdir / "eval" / "wandb_with_training"
+    shown = path.read_text(encoding="utf-8").split() if path.exists() else []
+    if shown == [identity, content]:
+        return
+    view = View(
+        lambda: _prepared(handover.take(config, workdir), facts), required=config.wandb.required
+    )
+    first = identity not in shown
+    if first:
+        _show(view, rows, pictures)
+    if view.finish(DONE, {"exit_code": DONE} | _summary(rows)):
+        write_atomically(path, f"{identity} {content}")
+        if first:
+            write_atomically(workdir / "eval" / "wandb_id", content)
+    if not first:
+        log_evaluation(config, config.wandb.mode, workdir, cells, pictures, facts)
+
+
+def _prepared(run: Any, facts: Mapping[str, Any]) -> Any:
+    """The wandb run of a training, ready for curves."""
+    if run is None:
+        return None
+    define(run, "extrap/*", step_metric="eval/length")
+    _hide_axes(run)
+    of = {name: facts[name] for name in ("step", "data_fingerprint")}
+    run.config.update({"evaluation": facts["evaluation"] | of}, allow_val_change=True)
+    return run
+
+
 def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bool:
+    """Log curves into a wandb run of their own and finish it; whether that succeeded."""
+    _show(view, rows, pictures)
+    return view.finish(DONE, _summary(rows))
+
+
+def _newest(rows: Sequence[dict]) -> list[dict]:
+    """The rows of the last checkpoint."""
+    last = max(row["step"] for row in rows)
+    return [row for row in rows if row["step"] == last]
+
+
+def _show(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> None:
     """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl, and
     all methods of a protocol in one panel."""
-    last = max(row["step"] for row in rows)
-    newest = [row for row in rows if row["step"] == last]
-    summary: dict[str, Any] = {}
+    newest = _newest(rows)
     for length in sorted({row["length"] for row in newest}):
         multiple = length / newest[0]["train_length"]
         values: dict[str, Any] = {"eval/length": length, "eval/multiple": multiple}
@@ -52,17 +115,23 @@ def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bo
             if row["bpb"] is None:
                 continue
             values |= {name: row["bpb"]}
-            largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
-            extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
-            extension = "window" if row["window"] else extension
-            at = f"{length / row['train_length']:g}x"
-            summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
         view.log(values)
-    if view.run is None:
-        return False
-    view.log(_media(rows, pictures) | _methods(newest))
-    view.finish(0, summary)
-    return True
+    if view.run is not None:
+        view.log(_media(rows, pictures) | _methods(newest))
+
+
+def _summary(rows: Sequence[dict]) -> dict[str, float]:
+    """Bits per byte as extrap/<protocol>/<extension>@<multiple>x, without the largest scale."""
+    newest, summary = _newest(rows), {}
+    for row in newest:
+        if row["nll"] is None or row["bpb"] is None:
+            continue
+        largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
+        extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
+        extension = "window" if row["window"] else extension
+        at = f"{row['length'] / row['train_length']:g}x"
+        summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
+    return summary
 
 
 def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:
@@ -103,6 +172,10 @@ def start_evaluation(
     name = f"{config.wandb.get('name') or workdir.resolve().name}-eval"
     here = (config, workdir / "eval", identity, asked, "eval", name, "eval/length", "extrap/*")
     run = start(*here, facts)
+    _hide_axes(run)
+    return run
+
+
+def _hide_axes(run: Any) -> None:
     for axis in ("eval/length", "eval/multiple"):
         define(run, axis, hidden=True)
-    return run

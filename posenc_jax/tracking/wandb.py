@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.errors import Stop
+from posenc_jax.errors import DONE, Stop, code_of
 from posenc_jax.files import write_atomically
 from posenc_jax.terminal import say, warn
 from posenc_jax.tracking import environment
@@ -65,12 +65,53 @@ class TrainingView(View):
 
     def __init__(self, config, workdir: Path, facts: Mapping[str, Any]):
         super().__init__(
-            lambda: start_training(config, workdir, _identity(workdir / "wandb_id"), facts=facts),
+            lambda: start_training(config, workdir, identity_of(workdir), facts=facts),
             required=config.wandb.required,
         )
 
     def log(self, values: Mapping) -> None:
         super().log({f"train/{name}": value for name, value in values.items()})
+
+
+class Handover:
+    """Keeps the wandb run of a training that is done open for the evaluation that follows.
+
+    Finished and resumed, it would be a trial without its metric meanwhile, and offline two folders.
+    """
+
+    def __init__(self) -> None:
+        self.run: Any = None
+        self.required = False
+
+    def __enter__(self) -> "Handover":
+        return self
+
+    def training(self, config, workdir: Path, facts: Mapping[str, Any]) -> View:
+        self.required = config.wandb.required
+        return _HandedOver(self, config, workdir, facts)
+
+    def take(self, config, workdir: Path) -> Any:
+        """The open wandb run, or that of a training that was done already, resumed by its id."""
+        run, self.run = self.run, None
+        return start_training(config, workdir, identity_of(workdir)) if run is None else run
+
+    def __exit__(self, kind, error, trace) -> None:
+        run, self.run = self.run, None
+        if run is not None:  # nobody took it
+            code, required = code_of(error), self.required and error is None
+            View(lambda: run, required=required).finish(code, {"exit_code": code})
+
+
+class _HandedOver(TrainingView):
+    def __init__(self, to: Handover, *about: Any):
+        super().__init__(*about)
+        self.to = to
+
+    def finish(self, code: int, summary: Mapping) -> bool:
+        if code != DONE:
+            return super().finish(code, summary)
+        self.to.run, self.run = self.run, None
+        return self.to.run is not None
 
 
 def mode(asked: str) -> Any:  # one of wandb's literals
@@ -169,8 +210,9 @@ def digest_of(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _identity(path: Path) -> str:
+def identity_of(workdir: Path) -> str:
     """One id for a run's whole life, so that a resumed run stays the same run in wandb."""
+    path = workdir / "wandb_id"
     if not path.exists():
         write_atomically(path, environment.trial() or uuid.uuid4().hex[:12])
     return path.read_text(encoding="utf-8").strip()

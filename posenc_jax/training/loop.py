@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -32,10 +32,10 @@ from posenc_jax.training.saving import Saving
 from posenc_jax.training.validation import Validation
 
 
-def train(config: Config, workdir: Path) -> int:
-    """Train or resume the run in a workdir and return its exit code."""
+def train(config: Config, workdir: Path, track: Callable[..., View] = TrainingView) -> int:
+    """Train or resume the run in a workdir and return its exit code; `track` opens its view."""
     try:
-        return _begin(config, workdir)
+        return _begin(config, workdir, track)
     except (OSError, errors.Stop) as error:
         unwritable = caused_by(error, NO_ROOM | NO_PERMISSION | READ_ONLY)
         digest = _finished(config, workdir) if unwritable else None
@@ -45,7 +45,7 @@ def train(config: Config, workdir: Path) -> int:
         return errors.DONE
 
 
-def _begin(config: Config, workdir: Path) -> int:
+def _begin(config: Config, workdir: Path, track: Callable[..., View]) -> int:
     with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as held:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
@@ -70,7 +70,7 @@ def _begin(config: Config, workdir: Path) -> int:
         saving = all_or_none(lambda: held.enter_context(closing(Saving(run, config.keep))))
         _check_steps(config, saving.steps())
         all_or_none(lambda: run.claim(config))
-        return _train(config, run, corpus, saving, signals)
+        return _train(config, run, corpus, saving, signals, track)
 
 
 def _finished(config: Config, workdir: Path) -> str | None:
@@ -122,7 +122,7 @@ def with_vocab(config: Config, vocab: int) -> Config:
     return config
 
 
-def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
+def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str], track) -> int:
     mesh = compiled.make_mesh()
 
     def accept(step: int, card: dict) -> None:
@@ -160,7 +160,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     run.facts.pop("speed", None)  # the speed of earlier lines
     run.status("running", errors.AGAIN, step=step)
     # An unreachable host of wandb takes half a minute.
-    records = _records(config, run, step, parts, corpus)
+    records = _records(config, run, step, parts, corpus, track)
     report.start(step, config, parts)
     with Recorder(report, *records, config.skip_not_finite) as record:
 
@@ -193,12 +193,12 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
 
 def _records(
-    config, run: Workdir, step: int, parts: parameters.Parts, corpus
+    config, run: Workdir, step: int, parts: parameters.Parts, corpus, track
 ) -> tuple[Metrics | None, View | None]:
     if not is_lead():
         return None, None
     facts = {"parameters": parts.counts(), "data_fingerprint": corpus.fingerprint}
-    return Metrics(run / "metrics.jsonl", step), TrainingView(config, run.path, facts)
+    return Metrics(run / "metrics.jsonl", step), track(config, run.path, facts)
 
 
 def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):

@@ -108,6 +108,8 @@ for main, words, code in (
     (train.main, ["train.py", "--help"], 0),
     (train.main, [*run, "--config.stepz=3"], 2),
     (train.main, [*run, "--config.steps=0"], 2),
+    (train.main, [*run, "--evaluate=configs/eval.py", "--evaluate.documents=1"], 2),
+    (train.main, [*run, "--config.steps=0", "--evaluate=configs/eval.py"], 2),
     (eval_extrapolation.main, ["e", "--config.documents=1"], 2),
 ):
     try:

@@ -1,10 +1,13 @@
 """What wandb is told, and by whom: command line, environment, recipe."""
 
+import csv
 import json
 import os
+import re
 
 import pytest
-from running import wandb_records
+import yaml
+from running import ROOT, wandb_records
 
 CLEAN = ("MODE", "PROJECT", "NAME", "RUN_GROUP", "DIR", "SWEEP_ID", "RUN_ID", "API_KEY")
 
@@ -25,18 +28,31 @@ def started(monkeypatch):
 
     found = []
 
+    class Config(dict):
+        def update(self, values, allow_val_change):
+            super().update(values)
+
     class Run:
         url, dir = "https://somewhere/run", None
 
         def __init__(self):
-            self.summary, self.metrics = {}, {}
+            self.summary, self.metrics, self.config, self.points, self.codes = (
+                {},
+                {},
+                Config(),
+                [],
+                [],
+            )
 
         def define_metric(self, name, **options):
             self.metrics[name] = options
 
-        def log(self, values): ...
+        def log(self, values):
+            assert not self.codes, "it is finished"
+            self.points.append(values)
 
-        def finish(self, **options): ...
+        def finish(self, exit_code):
+            self.codes.append(exit_code)
 
     def init(**options):
         found.append(options | {"run": Run()})
@@ -138,3 +154,154 @@ def test_every_trial_of_a_sweep_has_a_folder_and_an_id_of_its_own(
         assert kept["learning_rate"] == rate
     assert [one["id"] for one in started] == ["first", "second"]
     assert sorted(os.listdir(tmp_path / "run")) == ["first", "second"]
+
+
+EVALUATE = ["--evaluate=configs/eval.py", "--evaluate.extensions=none"]
+SHORT = ["--evaluate.multiples=1,2", "--evaluate.protocols=same_token"]
+ONLINE = {"wandb.mode": "online", "steps": 3}
+METRIC = "extrap/same_token/none@2x"
+
+
+def bits(run):
+    """Of the metric, as the files have it."""
+    with (run / "eval" / "curves.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["length"] == "64" and not row["window"]]
+    return float(rows[-1]["bpb"])
+
+
+def of_curves(one):
+    return [values for values in one["run"].points if "eval/length" in values]
+
+
+def test_a_trial_is_trained_and_evaluated_in_one_run(call, started, environment, tmp_path):
+    environment.setenv("WANDB_SWEEP_ID", "sweep")
+    environment.setenv("WANDB_RUN_ID", "trial")
+    run = tmp_path / "runs" / "trial"
+    call("train.py", tmp_path / "runs", *EVALUATE, *SHORT, **ONLINE)
+    (one,) = started
+    assert one["id"] == "trial" and one["run"].codes == [0]
+    assert one["run"].summary[METRIC] == pytest.approx(bits(run))
+    assert one["run"].summary["exit_code"] == 0
+    names = [name for values in one["run"].points for name in values]
+    assert names.index("train/loss") < names.index("extrap/same_token/none")
+    assert one["run"].metrics["extrap/*"] == {"step_metric": "eval/length"}
+    assert one["run"].config["evaluation"]["step"] == 3
+    assert list((run / "plots").glob("*.png"))
+    out = call("train.py", tmp_path / "runs", *EVALUATE, *SHORT, **ONLINE)
+    words = [word.replace("--evaluate", "--config") for word in EVALUATE + SHORT]
+    call("eval_extrapolation.py", run, *words)
+    assert "already done" in out and len(started) == 1  # the same curves, once
+
+
+def test_a_run_that_was_done_is_evaluated_in_its_run(call, started, tmp_path):
+    run = tmp_path / "run"
+    call("train.py", run, **ONLINE)
+    call("train.py", run, *EVALUATE, *SHORT, **ONLINE)
+    trained, one = started
+    assert one["id"] == trained["id"] == (run / "wandb_id").read_text()
+    assert one["resume"] == "allow" and len(of_curves(one)) == 2
+    assert one["config"]["model"]["vocab"] == 256  # what training found stays
+    call("train.py", run, *EVALUATE, *SHORT, "--evaluate.last=4", **ONLINE)
+    _, _, again, other = started  # points cannot be changed: other curves are another run
+    assert again["id"] == trained["id"] != other["id"]
+    assert again["run"].summary[METRIC] == pytest.approx(bits(run)) != one["run"].summary[METRIC]
+    assert not of_curves(again) and len(of_curves(other)) == 2
+
+
+def test_a_failed_evaluation_has_its_own_exit_code_and_a_stopped_run_has_none(
+    call, started, tmp_path
+):
+    run = tmp_path / "run"
+    call("train.py", run, *EVALUATE, *SHORT, code=75, **ONLINE, stop_at=2)
+    assert not (run / "eval").exists() and started[0]["run"].codes == [75]
+    words = [*EVALUATE, "--evaluate.multiples=1,64"]
+    out = call("train.py", run, *words, code=65, **ONLINE)
+    assert "done: 3 steps" in out and "documents have the 2049 tokens" in out
+    assert json.loads((run / "status.json").read_text())["state"] == "done"
+    assert started[1]["run"].codes == [65] and started[1]["run"].summary["exit_code"] == 65
+    call("train.py", run, *EVALUATE, *SHORT, **ONLINE)
+    assert {one["id"] for one in started} == {(run / "wandb_id").read_text()}
+    assert METRIC in started[2]["run"].summary and len(started) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--evaluate=configs/none.py"], "--evaluate=configs/none.py: there is no such file"),
+        (["--evaluate", "configs/eval.py", "--evaluate.documents=1"], "documents"),
+        (["--evaluate.extension=none"], "unknown field 'extension'; did you mean 'extensions'"),
+        (["--evaluate.extensions=yarn:beta_fsat=3"], "beta_fsat"),
+        (["--evaluate.extensions=self_extend:group=0"], "group"),
+        (["--evaluate.multiples=1,1.5"], "length 32 does not divide the longest one, 48"),
+        (["--evaluate.wandb.mode=offline"], "--evaluate.wandb has no effect"),
+        (["--evaluate.documents=9", "--config.distributed=True"], "--evaluate is for one process"),
+    ],
+)
+def test_a_mistake_in_the_evaluation_is_refused_before_training(words, message, call, tmp_path):
+    out = call("train.py", tmp_path / "run", *words, code=2)
+    assert message in out and not (tmp_path / "run").exists()
+
+
+def test_wandb_may_break_while_the_curves_are_logged(call, started, tmp_path, monkeypatch):
+    from posenc_jax.evaluation import wandb_curves
+
+    def broken(run, facts):
+        raise BrokenPipeError("the service is gone")
+
+    run, words = tmp_path / "run", [*EVALUATE, *SHORT]
+    with monkeypatch.context() as patched:
+        patched.setattr(wandb_curves, "_prepared", broken)
+        out = call("train.py", run, *words, **ONLINE)
+        assert out.count("wandb failed and is off from here") == 1 and bits(run) > 0
+        out = call("train.py", run, *words, code=74, **ONLINE | {"wandb.required": True})
+        assert "wandb failed and wandb.required is set" in out
+    call("train.py", run, *words, **ONLINE)
+    assert METRIC in started[-1]["run"].summary
+
+
+def test_an_offline_run_holds_training_and_curves(call, tmp_path):
+    run = tmp_path / "run"
+    call("train.py", run, *EVALUATE, *SHORT, **{"wandb.mode": "offline", "steps": 3})
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    assert path.stem.endswith((run / "wandb_id").read_text()) and not (run / "eval/wandb").exists()
+    summary, codes = {}, []
+    for record in wandb_records(path):
+        for item in record.summary.update if record.HasField("summary") else []:
+            summary[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
+        codes += [record.exit.exit_code] if record.HasField("exit") else []
+    assert summary[METRIC] == pytest.approx(bits(run)) and "train/loss" in summary
+    assert codes == [0]
+
+
+def test_a_run_without_wandb_is_evaluated_too(call, started, tmp_path):
+    call("train.py", tmp_path / "run", *EVALUATE, *SHORT, steps=3)
+    assert bits(tmp_path / "run") > 0 and not started
+
+
+def test_the_documented_sweep_is_a_command_that_runs():
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
+
+    from posenc_jax import command, validation
+    from posenc_jax.evaluation import judging
+
+    found = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
+    assert found is not None
+    sweep = yaml.safe_load(found[1])
+    least = {
+        name: {"value": given["min"] if "min" in given else given["values"][0]}
+        for name, given in sweep["parameters"].items()
+    }
+    args = create_sweep_command_args({"args": least})["args"]
+    written = sweep["command"][sweep["command"].index("train.py") :]
+    words, asked = command.apart(
+        [w for word in written for w in (args if word == "${args}" else [word])]
+    )
+    _, config = command.parse(words)
+    evaluation = command.read_evaluation(asked)
+    assert evaluation is not None
+    assert validation.validate(config) + judging.mistakes_ahead(evaluation, config) == []
+    _, protocol, method = sweep["metric"]["name"].split("/")
+    extension, _, multiple = method.partition("@")
+    assert protocol in evaluation.protocols.split(",")
+    assert extension in evaluation.extensions.split(",")
+    assert multiple.removesuffix("x") in evaluation.multiples.split(",")

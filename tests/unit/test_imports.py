@@ -12,7 +12,8 @@ PACKAGE = ROOT / "posenc_jax"
 ROOMS = (
     "errors packages checks registry backend terminal files fields composition formats neighbours "
     "configuration experiment lineage validation encoding positions schemes extensions "
-    "building attention data tracking command runs training evaluation plots sweeping report lab"
+    "building attention data tracking command runs training evaluation plots programs sweeping "
+    "report lab"
 ).split()
 APART = [("training", "evaluation"), ("sweeping", "training")]
 

@@ -1,0 +1,47 @@
+"""What the programs do once their command line is right."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from posenc_jax.configuration import Config
+from posenc_jax.errors import DONE
+from posenc_jax.evaluation import evaluate, records, table, wandb_curves, yardsticks
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.plots import curves
+from posenc_jax.runs.subject import run_config
+from posenc_jax.terminal import say
+from posenc_jax.tracking.wandb import Handover
+from posenc_jax.training.loop import train
+
+
+class Outcome(NamedTuple):
+    """What wandb is shown of an evaluation."""
+
+    cells: list[Measured]
+    pictures: list[Path]
+    facts: Mapping[str, Any]
+
+
+def evaluate_run(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Outcome:
+    """Evaluate checkpoints of a run, print its tables and draw its curves."""
+    name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
+    say(table.table(cells))
+    say(table.without_null(records.rows(cells)) or "")
+    counted = yardsticks.read(workdir / "eval")
+    pictures = curves.draw(every, workdir / "plots", name, counted)
+    say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+    if len(names) > 1:
+        say(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
+    return Outcome(cells, pictures, facts)
+
+
+def train_and_evaluate(config: Config, evaluation: Config, workdir: Path) -> int:
+    """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
+    with Handover() as handover:
+        code = train(config, workdir, handover.training)
+        if code != DONE:
+            return code
+        outcome = evaluate_run(evaluation, workdir)
+        wandb_curves.log_with_training(run_config(workdir), workdir, *outcome, handover)
+    return DONE
