@@ -95,8 +95,8 @@ def draw_lines(axes: "Axes", lines: Sequence[Line], *, bands: bool = True) -> No
                 axes.plot(*zip(*values, strict=True), color=colour, linewidth=0.5, gid=gid)
         if bands and line.band is not None:
             if few or sparse:
-                options = dict(alpha=0.12, linewidth=0)
-                axes.fill_between(line.x, *line.band, color=colour, gid=gid, **options)
+                filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)
+                axes.fill_between(line.x, *line.band, **filled, gid=gid)
             else:
                 axes.vlines(line.x, *line.band, color=colour, alpha=0.6, linewidth=1, gid=gid)
 
@@ -209,17 +209,17 @@ def against_length(
     )
 
 
-def _interval(rows: Sequence[dict], value: str) -> tuple[np.ndarray, np.ndarray]:
+def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float]]:
     """Over documents, of an accuracy over its answers; NaN where a single document has none."""
     if value == "accuracy":
         low, high = ([row[f"accuracy_{end}"] for row in rows] for end in ("low", "high"))
-        return np.array(low, float), np.array(high, float)
+        return np.array(low, float).tolist(), np.array(high, float).tolist()
     y = np.array([row[value] for row in rows], float)
     error = 1.96 * np.array([row["nll_se"] for row in rows], float)
     if value == "ppl":
-        return y * np.exp(-error), y * np.exp(error)
+        return (y * np.exp(-error)).tolist(), (y * np.exp(error)).tolist()
     half = y * error / [row["nll"] for row in rows]
-    return y - half, y + half
+    return (y - half).tolist(), (y + half).tolist()
 
 
 def apart(lines: Sequence[Line]) -> list[Line]:
