@@ -2,10 +2,11 @@
 
 Pictures of the encodings: how far RoPE's scores reach, its wavelengths before and after each
 extension, the biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, and the similarity of the
-vectors of additive encodings, the distances that extensions move, and the windows of layers that
-differ. They are drawn untrained; a RUN replaces its scheme with what it learned. For a RUN with an
-additive encoding also the shares of content and position in the scores and keys of its first layer,
-and for one with forget gates the gates, on held-out text.
+vectors of additive encodings, the distances that extensions move, the windows and chunks of layers
+that differ, and forget gates over a text. They are drawn untrained, and titles say which values are
+random; a RUN replaces its scheme with what it learned, and its gates read held-out text. For a RUN
+with an additive encoding also the shares of content and position in the scores and keys of its
+first layer.
 """
 
 import argparse
@@ -20,7 +21,8 @@ LAYERED = "hybrid"
 GATED = "fox"
 TOKENS = 80  # over which gates are drawn
 LAYERS = 8  # of untrained encodings whose layers differ
-MOST = 1024  # tokens along a map of distances
+MOST = 512  # tokens along a map of distances: of more the first few would not be seen
+TEXT = b"The quick brown fox jumps over the lazy dog. The dog sleeps, and the fox is gone"
 
 
 def main(argv: list[str]) -> int:
@@ -44,7 +46,6 @@ def plot(options) -> None:
     import numpy as np
 
     import posenc_jax
-    from posenc_jax.data import prepared
     from posenc_jax.encoding import overrides
     from posenc_jax.evaluation import diagnostics
     from posenc_jax.plots import encodings as pictures
@@ -71,7 +72,15 @@ def plot(options) -> None:
             return runs[name][1].plain
         return posenc_jax.build(name, dims, key=jax.random.key(0))
 
-    layers = runs[LAYERED][1].config.model.layers if LAYERED in runs else LAYERS
+    def titled(*names):
+        run = {name: path.resolve().name for name, (path, _) in runs.items()}
+        return {pictures.title(of(name), run.get(name)): of(name) for name in names}
+
+    layers, layered = LAYERS, titled(LAYERED)
+    if LAYERED in runs:
+        layers = runs[LAYERED][1].config.model.layers
+    else:
+        layered["hybrid:chunked"] = posenc_jax.build(LAYERED, dims, chunked=True)
 
     rope, out, far = of("rope"), options.out, int(options.scale * options.length)
     longest = min(max(far, 8), MOST)
@@ -81,19 +90,18 @@ def plot(options) -> None:
             ("rope_reach", pictures.reach(rope)),
             ("rope_distances", pictures.distances(rope)),
             ("rope_wavelengths", pictures.wavelengths(rope, options.scale)),
-            ("biases", pictures.biases([of(name) for name in BIASES], far)),
-            ("similarity", pictures.similarities(list(map(of, ADDITIVE)), options.length)),
+            ("biases", pictures.biases(titled(*BIASES), far)),
+            ("similarity", pictures.similarities(titled(*ADDITIVE), options.length)),
             ("remapped", pictures.remapped(longest, max(8, round(longest / options.scale)))),
-            ("windows", pictures.windows([of(LAYERED)], layers, 2 * options.length)),
+            ("windows", pictures.windows(layered, layers, 2 * options.length)),
         )
     ]
-    if GATED in runs and overrides(runs[GATED][1].plain, "read"):
-        run, subject = runs[GATED]
-        row = held_out(subject)[0, :TOKENS]
-        kept = diagnostics.gates(subject.parts.model, subject.parts.encoding, row)
-        decode = prepared.encoder_of(subject.config.data).decode
-        letters = [repr(decode([token]))[1:-1] for token in row]
-        made.append(style.save(pictures.gates(kept, str(run), letters), out / "gates.png"))
+    if overrides(of(GATED), "read"):
+        (title,) = titled(GATED)
+        found = gates_of(runs[GATED][1]) if GATED in runs else untrained_gates(dims)
+        made.append(style.save(pictures.gates(*found, title), out / "gates.png"))
+    else:
+        terminal.warn(f"{runs[GATED][0]}: its gates read no text; there is no picture of them")
     for name in ADDITIVE:
         if name in runs:
             run, subject = runs[name]
@@ -104,6 +112,36 @@ def plot(options) -> None:
             for key, values in found.items():
                 terminal.say(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
     terminal.say("\n".join(map(str, made)))
+
+
+def gates_of(subject):
+    """The gates of a run over held-out text, and its tokens."""
+    from posenc_jax.data import prepared
+    from posenc_jax.evaluation import diagnostics
+
+    row = held_out(subject)[0, :TOKENS]
+    decode = prepared.encoder_of(subject.config.data).decode
+    letters = [repr(decode([token]))[1:-1] for token in row]
+    return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
+
+
+def untrained_gates(dims):
+    """The gates of a model of two layers as it is drawn, over bytes of TEXT, and these."""
+    import dataclasses
+
+    import jax
+    import numpy as np
+
+    import posenc_jax
+    from posenc_jax import neighbours
+    from posenc_jax.evaluation import diagnostics
+
+    models, key = neighbours.models(), jax.random.key(0)
+    config = models.Config(layers=2, width=dims.width, heads=dims.heads)
+    encoding = posenc_jax.build(GATED, dataclasses.replace(dims, layers=2), key=key)
+    row = np.frombuffer(TEXT[:TOKENS], np.uint8).astype("int32")
+    kept = diagnostics.gates(models.Transformer(config, key), encoding, row)
+    return kept, [chr(token) for token in row]
 
 
 def held_out(subject):

@@ -168,13 +168,30 @@ def _t(freedom):
     return stdtrit(freedom, 0.975)
 
 
-def smooth(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means over neighbouring places, as many as lie within a sixth of an octave."""
+FEWEST_TARGETS = 200  # of a mean over places: with fewer, a few hard tokens are a spike
+
+
+def smooth(places: np.ndarray, windows: int = FEWEST_TARGETS) -> tuple[np.ndarray, np.ndarray]:
+    """Means over neighbouring places, as many as lie within a sixth of an octave, or more where
+    these places of so many windows hold fewer than 200 targets."""
+    at_least = -(-FEWEST_TARGETS // windows)
     octaves = np.arange(0, np.log2(len(places)) + 1 / 6, 1 / 6)
     edges = np.unique(np.round(2**octaves).astype(int))
     edges = np.append(edges[edges <= len(places)], len(places) + 1)
-    pairs = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    pairs = _joined([(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a], at_least)
     if len(pairs) > 1 and pairs[-1][1] - pairs[-1][0] < pairs[-2][1] - pairs[-2][0]:
         pairs[-2:] = [(pairs[-2][0], pairs[-1][1])]  # a shorter remainder joins the last one
     x = np.array([(a + b - 1) / 2 for a, b in pairs])
     return x, np.array([places[a - 1 : b - 1].mean() for a, b in pairs])
+
+
+def _joined(pairs: Sequence[tuple[int, int]], at_least: int) -> list[tuple[int, int]]:
+    """Neighbouring ranges made one until each holds as many places; a short rest joins the last."""
+    made: list[tuple[int, int]] = []
+    for begin, end in pairs:
+        if made and made[-1][1] - made[-1][0] < at_least:
+            begin = made.pop()[0]
+        made.append((begin, end))
+    if len(made) > 1 and made[-1][1] - made[-1][0] < at_least:
+        made[-2:] = [(made[-2][0], made[-1][1])]
+    return made

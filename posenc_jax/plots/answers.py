@@ -8,6 +8,8 @@ import numpy as np
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.curves import Line
 
+NARROW = 22  # letters of a line of a name beside the map in a paper's column
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -29,7 +31,7 @@ def headline(
     """
     from matplotlib.figure import Figure
 
-    below = 0.23 * len(methods) + 0.9
+    below = _height(methods) + 0.9
     figure = Figure(figsize=(9.2, 4.4 + below), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=[4.4, below], squeeze=False)[:, 0]
     widths = [1, 2] if text else [1]
@@ -46,7 +48,7 @@ def headline(
 
 
 def _panel(axes: "Axes", lines: Sequence[Line], trained: int, label: str) -> None:
-    curves.draw_lines(axes, lines, bands=len(lines) <= 8)
+    curves.draw_lines(axes, lines)
     lengths = sorted({int(x) for line in lines for x in line.x})
     style.length_axis(axes, lengths, [trained])
     axes.set(xlabel="context (tokens)", ylabel=label)
@@ -57,23 +59,33 @@ def by_gap(
     grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int
 ) -> "Figure":
     """The heat map alone."""
-    size = (2.2 + 0.9 * len(parts), 1.0 + 0.23 * len(methods))
+    size = (2.2 + 0.9 * len(parts), 1.0 + _height(methods))
     figure, (axes,) = style.panels(1, 1, size, tall=True)
     _grid(axes, grid, methods, parts, trained)
     return figure
 
 
+def _names(methods: Sequence[str]) -> list[str]:
+    return [style.folded(name, NARROW if style.narrow() else style.LONGEST) for name in methods]
+
+
+def _height(methods: Sequence[str]) -> float:
+    """Inches of the rows, each as high as the name with the most lines."""
+    lines = max(name.count("\n") + 1 for name in _names(methods))
+    return len(methods) * (0.09 + 0.14 * lines)
+
+
 def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained: int) -> None:
-    """Accuracies as colours and as numbers, with a rule at L."""
+    """Accuracies as colours and as numbers, with a rule at L; few answers leave a cell empty."""
     axes.grid(False)
     image = axes.imshow(grid, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-    axes.set_yticks(range(len(methods)), methods)
+    axes.set_yticks(range(len(methods)), _names(methods))
     axes.set_xticks(range(len(parts)), parts)
     axes.tick_params(length=0, labelsize=8)
     axes.set_xlabel("how many tokens back the answer stands")
     if style.narrow():
         axes.set_xlabel("tokens back")
-        axes.tick_params(axis="x", labelrotation=40)
+        axes.set_xticks(range(len(parts)), [style.folded(part, 4) for part in parts])
     text: dict[str, Any] = {"ha": "center", "va": "center", "size": 6 if style.narrow() else 7}
     for (row, column), value in np.ndenumerate(grid):
         if np.isfinite(value):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax import composition
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
@@ -23,7 +22,7 @@ VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity pe
 VALUES |= {"accuracy": "share of right answers"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
 COUNTED = "yardstick"  # the kind of lines of n-grams; their numbers are no group's
-BANDS = 5  # as many lines with bands can be told apart
+BANDS = 5  # as many bands can be told apart; intervals of more lines are bars
 
 
 class Line(NamedTuple):
@@ -81,19 +80,25 @@ def chart(
 
 
 def draw_lines(axes: "Axes", lines: Sequence[Line], *, bands: bool = True) -> None:
+    few = sum(line.band is not None for line in lines) <= BANDS
     for line in lines:
         label, gid = line.name if line.listed else "_", line.gid
         (drawn,) = axes.plot(line.x, line.y, **line.look, label=label, gid=gid)
         colour = drawn.get_color()
         several = [(x, each) for x, each in zip(line.x, line.seeds, strict=False) if len(each) > 1]
-        if several and line.look.get("marker"):
+        sparse = "markevery" in line.look
+        if several and line.look.get("marker") and not sparse:
             x, y = zip(*((x, value) for x, each in several for value in each), strict=True)
             axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.5, gid=gid)
         elif several:
             for values in _by_seed(several):
                 axes.plot(*zip(*values, strict=True), color=colour, linewidth=0.5, gid=gid)
         if bands and line.band is not None:
-            axes.fill_between(line.x, *line.band, color=colour, alpha=0.12, linewidth=0, gid=gid)
+            if few or sparse:
+                filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)
+                axes.fill_between(line.x, *line.band, **filled, gid=gid)
+            else:
+                axes.vlines(line.x, *line.band, color=colour, alpha=0.6, linewidth=1, gid=gid)
 
 
 def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tuple]]:
@@ -173,7 +178,7 @@ def draw(
 def against_length(
     rows: Sequence[dict], protocol: str, yardsticks: Sequence[dict] = ()
 ) -> "Figure | None":
-    """Perplexity, or bits per byte with bands, as the protocol has it.
+    """Perplexity, bits per byte or accuracy, as the protocol has it, with 95% intervals.
 
     Nats per token where tokens do not hold the text, so that bits per byte are unknown.
     """
@@ -184,16 +189,10 @@ def against_length(
     in_bits = own != "ppl"
     value = _value_of(rows) if own == "bpb" else own
     found = _curves(rows)
-    bands = in_bits and sum(not is_baseline(one[0]) for one in found) <= BANDS
     lines = []
     for one in found:
-        y = np.array([row[value] for row in one])
-        half = 1.96 * y * [(row["nll_se"] or 0) / row["nll"] for row in one]
-        ends = (y - half, y + half)
-        if value == "accuracy":
-            ends = tuple([row[f"accuracy_{end}"] for row in one] for end in ("low", "high"))
-        band = ends if bands and not is_baseline(one[0]) else None
-        lines.append(_line(one, y, rows, band))
+        band = None if is_baseline(one[0]) else _interval(one, value)
+        lines.append(_line(one, [row[value] for row in one], rows, band))
     others = _null_lines(found, value)
     if value == "accuracy":
         known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
@@ -201,13 +200,31 @@ def against_length(
     elif protocol == protocols.HEADLINE:
         others += _counted(rows, value, yardsticks)
     return chart(
-        [*lines, *others],
+        [*apart(lines), *others],
         y=VALUES[value],
         lengths=sorted({row["length"] for row in rows}),
         trained=[row["train_length"] for row in rows],
         log=not in_bits,
-        **_titles(protocol, rows),
+        **_titles(protocol, rows, "; bands and bars: 95%"),
     )
+
+
+def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float]]:
+    """Over documents, of an accuracy over its answers; NaN where a single document has none."""
+    if value == "accuracy":
+        low, high = ([row[f"accuracy_{end}"] for row in rows] for end in ("low", "high"))
+        return np.array(low, float).tolist(), np.array(high, float).tolist()
+    y = np.array([row[value] for row in rows], float)
+    error = 1.96 * np.array([row["nll_se"] for row in rows], float)
+    if value == "ppl":
+        return (y * np.exp(-error)).tolist(), (y * np.exp(error)).tolist()
+    half = y * error / [row["nll"] for row in rows]
+    return (y - half).tolist(), (y + half).tolist()
+
+
+def apart(lines: Sequence[Line]) -> list[Line]:
+    looks = style.told_apart([line.look for line in lines])
+    return [line._replace(look=look) for line, look in zip(lines, looks, strict=True)]
 
 
 def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
@@ -220,16 +237,17 @@ def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
     several = len({row["run"] for row in rows}) > 1
     lines = []
     for cell in chosen:
-        x, y = smooth(cell.sums.by_place / cell.sums.windows)
+        windows = int(cell.sums.windows[0])
+        x, y = smooth(cell.sums.by_place / windows, windows)
         name, look = _style(cell.facts, rows)
-        lines.append(Line(name, list(x), list(y), look | {"marker": ""}))
+        lines.append(Line(name, list(x), list(y), style.SPARSE | look))
         if cell.facts["extension"] == "none" and not cell.facts["window"] and not several:
             null = records.beyond_trained(cell, cells)
             if null is not None:
                 ends = [cell.facts["train_length"], len(cell.sums.by_place)]
                 lines.append(NULL._replace(x=ends, y=[null, null]))
     return chart(
-        lines,
+        apart(lines),
         x=PLACE,
         y=VALUES["nll"],
         lengths=sorted({row["length"] for row in rows}),
@@ -267,7 +285,8 @@ def by_scale(rows: Sequence[dict]) -> "Figure | None":
                 chosen = [r for r in rows if r["extension"] == "none" and not r["window"]]
                 look |= {"color": style.look_of(rows[0]["encoding"])[0]}
             x, y = [r["length"] for r in chosen], [r[value] for r in chosen]
-            lines.append(Line("none" if scale is None else f"s = {scale:g}", x, y, look))
+            entry = "none" if scale is None else f"s = {scale:g}"
+            lines.append(Line(entry, x, y, look, _interval(chosen, value)))
         draw_lines(axes, [line for line in lines if line.x])
         style.length_axis(axes, lengths, sorted({row["train_length"] for row in rows}))
         axes.set(title=name, xlabel=LENGTH)
@@ -298,7 +317,8 @@ def by_step(rows: Sequence[dict]) -> "Figure | None":
     lengths = sorted({row["length"] for row in rows})
     lines = []
     for rank, length in enumerate(lengths):
-        chosen = sorted((row["step"], row[value]) for row in rows if row["length"] == length)
+        chosen = sorted((r for r in rows if r["length"] == length), key=lambda r: r["step"])
+        x, y = [row["step"] for row in chosen], [row[value] for row in chosen]
         within = length <= rows[0]["train_length"]
         shade = rank / max(1, len(lengths) - 1)
         look = dict(
@@ -307,7 +327,7 @@ def by_step(rows: Sequence[dict]) -> "Figure | None":
             linestyle="-" if within else "--",
         )
         name = f"length {length}" + ("" if within else " (beyond L)")
-        lines.append(Line(name, [x for x, _ in chosen], [y for _, y in chosen], look))
+        lines.append(Line(name, x, y, look, _interval(chosen, value)))
     return chart(lines, x="training step", y=VALUES[value], **_titles(protocols.HEADLINE, rows))
 
 
@@ -315,10 +335,10 @@ def _value_of(rows: Sequence[dict]) -> str:
     return "nll" if any(row["bpb"] is None for row in rows) else "bpb"
 
 
-def _titles(protocol: str, rows: Sequence[dict]) -> dict[str, Any]:
+def _titles(protocol: str, rows: Sequence[dict], more: str = "") -> dict[str, Any]:
     longest = max(rows, key=lambda row: row["length"])
     title = f"{protocol}: {protocols.find(protocol).title}"
-    return {"title": title, "note": f"{longest['evaluation']}: {counts(longest)}"}
+    return {"title": title, "note": f"{longest['evaluation']}: {counts(longest)}{more}"}
 
 
 def _curves(rows: Sequence[dict]) -> list[list[dict]]:
@@ -333,9 +353,9 @@ def _curves(rows: Sequence[dict]) -> list[list[dict]]:
     return [list(own) for _, own in groupby(by_line, line)]
 
 
-def _line(one: Sequence[dict], y: np.ndarray, rows: Sequence[dict], band: Any) -> Line:
+def _line(one: Sequence[dict], y: Sequence[float], rows: Sequence[dict], band: Any) -> Line:
     name, look = _style(one[0], rows)
-    return Line(name, [row["length"] for row in one], list(y), look, band)
+    return Line(name, [row["length"] for row in one], y, look, band)
 
 
 def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
@@ -345,7 +365,7 @@ def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
     """
     name = label(row)
     one_encoding = len({r["encoding"] for r in rows}) == 1
-    extended = composition.parts(row["extension"])[0].name not in ("none", "window")
+    extended = row["extension"] != "none"
     made = style.look_of_method(row["extension"])._asdict()
     if not (one_encoding and extended):
         made["color"], made["marker"] = style.look_of(row["encoding"])

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from posenc_jax import composition, extensions
-from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import Encoding, chunk_of, trained_mask
 from posenc_jax.evaluation import diagnostics
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import Line, draw_lines
@@ -20,6 +21,14 @@ CONTEXTS = (100, 1_000, 10_000)
 CELLS = 200  # of a heat map, along each side
 LOWEST = -40.0  # a bias below which no weight is left
 DISTANCE = "distance (tokens)"
+
+
+def title(encoding: Encoding, run: str | None) -> str:
+    """Whose values a panel shows: those of a run, or the ones that training begins with."""
+    if run is not None:
+        return f"{encoding.name} of {run}"
+    drawn = any(jax.tree.leaves(trained_mask(encoding)))
+    return f"{encoding.name}: random initial values" if drawn else encoding.name
 
 
 @style.styled
@@ -77,8 +86,8 @@ def spectrum(
     told = {"L: pairs above it make no full turn within the trained length": trained}
     for words, length in (told | dict(lengths or {})).items():
         axes.axhline(length, color="0.5", linestyle=":")
-        at = dict(xycoords=("axes fraction", "data"), va="bottom", ha="right")
-        style.annotate(axes, words, (0.99, length), (0, 1), **at)
+        at = dict(xycoords=("axes fraction", "data"), va="top", ha="right")
+        style.annotate(axes, words, (0.99, length), (0, -2), **at)  # waves grow to the right
     axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
@@ -93,31 +102,34 @@ def spectrum(
 
 
 @style.styled
-def biases(encodings: Sequence[Encoding], length: int) -> "Figure":
-    """What every head adds to the scores, against distance; a panel per encoding."""
-    figure, panels = style.panels(1, len(encodings), (3.4 * len(encodings), 3.6))
-    for axes, encoding in zip(panels, encodings, strict=True):
+def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
+    """What every head adds to the scores, against distance; a panel per encoding and its title."""
+    across = min(3, len(encodings))
+    down = -(-len(encodings) // across)
+    figure, panels = style.panels(down, across, (3.1 * across, 3.1 * down))
+    for axes, (title, encoding) in zip(panels, encodings.items(), strict=False):
         heads = diagnostics.bias_by_distance(encoding, length)
         assert heads is not None
         shades = style.spread(len(heads))
         for head, bias in enumerate(heads):
-            name = f"head {head}" if head in (0, len(heads) - 1) else None
-            axes.plot(np.arange(length), bias, color=shades[head], label=name)
+            axes.plot(np.arange(length), bias, color=shades[head])
         axes.axvline(encoding.train_length, color="0.6", linestyle=":")
         low, high = max(heads.min(), LOWEST), heads.max()
         room = 0.05 * (high - low) or 1.0
-        axes.set(title=encoding.name, xlabel=DISTANCE, ylim=(low - room, high + room))
-        axes.legend()
-    panels[0].set_ylabel("added to the score")
-    figure.suptitle("biases by head; dotted: L")
+        axes.set(title=title, xlabel=DISTANCE, ylim=(low - room, high + room))
+    for axes in panels[len(encodings) :]:
+        axes.set_visible(False)
+    for axes in panels[::across]:
+        axes.set_ylabel("added to the score")
+    figure.suptitle("biases by head, the first in grey and the last in black; dotted: L")
     return figure
 
 
-def similarities(encodings: Sequence[Encoding], length: int) -> "Figure":
-    """How alike the vectors are that additive encodings add at two places."""
+def similarities(encodings: Mapping[str, Encoding], length: int) -> "Figure":
+    """How alike the vectors are that additive encodings add at two places, by its title."""
     maps = {
-        encoding.name: diagnostics.similarity(encoding, min(length, encoding.reach or length))
-        for encoding in encodings
+        title: diagnostics.similarity(encoding, min(length, encoding.reach or length))
+        for title, encoding in encodings.items()
     }
     title = "cosine between the vectors added at two places"
     return heat_maps(maps, limits=(-1, 1), x="place", y="place", title=title)
@@ -135,35 +147,45 @@ def remapped(length: int, trained: int) -> "Figure":
 
 
 @style.styled
-def windows(encodings: Sequence[Encoding], layers: int, length: int) -> "Figure":
-    """How far back each layer sees; a panel per encoding, a bar per layer."""
-    figure, panels = style.panels(1, len(encodings), (4.2 * len(encodings), 1.2 + 0.26 * layers))
-    for axes, encoding in zip(panels, encodings, strict=True):
+def windows(encodings: Mapping[str, Encoding], layers: int, length: int) -> "Figure":
+    """How far back each layer sees; a panel per encoding and its title, a bar per layer."""
+    size = (4.4 * len(encodings), 1.6 + 0.26 * layers)
+    figure, panels = style.panels(1, len(encodings), size)
+    for axes, (title, encoding) in zip(panels, encodings.items(), strict=True):
         named = set()
         for index in range(layers):
             one = encoding.layer(index)
-            window = one.narrowed(None)
-            colour, _ = style.look_of(one.name)
+            seen = one.narrowed(None)
+            sort, hatch = _sight(one)
+            name = f"{one.name}, {sort}"
             axes.barh(
                 index,
-                length if window is None else min(window, length),
-                color=colour,
-                hatch=None if window is not None else "//",
+                length if seen is None else min(seen, length),
+                color=style.look_of(one.name)[0],
+                hatch=hatch,
                 edgecolor="white",
-                label=None if one.name in named else one.name,
+                label=None if name in named else name,
             )
-            named.add(one.name)
+            named.add(name)
         axes.axvline(encoding.train_length, color="0.6", linestyle=":")
-        axes.set(xlabel="tokens back", ylabel=f"layer of {encoding.name}", xlim=(0, length))
+        axes.set(title=title, xlabel="tokens back", ylabel="layer", xlim=(0, length))
         axes.set_yticks(range(layers))
         axes.invert_yaxis()
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-    figure.suptitle("what a layer sees; hatched: everything; dotted: L")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    figure.suptitle("how far back a layer sees, at most; dotted: L")
     return figure
 
 
+def _sight(encoding: Encoding) -> tuple[str, str | None]:
+    """What a layer sees, in words, and the hatch of its bar."""
+    seen = encoding.narrowed(None)
+    if seen is None:
+        return "everything", "//"
+    return ("its chunk", "..") if seen == chunk_of(encoding) else ("a window", None)
+
+
 @style.styled
-def gates(kept: np.ndarray, name: str, letters: Sequence[str]) -> "Figure":
+def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
     """How much of the past each token keeps, by layer and head; letters name the tokens."""
     layers, heads, length = kept.shape
     size = (max(6.0, 0.13 * length), 1.2 + layers * (0.5 + 0.2 * heads))
@@ -177,7 +199,7 @@ def gates(kept: np.ndarray, name: str, letters: Sequence[str]) -> "Figure":
     panels[-1].set_xticks(range(length), letters, fontsize=7)
     panels[-1].set_xlabel("token")
     figure.colorbar(image, ax=panels, shrink=0.8, label="kept of the past")
-    figure.suptitle(f"{name}: forget gates over held-out text, a row per head")
+    figure.suptitle(f"forget gates over a text, a row per head; {name}")
     return figure
 
 

@@ -38,6 +38,8 @@ def heat_maps(
     if rows:
         size = (2 + 0.6 * len(columns), 1.4 + 0.3 * len(rows))
     figure, every = style.panels(down, across, size)
+    if not rows:  # panels that stay square
+        figure.set_layout_engine("compressed", h_pad=0.08)
     image: Any = None
     for axes, (name, one) in zip(every, maps.items(), strict=False):
         axes.grid(False)
@@ -51,6 +53,8 @@ def heat_maps(
             aspect="auto" if rows else "equal",
         )
         axes.set(title=name, xlabel=x, ylabel=y)
+        if end is not None:
+            axes.set_xlim(-0.02 * end, end)  # the first keys are not under the axis
         if rows:
             axes.set_yticks(range(len(rows)), rows)
             axes.set_xticks(range(len(columns)), columns)

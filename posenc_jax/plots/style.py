@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Distinguishable for colour-blind readers (after Okabe and Ito, and Tol), with a mark for print.
+# Colours after Okabe and Ito, and Tol. No palette has fifteen that colour-blind readers tell apart:
+# each has a mark of its own, and marks that look alike (round ones, diamonds) have distant colours.
 ENCODINGS = {
     "rope": ("#0072B2", "o"),
     "alibi": ("#D55E00", "s"),
@@ -35,8 +36,8 @@ ENCODINGS = {
     "sandwich": ("#AA4499", ">"),
     "randomized": ("#777777", "p"),
     "fox": ("#661100", "d"),
-    "hybrid": ("#44AA99", "8"),
-    "ssmax": ("#6699CC", "H"),
+    "hybrid": ("#44AA99", "x"),
+    "ssmax": ("#6699CC", "+"),
 }
 EXTENSIONS = {
     "none": ("#0072B2", "o"),
@@ -49,14 +50,23 @@ EXTENSIONS = {
     "abf": ("#56B4E9", "X"),
     "interpolate": ("#009E73", "P"),
     "clamp": ("#D55E00", "s"),
-    "logn": ("#AA4499", ">"),
+    "logn": ("#EE3377", ">"),
     "drop": ("#332288", "h"),
-    "temperature": ("#661100", "d"),
+    "temperature": ("#BBCC33", "d"),
+    "window": ("#555555", "|"),
+    "rerope": ("#000000", "D"),
+    "leaky_rerope": ("#777777", "p"),
+    "self_extend": ("#117733", "x"),
+    "dca": ("#661100", "+"),
+    "lm_infinite": ("#999933", "H"),
+    "streaming": ("#33BBEE", "8"),
 }
 FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
 EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
-SPARE = ("x", "+", "1", "2", "3", "4")  # marks of names without a look above
+SPARE = ("1", "2", "3", "4", "_")  # marks of names without a look above
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of groups with one encoding
+OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of methods that would look alike
+SPARSE: dict[str, Any] = dict(markevery=0.12, markersize=4)  # of lines with a point per token
 NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
@@ -64,6 +74,8 @@ YARDSTICK: dict[str, Any] = dict(linestyle="-", linewidth=1.1, zorder=1)
 
 ASPECT = 0.72  # height of a narrow panel by its width
 LINE = 0.17  # inches of a legend's line
+LETTERS = 15  # of a legend to an inch
+LONGEST = 44  # letters of a line of a name beside the panels
 
 RC: Any = {
     "font.size": 9,
@@ -171,6 +183,21 @@ def look_of_method(extension: str) -> Look:
     )
 
 
+def told_apart(looks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The looks of lines that share a picture: one that was there before gets another dash, and
+    where all dashes are taken another mark."""
+    made: list[dict[str, Any]] = []
+    for look in looks:
+        marks = (look.get("marker", ""), *SPARE)
+        others = (
+            look | {"marker": mark, "linestyle": dash}
+            for mark in marks
+            for dash in (look.get("linestyle", "-"), *OTHERS)
+        )
+        made.append(next((one for one in others if one not in made), look))
+    return made
+
+
 def _dash(number: int) -> Any:
     return DASHES[number % len(DASHES)]
 
@@ -202,17 +229,33 @@ def legend(figure: "Figure", axes: "Axes", *, below: bool = False) -> None:
         return
     columns = 1
     if below or narrow():
-        room = figure.get_figwidth() * 15  # letters of this size to an inch
-        columns = max(1, min(len(names), int(room // (max(map(len, names)) + 8))))
+        room = int(figure.get_figwidth() * LETTERS)
+        names = [folded(name, room - 8) for name in names]
+        longest = max(len(line) for name in names for line in name.split("\n"))
+        columns = max(1, min(len(names), room // (longest + 8)))
+    else:
+        names = [folded(name, LONGEST) for name in names]
     if narrow():  # it takes no room from the panels
         below = True
-        figure.set_figheight(figure.get_figheight() + LINE * -(-len(names) // columns))
+        lines = sum(name.count("\n") + 1 for name in names)
+        figure.set_figheight(figure.get_figheight() + LINE * -(-lines // columns))
     place = "outside lower center" if below else "outside right center"
     made = figure.legend(handles, names, loc=place, ncols=columns)
     for handle, shown, text in zip(handles, made.legend_handles, made.get_texts(), strict=True):
         for part in (shown, text):
             if part is not None:
                 part.set_gid(handle.get_gid())
+
+
+def folded(name: str, letters: int) -> str:
+    """A name in lines of so many letters, broken behind a sign where one is; none is cut."""
+    lines = [""]
+    for piece in re.findall(r"[^\s+:,/-]*[\s+:,/-]*", name):
+        for part in (piece[i : i + letters] for i in range(0, len(piece), letters)):
+            if lines[-1] and len(lines[-1]) + len(part.rstrip()) > letters:
+                lines.append("")
+            lines[-1] += part
+    return "\n".join(line.strip() for line in lines)
 
 
 def length_axis(
@@ -229,9 +272,15 @@ def length_axis(
     axes.set_xscale("log")
     axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
     axes.xaxis.set_minor_locator(NullLocator())
+    words: dict[str, Any] = dict(rotation=90)
+    if narrow():  # a panel is hardly higher than the words
+        words = dict(rotation=0)
     for length in trained:
         axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
-        annotate(axes, "trained length", (length, 0.985), (-3, 0), rotation=90)
+        first = length <= min(lengths)  # to the left of it are the axis and its numbers
+        aside: dict[str, Any] = dict(ha="left" if first else "right")
+        text = "L" if narrow() else "trained length"
+        annotate(axes, text, (length, 0.985), (3 if first else -3, 0), **words, **aside)
 
 
 def annotate(

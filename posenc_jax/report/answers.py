@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ADMITTED = 0.8  # of the way from chance to ceiling, by an oracle
+FEWEST_ANSWERS = 20  # of a cell of the map: a share of fewer is known to a fifth at best
 WORTH_A_LINE = 0.1  # what an extension must gain in accuracy to be drawn beside its encoding
 SEES_NO_FURTHER = 0.08  # than the window of L: so close to its accuracy wherever answers lie beyond
 
@@ -37,12 +38,13 @@ def of(data: Gathered) -> Answers | None:
     beyond = points[points.trained < longest]
     trained = int(beyond.trained.min()) if len(beyond) else longest
     gaps = scored[scored.protocol == "gap"]
-    return Answers(points, gaps, trained, longest, _names(points))
+    return Answers(points, gaps, trained, longest, _names(points, longest))
 
 
-def _names(points: Frame) -> dict[str, str]:
+def _names(points: Frame, longest: int) -> dict[str, str]:
     known = points[["group", "encoding", "trained"]].drop_duplicates("group")
-    alone = ~known.duplicated(["encoding", "trained"], keep=False)
+    known["oracle"] = known.trained >= longest  # which its name says
+    alone = ~known.duplicated(["encoding", "oracle"], keep=False)
     return dict(zip(known.group, known.encoding.where(alone, known.group), strict=True))
 
 
@@ -160,7 +162,9 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
     names = [entry(named, *pair) for pair in [*pairs, *windows]]
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
-    return np.array([rows[pair] for pair in [*pairs, *windows]]), names, parts
+    values = np.array([rows[pair] for pair in [*pairs, *windows]])
+    asked = found.gaps.groupby("part").answers.max().reindex(parts).to_numpy()
+    return np.where(asked >= FEWEST_ANSWERS, values, np.nan), names, parts
 
 
 def _close(one: tuple, other: tuple, chosen: list[bool]) -> bool:

@@ -94,17 +94,14 @@ def extended(data: Gathered, group: str, points: Frame, by: str = "", **options:
         largest = own.groupby("extension").scale.transform("max")
         own = own[own.scale.isna() | (own.scale == largest)]
         scaled = iter(())
-    lines, seen = [], []
+    lines = []
     for (extension, method), points_of in own.groupby(["extension", "method"], sort=False):
         look = next(scaled) if by else style.look_of_method(extension)._asdict()
         if extension == "none":
             look = looks(data)[group]._asdict()
-        if look in seen:  # the same extension with other options
-            look = look | {"linestyle": style.DASHES[seen.count(look) % len(style.DASHES)]}
-        seen.append(look)
-        plain = {"marker": ""} if options.get("x") == "place" else {}
-        lines.append(line(str(method), points_of, look | plain, **options))
-    lines = [one for one in lines if one.x]
+        sparse = style.SPARSE if options.get("x") == "place" else {}
+        lines.append(line(str(method), points_of, sparse | look, **options))
+    lines = curves.apart([one for one in lines if one.x])
     return sorted(lines, key=lambda one: (one.name != "none", -one.x[-1], one.y[-1]))
 
 
@@ -113,7 +110,7 @@ def by_place(data: Gathered, protocol: str) -> list[Line]:
     every, lines = looks(data), []
     for number, group in enumerate(groups(data)):
         own = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
-        look = every[group]._asdict() | {"marker": ""}
+        look = style.SPARSE | every[group]._asdict()
         options = dict(value="nll", x="place", gid=f"group-{number}")
         lines.append(line(group, own[own.method == "none"], look, **options))
     return [one for one in lines if one.x]

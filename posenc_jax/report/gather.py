@@ -285,7 +285,8 @@ def places_of(run: dict, cells: Sequence[Measured]) -> list[dict]:
         by_place = protocols.find(cell.facts["protocol"]).by_place
         if by_place and np.all(np.isfinite(cell.sums.by_place)):
             names = _names(run, cell.facts) | {"length": cell.facts["length"]}
-            means = zip(*smooth(cell.sums.by_place / cell.sums.windows), strict=True)
+            windows = int(cell.sums.windows[0])
+            means = zip(*smooth(cell.sums.by_place / windows, windows), strict=True)
             found += [names | {"place": place, "nll": nll} for place, nll in means]
     return found
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import slope
+from posenc_jax.plots import style
 from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
 from posenc_jax.report.gather import Frame, Gathered
@@ -49,7 +50,7 @@ def lines(data: Gathered, name: str) -> list[Line]:
     """Means over seeds against steps, the lowest at the end first."""
     every, table, made = figures.looks(data), losses(data, name), []
     for number, group in enumerate(figures.groups(data)):
-        look = every[group]._asdict() | {"marker": "", "linewidth": 1.2}
+        look = style.SPARSE | every[group]._asdict() | {"linewidth": 1.2}
         own = table[table.group == group]
         made.append(figures.line(group, own, look, name, "step", gid=f"group-{number}"))
     made = [one._replace(seeds=(), band=None) for one in made if one.x]

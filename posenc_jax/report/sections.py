@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from html import escape
-from math import isfinite
+from math import isfinite, isnan
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, MOST_SEEDS
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS, MOST_SEEDS
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.plots.curves import Line
@@ -52,7 +52,7 @@ def answers(data: Gathered) -> Section | None:
         map_ = elements.figure(by_gap(values, names, parts, found.trained), "answers-gap", title)
         head = ["share right, by tokens back", *parts]
         rows = [
-            Row([name, *(f"{value:.2f}" for value in one)])
+            Row([name, *("–" if isnan(value) else f"{value:.2f}" for value in one)])
             for name, one in zip(names, values, strict=True)
         ]
         content += tag("div", map_, class_="figures") + table(head, rows)
@@ -87,9 +87,10 @@ def loss(data: Gathered) -> Section:
             blocks.append(block(content, protocol=protocol, value=value))
     return Section(
         "Loss against length",
-        "Means over seeds, without extensions. Dots are seeds; bands, and ± in the table, are 95% "
-        "t-intervals over three seeds or more. Null is the loss of a model that uses nothing "
-        "beyond the trained length L; window is the run itself in a window of its last L tokens. "
+        "Means over seeds, without extensions. Dots are seeds; bands, or bars, and ± in the "
+        "table, are 95% t-intervals over three seeds or more. Null is the loss of a model that "
+        "uses nothing beyond the trained length L; window is the run itself in a window of its "
+        "last L tokens. "
         "Grey lines, where they were counted (scripts/yardstick.py), are interpolated n-grams of "
         "the text that a run was trained on, scored on the same targets.",
         "".join(blocks) + elements.csv(data.points, "curves"),
@@ -271,8 +272,8 @@ def places(data: Gathered) -> Section | None:
                 add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, own)
     return Section(
         "Where in the window",
-        "The loss at each place of the longest window, as means over neighbouring places and over "
-        "seeds; thin lines are seeds.",
+        "The loss at each place of the longest window, as means over neighbouring places, "
+        f"{FEWEST_TARGETS} targets or more, and over seeds; thin lines are seeds.",
         "".join(blocks),
         select("places", "lines", options),
     )

@@ -59,7 +59,7 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     seeds = points.groupby(["group", "method", columns])[value]
     mean = seeds.mean(skipna=False).unstack(columns)
     spread = seeds.std(skipna=False).unstack(columns)
-    count = int(seeds.size().max())
+    counts = points.groupby(["group", "method"]).seed.nunique()
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_begin)]
     found = answers.of(data)
@@ -68,19 +68,25 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     kept = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
     )
+    counts = counts[[pair in kept for pair in counts.index]]
+    few, most = int(counts.min()), int(counts.max())
     rows = [
         [_name(names, group, method)]
         + [_cell(mean.loc[(group, method), at], spread.loc[(group, method), at]) for at in mean]
+        + ([str(counts.loc[(group, method)])] if few < most else [])
         for group, method in mean.sort_values(mean.columns[-1], ascending=upward).index
         if (group, method) in kept
     ]
     if value == "accuracy" and columns == "length":
         ceiling = points.groupby("length").ceiling.mean()
-        rows.insert(0, ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)])
-    of_seeds = f"mean and standard deviation over {count} seeds" if count > 1 else "one seed"
+        row = ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)]
+        rows.insert(0, row + ["–"] * (few < most))
+    over = f"{most}" if few == most else f"{few} to {most}"
+    of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
     unit = "bits per byte" if value == "bpb" else "share of answers that are right"
     caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}."
-    return Table(caption, ["", *(f"{at:,}" if columns == "length" else at for at in mean)], rows)
+    head = ["", *(f"{at:,}" if columns == "length" else at for at in mean)]
+    return Table(caption, head + ["seeds"] * (few < most), rows)
 
 
 def _begin(part: str) -> float:

@@ -23,6 +23,7 @@ def test_the_program_draws_what_it_says(program, tmp_path):
     assert made == sorted(
         ["rope_reach.png", "rope_distances.png", "rope_wavelengths.png", "biases.png"]
         + ["similarity.png", "terms_sinusoidal.png", "remapped.png", "windows.png"]
+        + ["gates.png"]
     )
 
 

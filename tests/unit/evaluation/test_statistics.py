@@ -269,3 +269,21 @@ def test_as_many_seeds_are_needed_as_make_the_interval_leave_zero_out():
     assert statistics.seeds_needed([0.1, 0.1, 0.1]) == 3
     assert statistics.seeds_needed([1.0, -1.0, 0.001]) == np.inf
     assert statistics.seeds_needed([0.1, 0.2]) is None
+
+
+def test_means_over_places_hold_enough_targets_and_all_places_once():
+    noise = np.random.default_rng(0).normal(size=1024)
+    for windows in (1, 8, 40, 1000):
+        x, y = statistics.smooth(noise, windows)
+        widths = []
+        for centre in x:
+            widths.append(2 * (centre - 0.5 - sum(widths)))
+        assert sum(widths) == 1024
+        assert min(widths) * windows >= statistics.FEWEST_TARGETS
+        assert np.average(y, weights=widths) == pytest.approx(noise.mean())
+    assert statistics.smooth(noise)[0][0] == 1  # of many windows the first place stays
+
+
+def test_a_row_too_short_for_a_mean_is_one_place():
+    x, y = statistics.smooth(np.array([1.0, 2.0, 6.0]), 2)
+    assert (list(x), list(y)) == ([2.0], [3.0])

@@ -60,6 +60,30 @@ def test_a_figure_on_a_page_is_the_same_text_whose_marks_have_their_group():
     assert ">rope</text>" in text
 
 
+@pytest.mark.parametrize("count", [curves.BANDS, curves.BANDS + 1])
+def test_every_interval_is_drawn_as_a_band_or_of_many_lines_as_a_bar(count):
+    band = ([1.0, 2.0], [3.0, 4.0])
+    lines = [Line(f"line {n}", [16, 32], [2.0, 3.0], {}, band) for n in range(count)]
+    drawn = [type(one).__name__ for one in curves.chart(lines, y="bits").axes[0].collections]
+    bands = {True: "FillBetweenPolyCollection", False: "LineCollection"}
+    assert drawn == [bands[count <= curves.BANDS]] * count
+
+
+def test_scales_are_entries_of_the_panel_of_their_extension(measure):
+    figure = curves.by_scale(records.rows(measure(extensions="none,pi:2,pi:4")))
+    (axes,) = figure.axes
+    assert axes.get_title() == "pi"
+    assert [t.get_text() for t in axes.get_legend().texts] == ["none", "s = 2", "s = 4"]
+
+
+def test_a_mean_over_one_document_has_no_interval():
+    row = {"nll": 2.0, "bpb": 1.0, "ppl": np.exp(2.0), "nll_se": 0.1}
+    rows = [row, row | {"nll_se": None}]
+    for value, low in (("nll", 2 - 0.196), ("bpb", 1 - 0.098), ("ppl", np.exp(2 - 0.196))):
+        found = curves._interval(rows, value)
+        assert found[0][0] == pytest.approx(low) and np.isnan([end[1] for end in found]).all()
+
+
 def test_matrices_side_by_side_share_one_scale_of_colours():
     one, other = np.array([[0.0, 1.0]]), np.array([[4.0, np.nan]])
     figure = heat.heat_maps({"a": one, "b": other}, rows=["rope"], columns=["near", "far"])

@@ -1,8 +1,9 @@
 """The forms of pictures: files for screens and for papers."""
 
+import numpy as np
 import pytest
 
-from posenc_jax.plots import curves, style
+from posenc_jax.plots import answers, curves, style
 
 LINES = [curves.Line(f"line {i}", [64, 128], [1.0, 2.0], {}) for i in range(6)]
 
@@ -34,6 +35,66 @@ def test_in_a_column_text_keeps_its_size_and_the_legend_stands_below():
     assert legend.y1 < panel.y0 and legend.x1 <= narrow.bbox.x1
     assert panel.width > 0.7 * narrow.bbox.width
     assert not narrow.get_suptitle() and usual.get_suptitle() == "a title"
+
+
+LONG = "variables-rope-s0-L512-batch_size=4-far=1.0 + yarn:8:beta_fast=16:attention_factor=1.2+logn"
+
+
+def unreadable(figure):
+    """Texts of a figure that are cut, too small for print, or on top of one another."""
+    from matplotlib.text import Text
+
+    figure.draw_without_rendering()
+    beyond = {
+        id(tick.label1)
+        for axes in figure.axes
+        for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
+        for tick in axis.get_major_ticks()
+        if not min(low, high) <= tick.get_loc() <= max(low, high)  # never drawn
+    }
+    shown = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    shown = [t for t in shown if id(t) not in beyond]
+    boxes = [(t.get_text(), t.get_window_extent().padded(-1)) for t in shown]
+    page = figure.bbox.padded(1)
+    found = [t.get_text() for t in shown if t.get_size() < 6]
+    found += [t for t, box in boxes if outside(box, page)]
+    pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[:i] if a[1].overlaps(b[1])]
+    return found + [(a[0], b[0]) for a, b in pairs]
+
+
+def outside(box, page):
+    return box.x0 < page.x0 or box.y0 < page.y0 or box.x1 > page.x1 or box.y1 > page.y1
+
+
+@pytest.mark.parametrize("trained", [64, 128])
+def test_everything_in_a_column_can_be_read(trained):
+    names = ["rope", "fire, encoding_rate=16", curves.CEILING.name, LONG, LONG + "s"]
+    lengths = [64, 128, 256, 512]
+    lines = [curves.Line(name, lengths, [1.0, 2.0, 3.0, 4.0], {}) for name in names]
+    with style.printed(style.Form("pdf", 3.3)):
+        figure = curves.chart(lines, y="bits per byte", lengths=lengths, trained=[trained])
+        assert unreadable(figure) == []
+        assert figure.axes[0].get_window_extent().width > 0.7 * figure.bbox.width
+
+
+@pytest.mark.parametrize("width", [None, 3.3])
+def test_a_map_of_long_names_and_few_answers_can_be_read(width):
+    names = ["fire", "rope + ntk_by_parts:8", LONG, LONG + "s"]
+    parts = ["1-16", "17-32", "33-64", "65-128", "129-256", "257-512"]
+    values = np.full((4, 6), 0.5)
+    values[:, 0] = np.nan
+    with style.printed(style.Form(width=width)):
+        figure = answers.by_gap(values, names, parts, 64)
+        assert unreadable(figure) == []
+        assert figure.axes[0].get_window_extent().width > 0.4 * figure.bbox.width
+    assert sum(text.get_text() == "0.50" for text in figure.axes[0].texts) == 20
+
+
+def test_a_folded_name_loses_nothing():
+    lines = style.folded(LONG, 22).split("\n")
+    assert max(map(len, lines)) <= 22 and "".join(lines).replace(" ", "") == LONG.replace(" ", "")
+    assert style.folded("yarn:8", 22) == "yarn:8"
+    assert style.folded("x" * 50, 22).replace("\n", "") == "x" * 50
 
 
 def test_the_form_ends_with_the_block_and_must_be_known():

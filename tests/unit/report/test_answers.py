@@ -1,5 +1,6 @@
 """The picture of answers: what is drawn of runs whose accuracies are known."""
 
+import numpy as np
 import pytest
 from answering import LONG, PARTS, L, cell, gathered, of_text
 
@@ -47,6 +48,26 @@ def test_what_sees_no_further_than_the_window_shares_its_row():
     values, names, _ = answers.grid(data, answers.of(data))
     assert names == ["rope + logn", "rope", "a window of L, streaming"]
     assert values[-1].tolist() == [1.0, 0.2]
+
+
+def test_runs_of_one_encoding_and_other_lengths_have_names_of_their_own():
+    data = gathered(
+        cell("rope-a", "none", 0.5),
+        cell("rope-b", "none", 0.7, trained=2 * L),
+        cell("rope-c", "none", 0.9, trained=LONG),
+        cell("rope-d", "none", 0.9, trained=2 * LONG),
+        cell("fire-a", "none", 0.8),
+    )
+    names = answers.called(data, answers.of(data))
+    assert names["fire-a"] == "fire" and len(set(names.values())) == 5
+
+
+def test_a_cell_of_few_answers_shows_no_share():
+    rows = cell("rope-a", "none", 0.5, by_gap=(0.25, 0.4))
+    few, enough = rows[1], rows[2]
+    few["answers"], enough["answers"] = answers.FEWEST_ANSWERS - 1, answers.FEWEST_ANSWERS
+    values, _, _ = answers.grid(gathered(rows), answers.of(gathered(rows)))
+    assert np.isnan(values[0, 0]) and values[0, 1] == 0.4
 
 
 def test_a_method_that_changes_nothing_has_no_row():

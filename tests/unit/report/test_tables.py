@@ -40,6 +40,19 @@ def test_seeds_are_a_mean_and_a_standard_deviation():
     assert "over 2 seeds" in table.caption
 
 
+def test_rows_of_unlike_numbers_of_seeds_say_them():
+    data = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
+    data[1][0]["seed"] = data[1][1]["seed"] = 1
+    table = tables.every(gathered(*data, cell("fire-a", "none", 0.9)))[0]
+    assert "standard deviation over 1 to 2 seeds" in table.caption
+    assert table.head == ["", "512", "seeds"]
+    assert table.rows == [
+        ["ceiling", "1.000", "–"],
+        ["fire", "0.900", "1"],
+        ["rope", "0.500 ±0.141", "2"],
+    ]
+
+
 def test_an_oracle_is_called_one():
     both = cell("rope-a", "none", 0.5), cell("rope-b", "none", 0.9, trained=LONG)
     table = tables.every(gathered(*both))[0]
