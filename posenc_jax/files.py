@@ -16,13 +16,13 @@ READ_ONLY = {errno.EROFS}
 NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     scratch = path.with_name(f".{path.name}.part")  # always the same: the next write replaces it
     try:
         scratch.unlink(missing_ok=True)  # even a link, which opening would follow
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         scratch.replace(path)

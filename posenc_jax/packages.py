@@ -10,6 +10,7 @@ LAB = (
     "pandas",
     "pyarrow",
     "rich",
+    "safetensors",
     "tokenizers",
     "tqdm",
     "wandb",

@@ -5,7 +5,7 @@ import errno
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +230,11 @@ def digests(arrays: dict[str, Any]) -> dict[str, str]:
 def total_digest(state: Any) -> str:
     """Digest of a whole state: sha256 over its arrays' digests in the order of their names."""
     return _seal(digests(by_path(state)))
+
+
+def saved_digest(card: Mapping[str, Any]) -> str:
+    """`total_digest` of the state that a checkpoint holds, from its card."""
+    return _seal(card["digests"])
 
 
 def _seal(value: Any) -> str:

@@ -1,8 +1,10 @@
 """Installed or in a checkout, beside packages of other people that have the same names."""
 
+import re
 import subprocess
 import sys
 import zipfile
+from email.parser import Parser
 
 import pytest
 from running import ROOT
@@ -153,3 +155,14 @@ def test_a_wheel_holds_what_it_imports_and_its_types(wheel):
     assert f"-{posenc_jax.__version__}-" in wheel[0].name
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"posenc_jax", "models", "configs"}
+
+
+def test_the_metadata_of_a_wheel_are_those_of_an_index_page(wheel):
+    with zipfile.ZipFile(wheel[0]) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+    assert metadata["Author"] and metadata["Keywords"] and metadata.get_all("Classifier")
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    readme = metadata.get_payload()
+    assert readme.startswith("# posenc-jax\n")
+    assert all(to.startswith("https://") for to in re.findall(r"\]\(([^)]+)\)", readme))

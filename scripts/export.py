@@ -1,0 +1,44 @@
+"""python scripts/export.py RUN --out=FILE.safetensors [--step=N] [--overwrite]
+
+Writes the weights of a run as safetensors: every trained array of model and encoding under the name
+that plain Orbax shows, such as params.model.blocks.attention.q.kernel, without the optimizer state.
+The file's metadata holds the configuration as JSON, the step, and the digests of run and weights.
+
+  python scripts/export.py runs/rope --out=rope.safetensors
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from posenc_jax import backend, terminal
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("--out", type=Path, required=True, help="the file to write")
+    parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    options = parser.parse_args(argv[1:])
+    return terminal.code_of(lambda: export(options))
+
+
+def export(options: argparse.Namespace) -> None:
+    backend.configure()
+    from posenc_jax.runs import export
+
+    written = export.export(
+        options.run, options.out, step=options.step, overwrite=options.overwrite
+    )
+    sizes = [array.size for array in written.arrays.values()]
+    terminal.say(
+        f"{options.out}: {len(sizes)} arrays, {sum(sizes):,} numbers of step "
+        f"{written.facts['step']}; digest {written.facts['weights_digest']}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(terminal.program(main))

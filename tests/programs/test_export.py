@@ -1,0 +1,95 @@
+"""Weights as safetensors: by the names that plain Orbax shows, equal to those of a loaded run."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from running import finish
+from safetensors import safe_open
+
+import posenc_jax
+from posenc_jax.errors import ConfigError, Stop
+from posenc_jax.runs import export
+from posenc_jax.runs.checkpoints import total_digest
+from posenc_jax.runs.parameters import by_path, trained_arrays
+from scripts import export as door
+
+
+@pytest.fixture(scope="module")
+def run(program, tmp_path_factory):
+    """A run whose encoding is trained too."""
+    workdir = tmp_path_factory.mktemp("runs") / "fire"
+    finish(program("train.py", workdir, config="fire"))
+    return workdir
+
+
+def read(path):
+    with safe_open(path, framework="np") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+
+
+def shown_by_orbax(folder):
+    return ocp.StandardCheckpointer().restore(folder.absolute())
+
+
+def test_the_file_holds_the_weights_of_the_run_by_the_names_of_orbax(run, tmp_path, capsys):
+    path = tmp_path / "new" / "fire.safetensors"
+    assert door.main(["export.py", str(run), f"--out={path}"]) == 0
+    arrays, facts = read(path)
+    shown = shown_by_orbax(run / "checkpoints" / "12" / "state")
+    assert set(arrays) == {name for name in shown if name.startswith("params.")}
+    assert any(name.startswith("params.encoding.") for name in arrays)
+    model, encoding, _, _ = posenc_jax.load_run(run)
+    loaded = {f"params.model.{name}": leaf for name, leaf in by_path(model).items()}
+    loaded |= {f"params.encoding.{n}": leaf for n, leaf in trained_arrays(encoding).items()}
+    assert set(arrays) == set(loaded)
+    for name, array in arrays.items():
+        for other in (loaded[name], shown[name]):
+            assert array.dtype == other.dtype
+            np.testing.assert_array_equal(array, other)
+    assert facts["weights_digest"] == total_digest(arrays) and facts["step"] == "12"
+    assert facts["digest"] == json.loads((run / "status.json").read_text())["digest"]
+    assert json.loads(facts["config"]) == json.loads((run / "config.json").read_text())
+    assert f"{len(arrays)} arrays" in capsys.readouterr().out
+
+
+def test_a_step_is_chosen_and_a_file_is_replaced_only_if_asked(run, tmp_path, capsys):
+    words = ["export.py", str(run), f"--out={tmp_path / 'weights.safetensors'}"]
+    assert door.main([*words, "--step=8"]) == 0
+    assert door.main(words) == 2
+    assert "is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert read(tmp_path / "weights.safetensors")[1]["step"] == "8"
+    assert door.main([*words, "--overwrite"]) == 0
+    assert read(tmp_path / "weights.safetensors")[1]["step"] == "12"
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+
+
+def test_what_cannot_be_exported_is_said(run, tmp_path):
+    out = tmp_path / "weights.safetensors"
+    with pytest.raises(Stop, match="none is not the workdir of a run: it holds no config.json"):
+        export.export(tmp_path / "none", out)
+    with pytest.raises(Stop, match="holds no checkpoint of step 7; have: .*12"):
+        export.export(run, out, step=7)
+    (tmp_path / "file").touch()
+    with pytest.raises((Stop, OSError), match="file"):
+        export.export(run, tmp_path / "file" / "weights.safetensors")
+    with pytest.raises(ConfigError, match="is there already"):
+        export.export(run, tmp_path / "file")
+    assert not out.exists()
+
+
+def test_every_dtype_and_order_in_memory_survives(tmp_path):
+    arrays = {
+        "half": np.asarray(jnp.linspace(-3e38, 3e38, 6).astype(jnp.bfloat16)),
+        "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+        "scalar": np.asarray(0.1, np.float32),
+        "counts": np.arange(3, dtype=np.int32),
+    }
+    export.write(tmp_path / "all.safetensors", export.Weights(arrays, {"step": "1"}))
+    found, facts = read(tmp_path / "all.safetensors")
+    assert facts == {"step": "1"} and set(found) == set(arrays)
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        assert found[name].tobytes() == array.tobytes()
