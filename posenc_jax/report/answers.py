@@ -135,10 +135,13 @@ def controls(data: Gathered, found: Answers) -> list[Line]:
     return [line._replace(seeds=(), band=None) for line in made if line.x]
 
 
-def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[str]]:
+def grid(
+    data: Gathered, found: Answers, *, brief: bool = False
+) -> tuple[np.ndarray, list[str], list[str]]:
     """Accuracy by method and by how far back the answer stands; the best at the longest first.
 
-    Extensions that see no further than the window share its row.
+    Extensions that see no further than the window share its row. The brief map has the best one of
+    each group alone, where it gains.
     """
     parts = list(dict.fromkeys(found.gaps.part))
     parts.sort(key=lambda part: int(part.partition("-")[0]))
@@ -159,6 +162,9 @@ def grid(data: Gathered, found: Answers) -> tuple[np.ndarray, list[str], list[st
     near = {p for p in near if _close(rows[p], rows[windows[0]], beyond)}
     named = found._replace(names=called(data, found))
     pairs = [p for p in pairs if p not in near]
+    if brief:
+        first = {group: (group, method) for group, method in reversed(pairs)}
+        pairs = [p for p in pairs if p[1] == "none" or p == first[p[0]]]
     names = [entry(named, *pair) for pair in [*pairs, *windows]]
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
@@ -207,7 +213,7 @@ def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None
     found = of(data)
     if found is None or found.gaps.empty:
         return None
-    values, names, parts = grid(data, found)
+    values, names, parts = grid(data, found, brief=True)
     title = f"Trained at {found.trained}. The answer was d tokens ago. Who finds it?"
     read = text(text_runs or data, found, own=text_runs is not None)
     return answers.headline(lines(data, found), read, values, names, parts, found.trained, title)

@@ -51,7 +51,7 @@ def test_pictures_and_links_lead_into_the_repository_from_outside(made):
 def test_without_an_address_no_link_is_broken(made):
     text = made()["readme"]["text"]
     assert all(not mark and to.startswith("https://") for mark, to in links(text))
-    assert "*In the repository, a picture: bits per byte" in text
+    assert "*In the repository, a picture: share of right answers" in text
     assert "Tables, intervals and caveats: docs/results.md." in text
     code = r"(?s)^```.*?^```"
     assert re.findall(code, text, re.M) == re.findall(code, README, re.M)

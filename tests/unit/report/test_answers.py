@@ -38,6 +38,23 @@ def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
     assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
 
 
+def test_the_brief_map_has_the_best_extension_of_each_where_it_gains(data):
+    _, names, _ = answers.grid(data, answers.of(data), brief=True)
+    assert names == [
+        "rope, oracle",
+        "rope + yarn:8",
+        "fire + logn",
+        "fire",
+        "rope",
+        "a window of L",
+    ]
+    worse = gathered(
+        cell("rope-a", "none", 0.9, by_gap=(0.9, 0.9)),
+        cell("rope-a", "ntk:8", 0.8, by_gap=(0.9, 0.8)),
+    )
+    assert answers.grid(worse, answers.of(worse), brief=True)[1] == ["rope"]
+
+
 def test_what_sees_no_further_than_the_window_shares_its_row():
     data = gathered(
         cell("rope-a", "none", 0.25, by_gap=(0.9, 0.2)),
