@@ -9,12 +9,13 @@ an extension, an extension:scale or window; and one length (default: all lengths
   python scripts/compare.py runs/rope@yarn:8@1024 runs/rope@none@128
 
 The last one asks whether 1,024 tokens with YaRN are worth more than the last 128 of them without.
+--format=markdown or latex prints the table for a note or a paper.
 """
 
 import argparse
 import sys
 
-from posenc_jax import terminal
+from posenc_jax import terminal, typeset
 from posenc_jax.evaluation import comparison, protocols
 
 
@@ -27,11 +28,11 @@ def main(argv: list[str]) -> int:
     every = ",".join(protocol.name for protocol in protocols.shown())
     parser.add_argument("--protocol", default=every, help="default: all of them")
     parser.add_argument("--evaluation", default="", help="default: that of held-out text")
-    options = parser.parse_args(argv[1:])
-    asked = options.protocol.split(",")
-    return terminal.code_of(
-        lambda: terminal.say(comparison.compare(options.a, options.b, asked, options.evaluation))
-    )
+    forms = ("text", *typeset.FORMS)
+    parser.add_argument("--format", choices=forms, default="text", help="default: text")
+    given = parser.parse_args(argv[1:])
+    about = (given.a, given.b, given.protocol.split(","), given.evaluation, given.format)
+    return terminal.code_of(lambda: terminal.say(comparison.compare(*about)))
 
 
 if __name__ == "__main__":

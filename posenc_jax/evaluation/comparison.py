@@ -1,6 +1,7 @@
 """Differences between two evaluated curves over the same targets, paired by document."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,20 +10,49 @@ from posenc_jax.evaluation import records, selection
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
 from posenc_jax.evaluation.table import label
+from posenc_jax.typeset import FORMS, Table
 
 NAME = 28
 
 
-def compare(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> str:
-    """A line per protocol and common length of two selections, whose method is none if omitted."""
+class Difference(NamedTuple):
+    """Of two curves at one length, in words; empty where there is no number."""
+
+    name: str  # protocol and length
+    nats: str
+    mark: str  # * where the interval excludes zero
+    interval: str
+    bits: str
+    documents: str
+
+
+def compare(
+    a: str, b: str, protocols: Sequence[str], evaluation: str = "", form: str = "text"
+) -> str:
+    """A row per protocol and common length of two selections, whose method is none if omitted."""
+    rows = differences(a, b, protocols, evaluation)
+    head = [
+        f"nats per token of {a} less those of {b}, with 95% intervals over documents;",
+        f"* clear: the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
+    ]
+    if form == "text":
+        units = f"{'':<{NAME}}{'nats':>8}   {'interval':<20}{'bits/byte':>10}{'documents':>11}"
+        return "\n".join([*head, units, *map(_line, rows)])
+    cells = [[r.name, r.nats + r.mark, r.interval, r.bits, r.documents] for r in rows]
+    return FORMS[form](
+        Table(" ".join(head) + ".", ["", "nats", "95%", "bits/byte", "documents"], cells)
+    )
+
+
+def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Difference]:
     first, second = curve(a, evaluation), curve(b, evaluation)
-    lines = []
+    rows = []
     refused = set()
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
             same = all(one.facts[n] == other.facts[n] for n in ("token_hash", "stride", "last"))
             if same and np.array_equal(one.sums.tokens, other.sums.tokens):
-                lines.append(_line(one, other))
+                rows.append(_difference(one, other))
             else:
                 refused.add(protocol)
     if refused:
@@ -30,14 +60,9 @@ def compare(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> s
             f"{a} and {b} were evaluated on different targets ({', '.join(sorted(refused))}): "
             "evaluate both with the same data, multiples, documents, windows, stride and last"
         )
-    if not lines:
+    if not rows:
         raise DataError(f"{a} and {b} have no protocol and length in common")
-    head = [
-        f"nats per token of {a} less those of {b}, with 95% intervals over documents;",
-        f"* clear: the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
-    ]
-    units = f"{'':<{NAME}}{'nats':>8}   {'interval':<20}{'bits/byte':>10}{'documents':>11}"
-    return "\n".join([*head, units, *lines])
+    return rows
 
 
 def curve(text: str, evaluation: str = "") -> list[Measured]:
@@ -62,18 +87,26 @@ def _pairs(first: Sequence[Measured], second: Sequence[Measured], protocol: str)
     return [(one[n], other[n]) for n in sorted(one.keys() & other.keys())]
 
 
-def _line(one: Measured, other: Measured) -> str:
+def _difference(one: Measured, other: Measured) -> Difference:
     name = f"{one.facts['protocol']} {one.facts['length']}"
     if one.facts["length"] != other.facts["length"]:
         name += f" against {other.facts['length']}"
     difference = paired(one.sums.nats, other.sums.nats, one.sums.tokens)
     if not np.isfinite(difference.mean):
-        return f"{name:<{NAME}} not finite"
-    mark = "*" if difference.clear else " "
+        return Difference(name, "not finite", "", "", "", "")
     per_byte = records.per_byte_of(one.sums)
-    bits = f"{difference.mean * per_byte:+.4f}" if per_byte else ""
-    interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
-    return (
-        f"{name:<{NAME}}{difference.mean:+8.4f} {mark} {interval:<20}{bits:>10}"
-        f"{difference.documents:>11,}"
+    return Difference(
+        name,
+        f"{difference.mean:+.4f}",
+        "*" if difference.clear else "",
+        f"[{difference.low:+.4f}, {difference.high:+.4f}]",
+        f"{difference.mean * per_byte:+.4f}" if per_byte else "",
+        f"{difference.documents:,}",
     )
+
+
+def _line(row: Difference) -> str:
+    if not row.interval:
+        return f"{row.name:<{NAME}} {row.nats}"
+    begin = f"{row.name:<{NAME}}{row.nats:>8} {row.mark:<1} {row.interval:<20}"
+    return f"{begin}{row.bits:>10}{row.documents:>11}"

@@ -1,8 +1,6 @@
 """Tables for papers and notes, as Markdown and as LaTeX."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,19 +8,9 @@ import pandas as pd
 from posenc_jax.evaluation import protocols
 from posenc_jax.report import answers, figures
 from posenc_jax.report.gather import Frame, Gathered
+from posenc_jax.typeset import Table, latex, markdown
 
 DIGITS = 3
-SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
-
-
-class Table(NamedTuple):
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def write(data: Gathered, folder: Path) -> list[Path]:
@@ -106,41 +94,3 @@ def _cell(mean: float, spread: float) -> str:
     if pd.isna(mean):
         return "–"
     return f"{mean:.{DIGITS}f}" + ("" if pd.isna(spread) else f" ±{spread:.{DIGITS}f}")
-
-
-def markdown(table: Table) -> str:
-    lines = [table.head, ["---"] * len(table.head), *table.rows]
-    body = "\n".join("| " + " | ".join(_escaped(line)) + " |" for line in lines)
-    return f"{table.caption}\n\n{body}"
-
-
-def _escaped(cells: Sequence[str]) -> list[str]:
-    return [cell.replace("|", "\\|") for cell in cells]
-
-
-def latex(table: Table) -> str:
-    """With booktabs."""
-
-    def form(cells: Sequence[str]) -> str:
-        return " & ".join(map(tex, cells)) + r" \\"
-
-    return "\n".join(
-        [
-            r"\begin{table}",
-            rf"\caption{{{tex(table.caption)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
-            r"\toprule",
-            form(table.head),
-            r"\midrule",
-            *map(form, table.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-    )
-
-
-def tex(text: str) -> str:
-    """A text as LaTeX prints it."""
-    written = "".join(SPECIAL.get(c, c) for c in text)
-    return written.replace("±", r"$\pm$").replace("–", "--")

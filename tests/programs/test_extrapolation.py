@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from running import finish, script, wandb_records
 
+from posenc_jax import typeset
 from posenc_jax.evaluation import records, selection
 from posenc_jax.files import locked
 from posenc_jax.plots import curves
@@ -347,6 +348,10 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     out = script("compare.py", f"{evaluated}@yarn:2@64", f"{evaluated}@none@32")
     said = float(re.search(r"same_token 64 against 32 +([+-][\d.]+)", out)[1])
     assert said == pytest.approx(rows["yarn", "64"] - rows["none", "32"], abs=1e-4)
+    curves = (f"{evaluated}@yarn:2@64", f"{evaluated}@none@32")
+    made = {form: script("compare.py", *curves, f"--format={form}") for form in typeset.FORMS}
+    assert re.search(rf"^\| same_token 64 against 32 \| \{said:+.4f}\*? \|", made["markdown"], re.M)
+    assert re.search(rf"^same\\_token 64 against 32 & \{said:+.4f}\*? &", made["latex"], re.M)
     out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
     assert f"@yran names nothing evaluated; {evaluated} has " in out and "yarn:2" in out
     assert "at lengths 16, 32, 64" in script("compare.py", f"{evaluated}@8", evaluated, code=65)

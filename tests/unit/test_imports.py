@@ -11,6 +11,7 @@ PACKAGE = ROOT / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
     "errors packages checks registry backend terminal files fields composition formats neighbours "
+    "typeset "
     "configuration experiment lineage validation encoding positions schemes extensions "
     "building attention data tracking command runs training evaluation plots programs sweeping "
     "report lab"

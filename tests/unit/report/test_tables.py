@@ -5,6 +5,7 @@ import re
 import pytest
 from answering import LONG, cell, gathered, of_text
 
+from posenc_jax import typeset
 from posenc_jax.report import tables
 
 
@@ -61,15 +62,15 @@ def test_an_oracle_is_called_one():
 
 def test_rows_of_markdown_have_as_many_cells_as_their_head(data):
     for table in tables.every(data):
-        lines = tables.markdown(table).splitlines()[2:]
+        lines = typeset.markdown(table).splitlines()[2:]
         assert len({line.count("|") for line in lines}) == 1 and lines[1].startswith("| ---")
 
 
 def test_latex_is_escaped_and_its_rows_are_whole(data):
-    text = tables.latex(tables.every(data)[2])
+    text = typeset.latex(tables.every(data)[2])
     assert r"alibi\_b & 2.000 & 2.000 \\" in text
     assert not re.search(r"(?<!\\)[_%#]", text.replace(r"\toprule", ""))
-    assert tables.tex("50% ±1 a_b \\ x – y") == (r"50\% $\pm$1 a\_b \textbackslash{} x -- y")
+    assert typeset.tex("50% ±1 a_b \\ x – y") == (r"50\% $\pm$1 a\_b \textbackslash{} x -- y")
 
 
 def test_an_earlier_reports_tables_do_not_stay(data, tmp_path):
