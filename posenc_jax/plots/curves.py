@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import smooth
+from posenc_jax.evaluation.statistics import paired, smooth
 from posenc_jax.evaluation.table import counts, is_baseline, label
 from posenc_jax.plots import style
 from posenc_jax.terminal import warn
@@ -23,6 +23,14 @@ VALUES |= {"accuracy": "share of right answers"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
 COUNTED = "yardstick"  # the kind of lines of n-grams; their numbers are no group's
 BANDS = 5  # as many bands can be told apart; intervals of more lines are bars
+# Of the text that the protocol `order` changes.
+CHANGES = {
+    "dropped": dict(color="#000000", marker="s"),
+    "swapped": dict(color="#D55E00", marker="^"),
+    "shuffled": dict(color="#0072B2", marker="o"),
+    "reversed": dict(color="#009E73", marker="D"),
+}
+CHANGE_WORDS = {"dropped": "not there", "swapped": "another window's"}
 
 
 class Line(NamedTuple):
@@ -164,6 +172,7 @@ def draw(
     for protocol in protocols.shown():
         if protocol.by_place:
             figures[protocol.name] = by_place(last_cells, protocol.name)
+    figures["order"] = by_change(last_cells)
     figures["scale"] = None if several_runs else by_scale(newest)
     figures["budget"] = None if several_runs else by_step(rows)
     made = []
@@ -300,6 +309,50 @@ def scale_looks(count: int) -> list[dict[str, Any]]:
     shades = style.spread(count)
     marks = [dict(color=shade, marker="sPX^vD*"[i % 7]) for i, shade in enumerate(shades)]
     return [dict(color=style.EXTENSIONS["none"][0], marker="o"), *marks]
+
+
+@style.styled
+def by_change(cells: Sequence[Measured]) -> "Figure | None":
+    """A panel for each length of one run as trained: nats more than with the text as it is."""
+    plain = ("order", "none", None)
+    own = [
+        cell
+        for cell in cells
+        if tuple(cell.facts[name] for name in ("protocol", "extension", "window")) == plain
+    ]
+    lengths = sorted({cell.facts["length"] for cell in own})
+    if not own or len({cell.facts["run"] for cell in own}) > 1:
+        return None
+    figure, panels = style.panels(1, len(lengths), sharey=True)
+    for axes, length in zip(panels, lengths, strict=True):
+        here = {cell.facts["part"]: cell for cell in own if cell.facts["length"] == length}
+        lines = _changes(here)
+        axes.axhline(0, color="0.6", linewidth=0.8)
+        draw_lines(axes, lines)
+        style.length_axis(axes, sorted({int(x) for line in lines for x in line.x}))
+        axes.set(title=f"{length:,} tokens", xlabel="tokens left as they are, d")
+    panels[0].set_ylabel("nats per token more")
+    style.legend(figure, panels[0])
+    figure.suptitle(f"order: {protocols.find('order').title}")
+    return figure
+
+
+def _changes(cells: dict[str, Measured]) -> list[Line]:
+    """A line for each change, over the distances beyond which it was made, with 95% intervals."""
+    whole = cells["whole"].sums
+    found: dict[str, dict[int, Measured]] = {kind: {} for kind in CHANGES}
+    for part, cell in cells.items():
+        kind, _, near = part.partition("-")
+        if part != "whole":
+            found[kind][int(near)] = cell
+    made = []
+    for kind, by_near in found.items():
+        near = sorted(by_near)
+        costs = [paired(by_near[d].sums.nats, whole.nats, whole.tokens) for d in near]
+        band = [cost.low for cost in costs], [cost.high for cost in costs]
+        name = CHANGE_WORDS.get(kind, kind)
+        made.append(Line(name, near, [cost.mean for cost in costs], CHANGES[kind], band))
+    return [line for line in made if line.x]
 
 
 def by_step(rows: Sequence[dict]) -> "Figure | None":
