@@ -163,7 +163,7 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
     head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
     rows = []
-    for row in map(_right, ranks) if loss_of(protocol) is wrong_answers else ranks:
+    for row in _as_shown(protocol, ranks):
         verdict = row.verdict
         if verdict == "open":
             few = row.documents < FEWEST_DOCUMENTS
@@ -187,6 +187,10 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
 
 def _unit(protocol: str) -> str:
     return "share right" if loss_of(protocol) is wrong_answers else "bits per byte"
+
+
+def _as_shown(protocol: str, ranks: Iterable[Rank]) -> list[Rank]:
+    return list(map(_right, ranks) if loss_of(protocol) is wrong_answers else ranks)
 
 
 def _right(row: Rank) -> Rank:
@@ -302,7 +306,7 @@ def cost(data: Gathered) -> Section | None:
 def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> str:
     every, numbers = figures.looks(data), figures.groups(data)
     lines, rows = [], []
-    for row in map(_right, ranks) if loss_of(protocol) is wrong_answers else ranks:
+    for row in _as_shown(protocol, ranks):
         members = [r for r in data.runs if r["group"] == row.group and not r.get("left_out", True)]
         speed, memory = (_mean(run[field] for run in members) for field in ("speed", "memory"))
         gid = f"group-{numbers.index(row.group)}"
