@@ -44,11 +44,10 @@ def evaluate(
 
 
 def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax.evaluation import evaluate, records
-    from posenc_jax.plots import curves
+    from posenc_jax import programs
+    from posenc_jax.evaluation import records
 
-    done = evaluate.evaluate(config, workdir, [step])
-    curves.draw(done.every, workdir / "plots", done.name)
+    done, _ = programs.measure(config, workdir, [step])
     return records.rows(done.cells)
 
 

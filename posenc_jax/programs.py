@@ -25,15 +25,22 @@ class Outcome(NamedTuple):
 
 def evaluate_run(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Outcome:
     """Evaluate checkpoints of a run, print its tables and draw its curves."""
-    name, cells, every, names, facts = evaluate.evaluate(config, workdir, steps)
-    say(table.table(cells))
-    say(table.without_null(records.rows(cells)) or "")
-    counted = yardsticks.read(workdir / "eval")
-    pictures = curves.draw(every, workdir / "plots", name, counted)
+    done, pictures = measure(config, workdir, steps)
+    say(table.table(done.cells))
+    say(table.without_null(records.rows(done.cells)) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
-    if len(names) > 1:
-        say(f"curves.csv holds the evaluations {', '.join(names)}; this one is {name}")
-    return Outcome(cells, pictures, facts)
+    if len(done.all_names) > 1:
+        say(f"curves.csv holds the evaluations {', '.join(done.all_names)}; this one is {done.name}")
+    return Outcome(done.cells, pictures, done.facts)
+
+
+def measure(
+    config: Config, workdir: Path, steps: Sequence[int | None] = (None,)
+) -> tuple[evaluate.Evaluated, list[Path]]:
+    """Evaluate checkpoints of a run and draw its curves; prints no table."""
+    done = evaluate.evaluate(config, workdir, steps)
+    counted = yardsticks.read(workdir / "eval")
+    return done, curves.draw(done.every, workdir / "plots", done.name, counted)
 
 
 def train_and_evaluate(config: Config, evaluation: Config, workdir: Path) -> int:

@@ -169,8 +169,13 @@ def grid(
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
     values = np.array([rows[pair] for pair in [*pairs, *windows]])
-    asked = found.gaps.groupby("part").answers.max().reindex(parts).to_numpy()
-    return np.where(asked >= FEWEST_ANSWERS, values, np.nan), names, parts
+    return np.where([part in few(found.gaps) for part in parts], np.nan, values), names, parts
+
+
+def few(points: Frame) -> set[str]:
+    """The parts whose answers are too few for a share."""
+    asked = points.groupby("part").answers.max()
+    return {str(part) for part in asked.index[asked < FEWEST_ANSWERS]}
 
 
 def _close(one: tuple, other: tuple, chosen: list[bool]) -> bool:

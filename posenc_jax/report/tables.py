@@ -11,6 +11,7 @@ from posenc_jax.report.gather import Frame, Gathered
 from posenc_jax.typeset import Table, latex, markdown
 
 DIGITS = 3
+NONE = "–"
 
 
 def write(data: Gathered, folder: Path) -> list[Path]:
@@ -48,8 +49,10 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     mean = seeds.mean(skipna=False).unstack(columns)
     spread = seeds.std(skipna=False).unstack(columns)
     counts = points.groupby(["group", "method"]).seed.nunique()
+    unknown = set()
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_begin)]
+        unknown = answers.few(points)
     found = answers.of(data)
     names = answers.called(data, found) if found is not None and value == "accuracy" else {}
     upward = value == "bpb"
@@ -59,20 +62,23 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     counts = counts[[pair in kept for pair in counts.index]]
     few, most = int(counts.min()), int(counts.max())
     rows = [
-        [_name(names, group, method)]
-        + [_cell(mean.loc[(group, method), at], spread.loc[(group, method), at]) for at in mean]
-        + ([str(counts.loc[(group, method)])] if few < most else [])
-        for group, method in mean.sort_values(mean.columns[-1], ascending=upward).index
-        if (group, method) in kept
+        [_name(names, *pair)]
+        + [
+            NONE if at in unknown else _cell(mean.at[pair, at], spread.at[pair, at]) for at in mean
+        ]
+        + ([str(counts.at[pair])] if few < most else [])
+        for pair in mean.sort_values(mean.columns[-1], ascending=upward).index
+        if pair in kept
     ]
     if value == "accuracy" and columns == "length":
         ceiling = points.groupby("length").ceiling.mean()
         row = ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)]
-        rows.insert(0, row + ["–"] * (few < most))
+        rows.insert(0, row + [NONE] * (few < most))
     over = f"{most}" if few == most else f"{few} to {most}"
     of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
     unit = "bits per byte" if value == "bpb" else "share of answers that are right"
-    caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}."
+    left_out = f" {NONE}: fewer than {answers.FEWEST_ANSWERS} answers." if unknown else ""
+    caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}.{left_out}"
     head = ["", *(f"{at:,}" if columns == "length" else at for at in mean)]
     return Table(caption, head + ["seeds"] * (few < most), rows)
 
@@ -92,5 +98,5 @@ def _name(names: dict[str, str], group: str, method: str) -> str:
 
 def _cell(mean: float, spread: float) -> str:
     if pd.isna(mean):
-        return "–"
+        return NONE
     return f"{mean:.{DIGITS}f}" + ("" if pd.isna(spread) else f" ±{spread:.{DIGITS}f}")

@@ -32,6 +32,15 @@ def test_a_table_per_protocol_the_best_first_and_nothing_twice(data):
     assert text.rows == [["alibi_b", "2.000", "2.000"]] and "bits per byte" in text.caption
 
 
+def test_a_share_of_few_answers_is_left_out(data):
+    rows = data.points.to_dict("records")
+    for row in rows:
+        row["answers"] = 19.0 if row["part"] == "1-64" else row["answers"]
+    gap = tables.every(gathered(rows))[1]
+    assert gap.rows[0] == ["rope + yarn:8", "–", "0.900"]
+    assert gap.caption.endswith("–: fewer than 20 answers.")
+
+
 def test_seeds_are_a_mean_and_a_standard_deviation():
     two = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
     for row in two[1]:
