@@ -5,12 +5,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from posenc_jax import backend, errors
 from posenc_jax.configuration import Config
 from posenc_jax.data import mixtures, prepared, tokenizer
+from posenc_jax.data.corpora import Corpus
+from posenc_jax.data.mixtures import Mixture
 from posenc_jax.experiment import differences
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked, write_atomically
 from posenc_jax.formats import FORMAT
@@ -201,7 +204,17 @@ def _records(
     return Metrics(run / "metrics.jsonl", step), track(config, run.path, facts)
 
 
-def _steps(config, parts, corpus, mesh, save, record, step, state, stopping):
+def _steps(
+    config: Config,
+    parts: parameters.Parts,
+    corpus: Corpus | Mixture,
+    mesh,
+    save: Callable[[int, Any], None],
+    record: Recorder,
+    step: int,
+    state,
+    stopping: processes.Stopping,
+):
     """Train from a step to the last one, or to where a signal asks to stop."""
     train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from posenc_jax import errors
-from posenc_jax.data.batches import Batches
+from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb import View
@@ -52,7 +52,7 @@ class Recorder:
         return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
 
     def later(
-        self, step: int, measured: dict, rate: Callable[[int], ArrayLike], rows: Batches
+        self, step: int, measured: dict, rate: Callable[[int], ArrayLike], rows: Batches | MixedBatches
     ) -> None:
         self.pending = (step, measured, rate, rows)
 
@@ -78,7 +78,7 @@ class Recorder:
             return
         (step, measured, rate, rows), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
-        if not rows.split.lossless:
+        if not rows.lossless:
             del values["bpb"]
         good = all(map(math.isfinite, values.values()))
         # The schedule does not advance on skipped steps.
@@ -93,7 +93,7 @@ class Recorder:
         if self.report.due(step):
             self.line = self.report.step(step, values, float(np.asarray(rate(applied))))
 
-    def _not_finite(self, step: int, values: dict, rows: Batches) -> None:
+    def _not_finite(self, step: int, values: dict, rows: Batches | MixedBatches) -> None:
         self.in_a_row += 1
         if self.skipping and self.in_a_row < SKIPS:
             self.report.line(f"step {step} is not finite: {_worded(values)}; skipped")
