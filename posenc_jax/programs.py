@@ -30,7 +30,8 @@ def evaluate_run(config: Config, workdir: Path, steps: Sequence[int | None] = (N
     say(table.without_null(records.rows(done.cells)) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(done.all_names) > 1:
-        say(f"curves.csv holds the evaluations {', '.join(done.all_names)}; this one is {done.name}")
+        names = ", ".join(done.all_names)
+        say(f"curves.csv holds the evaluations {names}; this one is {done.name}")
     return Outcome(done.cells, pictures, done.facts)
 
 

@@ -63,9 +63,7 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     few, most = int(counts.min()), int(counts.max())
     rows = [
         [_name(names, *pair)]
-        + [
-            NONE if at in unknown else _cell(mean.at[pair, at], spread.at[pair, at]) for at in mean
-        ]
+        + [NONE if at in unknown else _cell(mean.at[pair, at], spread.at[pair, at]) for at in mean]
         + ([str(counts.at[pair])] if few < most else [])
         for pair in mean.sort_values(mean.columns[-1], ascending=upward).index
         if pair in kept

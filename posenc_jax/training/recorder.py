@@ -52,7 +52,11 @@ class Recorder:
         return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
 
     def later(
-        self, step: int, measured: dict, rate: Callable[[int], ArrayLike], rows: Batches | MixedBatches
+        self,
+        step: int,
+        measured: dict,
+        rate: Callable[[int], ArrayLike],
+        rows: Batches | MixedBatches,
     ) -> None:
         self.pending = (step, measured, rate, rows)
 
