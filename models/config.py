@@ -30,6 +30,12 @@ class Config:
         None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
     )
     vocab: int = default(256, "V", whole(1, 2**24))
+    bos: bool = default(
+        False,
+        "True: the first token of a row is read as a trained vector (BOS), and of each document "
+        "where attention stays within one",
+        true_or_false,
+    )
     norm: str = default("rms", "normalisation: rms, layer", one_of("rms", "layer"))
     norm_place: str = default(
         "pre", "where it stands, before or after each part: pre, post", one_of("pre", "post")

@@ -28,6 +28,12 @@ class Transformer(nnx.Module):
             embedding_init=nnx.initializers.normal(config.width**-0.5),
             rngs=nnx.Rngs(embed_key),
         )
+        bos_key = jax.random.fold_in(embed_key, 1)
+        self.bos = (
+            nnx.Param(config.width**-0.5 * jax.random.normal(bos_key, (config.width,)))
+            if config.bos
+            else None
+        )
         block_keys = jax.random.split(blocks_key, config.layers)
         self.blocks = jax.vmap(lambda key: Block(config, key))(block_keys)  # [layers, ...]
         self.norm = make_norm(config) if config.norm_place == "pre" else None
@@ -103,9 +109,21 @@ class Transformer(nnx.Module):
         else:
             positions = check_places("positions", positions, length, batch)
             row = Tokens(position=positions, document=segments)
-        x = self.embed(tokens)  # [B, T, D], float32
+        x = self.read(tokens, segments)
         x = self.run_blocks(x, encoding, row, window=window)
         return x if self.norm is None else self.norm(x)
+
+    def read(
+        self, tokens: jax.Array, segments: jax.Array | None = None
+    ) -> jax.Array:  # [B, T, D], float32
+        """Tokens as vectors, the first of a row and of each segment as BOS where there is one."""
+        x = self.embed(tokens)
+        if self.bos is None:
+            return x
+        first = jnp.zeros(tokens.shape, bool).at[:, 0].set(True)
+        if segments is not None:
+            first = first.at[:, 1:].set(segments[:, 1:] != segments[:, :-1])
+        return jnp.where(first[..., None], self.bos[...], x)
 
     def _check(self, tokens, encoding, window):
         config = self.config

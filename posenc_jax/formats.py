@@ -27,6 +27,7 @@ def _with_later_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     data["cut_one"] = _cut_one(fields["data"])
     data["hold_out"] = "document" if _reads_stdlib(fields["data"]) else None
     later = {
+        "model": {"bos": False},
         "encoding": {"per_layer": False, "sink": False},
         "data": data | {"answers_only": False},
     }

@@ -151,7 +151,7 @@ def layers(model: models.Transformer, encoding: Encoding, tokens: jax.Array) -> 
     batch, length = tokens.shape
     positions = encoding.positions(length)
     row = tokens_of_row(encoding, batch, length)
-    x = encoding.layer(0).embed(model.embed(tokens), positions)
+    x = encoding.layer(0).embed(model.read(tokens), positions)
     x = x.astype(config.dtype)
     for index in range(config.layers):
         block = jax.tree.map(lambda leaf, i=index: leaf[i], model.blocks)
@@ -219,7 +219,7 @@ def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray
         raise ConfigError("the four terms are those of a model with norm='rms', norm_place='pre'")
     length = tokens.shape[1]
     positions = jnp.arange(length)
-    x = model.embed(jnp.asarray(tokens))  # [B, T, D]
+    x = model.read(jnp.asarray(tokens))  # [B, T, D]
     placed = encoding.embed(x, positions)
     position = jnp.broadcast_to(encoding.embed(jnp.zeros_like(x), positions), x.shape)
     block = jax.tree.map(lambda leaf: leaf[0], model.blocks)

@@ -9,6 +9,7 @@ from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
+from posenc_jax.runs.parameters import by_path
 
 pytestmark = pytest.mark.sampled
 
@@ -18,6 +19,7 @@ ALONE = [
     {"norm": "layer"},
     {"activation": "swiglu"},
     {"tied": False},
+    {"bos": True},
     {"kv_heads": 2},
     {"head_dim": 4},
     {"hidden": 24},
@@ -110,6 +112,29 @@ def test_two_layers_see_at_most_twice_the_window(make_model, make_tokens, forwar
     one, two = (forward(model, t, encoding, window=3) for t in (tokens, other))
     np.testing.assert_array_equal(one[:, 5:], two[:, 5:])  # 2 * (3 - 1) tokens back
     assert jnp.all(jnp.any(one[:, :5] != two[:, :5], axis=-1))
+
+
+def test_a_first_token_is_read_as_bos_whichever_it_is(make_model, make_tokens, forward):
+    model, tokens, encoding = make_model(bos=True), make_tokens(L, batch=2), build("nope")
+    other = tokens.at[:, 0].set((tokens[:, 0] + 1) % VOCAB)
+    np.testing.assert_array_equal(forward(model, tokens, encoding), forward(model, other, encoding))
+    second = tokens.at[:, 1].set((tokens[:, 1] + 1) % VOCAB)
+    assert jnp.any(forward(model, tokens, encoding) != forward(model, second, encoding))
+
+
+def test_every_packed_document_begins_with_bos(make_model, make_tokens, forward):
+    model, tokens, encoding = make_model(bos=True), make_tokens(L, batch=2), build("rope")
+    segments = jnp.array([[0] * 6 + [1] * (L - 6)] * 2)
+    packed = forward(model, tokens, encoding, segments=segments)
+    alone = [forward(model, part, encoding) for part in (tokens[:, :6], tokens[:, 6:])]
+    np.testing.assert_allclose(packed, jnp.concatenate(alone, axis=1), atol=1e-5)
+
+
+def test_a_model_with_bos_has_the_other_weights_of_one_without(make_model):
+    without, with_bos = (by_path(make_model(bos=bos)) for bos in (False, True))
+    assert with_bos.keys() - without.keys() == {"bos"}
+    for name, array in without.items():
+        np.testing.assert_array_equal(with_bos[name], array)
 
 
 def test_positions_may_be_given(make_model, make_tokens, forward):
