@@ -18,17 +18,26 @@ from benchmarks.train_step import ours  # noqa: E402
 
 TOKENS = 4096  # in a step
 BASE = "nope"
+WINDOW = {"window": 128}  # at every length, so that a step's local layers grow with T alone
 CASES = {  # name -> recipe, fields of its encoding
     BASE: ("nope", {}),
     "rope": ("rope", {}),
     "alibi": ("alibi", {}),
+    "hybrid, all local": ("hybrid", WINDOW | {"pattern": "local"}),
+    "hybrid, every second local": ("hybrid", WINDOW | {"pattern": "local,global"}),
+    "hybrid_nope": ("hybrid_nope", WINDOW),
+    "hybrid_bases": ("hybrid_bases", WINDOW),
+    "hybrid, chunked": ("hybrid", WINDOW | {"chunked": True}),
+    "ssmax": ("ssmax", {}),
+    "ssmax, llama4": ("ssmax", {"kind": "llama4"}),
+    "prope": ("prope", {}),
+    "rope_trained": ("rope_trained", {}),
     "nope, sink": ("nope", {"sink": True}),
     "rope, sink": ("rope", {"sink": True}),
     "fox": ("fox", {}),
     "fox around rope": ("fox", {"inner": "rope"}),
     "fox, bias_only": ("fox", {"gate": "bias_only"}),
     "fox, fixed": ("fox", {"gate": "fixed"}),
-    "hybrid": ("hybrid", {}),
 }
 
 

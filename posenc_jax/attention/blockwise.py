@@ -431,7 +431,10 @@ def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R
     first, first_rest = q_sum[..., :1], q_rest[..., :1]
     of_queries = (q_sum - first) + (q_rest - first_rest)
     of_keys = (k_sum - first) + (k_rest - first_rest)
-    return _plus(products, of_queries[..., None, :] - of_keys[..., :, None])
+    # The differences as a product: their broadcast takes three times as long on a CPU.
+    left = jnp.stack([-of_keys, jnp.ones_like(of_keys)], -1)
+    right = jnp.stack([jnp.ones_like(of_queries), of_queries], -1)
+    return _plus(products, jnp.einsum("...sd,...qd->...sq", left, right, precision=HIGHEST))
 
 
 def _plus(products, block):
