@@ -1,5 +1,6 @@
 """What a report says of answers: who finds them, from how far, between ceiling and floor."""
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -45,7 +46,17 @@ def _names(points: Frame, longest: int) -> dict[str, str]:
     known = points[["group", "encoding", "trained"]].drop_duplicates("group")
     known["oracle"] = known.trained >= longest  # which its name says
     alone = ~known.duplicated(["encoding", "oracle"], keep=False)
-    return dict(zip(known.group, known.encoding.where(alone, known.group), strict=True))
+    shared = _shared(list(known.group), set(known.encoding))
+    own = known.group.str.slice(len(shared))
+    return dict(zip(known.group, known.encoding.where(alone, own), strict=True))
+
+
+def _shared(groups: list[str], encodings: set[str]) -> str:
+    """What all names begin with, `variables-`, unless it says the encoding."""
+    start = os.path.commonprefix(groups)
+    start = start[: start.rfind("-") + 1]
+    said = any(word in encodings for word in start.split("-"))
+    return "" if said or len(groups) < 2 else start
 
 
 def entry(found: Answers, group: str, method: str) -> str:

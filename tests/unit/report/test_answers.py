@@ -79,6 +79,16 @@ def test_runs_of_one_encoding_and_other_lengths_have_names_of_their_own():
     assert names["fire-a"] == "fire" and len(set(names.values())) == 5
 
 
+def test_what_all_names_begin_with_is_left_out():
+    groups = {"variables-rope": "rope", "variables-prope": "rope", "variables-fox": "fox"}
+    data = [cell(group, "none", 0.5) for group in groups]
+    for rows, encoding in zip(data, groups.values(), strict=True):
+        for row in rows:
+            row["encoding"] = encoding
+    names = answers.of(gathered(*data)).names
+    assert list(names.values()) == ["rope", "prope", "fox"]
+
+
 def test_a_cell_of_few_answers_shows_no_share():
     rows = cell("rope-a", "none", 0.5, by_gap=(0.25, 0.4))
     few, enough = rows[1], rows[2]
