@@ -5,13 +5,14 @@ python scripts/sweep.py --config=configs/sweeps/variables_shipped.py --workdir=r
     --workers=2
 python scripts/report.py runs/variables runs/shipped --out=report
 
-About two minutes a run on one core. The models have two layers, so a hybrid has one local layer
-and one global one. Gates alone (fox) and what moves tokens at evaluation (self_extend and others)
-are in configs/sweeps/variables.py.
+Two to four minutes a run on one core. The models have two layers, so a hybrid has one local layer
+and one global one, which is too few to learn the task even at L; those of four layers have two of
+each, with RoPE of four layers beside them. Gates alone (fox) and what moves tokens at evaluation
+(self_extend and others) are in configs/sweeps/variables.py.
 """
 
 from configs.sweeps import variables
-from posenc_jax.sweeping.grid import axis, product
+from posenc_jax.sweeping.grid import axis, chain, product
 
 PATTERN = {"encoding.pattern": "local,global"}
 LLAMA4 = {
@@ -31,12 +32,21 @@ SCHEMES = [
     ("rope", {"encoding.sink": True}),
     ("fox", {"encoding.inner": "rope"}),
 ]
+DEEP = {"model.layers": 4}
+DEEPER = [
+    ("rope", DEEP),
+    ("hybrid_nope", DEEP | PATTERN | {"encoding.window": 32}),
+    ("hybrid_bases", DEEP | PATTERN),
+]
 
 
 def get_config():
-    schemes = [{"recipe": f"configs/variables.py:{name}"} | own for name, own in SCHEMES]
+    schemes, deeper = (
+        [{"recipe": f"configs/variables.py:{name}"} | own for name, own in those]
+        for those in (SCHEMES, DEEPER)
+    )
     config = variables.get_config()
     return config | {
-        "grid": product(axis("seed", range(3)), schemes),
+        "grid": chain(*(product(axis("seed", range(3)), those) for those in (schemes, deeper))),
         "evaluation": config["evaluation"] | {"extensions": "none,yarn,self_extend,logn"},
     }
