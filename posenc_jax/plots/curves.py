@@ -114,13 +114,20 @@ def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tupl
     return [[(x, each[i]) for x, each in several if i < len(each)] for i in range(most)]
 
 
+SHOWN = 0.25  # of all values, at least, in a closer view
+
+
 def near(lines: Sequence[Line]) -> tuple[float, float] | None:
-    """The limits of a closer view, a fifth above the lowest value; None where all lines fit."""
+    """The limits of a closer view, a fifth above the lowest value.
+
+    None where all lines fit, and where it would show less than a quarter of the values.
+    """
     shown = [line for line in lines if line.listed and not (line.gid or "").startswith(COUNTED)]
     values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
     if not values or max(values) <= 1.2 * min(values):
         return None
-    return 0.98 * min(values), 1.2 * min(values)
+    low, high = 0.98 * min(values), 1.2 * min(values)
+    return (low, high) if np.mean(np.array(values) <= high) >= SHOWN else None
 
 
 CEILING = Line("ceiling: all that a window holds", [], [], style.CEILING)

@@ -107,3 +107,12 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
     assert line.name == "3-gram" and set(line.y) == {0.5} and line.x == sorted(line.x)
     assert not any(line.name.endswith("gram") for line in drawn[1])
     assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])
+
+
+def test_a_closer_view_shows_a_quarter_of_the_values_or_is_none():
+    def lines(*values):
+        return [curves.Line(str(i), [1, 2, 3, 4], list(y), {}) for i, y in enumerate(values)]
+
+    assert curves.near(lines([2, 2, 2, 2.1], [2.1, 4, 5, 6])) == (0.98 * 2, 1.2 * 2)
+    assert curves.near(lines([2, 2, 2, 2.1], [2.1, 2.2, 2.2, 2.3])) is None  # all lines fit
+    assert curves.near(lines([4, 3, 2, 0.1], [4, 3, 2, 1])) is None  # one value of eight
