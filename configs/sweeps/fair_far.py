@@ -1,0 +1,36 @@
+"""Far answers of the fair zoo's ten encodings, each at rates tuned at L on `variables`; three seeds.
+
+python scripts/sweep.py --config=configs/sweeps/fair_far.py --workdir=runs/fair_far --workers=2
+python scripts/report.py runs/fair_far --out=report
+
+Tuned as configs/sweeps/fair.py tunes, by the loss of answers at L = 64 on a third split. T5's
+buckets end at L here: by default those beyond 66 tokens would stay as they were drawn. The hybrid
+has four layers, the others two, since a hybrid with one global layer does not learn the task at L.
+60 to 70 runs, one to three minutes each on one core, of which 30 are evaluated.
+"""
+
+from configs.sweeps import fair, variables
+from posenc_jax.sweeping.choosing import Rates
+from posenc_jax.sweeping.grid import axis, product
+
+OWN = {
+    "t5": {"encoding.max_distance": 64},
+    "hybrid_nope": {
+        "encoding.pattern": "local,global",
+        "encoding.window": 32,
+        "model.layers": 4,
+    },
+}
+
+
+def get_config():
+    recipes = [
+        {"recipe": f"configs/variables.py:{name}"} | OWN.get(name, {}) for name in fair.ENCODINGS
+    ]
+    config = variables.get_config()
+    return config | {
+        "grid": product(axis("seed", range(3)), recipes),
+        "choose": Rates(),
+        "fields": config["fields"] | {"data.choose_fraction": 0.1},
+        "evaluation": config["evaluation"] | {"extensions": "none,yarn,logn"},
+    }
