@@ -1,4 +1,4 @@
-"""Far answers of the fair zoo's ten encodings, each at rates tuned at L on `variables`; three seeds.
+"""Far answers of the fair zoo's encodings, each at rates tuned at L on `variables`, three seeds.
 
 python scripts/sweep.py --config=configs/sweeps/fair_far.py --workdir=runs/fair_far --workers=2
 python scripts/report.py runs/fair_far --out=report

@@ -25,9 +25,9 @@ class Rank(NamedTuple):
     """A group of runs with a method, over its seeds, against the best entry of its table.
 
     The difference is over the seeds that both have. Its verdict is `tie` where other documents or
-    other seeds might reverse it, else `behind`; or `open`, where other documents would not reverse
-    it but there are fewer than ten of them, or fewer than three common seeds. `p` is corrected for
-    the number of entries (Holm), intervals are not.
+    other seeds might reverse it, else `behind`; or `open`, where they would not but there are fewer
+    than ten documents, fewer than three common seeds, or too many comparisons for so few: `p` is
+    corrected for the number of entries (Holm), intervals are not.
     """
 
     group: str
@@ -171,8 +171,9 @@ def _same(own: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]) -> boo
 
 
 def verdict(row: Rank) -> str:
-    if row.p > LEVEL:
-        return "tie"  # or ahead over the seeds that both have
+    if row.p > LEVEL:  # or ahead over the seeds that both have
+        alone = row.by_documents[0] > 0 and (row.by_seeds is None or row.by_seeds[0] > 0)
+        return "open" if alone else "tie"
     enough = row.documents >= FEWEST_DOCUMENTS and row.by_seeds is not None
     return "behind" if enough else "open"
 

@@ -142,11 +142,10 @@ def ranking(data: Gathered) -> Section:
         "seeds where there are three. A tie (shaded) might be reversed by other documents or other "
         "seeds. Verdicts are corrected for the number of comparisons (Holm): all claims of a table "
         "together are wrong in at most 5%, though the best entry was picked on the same data. "
-        "Intervals are those of one comparison alone, and may leave zero out where the verdict is "
-        "a tie. A difference is open where other documents would not reverse it, but there are "
-        f"fewer than {FEWEST_DOCUMENTS} of them or fewer than three common seeds. The last column "
-        "says how many seeds an interval over seeds takes to leave zero out, if they go on to "
-        "differ as these do.",
+        "Intervals are those of one comparison alone. A difference is open where they leave zero "
+        f"out, but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common "
+        "seeds or, for so few, too many comparisons. The last column says how many seeds an "
+        "interval over seeds takes to leave zero out, if they go on to differ as these do.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
@@ -163,12 +162,11 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
     head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
     rows = []
+    ranks = list(ranks)
     for row in _as_shown(protocol, ranks):
         verdict = row.verdict
         if verdict == "open":
-            few = row.documents < FEWEST_DOCUMENTS
-            why = _plural(row.documents, "document") if few else _plural(row.shared, "seed")
-            verdict = f"open: {why}"
+            verdict = f"open: {_why_open(row, len(ranks) - 1)}"
         cells = [row.group, row.method, f"{row.loss:.3f}", "–", verdict, "–", "–"]
         group = ""
         if row.verdict != "best":
@@ -183,6 +181,14 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
         claim = "–" if row.verdict == "best" else _seeds_for_a_claim(row)
         rows.append(Row([*cells, elements.ends(row.interval), seeds, claim], group, row.verdict))
     return table(head, rows, left=2)
+
+
+def _why_open(row: Rank, comparisons: int) -> str:
+    if row.documents < FEWEST_DOCUMENTS:
+        return _plural(row.documents, "document")
+    if row.by_seeds is None:
+        return _plural(row.shared, "seed")
+    return f"{_plural(row.shared, 'seed')}, {_plural(comparisons, 'comparison')}"
 
 
 def _unit(protocol: str) -> str:
