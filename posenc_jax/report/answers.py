@@ -1,7 +1,8 @@
 """What a report says of answers: who finds them, from how far, between ceiling and floor."""
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -71,8 +72,8 @@ def at_longest(found: Answers) -> dict[tuple[str, str], float]:
     """The accuracy of every group and method at the longest length, the best first."""
     own = found.points[found.points.length == found.longest]
     means = own.groupby(["group", "method"]).accuracy.mean()
-    means = means.sort_values(ascending=False, kind="stable")
-    return {(str(group), str(method)): float(value) for (group, method), value in means.items()}
+    best = sorted(means.items(), key=lambda item: (-item[1], figures.plainness(item[0][1])))
+    return {(str(group), str(method)): float(value) for (group, method), value in best}
 
 
 def oracles(data: Gathered, found: Answers) -> dict[str, float]:
@@ -113,22 +114,34 @@ def lines(data: Gathered, found: Answers) -> list[Line]:
     """Every encoding as trained, and its best extension where that gains; the best first."""
     looks = figures.looks(data)
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
+    made = []
+    for group, method in drawn(data, found):
+        points = found.points[(found.points.group == group) & (found.points.method == method)]
+        name, gid = entry(found, group, method), f"group-{numbers[group]}"
+        look = _look(looks[group], method)
+        made.append(figures.line(name, points, look, "accuracy", gid=gid))
+    return made + controls(data, found)
+
+
+def drawn(data: Gathered, found: Answers) -> list[tuple[str, str]]:
+    """The groups and methods of the lines, the best first."""
     known, best = oracles(data, found), at_longest(found)
-    drawn = []
     chosen: dict[str, list[str]] = {}  # the methods drawn of every group, its best one first
+    pairs = []
     for (group, method), value in best.items():
         own = chosen.setdefault(group, [])
         gains = not own and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
         if group in known or method == "window" or not (method == "none" or gains):
             continue
         own.append(method)
-        points = found.points[(found.points.group == group) & (found.points.method == method)]
-        look = looks[group]._asdict()
-        if method != "none":
-            look |= {"linestyle": "--", "markerfacecolor": "white"}
-        name, gid = entry(found, group, method), f"group-{numbers[group]}"
-        drawn.append(figures.line(name, points, look, "accuracy", gid=gid))
-    return drawn + controls(data, found)
+        pairs.append((group, method))
+    return pairs
+
+
+def _look(own: style.Look, method: str) -> dict[str, Any]:
+    """Of an encoding as trained, or with an extension."""
+    look = own._asdict()
+    return look if method == "none" else look | {"linestyle": "--", "markerfacecolor": "white"}
 
 
 def controls(data: Gathered, found: Answers) -> list[Line]:
@@ -194,16 +207,26 @@ def _close(one: tuple, other: tuple, chosen: list[bool]) -> bool:
     return bool(np.all(apart < SEES_NO_FURTHER))
 
 
-def text(data: Gathered, found: Answers, own: bool) -> list[Line]:
-    """Bits of text against context, as trained; of groups that answer too only in runs of `own`."""
-    plain = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
-    plain = plain[plain.accuracy.isna()]
+def text(
+    data: Gathered, found: Answers, own: bool, extended: Container[tuple[str, str]] = ()
+) -> list[Line]:
+    """Bits of text against context; of groups that answer too only in runs of `own`.
+
+    As trained, and of encodings with a method that is `extended` that one and the window of L.
+    """
+    points = data.points[(data.points.protocol == "same_token") & data.points.accuracy.isna()]
     looks = figures.looks(data)
-    return [
-        figures.line(str(group), points, looks[str(group)]._asdict())
-        for group, points in plain.groupby("group", sort=False)
-        if own or group not in found.names
-    ]
+    made = []
+    for group, of_group in points.groupby("group", sort=False):
+        if not own and group in found.names:
+            continue
+        encoding, methods = of_group.encoding.iloc[0], list(of_group.method.unique())
+        shown = [method for method in methods if (encoding, method) in extended]
+        for method in (*(["window"] if shown else []), *shown, "none"):
+            look = style.WINDOW if method == "window" else _look(looks[str(group)], method)
+            own_points = of_group[of_group.method == method]
+            made.append(figures.line(str(group), own_points, dict(look)))
+    return [line for line in made if line.x]
 
 
 def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Figure]":
@@ -215,11 +238,11 @@ def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Fi
         drawn = picture(data, text_runs)
         return {} if drawn is None else {"answers": drawn}
     values, names, parts = grid(data, found)
-    drawn = lines(data, found)
+    made = lines(data, found)
     lengths = sorted(found.points.length.unique())
     label = curves.VALUES["accuracy"]
     return {
-        "answers": curves.chart(drawn, y=label, lengths=lengths, trained=[found.trained]),
+        "answers": curves.chart(made, y=label, lengths=lengths, trained=[found.trained]),
         "gap": answers.by_gap(values, names, parts, found.trained),
     }
 
@@ -231,5 +254,8 @@ def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None
         return None
     values, names, parts = grid(data, found, brief=True)
     title = f"Trained at {found.trained}. The answer was d tokens ago. Who finds it?"
-    read = text(text_runs or data, found, own=text_runs is not None)
+    encodings = dict(zip(found.points.group, found.points.encoding, strict=True))
+    pairs = [(encodings[group], method) for group, method in drawn(data, found)]
+    extended = {pair for pair in pairs if pair[1] != "none"}
+    read = text(text_runs or data, found, text_runs is not None, extended)
     return answers.headline(lines(data, found), read, values, names, parts, found.trained, title)

@@ -122,12 +122,12 @@ def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
     At the longest length `dynamic_yarn` is `yarn`; at scale 1 every extension is `none`.
     """
     plainest: dict[tuple, str] = {}
-    for method, group in sorted(((m, g) for g, m in rows), key=lambda one: _plainness(one[0])):
+    for method, group in sorted(((m, g) for g, m in rows), key=lambda one: plainness(one[0])):
         plainest.setdefault((group, rows[group, method]), method)
     return {(group, method) for (group, _), method in plainest.items()}
 
 
-def _plainness(method: str) -> tuple:
+def plainness(method: str) -> tuple:
     return method != "none", method != "window", method.startswith("dynamic_"), method
 
 

@@ -26,8 +26,8 @@ def data():
 
 def test_one_that_fades_is_drawn_beside_what_mends_it(data):
     drawn = [line.name for line in answers.lines(data, answers.of(data))]
-    # FIRE gains less by log-n than is worth a line; names are those of encodings.
-    assert drawn[:3] == ["rope + dynamic_yarn", "fire", "rope"]
+    # FIRE gains less by log-n than is worth a line; of equals the plainer method has it.
+    assert drawn[:3] == ["rope + yarn:8", "fire", "rope"]
     assert drawn[3:] == ["ceiling: all that a window holds", FLOOR, "rope, oracle"]
 
 
@@ -119,6 +119,22 @@ def test_one_model_of_both_shows_its_text(data):
     assert (line.name, line.x) == ("rope-a", [L, LONG])
 
 
+def test_what_mends_it_and_the_window_stand_among_the_text_too(data):
+    """The same weights on another text, where the ranking turns round."""
+    text = [*of_text("mix-rope", 3.0), *of_text("mix-rope", 2.5), *of_text("mix-rope", 2.0)]
+    for row, method in zip(
+        text, ["none", "none", "yarn:8", "yarn:8", "window", "window"], strict=True
+    ):
+        row.update(method=method, encoding="rope")
+    read = gathered(text)
+    found = answers.of(data)
+    lines = answers.text(read, found, True, {("rope", "yarn:8")})
+    assert [line.y[-1] for line in lines] == [2.0, 2.5, 3.0]
+    assert [line.look["linestyle"] for line in lines][1:] == ["--", "-"]
+    (plain,) = answers.text(read, found, True, {("fire", "logn")})
+    assert plain.y[-1] == 3.0
+
+
 def test_the_task_is_admitted_by_its_oracle(data):
     found = answers.of(data)
     assert "94% of the way" in answers.admitted(data, found)
@@ -135,6 +151,6 @@ def test_the_picture_has_a_panel_of_text_where_there_is_text(data):
 def test_a_report_says_first_who_finds_the_answer(data):
     found = summary._answered(data)
     assert found == (
-        "Asked for what stands up to 512 tokens back, rope + dynamic_yarn is right in 0.90, rope "
-        "in 0.50 and a window of the last 64 tokens in 0.30 at most."
+        "Asked for what stands up to 512 tokens back, rope + yarn:8 is right in 0.90, rope in "
+        "0.50 and a window of the last 64 tokens in 0.30 at most."
     )
