@@ -31,7 +31,7 @@ def headline(
     """
     from matplotlib.figure import Figure
 
-    below = _height(methods) + 0.9
+    below = _rows(methods)[-1] + 0.9
     figure = Figure(figsize=(9.2, 4.4 + below), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=[4.4, below], squeeze=False)[:, 0]
     widths = [1, 2] if text else [1]
@@ -40,7 +40,9 @@ def headline(
         _panel(panels[0], text, trained, "bits per byte of text")
     _panel(panels[-1], answers, trained, curves.VALUES["accuracy"])
     panels[-1].set_ylim(0, 1.02)
-    panels[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    handles, names = panels[-1].get_legend_handles_labels()
+    folded = [style.folded(name, style.LONGEST) for name in names]
+    panels[-1].legend(handles, folded, loc="center left", bbox_to_anchor=(1.01, 0.5))
     axes = bottom.subplots()
     _grid(axes, grid, methods, parts, trained)
     figure.suptitle(title)
@@ -59,7 +61,7 @@ def by_gap(
     grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int
 ) -> "Figure":
     """The heat map alone."""
-    size = (2.2 + 0.9 * len(parts), 1.0 + _height(methods))
+    size = (2.2 + 0.9 * len(parts), 1.0 + _rows(methods)[-1])
     figure, (axes,) = style.panels(1, 1, size, tall=True)
     _grid(axes, grid, methods, parts, trained)
     return figure
@@ -69,17 +71,20 @@ def _names(methods: Sequence[str]) -> list[str]:
     return [style.folded(name, NARROW if style.narrow() else style.LONGEST) for name in methods]
 
 
-def _height(methods: Sequence[str]) -> float:
-    """Inches of the rows, each as high as the name with the most lines."""
-    lines = max(name.count("\n") + 1 for name in _names(methods))
-    return len(methods) * (0.09 + 0.14 * lines)
+def _rows(methods: Sequence[str]) -> np.ndarray:
+    """Where the rows begin and end, in inches from the top: each is as high as its name."""
+    heights = [0.23 + 0.14 * name.count("\n") for name in _names(methods)]
+    return np.concatenate([[0.0], np.cumsum(heights)])
 
 
 def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained: int) -> None:
     """Accuracies as colours and as numbers, with a rule at L; few answers leave a cell empty."""
     axes.grid(False)
-    image = axes.imshow(grid, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-    axes.set_yticks(range(len(methods)), _names(methods))
+    rows, columns = _rows(methods), np.arange(len(parts) + 1) - 0.5
+    image = axes.pcolormesh(columns, rows, grid, cmap="viridis", vmin=0, vmax=1)
+    axes.invert_yaxis()
+    middle = (rows[:-1] + rows[1:]) / 2
+    axes.set_yticks(middle, _names(methods))
     axes.set_xticks(range(len(parts)), parts)
     axes.tick_params(length=0, labelsize=8)
     axes.set_xlabel("how many tokens back the answer stands")
@@ -90,7 +95,7 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
     for (row, column), value in np.ndenumerate(grid):
         if np.isfinite(value):
             colour = "black" if value > 0.6 else "white"
-            axes.text(column, row, f"{value:.2f}", color=colour, **text)
+            axes.text(column, float(middle[row]), f"{value:.2f}", color=colour, **text)
     ends = [int(part.partition("-")[2]) for part in parts]
     if trained in ends:
         axes.axvline(ends.index(trained) + 0.5, color="white", linewidth=2.5)

@@ -47,8 +47,8 @@ def _names(points: Frame, longest: int) -> dict[str, str]:
     known = points[["group", "encoding", "trained"]].drop_duplicates("group")
     known["oracle"] = known.trained >= longest  # which its name says
     alone = ~known.duplicated(["encoding", "oracle"], keep=False)
-    shared = _shared(list(known.group), set(known.encoding))
-    own = known.group.str.slice(len(shared))
+    longer = known.group[known.group != known.encoding]
+    own = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
     return dict(zip(known.group, known.encoding.where(alone, own), strict=True))
 
 

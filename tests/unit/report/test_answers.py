@@ -80,7 +80,7 @@ def test_runs_of_one_encoding_and_other_lengths_have_names_of_their_own():
 
 
 def test_what_all_names_begin_with_is_left_out():
-    groups = {"variables-rope": "rope", "variables-prope": "rope", "variables-fox": "fox"}
+    groups = {"variables-rope": "rope", "variables-prope": "rope", "fox": "fox"}
     data = [cell(group, "none", 0.5) for group in groups]
     for rows, encoding in zip(data, groups.values(), strict=True):
         for row in rows:
