@@ -189,7 +189,12 @@ def test_t5_bias(num_buckets, max_distance):
         expected = attention.compute_bias(4 * L, 4 * L)[0].numpy()
     dims = posenc_jax.Dims(HEADS, SIZE, WIDTH, L)
     encoding = posenc_jax.build(
-        "t5", dims, jax.random.key(0), num_buckets=num_buckets, max_distance=max_distance
+        "t5",
+        dims,
+        jax.random.key(0),
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+        scale=1.0,  # T5 divides no q . k by sqrt(K), so its table is not multiplied by it
     ).replace(table=numpy_of(attention.relative_attention_bias.weight))
     bias = encoding.bias(jnp.arange(4 * L), jnp.arange(4 * L))
     seen = np.tril(np.ones((4 * L, 4 * L), bool))
