@@ -153,6 +153,8 @@ def wandb_records(path):
             at += room
             continue
         size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        if at + 7 + size > len(data):  # still being written
+            return
         whole += data[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # full, or the last piece

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import time
 
 import pytest
 import yaml
@@ -259,16 +260,27 @@ def test_wandb_may_break_while_the_curves_are_logged(call, started, tmp_path, mo
     assert METRIC in started[-1]["run"].summary
 
 
-def test_an_offline_run_holds_training_and_curves(call, tmp_path):
-    run = tmp_path / "run"
-    call("train.py", run, *EVALUATE, *SHORT, **{"wandb.mode": "offline", "steps": 3})
-    (path,) = run.glob("wandb/offline-run-*/*.wandb")
-    assert path.stem.endswith((run / "wandb_id").read_text()) and not (run / "eval/wandb").exists()
+def written(path):
+    """The summary and the exit codes in the file of an offline run."""
     summary, codes = {}, []
     for record in wandb_records(path):
         for item in record.summary.update if record.HasField("summary") else []:
             summary[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
         codes += [record.exit.exit_code] if record.HasField("exit") else []
+    return summary, codes
+
+
+def test_an_offline_run_holds_training_and_curves(call, tmp_path):
+    run = tmp_path / "run"
+    call("train.py", run, *EVALUATE, *SHORT, **{"wandb.mode": "offline", "steps": 3})
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    assert path.stem.endswith((run / "wandb_id").read_text()) and not (run / "eval/wandb").exists()
+    summary, codes = written(path)
+    for _ in range(30):  # wandb's own process may still be writing
+        if METRIC in summary and codes:
+            break
+        time.sleep(1)
+        summary, codes = written(path)
     assert summary[METRIC] == pytest.approx(bits(run)) and "train/loss" in summary
     assert codes == [0]
 
