@@ -427,13 +427,20 @@ def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R
     # Subtract the sum of the block's first query from both sides: the rest is small where it
     # matters, and no later token changes its rounding.
     q_sum, q_rest = pairs.queries(bias.q_sum), pairs.queries(bias.q_rest)
-    k_sum, k_rest = pairs.keys(bias.k_sum), pairs.keys(bias.k_rest)
     first, first_rest = q_sum[..., :1], q_rest[..., :1]
-    of_queries = (q_sum - first) + (q_rest - first_rest)
-    of_keys = (k_sum - first) + (k_rest - first_rest)
-    # The differences as a product: their broadcast takes three times as long on a CPU.
-    left = jnp.stack([-of_keys, jnp.ones_like(of_keys)], -1)
-    right = jnp.stack([jnp.ones_like(of_queries), of_queries], -1)
+
+    def relative(total, rest):  # and its rounding error
+        high = total - first
+        moved = high - total
+        low = (total - (high - moved)) - (first + moved)
+        return high, low + (rest - first_rest)
+
+    q_high, q_low = relative(q_sum, q_rest)
+    k_high, k_low = relative(pairs.keys(bias.k_sum), pairs.keys(bias.k_rest))
+    # The differences as a product, the large parts first: their broadcast takes three times as
+    # long on a CPU.
+    left = jnp.stack([-k_high, jnp.ones_like(k_high), -k_low, jnp.ones_like(k_low)], -1)
+    right = jnp.stack([jnp.ones_like(q_high), q_high, jnp.ones_like(q_low), q_low], -1)
     return _plus(products, jnp.einsum("...sd,...qd->...sq", left, right, precision=HIGHEST))
 
 
