@@ -271,6 +271,13 @@ class DistanceBias(Encoding):
         return jnp.moveaxis(curve.reshape(-1, *distance.shape), 0, -3)
 
 
+def two_sum(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The sum in float32, and what its rounding left out, exactly."""
+    high = left + right
+    moved = high - left
+    return high, (left - (high - moved)) + (right - moved)
+
+
 class KeySum(Encoding):
     """An encoding whose bias sums a quantity of the tokens after the key, up to the query.
 

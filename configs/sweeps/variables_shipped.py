@@ -6,22 +6,23 @@ python scripts/sweep.py --config=configs/sweeps/variables_shipped.py --workdir=r
 python scripts/report.py runs/variables runs/shipped --out=report
 
 Two to four minutes a run on one core. The models have two layers, so a hybrid has one local layer
-and one global one, which is too few to learn the task even at L; those of four layers have two of
-each, with RoPE of four layers beside them. Gates alone (fox) and what moves tokens at evaluation
-(self_extend and others) are in configs/sweeps/variables.py.
+and one global one, too few for hybrid_nope to learn the task even at L; those of four layers have
+two of each, with RoPE of four layers beside them. Gates alone (fox) and what moves tokens at
+evaluation (self_extend and others) are in configs/sweeps/variables.py.
 """
 
 from configs.sweeps import variables
 from posenc_jax.sweeping.grid import axis, chain, product
 
 PATTERN = {"encoding.pattern": "local,global"}
+WINDOWED = PATTERN | {"encoding.window": 32}
 LLAMA4 = {
     "encoding.inner": "hybrid:pattern=local/global:window=32:chunked=True",
     "encoding.kind": "llama4",
     "encoding.layers": "global",
 }
 SCHEMES = [
-    ("hybrid_nope", PATTERN | {"encoding.window": 32}),
+    ("hybrid_nope", WINDOWED),
     ("hybrid_bases", PATTERN),
     ("ssmax", {}),
     ("ssmax", {"encoding.inner": "nope"}),
@@ -35,7 +36,7 @@ SCHEMES = [
 DEEP = {"model.layers": 4}
 DEEPER = [
     ("rope", DEEP),
-    ("hybrid_nope", DEEP | PATTERN | {"encoding.window": 32}),
+    ("hybrid_nope", DEEP | WINDOWED),
     ("hybrid_bases", DEEP | PATTERN),
 ]
 

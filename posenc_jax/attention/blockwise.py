@@ -42,6 +42,7 @@ from posenc_jax.encoding import (
     bearer,
     chunk_of,
     overrides,
+    two_sum,
 )
 
 HIGHEST = lax.Precision.HIGHEST
@@ -430,9 +431,7 @@ def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R
     first, first_rest = q_sum[..., :1], q_rest[..., :1]
 
     def relative(total, rest):  # and its rounding error
-        high = total - first
-        moved = high - total
-        low = (total - (high - moved)) - (first + moved)
+        high, low = two_sum(total, -first)
         return high, low + (rest - first_rest)
 
     q_high, q_low = relative(q_sum, q_rest)

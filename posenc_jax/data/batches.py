@@ -53,10 +53,6 @@ class Batches:
             )
         self._order = lru_cache(maxsize=2)(self._draw_order)
 
-    @property
-    def lossless(self) -> bool:
-        return self.split.lossless
-
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """The rows of a step, or those that one process reads."""
         return self.at(np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows])
@@ -116,10 +112,6 @@ class MixedBatches:
         self.batch_size, self.seed = batch_size, seed
         self.counts = _rounded([share for _, share in parts], SHARES)
         self._order = lru_cache(maxsize=2)(self._draw_order)
-
-    @property
-    def lossless(self) -> bool:
-        return all(part.lossless for part in self.parts)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]

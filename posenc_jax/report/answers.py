@@ -193,7 +193,8 @@ def grid(
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
     values = np.array([rows[pair] for pair in [*pairs, *windows]])
-    return np.where([part in few(found.gaps) for part in parts], np.nan, values), names, parts
+    unknown = few(found.gaps)
+    return np.where([part in unknown for part in parts], np.nan, values), names, parts
 
 
 def few(points: Frame) -> set[str]:

@@ -162,11 +162,11 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
     head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
     rows = []
-    ranks = list(ranks)
-    for row in _as_shown(protocol, ranks):
+    shown = _as_shown(protocol, ranks)
+    for row in shown:
         verdict = row.verdict
         if verdict == "open":
-            verdict = f"open: {_why_open(row, len(ranks) - 1)}"
+            verdict = f"open: {_why_open(row, len(shown) - 1)}"
         cells = [row.group, row.method, f"{row.loss:.3f}", "–", verdict, "–", "–"]
         group = ""
         if row.verdict != "best":

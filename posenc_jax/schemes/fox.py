@@ -22,6 +22,7 @@ from posenc_jax.encoding import (
     overrides,
     trained,
     trained_mask,
+    two_sum,
 )
 
 OWN = ("gate", "bias_init", "shortest", "longest", "inner")
@@ -93,9 +94,7 @@ def running_sum(x: jax.Array) -> tuple[jax.Array, jax.Array]:  # [B, T, H] -> th
     """
 
     def add(left, right):
-        high = left[0] + right[0]
-        moved = high - left[0]
-        error = (left[0] - (high - moved)) + (right[0] - moved)
+        high, error = two_sum(left[0], right[0])
         return high, error + left[1] + right[1]
 
     return jax.lax.associative_scan(add, (x, jnp.zeros_like(x)), axis=1)

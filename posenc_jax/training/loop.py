@@ -165,7 +165,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     # An unreachable host of wandb takes half a minute.
     records = _records(config, run, step, parts, corpus, track)
     report.start(step, config, parts)
-    with Recorder(report, *records, config.skip_not_finite) as record:
+    skipping = config.skip_not_finite
+    with Recorder(report, *records, skipping=skipping, lossless=corpus.lossless) as record:
 
         def save(step: int, state) -> None:
             if record.complete():

@@ -24,9 +24,17 @@ class Recorder:
     Every step is checked, since one that is not finite must never be saved; those due are written.
     """
 
-    def __init__(self, report: Report, metrics: Metrics | None, view: View | None, skipping: bool):
+    def __init__(
+        self,
+        report: Report,
+        metrics: Metrics | None,
+        view: View | None,
+        *,
+        skipping: bool,
+        lossless: bool,  # if not, there are no bits per byte
+    ):
         self.report, self.metrics, self.view = report, metrics, view
-        self.skipping = skipping
+        self.skipping, self.lossless = skipping, lossless
         self.facts: dict = {}  # for status.json
         self.in_a_row = 0  # steps that were skipped
         self.finite: deque[str] = deque(maxlen=5)  # last finite losses, for the error message
@@ -82,7 +90,7 @@ class Recorder:
             return
         (step, measured, rate, rows), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
-        if not rows.lossless:
+        if not self.lossless:
             del values["bpb"]
         good = all(map(math.isfinite, values.values()))
         # The schedule does not advance on skipped steps.
