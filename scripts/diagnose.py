@@ -10,13 +10,9 @@ gets that of the length.
 """
 
 import argparse
-import csv
 import sys
-from pathlib import Path
 
-import numpy as np
-
-from posenc_jax import backend, errors, terminal
+from posenc_jax import backend, terminal
 
 
 def main(argv: list[str]) -> int:
@@ -32,119 +28,11 @@ def main(argv: list[str]) -> int:
 
     def body() -> None:
         backend.configure()
+        from posenc_jax.report.diagnosis import diagnose
+
         terminal.say("\n".join(map(str, diagnose(options.run, options.documents, options.step))))
 
     return terminal.code_of(body)
-
-
-def diagnose(text: str, documents: int, step: int | None) -> list[Path]:
-    from posenc_jax import composition, configuration
-    from posenc_jax.evaluation import evaluate, methods, selection
-    from posenc_jax.runs.subject import load_subject
-
-    run, names, length = selection.parse(text)
-    asked = ",".join(names) or "none,yarn"
-    wrong = methods.mistakes(asked)
-    if wrong:
-        raise errors.ConfigError("; ".join(wrong))
-    config = configuration.evaluation()
-    config.documents, config.windows = max(2, documents), 1
-    subject = load_subject(run, step)
-    length = length or 8 * subject.trained
-    if length < subject.trained:
-        raise errors.ConfigError(
-            f"{text}: the length must be at least {subject.trained}, which the run was trained at"
-        )
-    text = evaluate.choose(config, subject, [length])
-    rows = text.split.tokens[text.starts[:, None] + range(length)].astype("int32")
-    encodings = {}
-    longer = length / subject.original  # than the L of the formulas
-    for method in methods.methods(asked, subject.plain, longer):
-        encoding = method.applied(subject.plain, subject.parts.encoding, longer)
-        if encoding.reach is None or encoding.reach >= length:
-            name = method.name
-            if method.scale is not None:
-                name = composition.with_scale(name, method.scale)
-            encodings[name] = encoding
-    if not encodings:
-        raise errors.ConfigError(f"no method of {asked} reaches {length} tokens")
-    tables, plots = run / "eval" / "diagnose", run / "plots"
-    for folder in (tables, plots):
-        folder.mkdir(parents=True, exist_ok=True)
-    return [
-        *spectrum(encodings, subject.original, tables, plots),
-        *bias(subject.parts.encoding, subject.trained, length, tables, plots),
-        *attention(subject, encodings, rows, tables, plots),
-    ]
-
-
-def spectrum(encodings, trained: int, tables: Path, plots: Path) -> list[Path]:
-    from posenc_jax.evaluation import diagnostics
-    from posenc_jax.plots import encodings as pictures
-    from posenc_jax.plots import style
-
-    rotary = {name: diagnostics.rotary(encoding) for name, encoding in encodings.items()}
-    ropes = {name: rope for name, rope in rotary.items() if rope is not None}
-    if not ropes:
-        return []
-    lines = [
-        (name, head, pair, float(wave), float(turns))
-        for name, rope in ropes.items()
-        for head, (waves, all_turns) in enumerate(zip(*diagnostics.spectrum(rope), strict=True))
-        for pair, (wave, turns) in enumerate(zip(waves, all_turns, strict=True))
-    ]
-    table = write(tables / "spectrum.csv", "extension,table,pair,wavelength,turns_in_L", lines)
-    return [table, style.save(pictures.spectrum(ropes, trained), plots / "spectrum.png")]
-
-
-def bias(encoding, trained: int, length: int, tables: Path, plots: Path) -> list[Path]:
-    from posenc_jax.evaluation import diagnostics
-    from posenc_jax.plots import attention as pictures
-    from posenc_jax.plots import style
-
-    first = encoding.layer(0)
-    curves = {
-        n: diagnostics.bias_by_distance(first, n)
-        for n in (trained, length)
-        if encoding.reach is None or n <= encoding.reach
-    }
-    if any(curve is None for curve in curves.values()):
-        return []
-    lines = [
-        (n, head, distance, float(value))
-        for n, curve in curves.items()
-        for head, row in enumerate(curve)
-        for distance, value in enumerate(row)
-    ]
-    table = write(tables / "bias.csv", "length,head,distance,bias", lines)
-    return [table, style.save(pictures.bias(curves, trained), plots / "bias.png")]
-
-
-def attention(subject, encodings, rows, tables: Path, plots: Path) -> list[Path]:
-    from posenc_jax.evaluation import diagnostics
-    from posenc_jax.plots import attention as pictures
-    from posenc_jax.plots import style
-
-    found = {
-        name: diagnostics.attention(subject.parts.model, encoding, rows, subject.trained)
-        for name, encoding in encodings.items()
-    }
-    lines = [
-        (name, layer, head, place + 1, float(beyond), float(one.entropy[layer, head, place]))
-        for name, one in found.items()
-        for (layer, head, place), beyond in np.ndenumerate(one.beyond)
-    ]
-    table = write(tables / "attention.csv", "extension,layer,head,position,beyond_L,entropy", lines)
-    picture = pictures.attention(found, subject.trained)
-    return [table, style.save(picture, plots / "attention.png")]
-
-
-def write(path: Path, header: str, lines) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header.split(","))
-        writer.writerows(lines)
-    return path
 
 
 if __name__ == "__main__":

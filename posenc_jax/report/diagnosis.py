@@ -1,0 +1,130 @@
+"""What position does inside one run: tables in its eval/diagnose, pictures in its plots."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc_jax import composition, configuration
+from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import diagnostics, evaluate, methods, selection
+from posenc_jax.plots import attention as of_attention
+from posenc_jax.plots import encodings as of_encodings
+from posenc_jax.plots import style
+from posenc_jax.runs.subject import Subject, load_subject
+
+
+def diagnose(asked: str, documents: int, step: int | None) -> list[Path]:
+    """The files that were written for RUN[@METHODS][@LENGTH]."""
+    run, names, length = selection.parse(asked)
+    wanted = ",".join(names) or "none,yarn"
+    wrong = methods.mistakes(wanted)
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    subject = load_subject(run, step)
+    length = length or 8 * subject.trained
+    if length < subject.trained:
+        raise ConfigError(
+            f"{asked}: the length must be at least {subject.trained}, which the run was trained at"
+        )
+    encodings = _reaching(length, wanted, subject)
+    if not encodings:
+        raise ConfigError(f"no method of {wanted} reaches {length} tokens")
+    tables, plots = run / "eval" / "diagnose", run / "plots"
+    for folder in (tables, plots):
+        folder.mkdir(parents=True, exist_ok=True)
+    return [
+        *_spectrum(encodings, subject.original, tables, plots),
+        *_bias(subject.parts.encoding, subject.trained, length, tables, plots),
+        *_attention(subject, encodings, held_out(subject, documents, length), tables, plots),
+    ]
+
+
+def held_out(subject: Subject, documents: int, length: int) -> np.ndarray:  # [documents, length]
+    """A row of each held-out document."""
+    config = configuration.evaluation()
+    config.documents, config.windows = max(2, documents), 1
+    text = evaluate.choose(config, subject, [length])
+    places = text.starts[:, None] + np.arange(length)
+    return text.split.tokens[places].astype("int32")
+
+
+def _reaching(length: int, wanted: str, subject: Subject) -> dict[str, Encoding]:
+    """The methods that were asked for, by name, as far as they can read that length."""
+    longer = length / subject.original  # than the L of the formulas
+    encodings = {}
+    for method in methods.methods(wanted, subject.plain, longer):
+        encoding = method.applied(subject.plain, subject.parts.encoding, longer)
+        if encoding.reach is None or encoding.reach >= length:
+            name = method.name
+            if method.scale is not None:
+                name = composition.with_scale(name, method.scale)
+            encodings[name] = encoding
+    return encodings
+
+
+def _spectrum(
+    encodings: Mapping[str, Encoding], trained: int, tables: Path, plots: Path
+) -> list[Path]:
+    rotary = {name: diagnostics.rotary(encoding) for name, encoding in encodings.items()}
+    ropes = {name: rope for name, rope in rotary.items() if rope is not None}
+    if not ropes:
+        return []
+    lines = (
+        (name, head, pair, float(wave), float(turns))
+        for name, rope in ropes.items()
+        for head, (waves, all_turns) in enumerate(zip(*diagnostics.spectrum(rope), strict=True))
+        for pair, (wave, turns) in enumerate(zip(waves, all_turns, strict=True))
+    )
+    table = _write(tables / "spectrum.csv", "extension,table,pair,wavelength,turns_in_L", lines)
+    return [table, style.save(of_encodings.spectrum(ropes, trained), plots / "spectrum.png")]
+
+
+def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Path) -> list[Path]:
+    first = encoding.layer(0)
+    curves = {
+        n: diagnostics.bias_by_distance(first, n)
+        for n in (trained, length)
+        if encoding.reach is None or n <= encoding.reach
+    }
+    known = {n: curve for n, curve in curves.items() if curve is not None}
+    if len(known) < len(curves):
+        return []
+    lines = (
+        (n, head, distance, float(value))
+        for n, curve in known.items()
+        for head, row in enumerate(curve)
+        for distance, value in enumerate(row)
+    )
+    table = _write(tables / "bias.csv", "length,head,distance,bias", lines)
+    return [table, style.save(of_attention.bias(known, trained), plots / "bias.png")]
+
+
+def _attention(
+    subject: Subject, encodings: Mapping[str, Encoding], rows: np.ndarray, tables: Path, plots: Path
+) -> list[Path]:
+    model = subject.parts.model
+    found = {
+        name: diagnostics.attention(model, encoding, rows, subject.trained)
+        for name, encoding in encodings.items()
+    }
+    lines = (
+        (name, layer, head, place + 1, float(beyond), float(one.entropy[layer, head, place]))
+        for name, one in found.items()
+        for (layer, head, place), beyond in np.ndenumerate(one.beyond)
+    )
+    header = "extension,layer,head,position,beyond_L,entropy"
+    table = _write(tables / "attention.csv", header, lines)
+    picture = of_attention.attention(found, subject.trained)
+    return [table, style.save(picture, plots / "attention.png")]
+
+
+def _write(path: Path, header: str, lines: Iterable[Sequence[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header.split(","))
+        writer.writerows(lines)
+    return path

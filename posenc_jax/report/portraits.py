@@ -1,0 +1,131 @@
+"""Pictures of every encoding, as it is drawn before training or as a run learned it."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from posenc_jax import neighbours, schemes, terminal
+from posenc_jax.data import prepared
+from posenc_jax.encoding import Dims, Encoding, overrides
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import diagnostics
+from posenc_jax.plots import encodings as pictures
+from posenc_jax.plots import style
+from posenc_jax.report.diagnosis import held_out
+from posenc_jax.runs.subject import Subject, load_subject
+from posenc_jax.schemes.rope import RoPE
+
+ROTARY = "rope"
+BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
+ADDITIVE = ("sinusoidal", "learned")
+LAYERED = "hybrid"
+GATED = "fox"
+TOKENS = 80  # over which gates are drawn
+LAYERS = 8  # of untrained encodings whose layers differ
+ROWS = 16  # of held-out text
+MOST = 512  # tokens along a map of distances: of more the first few would not be seen
+TEXT = b"The quick brown fox jumps over the lazy dog. The dog sleeps, and the fox is gone"
+
+
+class Portraits:
+    """Encodings at `dims`; those that a run trained are the run's, without its own extension."""
+
+    def __init__(self, dims: Dims, folders: Sequence[Path]):
+        self.dims = dims
+        self.runs: dict[str, tuple[Path, Subject]] = {}
+        for folder in folders:
+            subject = load_subject(folder)
+            self._check(folder, subject.plain)
+            self.runs[subject.plain.name] = folder, subject
+
+    def draw(self, out: Path, scale: float) -> list[Path]:
+        """The pictures that were written."""
+        trained = self.dims.train_length
+        rope, far = self.of(ROTARY), int(scale * trained)
+        assert isinstance(rope, RoPE)
+        longest = min(max(far, 8), MOST)
+        figures = {
+            "rope_reach": pictures.reach(rope),
+            "rope_distances": pictures.distances(rope),
+            "rope_wavelengths": pictures.wavelengths(rope, scale),
+            "biases": pictures.biases(self.titled(*BIASES), far),
+            "similarity": pictures.similarities(self.titled(*ADDITIVE), trained),
+            "remapped": pictures.remapped(longest, max(8, round(longest / scale))),
+            "windows": pictures.windows(self.layered(), self.layers, 2 * trained),
+        }
+        if overrides(self.of(GATED), "read"):
+            (title,) = self.titled(GATED)
+            figures["gates"] = pictures.gates(*self.gates(), title)
+        else:
+            folder, _ = self.runs[GATED]
+            terminal.warn(f"{folder}: its gates read no text; there is no picture of them")
+        for name in (name for name in ADDITIVE if name in self.runs):
+            figures[f"terms_{name}"] = pictures.terms(self.terms(name), str(self.runs[name][0]))
+        return [style.save(figure, out / f"{name}.png") for name, figure in figures.items()]
+
+    def of(self, name: str) -> Encoding:
+        if name in self.runs:
+            return self.runs[name][1].plain
+        return schemes.build(name, self.dims, key=jax.random.key(0))
+
+    def titled(self, *names: str) -> dict[str, Encoding]:
+        """Encodings by the words that say whose values they have."""
+        run = {name: folder.resolve().name for name, (folder, _) in self.runs.items()}
+        return {pictures.title(self.of(name), run.get(name)): self.of(name) for name in names}
+
+    @property
+    def layers(self) -> int:
+        return self.runs[LAYERED][1].config.model.layers if LAYERED in self.runs else LAYERS
+
+    def layered(self) -> dict[str, Encoding]:
+        found = self.titled(LAYERED)
+        if LAYERED not in self.runs:
+            found["hybrid:chunked"] = schemes.build(LAYERED, self.dims, chunked=True)
+        return found
+
+    def gates(self) -> tuple[np.ndarray, list[str]]:
+        """Forget gates over a text, and its tokens as words."""
+        if GATED not in self.runs:
+            return _untrained_gates(self.dims)
+        _, subject = self.runs[GATED]
+        row = self._rows(subject)[0, :TOKENS]
+        decode = prepared.encoder_of(subject.config.data).decode
+        letters = [repr(decode([token]))[1:-1] for token in row]
+        return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
+
+    def terms(self, name: str) -> dict[str, np.ndarray]:
+        """Shares of content and position in the first layer of a run, which are printed too."""
+        folder, subject = self.runs[name]
+        parts = subject.parts
+        found = diagnostics.terms(parts.model, parts.encoding, self._rows(subject))
+        terminal.say(f"{folder}, first layer, by head")
+        for key, values in found.items():
+            terminal.say(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
+        return found
+
+    def _check(self, folder: Path, encoding: Encoding) -> None:
+        name = encoding.name
+        if name in self.runs:
+            raise ConfigError(f"{folder}: a second run with {name!r}; name one")
+        if name not in (ROTARY, *BIASES, *ADDITIVE, LAYERED, GATED):
+            terminal.warn(f"{folder}: there is no picture of {name!r}")
+        if isinstance(encoding, RoPE) and np.ndim(encoding.inv_freq) > 1:
+            raise ConfigError(
+                f"{folder}: its heads or layers have different frequencies; one can be drawn"
+            )
+
+    def _rows(self, subject: Subject) -> np.ndarray:
+        return held_out(subject, ROWS, subject.config.train_length)
+
+
+def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
+    """The gates of a model of two layers as it is drawn, over bytes of TEXT, and these."""
+    models, key = neighbours.models(), jax.random.key(0)
+    config = models.Config(layers=2, width=dims.width, heads=dims.heads)
+    encoding = schemes.build(GATED, dataclasses.replace(dims, layers=2), key=key)
+    row = np.frombuffer(TEXT[:TOKENS], np.uint8).astype("int32")
+    kept = diagnostics.gates(models.Transformer(config, key), encoding, row)
+    return kept, [chr(token) for token in row]
