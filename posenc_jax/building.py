@@ -67,8 +67,7 @@ def _of_extension(config, encoding: Encoding | None) -> list[str]:
     except ValueError as error:
         return [str(error)]
     problems = [
-        f"extension.name: {record.name!r} follows the length read; train with "
-        f"{_static(record)} and a scale"
+        f"extension.name: {record.name!r} follows the length read; train with {_static(record)}"
         for record in records
         if record.scale == "read"
     ]
@@ -90,11 +89,11 @@ def _of_extension(config, encoding: Encoding | None) -> list[str]:
 
 
 def _static(record: extensions.Extension) -> str:
-    """The extension with the same formula at a given scale."""
+    """The extension with the same formula at a given scale, in words."""
     for name, other in extensions.records().items():
         if other.apply is record.apply and other.scale == "given":
-            return repr(name)
-    return "another"
+            return f"{name!r} and a scale"
+    return "one that takes a scale, such as yarn, and leave this one to evaluations"
 
 
 def _of_length(config, encoding: Encoding, takes_scale: bool) -> list[str]:

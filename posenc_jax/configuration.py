@@ -177,7 +177,7 @@ class Data:
     needles: int | None = default(
         None,
         "of needle: how many lie in the text; None: 2",
-        whole(1, 13),
+        whole(1, 16),
         of=("synthetic",),
         tasks=("needle",),
         unset=2,

@@ -1,8 +1,9 @@
 """python scripts/demo.py [--workdir=runs/demo] [--out=report/demo]
 
-Trains a sinusoidal, a RoPE and an ALiBi model of 0.8M parameters at L = 64 on the standard
-library's source, evaluates them up to 8 L with every extension that fits, and writes a report. The
-same command resumes. --config.FIELD=VALUE sets a field in every run. What `make demo` runs.
+Trains RoPE to answer what stands far back, and RoPE and ALiBi on the standard library's source, all
+at L = 64, evaluates them up to 8 L, RoPE also with YaRN and others (configs/sweeps/demo.py), and
+writes a report. The same command resumes. --config.FIELD=VALUE sets a field in every run. What
+`make demo` runs.
 """
 
 import argparse

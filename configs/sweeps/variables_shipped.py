@@ -32,6 +32,10 @@ SCHEMES = [
     ("rope_trained", {}),
     ("rope", {"encoding.sink": True}),
     ("fox", {"encoding.inner": "rope"}),
+    ("fox", {"encoding.bias_init": 5.0}),
+    ("fox", {"encoding.gate": "bias_only"}),
+    ("ssmax", {"encoding.kind": "ministral3"}),
+    ("ssmax", {"encoding.kind": "inkling"}),
 ]
 DEEP = {"model.layers": 4}
 DEEPER = [

@@ -217,7 +217,8 @@ def _of_synthetic(data, seed: int, length: int | None) -> dict[str, Any]:
     identity = {"task": data.task, "documents": data.documents, "seed": seed}
     if data.task in probes():
         identity |= {name: data[name] for name in sorted(tasks.options(data.task))}
-        return identity | {"train_length": length, "tests": tasks.TESTS, "version": tasks.VERSION}
+        version = tasks.of(data.task).version
+        return identity | {"train_length": length, "tests": tasks.TESTS, "version": version}
     return identity | {"document_length": data.document_length}
 
 

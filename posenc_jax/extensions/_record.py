@@ -28,6 +28,7 @@ class Extension:
     scale: Literal["given", "none", "read"]  # read: the length read over L, 1 below it
     of: type[Encoding] | tuple[type[Encoding], ...] = Encoding  # made for; Encoding: anything
     stops_at: tuple[type[Encoding], ...] = ()  # wrappers through which it does not reach
+    beyond_windows: bool = False  # it changes nothing where tokens see a window or a chunk alone
     shown: tuple[str, ...] = ()  # options that results show in a column of their own
     also: tuple[Kind, ...] = ()  # what it changes beside its kind
 
@@ -53,7 +54,8 @@ class Extension:
         """What it is made for, in words."""
         of = self.of if isinstance(self.of, tuple) else (self.of,)
         names = [one.__name__ if one is DistanceBias else one.__module__ for one in of]
-        return " or ".join(name.rpartition(".")[2] for name in names)
+        words = " or ".join(name.rpartition(".")[2] for name in names)
+        return f"{words} without a window of its own" if self.beyond_windows else words
 
     def fits(self, encoding: Encoding) -> bool:
         return bool(self.carriers(encoding))
@@ -61,7 +63,8 @@ class Extension:
     def carriers(self, encoding: Encoding) -> list[Encoding]:
         """The encoding, or the encodings inside it, that this is made for."""
         if isinstance(encoding, self.of):
-            return [encoding]
+            narrow = encoding.window is not None or encoding.chunk is not None
+            return [] if self.beyond_windows and narrow else [encoding]
         if isinstance(encoding, self.stops_at):
             return []
         return [

@@ -37,9 +37,11 @@ def _is_remapped(encoding: Encoding) -> bool:
 
 DISTANCE = Kind("distance", _is_remapped)
 # Regions count tokens back, which drawn positions are not, and hide the place of a query, by which
-# a bias may be scaled.
-MADE_FOR = dict(of=RoPE, stops_at=(Randomized,))
-RELATIVE = dict(of=(RoPE, DistanceBias), stops_at=(Randomized, TemperedWithBias))
+# a bias may be scaled. A bias around RoPE, as of gates that read no content, would move with it.
+MADE_FOR = dict(of=RoPE, stops_at=(Randomized, DistanceBias))
+RELATIVE: dict[str, Any] = dict(
+    of=(RoPE, DistanceBias), stops_at=(Randomized, TemperedWithBias), beyond_windows=True
+)
 
 
 class ReRoPE(Remapped):

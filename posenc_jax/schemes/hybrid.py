@@ -86,6 +86,16 @@ def build(
     `chunked` makes the window the size of chunks. `first_full` and `last_full` make the first and
     the last layer global, whatever the pattern.
     """
+    full = flag("first_full", first_full), flag("last_full", last_full)
+    words = _words(pattern, dims.layers, *full)
+    own = {
+        "local": {"window": window, "chunked": chunked or None, "local_base": local_base},
+        "global": {"global_rope": global_rope or None},
+    }
+    for word, options in own.items():
+        for name, value in options.items():
+            if value is not None and word not in words:
+                raise ValueError(f"{name} = {value!r} has no effect: no layer is {word}")
     window = math.ceil(dims.train_length / 4) if window is None else window
     window = whole_number("window", window, at_least=1)
     rotates = flag("global_rope", global_rope)
@@ -97,12 +107,11 @@ def build(
     far = nope.build(dims)
     if rotates:
         far = rope.build(dims, base=far_base, keep=global_keep, layout=layout)
-    kinds: dict[str, Encoding] = {
+    every: dict[str, Encoding] = {
         "local": rope.build(dims, base=near_base, layout=layout).replace(**size),
         "global": far,
     }
-    full = flag("first_full", first_full), flag("last_full", last_full)
-    words = _words(pattern, dims.layers, *full)
+    kinds = {word: one for word, one in every.items() if word in words}
     return Hybrid(dims=dims, kinds=kinds, pattern=words)
 
 

@@ -96,6 +96,7 @@ def test_every_size_is_valid(size):
             ["made for learned and does not fit encoding 'rope'; those that do: none"],
         ),
         ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
+        ({"extension.name": "dca"}, ["train with one that takes a scale, such as yarn, and leave"]),
         ({"data.source": "text"}, ["data.path must say what to read"]),
         ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
         ({"data.tokenizer": "no/such.json"}, ["there is no 'no/such.json'"]),

@@ -11,7 +11,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-VERSION = 1  # of the documents that these files draw; another number makes them again
 TESTS = 640  # documents to test on
 CHOICES = 256  # documents to choose rates on
 
@@ -33,6 +32,7 @@ class Task:
 
     chance: ClassVar[float]  # accuracy of a reader that knows what answers look like, and no more
     twins: ClassVar[int] = 1  # documents that share their draws, one after another
+    version: ClassVar[int] = 1  # of what a file draws; another number makes its documents again
 
     @property
     def farthest(self) -> int:

@@ -13,7 +13,8 @@ DIGITS = 4
 WORDS = {
     True: "amber basil cedar delta ember fable grove haven ivory jolly karma lemon mango noble "
     "ocean pearl quilt raven sable tulip umbra vapor wheat xenon yacht zebra".split(),
-    False: "acorn birch cloud dwarf eagle flint ghost hazel inlet jewel kiosk lilac maple".split(),
+    False: "acorn birch cloud dwarf eagle flint ghost hazel inlet jewel kiosk lilac maple north "
+    "otter piano".split(),
 }
 
 
@@ -25,6 +26,7 @@ class Needle(tasks.Task):
     valid_fraction: float  # of the source code: tests are hidden in what is held out
 
     chance: ClassVar[float] = 1 / 10  # of each digit
+    version: ClassVar[int] = 2
 
     def __post_init__(self):
         least = (self.needles + 1) * self._line_length
@@ -46,7 +48,7 @@ class Needle(tasks.Task):
         keys = rng.choice(WORDS[training], self.needles, replace=False)
         values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
         ask = length - size + 1  # the question's line ends with the text
-        # The first needle is the one that is asked for: its place is drawn before those of others.
+        # The first needle is the one that is asked for.
         starts = _apart(rng, self.needles, ask, size)
         for start, key, value in zip(starts, keys, values, strict=True):
             text[start : start + size] = tasks.filled(_line(key, value), size)
@@ -62,12 +64,9 @@ def _line(key: str, value: str) -> str:
 
 
 def _apart(rng: np.random.Generator, count: int, end: int, size: int) -> list[int]:
-    """Starts of stretches before `end` that do not touch; the first is even over all places."""
-    while True:
-        starts = rng.integers(0, end - size, count)
-        ordered = np.sort(starts)
-        if count < 2 or np.diff(ordered).min() >= size:
-            return starts.tolist()
+    """Starts of stretches before `end` that do not overlap, in no order."""
+    before = np.sort(rng.integers(0, end - count * size + 1, count))  # places that no stretch takes
+    return rng.permutation(before + size * np.arange(count)).tolist()
 
 
 Task = Needle

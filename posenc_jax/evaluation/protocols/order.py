@@ -13,14 +13,20 @@ from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import SameToken
 from posenc_jax.evaluation.windows import Text, plan_of
 
-Change = Callable[[np.ndarray, np.random.Generator], np.ndarray]  # far context [W, F] -> same
+# Far contexts [W, F] and the documents of their windows [W] -> the same [W, F]
+Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 CHANGES: dict[str, Change] = {
-    "shuffled": lambda far, rng: rng.permuted(far, axis=1),
-    "reversed": lambda far, rng: far[:, ::-1],
-    "swapped": lambda far, rng: np.roll(far, 1, axis=0),  # that of the window before
+    "shuffled": lambda far, document: np.random.default_rng(0).permuted(far, axis=1),
+    "reversed": lambda far, document: far[:, ::-1],
+    "swapped": lambda far, document: np.roll(far, _most_of_one(document), axis=0),
 }
 NEAREST = 4
+
+
+def _most_of_one(document: np.ndarray) -> int:
+    """Windows of the document that has the most: so far back stands none of one's own."""
+    return int(np.unique(document, return_counts=True)[1].max())
 
 
 class Order(SameToken):
@@ -39,7 +45,7 @@ class Order(SameToken):
         near = NEAREST
         # Before the first scored target lie length - span tokens; the last ones are kept.
         while near < length - span:
-            for name, change in CHANGES.items():
+            for name, change in changes_of(text.document).items():
                 own, plan = changed(text, length, span, near, change)
                 found.append(Reading(own, plan, scored, f"{name}-{near}"))
             found.append(Reading(text, self._dropped(text, near, span), scored, f"dropped-{near}"))
@@ -48,9 +54,15 @@ class Order(SameToken):
 
     def _dropped(self, text: Text, near: int, span: int):
         """Windows that begin `near` tokens before the first scored target."""
-        length = near + span
+        length = near + span - 1  # and the last target, which is not read
         offsets = np.full((len(text.starts), 1), text.longest - length)
-        return plan_of(text, length, offsets, near)
+        return plan_of(text, length, offsets, near - 1)
+
+
+def changes_of(document: np.ndarray) -> dict[str, Change]:
+    """Not `swapped` where one document has more than half of the windows."""
+    alone = 2 * _most_of_one(document) > len(document)
+    return {name: change for name, change in CHANGES.items() if not (alone and name == "swapped")}
 
 
 def changed(text: Text, length: int, span: int, near: int, change: Change):
@@ -59,7 +71,7 @@ def changed(text: Text, length: int, span: int, near: int, change: Change):
     begin = text.starts + text.longest - length
     rows = np.array(split.tokens[begin[:, None] + np.arange(length + 1)])
     far = length - span - near + 1
-    rows[:, :far] = change(rows[:, :far], np.random.default_rng(0))
+    rows[:, :far] = change(rows[:, :far], text.document)
     starts = np.arange(len(rows)) * (length + 1)
 
     def taken(column):

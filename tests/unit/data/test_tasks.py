@@ -1,5 +1,7 @@
 """Tasks: exact length, answered by what their gap points at, the same test for every run."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -59,8 +61,6 @@ def solved(name, seen):
             "passkey": (r"The key is (\d{5})", r"What is it\? (\d*)$"),
             "code": (r"\nx(\d) = (\d)\n", r"print\(x(\d)\)  # $"),
         }[name]
-        import re
-
         asked = re.search(ask, text)
         before = re.findall(mark, text[: asked.start()])
         if name == "passkey":
@@ -133,6 +133,28 @@ def test_keys_of_the_test_are_none_of_training():
     from posenc_jax.data.tasks.needle import WORDS
 
     assert not set(WORDS[True]) & set(WORDS[False])
+
+
+def test_nouns_of_a_sentence_of_the_test_stand_in_none_of_training():
+    from posenc_jax.data.tasks import who
+
+    def pairs(split):
+        found = set()
+        for text, _, _ in drawn("who", split, 400):
+            for one, verb, other in zip(text, text[1:], text[2:], strict=False):
+                if min(one, other) >= who.NOUN and who.VERB <= verb < who.VERB + who.VERBS:
+                    found.add(frozenset((int(one), int(other))))
+        return found
+
+    assert pairs("valid") and pairs("train") and not pairs("valid") & pairs("train")
+
+
+@pytest.mark.parametrize(("length", "needles"), [(34, 1), (102, 5), (128, 6), (289, 16)])
+def test_as_many_needles_as_fit_lie_apart(length, needles):
+    made = tasks.make("needle", length, far=2.0, needles=needles, valid_fraction=0.1)
+    for drawn in made.documents("train", 8, 0):
+        text = drawn.text.tobytes().decode("latin-1")
+        assert len(re.findall(r"# [a-z]{5} is \d{4}", text)) == needles + 1
 
 
 def prepared(tmp_path, seed=0, **data):

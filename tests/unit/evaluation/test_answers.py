@@ -124,7 +124,7 @@ def test_order_changes_what_lies_beyond_and_nothing_else(length):
         now = tokens(one)
         np.testing.assert_array_equal(now[:, -kept:], whole[:, -kept:])
         if kind == "dropped":
-            assert now.shape[1] == kept + 1
+            assert now.shape[1] == kept
             continue
         far, before = now[:, :-kept], whole[:, :-kept]
         assert far.shape == before.shape
@@ -134,7 +134,21 @@ def test_order_changes_what_lies_beyond_and_nothing_else(length):
             np.testing.assert_array_equal(np.sort(far), np.sort(before))
             assert (far != before).any()
         else:
-            np.testing.assert_array_equal(far, np.roll(before, 1, axis=0))
+            own = read.document[:, None] == read.document[None, :]
+            alike = (far[:, None] == before[None, :]).all(axis=2)  # [W, W]: whose context it is
+            assert alike.any(axis=1).all() and not (alike & own).any()
+
+
+def test_another_documents_context_is_never_ones_own():
+    """Also where documents have several windows; where one has most of them, there is none."""
+    several = asked()
+    several = dataclasses.replace(several, document=np.repeat(range(3), 4))
+    (part,) = {one.part for one in readings("order", several, L)} & {"swapped-4"}
+    found = {one.part: one for one in readings("order", several, L)}
+    far, before = tokens(found[part])[:, : -4 - LAST], tokens(found["whole"])[:, : -4 - LAST]
+    np.testing.assert_array_equal(far, np.roll(before, 4, axis=0))
+    most = dataclasses.replace(several, document=np.repeat([0, 1], [7, 5]))
+    assert "swapped-4" not in {one.part for one in readings("order", most, L)}
 
 
 def test_other_lengths_are_not_changed():

@@ -284,7 +284,7 @@ def test_kernels_take_no_regions():
 @pytest.mark.parametrize("name", NAMES)
 def test_only_encodings_of_distances_are_remapped(name):
     for encoding in (posenc_jax.build("nope", DIMS), posenc_jax.build("sinusoidal", DIMS)):
-        with pytest.raises(ValueError, match=f"{name!r} is made for rope( or DistanceBias)? and"):
+        with pytest.raises(ValueError, match=f"{name!r} is made for rope( or DistanceBias without .*)? and"):
             posenc_jax.extend(name, encoding, 2.0)
     fits_biases = name in extensions.fitting(posenc_jax.build("alibi", DIMS))
     assert fits_biases == (name in ("lm_infinite", "streaming"))
@@ -294,6 +294,15 @@ def test_only_encodings_of_distances_are_remapped(name):
         assert name not in extensions.fitting(other)
     around = posenc_jax.extend(name, posenc_jax.build("ssmax", DIMS, inner="rope"), 2.0)
     assert around.inner.inner.name == "rope"
+
+
+@pytest.mark.parametrize("gate", ["full", "bias_only", "fixed"])
+def test_gates_that_count_tokens_back_are_not_moved_with_rope(gate):
+    """Their bias is of the distance, of which remapping RoPE alone would make another one."""
+    gates = posenc_jax.build("fox", DIMS, jax.random.key(0), gate=gate, inner="rope")
+    fitting = set(extensions.fitting(gates))
+    moved = {"rerope", "leaky_rerope", "self_extend", "dca"}
+    assert (moved <= fitting) if gate == "full" else not moved & fitting
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from jaxprs import equations
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax import building, command, experiment
+from posenc_jax import building, command, experiment, extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.attention.kernels import Unfit, splash
 from posenc_jax.encoding import Dims, Tokens, Wrapper
+from posenc_jax.extensions.distance import Remapped
 
 pytestmark = pytest.mark.sampled
 
@@ -239,11 +240,35 @@ def test_a_receptive_field_has_a_bound_where_all_layers_are_local():
         ({"local_base": -2.0}, "base must be a finite number above 1"),
         ({"first_full": True}, "first_full and last_full need the number of layers"),
         ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
+        ({"pattern": "global", "window": 3}, "window = 3 has no effect: no layer is local"),
+        ({"pattern": "global", "chunked": True}, "chunked = True has no effect: no layer is"),
+        ({"pattern": "local", "global_rope": True}, "global_rope = True has no effect: no layer"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
+
+
+def test_kinds_of_layers_that_are_not_there_are_not_changed():
+    """Where nothing would change, an extension does not fit."""
+    assert build(pattern="local").kinds_of_layers() == ["local"]
+    with pytest.raises(ValueError, match="unknown kind of layers: 'global'"):
+        posenc_jax.extend("yarn:2:layers=global", build(pattern="local"), 2.0)
+    assert "yarn" not in extensions.fitting(build(pattern="global"))
+    with pytest.raises(ValueError, match="layers"):
+        posenc_jax.build("ssmax", DIMS, inner="hybrid", pattern="local", layers="global")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_first_tokens_are_not_added_where_layers_see_a_window_alone(chunked):
+    for name in ("lm_infinite", "streaming"):
+        assert name not in extensions.fitting(build(chunked=chunked))
+        with pytest.raises(ValueError, match="made for rope or DistanceBias without a window"):
+            posenc_jax.extend(name, build(chunked=chunked), 2.0)
+        rotating = posenc_jax.extend(name, build(chunked=chunked, global_rope=True), 2.0)
+        moved = {kind for kind, one in rotating.kinds.items() if isinstance(one, Remapped)}
+        assert moved == {"global"}
 
 
 # From a configuration and the command line
