@@ -24,6 +24,7 @@ def headline(
     parts: Sequence[str],  # 1-16, 17-32, ...
     trained: int,
     title: str,
+    note: str = "",  # above the names of the lines
 ) -> "Figure":
     """Left, small: bits of text; right, large: accuracy, both against context; below, by gap.
 
@@ -31,9 +32,11 @@ def headline(
     """
     from matplotlib.figure import Figure
 
+    legend = [style.folded(line.name, style.LONGEST) for line in answers]
+    above = max(4.4, 1.0 + 0.18 * sum(1 + name.count("\n") for name in legend))
     below = _rows(methods)[-1] + 0.9
-    figure = Figure(figsize=(9.2, 4.4 + below), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=[4.4, below], squeeze=False)[:, 0]
+    figure = Figure(figsize=(9.2, above + below), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=[above, below], squeeze=False)[:, 0]
     widths = [1, 2] if text else [1]
     panels = top.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     if text:
@@ -42,7 +45,8 @@ def headline(
     panels[-1].set_ylim(0, 1.02)
     handles, names = panels[-1].get_legend_handles_labels()
     folded = [style.folded(name, style.LONGEST) for name in names]
-    panels[-1].legend(handles, folded, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
+    panels[-1].legend(handles, folded, title=note or None, title_fontsize=8, **beside)
     axes = bottom.subplots()
     _grid(axes, grid, methods, parts, trained)
     figure.suptitle(title)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ADMITTED = 0.8  # of the way from chance to ceiling, by an oracle
 FEWEST_ANSWERS = 20  # of a cell of the map: a share of fewer is known to a fifth at best
+MOST_LINES = 16  # of a picture beside its controls; the map below has every row
 WORTH_A_LINE = 0.1  # what an extension must gain in accuracy to be drawn beside its encoding
 SEES_NO_FURTHER = 0.08  # than the window of L: so close to its accuracy wherever answers lie beyond
 
@@ -110,12 +111,15 @@ def admitted(data: Gathered, found: Answers) -> str:
     )
 
 
-def lines(data: Gathered, found: Answers) -> list[Line]:
-    """Every encoding as trained, and its best extension where that gains; the best first."""
+def lines(data: Gathered, found: Answers, most: int | None = None) -> list[Line]:
+    """Every encoding as trained, and its best extension where that gains; the best first.
+
+    Of more than `most` the best, behind which the controls stand as always.
+    """
     looks = figures.looks(data)
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     made = []
-    for group, method in drawn(data, found):
+    for group, method in drawn(data, found)[:most]:
         points = found.points[(found.points.group == group) & (found.points.method == method)]
         name, gid = entry(found, group, method), f"group-{numbers[group]}"
         look = _look(looks[group], method)
@@ -259,4 +263,6 @@ def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None
     pairs = [(encodings[group], method) for group, method in drawn(data, found)]
     extended = {pair for pair in pairs if pair[1] != "none"}
     read = text(text_runs or data, found, text_runs is not None, extended)
-    return answers.headline(lines(data, found), read, values, names, parts, found.trained, title)
+    note = f"the best {MOST_LINES} of {len(pairs)}; all below" if len(pairs) > MOST_LINES else ""
+    best = lines(data, found, MOST_LINES)
+    return answers.headline(best, read, values, names, parts, found.trained, title, note)

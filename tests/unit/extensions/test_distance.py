@@ -284,7 +284,9 @@ def test_kernels_take_no_regions():
 @pytest.mark.parametrize("name", NAMES)
 def test_only_encodings_of_distances_are_remapped(name):
     for encoding in (posenc_jax.build("nope", DIMS), posenc_jax.build("sinusoidal", DIMS)):
-        with pytest.raises(ValueError, match=f"{name!r} is made for rope( or DistanceBias without .*)? and"):
+        with pytest.raises(
+            ValueError, match=f"{name!r} is made for rope( or DistanceBias without .*)? and"
+        ):
             posenc_jax.extend(name, encoding, 2.0)
     fits_biases = name in extensions.fitting(posenc_jax.build("alibi", DIMS))
     assert fits_biases == (name in ("lm_infinite", "streaming"))

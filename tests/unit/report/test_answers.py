@@ -31,6 +31,21 @@ def test_one_that_fades_is_drawn_beside_what_mends_it(data):
     assert drawn[3:] == ["ceiling: all that a window holds", FLOOR, "rope, oracle"]
 
 
+def test_of_many_lines_the_best_are_drawn_and_the_picture_says_so(data, monkeypatch):
+    few = [line.name for line in answers.lines(data, answers.of(data), most=2)]
+    assert few == [
+        "rope + yarn:8",
+        "fire",
+        "ceiling: all that a window holds",
+        FLOOR,
+        "rope, oracle",
+    ]
+    monkeypatch.setattr(answers, "MOST_LINES", 2)
+    legends = [axes.get_legend() for axes in answers.picture(data).axes]
+    (title,) = [legend.get_title().get_text() for legend in legends if legend is not None]
+    assert title == "the best 2 of 3; all below"
+
+
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
     values, names, parts = answers.grid(data, answers.of(data))
     best = ["rope + yarn:8", "fire + logn", "fire", "rope + ntk:8", "rope"]
