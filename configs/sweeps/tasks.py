@@ -19,7 +19,7 @@ that begins at 8 L learns none of these from as many tokens: it goes on from L.
 from configs.sweeps import variables
 from posenc_jax.sweeping.grid import chain, product
 
-STEPS = {"code": 1800, "passkey": 1800, "delayed_repeat": 1800, "needle": 5400, "who": 5400}
+STEPS = {"code": 1800, "passkey": 1800, "delayed_repeat": 1800, "needle": 5400, "who": 1800}
 
 
 def get_config():

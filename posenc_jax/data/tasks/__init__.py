@@ -85,6 +85,12 @@ def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
     return np.resize(letters, length)
 
 
+def apart(rng: np.random.Generator, count: int, end: int, size: int) -> np.ndarray:  # [count]
+    """Starts of stretches before `end` that do not overlap, ascending."""
+    before = np.sort(rng.integers(0, end - count * size + 1, count))  # places that no stretch takes
+    return before + size * np.arange(count)
+
+
 def read_code(name: str) -> bool:
     """Whether the documents of a task are made of source code, some of which is held out."""
     return "valid_fraction" in options(name)

@@ -49,7 +49,7 @@ class Needle(tasks.Task):
         values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
         ask = length - size + 1  # the question's line ends with the text
         # The first needle is the one that is asked for.
-        starts = _apart(rng, self.needles, ask, size)
+        starts = rng.permutation(tasks.apart(rng, self.needles, ask, size))
         for start, key, value in zip(starts, keys, values, strict=True):
             text[start : start + size] = tasks.filled(_line(key, value), size)
         text[ask:] = tasks.filled(_line(keys[0], values[0])[:-1], size - 1)
@@ -61,12 +61,6 @@ class Needle(tasks.Task):
 
 def _line(key: str, value: str) -> str:
     return f"\n# {key} is {value}\n"
-
-
-def _apart(rng: np.random.Generator, count: int, end: int, size: int) -> list[int]:
-    """Starts of stretches before `end` that do not overlap, in no order."""
-    before = np.sort(rng.integers(0, end - count * size + 1, count))  # places that no stretch takes
-    return rng.permutation(before + size * np.arange(count)).tolist()
 
 
 Task = Needle

@@ -18,6 +18,7 @@ FILLER, VERB, NOUN = 32, 64, 128  # the first byte of each kind
 WHO, WHOM = 97, 98
 LAST = 16  # the tokens that are scored; the question is among them
 TESTED = 5  # one pair of nouns in so many is the test's
+EVERY = 4  # tokens to a sentence or question, on the average
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Who(tasks.Task):
 
     chance = 1 / NOUNS  # where the sentence is not seen; one half, knowing its nouns, not the order
     twins = 2
-    version = 2
+    version = 3
 
     def __post_init__(self):
         if self.train_length < 2 * LAST:
@@ -36,22 +37,28 @@ class Who(tasks.Task):
         length = self.length(training)
         text = rng.integers(FILLER, FILLER + FILLERS, length)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
-        free = np.ones(length, bool)
-        # The first question ends with the text: it is scored in every window.
-        asked_at = np.append(length - 3, rng.integers(3, length - 5, VERBS - 1))
-        for verb, asked in zip(rng.permutation(VERBS), asked_at, strict=True):
-            start = int(rng.integers(0, asked - 2))
-            pair = _pair(rng, training)
-            is_who = bool(rng.integers(2))
-            if not (free[asked : asked + 3].all() and free[start : start + 3].all()):
-                continue
-            free[asked : asked + 3] = free[start : start + 3] = False
-            chaser, chased = pair[::-1] if number % 2 else pair
-            text[start : start + 3] = NOUN + chaser, VERB + verb, NOUN + chased
-            answer = chaser if is_who else chased
-            text[asked : asked + 3] = WHO if is_who else WHOM, VERB + verb, NOUN + answer
-            answers[asked + 2] = True
-            gaps[asked + 2] = asked + 1 - start
+        # Stretches of three tokens, each a sentence or a question; a question ends the text, so
+        # that one is scored in every window.
+        stretches = np.append(tasks.apart(rng, length // EVERY - 1, length - 3, 3), length - 3)
+        told = min(VERBS, len(stretches) // 3)
+        is_sentence = np.isin(
+            np.arange(len(stretches)), rng.choice(len(stretches) - 1, told, False)
+        )
+        sentences: list[tuple[int, int, np.ndarray]] = []  # start, verb and nouns
+        verbs = iter(rng.permutation(VERBS))
+        for start, tells in zip(stretches, is_sentence, strict=True):
+            here = slice(start, start + 3)
+            if tells:
+                verb, pair = next(verbs), _pair(rng, training)
+                pair = pair[::-1] if number % 2 else pair
+                text[here] = NOUN + pair[0], VERB + verb, NOUN + pair[1]
+                sentences.append((start, verb, pair))
+            elif sentences:
+                begin, verb, pair = sentences[rng.integers(len(sentences))]
+                which = rng.integers(2)
+                text[here] = (WHO, WHOM)[which], VERB + verb, NOUN + pair[which]
+                answers[start + 2] = True
+                gaps[start + 2] = start + 1 - begin
         return Drawn(text.astype(np.uint8), answers, gaps)
 
 
