@@ -2,11 +2,10 @@
 
 import csv
 import re
-import subprocess
 from importlib import import_module
 
 import pytest
-from running import ROOT
+from running import ROOT, committed
 
 from posenc_jax import errors, extensions, registry, schemes
 from posenc_jax.evaluation.records import COLUMNS
@@ -14,17 +13,6 @@ from posenc_jax.evaluation.records import COLUMNS
 README = (ROOT / "README.md").read_text()
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def committed(names, *folder):
-    """Without files that are new here: a row is owed with the commit, not before."""
-    done = subprocess.run(
-        ["git", "ls-files", "/".join(folder)], cwd=ROOT, capture_output=True, text=True
-    )
-    if done.returncode or not done.stdout:
-        pytest.skip("not a checkout: which files are committed is not known")
-    text = "".join((ROOT / line).read_text() for line in done.stdout.split())
-    return [n for n in names if f"/{n}.py" in done.stdout or re.search(rf"^def {n}\(", text, re.M)]
 
 
 def in_first_cells(text):
