@@ -5,8 +5,9 @@ python scripts/report.py runs/fair_far --out=report
 
 Tuned as configs/sweeps/fair.py tunes, by the loss of answers at L = 64 on a third split. T5's
 buckets end at L here: by default those beyond 66 tokens would stay as they were drawn. The hybrid
-has four layers, the others two, since hybrid_nope with one global layer does not learn the task at
-L. 60 to 70 runs, of which 30 are evaluated; neither their time nor their answers are measured yet.
+has four layers, the others two; at its recipe's rate it learned the task with neither number in 600
+steps (docs/results.md). 60 to 70 runs, of which 30 are evaluated; neither their time nor their
+answers are measured yet.
 """
 
 from configs.sweeps import fair, variables

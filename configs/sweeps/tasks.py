@@ -1,7 +1,7 @@
 """Which tasks measure reach? Each learned by RoPE at L = 64, with its usual extensions.
 
 python scripts/sweep.py --config=configs/sweeps/tasks.py --workdir=runs/tasks --workers=2
-for run in runs/tasks/*task=*; do    # the oracles: 600 steps more, at 8 L
+for run in runs/tasks/*[0-9]; do    # the oracles: 600 steps more, at 8 L
   python train.py --config=configs/finetune.py --workdir=$run-oracle --config.init_from=$run \\
       --config.extension.name=none --config.extension.scale=1 --config.data.far=1 \\
       --config.train_length=512 --config.batch_size=4 --config.learning_rate=1e-3 \\

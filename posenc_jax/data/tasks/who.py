@@ -2,8 +2,8 @@
 
 Sentences of three tokens, noun, verb, noun; then, a distance later, the question for one of the
 two. Every document stands beside its twin, in which the two nouns of every sentence have changed
-places, and with them the answers: both are right only for one who reads order. Which nouns stand in
-one sentence of the test, no sentence of training tells.
+places, and with them the answers: both are right only for one who reads order. No two nouns
+of one sentence of the test stand together in a sentence of training.
 """
 
 import dataclasses

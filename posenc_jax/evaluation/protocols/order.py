@@ -42,10 +42,10 @@ class Order(SameToken):
             return []
         scored = text.token_hash(span)
         found = [Reading(text, self.plan(text, length, span), scored, "whole")]
-        near = NEAREST
+        near, changes = NEAREST, changes_of(text.document)
         # Before the first scored target lie length - span tokens; the last ones are kept.
         while near < length - span:
-            for name, change in changes_of(text.document).items():
+            for name, change in changes.items():
                 own, plan = changed(text, length, span, near, change)
                 found.append(Reading(own, plan, scored, f"{name}-{near}"))
             found.append(Reading(text, self._dropped(text, near, span), scored, f"dropped-{near}"))

@@ -130,13 +130,14 @@ def check(name, length, **options):
         assert expected.dtype == jnp.float64
         exact, expected = jax.tree.map(np.asarray, (exact, expected))
     np.testing.assert_allclose(out, expected, atol=2e-5)
+    # Where a query sees itself alone the exact gradient is 0, and what is left is rounding, summed
+    # over queries: most in T5's table, which is multiplied by sqrt(K).
+    rounding = 6e-5 if name == "t5" else 3e-5
     pairs = zip(jax.tree.leaves(gradients), jax.tree.leaves(exact), strict=True)
     for ours_, exact_ in pairs:
         largest = np.abs(exact_).max()
         error = np.abs(ours_ - exact_).max()
-        # Where a query sees itself alone the exact gradient is 0, and what is left is rounding,
-        # summed over queries: most in T5's table, which is multiplied by sqrt(K).
-        assert error <= 1e-4 * largest + 6e-5, (ours_.shape, error, largest)
+        assert error <= 1e-4 * largest + rounding, (ours_.shape, error, largest)
 
 
 SOME = ("nope", "rope", "alibi", "t5", "fire")
