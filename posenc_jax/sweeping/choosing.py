@@ -257,6 +257,22 @@ def read(workdir: Path) -> list[dict[str, Any]]:
         raise Stop(f"{path} cannot be read: {error!r}; the sweep's command writes it") from error
 
 
+def chosen(folder: Path) -> dict[str, dict[str, float]]:
+    """The rates that a tuned sweep chose, by scheme, as fields for the grid of another sweep."""
+    rows = read(Path(folder))
+    if not rows:
+        raise Stop(f"{folder} has no {FILE}; a sweep with choose writes it")
+    undecided = {row["scheme"] for row in rows} - {row["scheme"] for row in rows if row["chosen"]}
+    if undecided:
+        raise Stop(f"{folder} has not chosen the rates of {', '.join(sorted(undecided))} yet")
+    return {
+        # A run is named after the rates that have an effect on it.
+        row["scheme"]: {name: row[name] for name in CHOSEN if f"{name}=" in row["run"]}
+        for row in rows
+        if row["chosen"]
+    }
+
+
 def schemes(jobs: Sequence[Job], rates: Rates) -> list[Scheme]:
     """The jobs of a grid by scheme."""
     alike: dict[str, list[Job]] = {}

@@ -9,9 +9,9 @@ from running import ROOT
 
 from configs.sweeps import fair
 from posenc_jax import errors
-from posenc_jax.errors import ConfigError
+from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.sweeping import grid, scheduler
-from posenc_jax.sweeping.choosing import FILE, Plan, Rates, Trial, checked_rates
+from posenc_jax.sweeping.choosing import FILE, Plan, Rates, Trial, checked_rates, chosen
 from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.scheduler import Scheduler
 from scripts.sweep import main
@@ -122,6 +122,20 @@ def test_trained_arrays_are_tried_at_their_own_rates_at_the_best_learning_rate(r
     assert [key for key, row in rows.items() if row["chosen"]] == [(9e-3, 16)]
     assert code == errors.DONE and len(one.all) == 7  # six trials, one of them a seed, and another
     assert ("t5-s1-learning_rate=0.009-encoding_rate=16", "evaluate") in started
+
+
+def test_another_sweep_takes_the_rates_that_were_chosen(run, tmp_path):
+    run(content(["rope", "t5"]), near(9e-3, 16))
+    t5 = {"learning_rate": 9e-3, "encoding_rate": 16.0}
+    assert chosen(tmp_path) == {"rope": {"learning_rate": 9e-3}, "t5": t5}
+
+
+def test_rates_that_are_not_chosen_yet_are_refused(run, tmp_path):
+    with pytest.raises(Stop, match=r"no choices\.csv; a sweep with choose writes it"):
+        chosen(tmp_path)
+    run(content(["rope", "alibi"]), near(3e-3), codes={"rope-s0-learning_rate=0.001": errors.IO})
+    with pytest.raises(Stop, match="has not chosen the rates of rope yet"):
+        chosen(tmp_path)
 
 
 def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
