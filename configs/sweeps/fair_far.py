@@ -29,6 +29,6 @@ def get_config():
     return config | {
         "grid": product(axis("seed", range(3)), recipes),
         "choose": Rates(),
-        "fields": config["fields"] | {"data.choose_fraction": 0.1},
+        "fields": config["fields"] | {"data.choose_fraction": 0.1, "log_every": 20},
         "evaluation": config["evaluation"] | {"extensions": "none,yarn,logn"},
     }

@@ -11,7 +11,7 @@ from posenc_jax.data import mixtures
 from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Stop
-from posenc_jax.evaluation import ngrams, protocols, records
+from posenc_jax.evaluation import ngrams, protocols, records, windows
 from posenc_jax.evaluation.evaluate import CHOOSE, digest_of
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs.subject import run_config
@@ -120,17 +120,18 @@ def _asked(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) ->
         raise DataError(f"{workdir}: {protocols.HEADLINE} is not in its evaluation; ask for it")
     newest = max(cells, key=lambda facts: (facts["step"], facts["length"]))
     name, split = _split(workdir, corpus, newest)
-    windows = next(one for one in record.places if one.evaluation == newest["evaluation"])
-    starts = split.starts[windows.document] + windows.start
-    text = Text(split, windows.document, starts, newest["length"])
+    split = windows.in_stretches(split, newest["length"])
+    places = next(one for one in record.places if one.evaluation == newest["evaluation"])
+    starts = split.starts[places.document] + places.start
+    text = Text(split, places.document, starts, newest["length"])
     last = newest["last"]
     if text.token_hash(last) != newest["token_hash"]:
         raise DataError(f"{workdir}: its text is not the one that was evaluated; evaluate it again")
-    places = (starts[:, None] + text.longest + np.arange(1 - last, 1)).reshape(-1)
+    targets = (starts[:, None] + text.longest + np.arange(1 - last, 1)).reshape(-1)
     return Asked(
         newest["evaluation"],
         split,
-        places,
+        targets,
         np.repeat(starts, last),
         last,
         newest["token_hash"],

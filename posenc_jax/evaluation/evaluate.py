@@ -135,9 +135,8 @@ def choose(
         if not kept.any():
             raise DataError(f"{skipped}: nothing is left to evaluate on")
         warn(f"{skipped}; they are skipped")
-    split = source.split
-    if len(kept) == 1:
-        split = windows.stretches(split, max(lengths))
+    split = windows.in_stretches(source.split, max(lengths))
+    if len(split.lengths) > len(kept):
         kept = np.ones(len(split.lengths), bool)
     text = windows.choose(
         split,

@@ -14,13 +14,17 @@ COLUMNS = ("step", "layer", "head", "keys")
 
 
 def write(folder: Path, found: Mapping[int, np.ndarray]) -> None:
-    """Writes the effective keys [layers, H] by step, if there are any."""
+    """Writes the effective keys [layers, H] by step, if there are any; other steps stay."""
     if not found:
         (folder / FILE).unlink(missing_ok=True)
         return
+    try:
+        earlier = read(folder)
+    except Stop:
+        earlier = {}
     lines = [
         f"{step},{layer},{head},{keys:.6g}"
-        for step, own in found.items()
+        for step, own in sorted((earlier | dict(found)).items())
         for (layer, head), keys in np.ndenumerate(own)
     ]
     write_atomically(folder / FILE, "\n".join([",".join(COLUMNS), *lines, ""]))

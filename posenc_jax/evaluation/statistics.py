@@ -69,12 +69,16 @@ def combined(terms: Terms) -> Difference:
     if np.any(leverage == 1):
         return Difference(mean, -np.inf, np.inf, documents, 1.0)
     influence = coefficients @ ((sums - ratios * counts) / (totals * np.sqrt(1 - leverage)))
-    shares = np.abs(coefficients) @ leverage / np.abs(coefficients).sum()
-    crossed = shares**2 / (1 - shares)
-    freedom = 1 / (np.sum(shares**2) + crossed.sum() ** 2 - np.sum(crossed**2))
+    freedom = _freedom(np.abs(coefficients) @ leverage / np.abs(coefficients).sum())
     error = float(np.sqrt(np.sum(influence**2)))
     half = _t(freedom) * error
-    return Difference(mean, mean - half, mean + half, documents, _p(mean, error, freedom))
+    return Difference(mean, mean - half, mean + half, documents, float(_p(mean, error, freedom)))
+
+
+def _freedom(shares: np.ndarray) -> float:
+    """Degrees of freedom of an error over documents that have these shares of the tokens."""
+    crossed = shares**2 / (1 - shares)
+    return float(1 / (np.sum(shares**2) + crossed.sum() ** 2 - np.sum(crossed**2)))
 
 
 def paired(
@@ -84,6 +88,19 @@ def paired(
 ) -> Difference:
     """The difference of two means, with a 95% t-interval over documents."""
     return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
+
+
+def p_of_rows(differences: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The p that `paired` gives each row of differences [N, D], all at once."""
+    present = counts > 0
+    leverage = counts[present] / counts.sum()
+    if np.any(leverage == 1):
+        return np.ones(len(differences))
+    differences = differences[:, present]
+    means = differences.sum(axis=1) / counts.sum()
+    influence = (differences - means[:, None] * counts[present]) / np.sqrt(1 - leverage)
+    errors = np.sqrt(np.sum(influence**2, axis=1)) / counts.sum()
+    return _p(means, errors, _freedom(leverage))
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -104,35 +121,44 @@ def over_seeds(values) -> tuple[float, float, float] | None:
     return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
 
 
-def p_over_seeds(values) -> float | None:
-    """Two-sided p of a mean of zero, over three paired differences or more; None for fewer."""
-    values = np.asarray(values, np.float64)
-    if len(values) < FEWEST_SEEDS:
-        return None
-    error = values.std(ddof=1) / np.sqrt(len(values))
-    return _p(float(values.mean()), float(error), len(values) - 1)
+def p_over_seeds(values: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Two-sided p of a mean of zero over the paired differences that each row [N, S] has; nan for
+    fewer than three."""
+    counts = present.sum(axis=1)
+    enough = counts >= FEWEST_SEEDS
+    some = np.where(enough, counts, FEWEST_SEEDS)
+    means = np.where(present, values, 0).sum(axis=1) / some
+    squares = np.where(present, (values - means[:, None]) ** 2, 0).sum(axis=1)
+    return np.where(enough, _p(means, np.sqrt(squares / (some - 1) / some), some - 1), np.nan)
 
 
-def seeds_needed(values) -> float | None:
-    """The fewest seeds, three at least, whose 95% t-interval of the mean excludes zero if mean and
+def seeds_needed(values, level: float = 0.05) -> float | None:
+    """The fewest seeds, three at least, that reject a mean of zero at this level if mean and
     standard deviation stay those of these paired differences. None: not known, from fewer than
     three; infinite: more than a thousand."""
     values = np.asarray(values, np.float64)
     if len(values) < FEWEST_SEEDS:
         return None
     counts = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)
-    enough = _t(counts - 1) * values.std(ddof=1) / np.sqrt(counts) < abs(values.mean())
+    half = _t(counts - 1, level) * values.std(ddof=1) / np.sqrt(counts)
+    enough = half < abs(values.mean())
     return float(counts[np.argmax(enough)]) if enough.any() else np.inf
 
 
-def holm(values: Sequence[float]) -> list[float]:
+class Corrected(NamedTuple):
+    p: float
+    comparisons: int  # that its p-value was multiplied by
+
+
+def holm(values: Sequence[float]) -> list[Corrected]:
     """p-values corrected for being several (Holm, 1979): at or below 0.05, all of them together
-    reject a true hypothesis in at most 5%."""
+    reject a true hypothesis in at most 5%. The smallest counts for all, the next for one fewer."""
     order = np.argsort(values, kind="stable")
-    corrected, largest = [1.0] * len(values), 0.0
+    corrected, largest = [Corrected(1.0, 1)] * len(values), 0.0
     for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        corrected[place] = largest
+        left = len(values) - rank
+        largest = max(largest, min(1.0, left * values[place]))
+        corrected[place] = Corrected(largest, left)
     return corrected
 
 
@@ -153,19 +179,20 @@ def slope(x: np.ndarray, y: np.ndarray) -> Slope:
     return Slope(mean, mean - half, mean + half)
 
 
-def _p(mean: float, error: float, freedom: float) -> float:
-    if not error:
-        return 1.0 if not mean else 0.0
+def _p(mean, error, freedom):
+    """Two-sided p of a mean of zero; without an error that of certainty."""
     from scipy.special import stdtr
 
-    return float(2 * stdtr(freedom, -abs(mean) / error))
+    error = np.asarray(error, np.float64)
+    odds = 2 * stdtr(freedom, -np.abs(mean) / np.where(error > 0, error, 1))
+    return np.where(error > 0, odds, np.where(np.equal(mean, 0), 1.0, 0.0))
 
 
-def _t(freedom):
-    """The half-width of a 95% interval in standard errors."""
+def _t(freedom, level: float = 0.05):
+    """The half-width of an interval in standard errors, by default of 95%."""
     from scipy.special import stdtrit  # slow to import, and training imports this module
 
-    return stdtrit(freedom, 0.975)
+    return stdtrit(freedom, 1 - level / 2)
 
 
 FEWEST_TARGETS = 200  # of a mean over places: with fewer, a few hard tokens are a spike

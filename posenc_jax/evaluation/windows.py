@@ -103,9 +103,11 @@ def choose(
     return Text(split, number, split.starts[number] + offsets, longest)
 
 
-def stretches(split: Split, longest: int) -> Split:
+def in_stretches(split: Split, longest: int) -> Split:
     """A split of one document as up to 50 stretches of it, which then count as documents: errors
-    are taken over them."""
+    are taken over them. One of several documents as it is."""
+    if len(split.lengths) > 1:
+        return split
     room = len(split.tokens) // (longest + 1)  # windows in all
     count = max(1, room // max(1, -(-room // FEWEST)))  # each of as many windows
     starts = np.linspace(0, len(split.tokens), count + 1).astype(np.int64)

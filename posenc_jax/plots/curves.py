@@ -135,12 +135,11 @@ NULL = Line("null: nothing beyond L", [], [], style.NULL)
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 
 
-def yardstick(order: int, lengths: Sequence[int], value: float) -> Line:
+def yardstick(order: int, lengths: Sequence[int], value: float, name: str = "") -> Line:
     """What an n-gram makes of the same targets, whatever the context that others have."""
     look = style.YARDSTICK | {"color": str(round(0.9 - 0.09 * min(order, 7), 2))}
-    return Line(
-        f"{order}-gram", lengths, [value] * len(lengths), look, gid=f"{COUNTED}-{1000 + order}"
-    )
+    gid = f"{COUNTED}-{1000 + order}"
+    return Line(name or f"{order}-gram", lengths, [value] * len(lengths), look, gid=gid)
 
 
 def baselines(lines: Sequence[Line]) -> list[Line]:

@@ -21,14 +21,22 @@ def rates(data: Gathered) -> Section | None:
     by_scheme = tried.groupby(["sweep", "scheme"], sort=False)
     rows = [Row([scheme, *_rates(own)]) for (_, scheme), own in by_scheme]
     times = ", ".join(f"{value:g}" for value in sorted(tried.times.unique()))
-    own_rates = ", ".join(f"{value:g}" for value in sorted(tried.encoding_rate.unique()))
+    several = [own for _, own in by_scheme if own.encoding_rate.nunique() > 1]
+    by_all = set(tried.encoding_rate).intersection(*(own.encoding_rate for own in several))
+    own_rates = ", ".join(f"{value:g}" for value in sorted(by_all))
     return Section(
         "Rates, tuned at L",
         "Every scheme was tried at the same learning rates, in multiples of its recipe's "
-        f"({times}; the outermost where the best was at the edge), and, where it has trained "
-        f"arrays, encoding rates ({own_rates}), with one seed. Values are the loss at L on a third "
-        "split, which is neither trained on nor held out, in bits per byte, or in nats where there "
-        "are none; no longer length had a say. As shipped are the recipe's own rates.",
+        f"({times}; the outermost where the best was at the edge), with one seed"
+        + (
+            f"; where it has trained arrays at the best of these at encoding rates {own_rates}"
+            if several
+            else ""
+        )
+        + "; and at its recipe's own rates, as shipped, where these were not among them. Values "
+        "are the loss at L on a third split, which is neither trained on nor held out, in bits per "
+        "byte, or in nats where there are none; no longer length had a say. The run that was "
+        "chosen is also the first of the scheme's seeds.",
         table(head, rows) + elements.csv(tried.drop(columns=["id"]), "choices"),
     )
 
@@ -94,17 +102,20 @@ def _falls(data: Gathered) -> str:
         group = f"group-{numbers[one.group]}"
         rows.append(Row([*cells, one.reached or "–", verdict], group))
     head = ["group", "loss, last quarter", "its fall", "95%", "n-gram reached at L", "verdict"]
-    return table(head, rows) if rows else ""
+    few = f"Fewer than {learned.FEWEST} logged steps in a last quarter give no verdict (log_every)."
+    return table(head, rows) if rows else elements.tag("p", few)
 
 
 def keys(data: Gathered) -> Section | None:
     """How many keys a query without content sees, before and after training."""
     rows = []
     for number, group in enumerate(figures.groups(data)):
-        known = [run["keys"] for run in data.runs if run["group"] == group and run["keys"]]
+        members = [run for run in data.runs if run["group"] == group and not run.get("left_out")]
+        known = [run["keys"] for run in members if run["keys"]]
         if not known:
             continue
-        last = max(known[0])
+        steps = {run["evaluated_at"] for run in members}
+        last = max(steps & set(known[0]), default=max(known[0]))
         layers = len(known[0][last])
         for layer in range(layers):
             name = str(layer) if layers > 1 else "all"

@@ -70,15 +70,26 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
 
 
 def yardsticks(data: Gathered, points: Frame) -> Frame:
-    """The n-grams that were scored on the targets of these points, by order."""
-    return data.yardsticks[data.yardsticks.token_hash.isin(points.token_hash)].sort_values("order")
+    """The n-grams of the text that these points' runs read, scored on the same targets, by order;
+    with what was counted in the name where that is not the same for all."""
+    read = {run["read"] for run in data.runs if run["id"] in set(points.id)}
+    own = data.yardsticks
+    own = own[own.token_hash.isin(points.token_hash) & own["read"].isin(read)]
+    several = own.counted.nunique() > 1
+    names = [
+        f"{row.order}-gram" + (f" of {row.counted / 1e6:.3g}M" if several else "")
+        for row in own.itertuples()
+    ]
+    return own.assign(name=names).sort_values(["counted", "order"])
 
 
 def counted(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]:
     """A grey line for each n-gram: what counting makes of the same targets."""
     lengths = sorted(points.length.unique())
     return [
-        curves.yardstick(row.order, lengths, row.bpb if value == "bpb" else float(np.exp(row.nll)))
+        curves.yardstick(
+            row.order, lengths, row.bpb if value == "bpb" else float(np.exp(row.nll)), row.name
+        )
         for row in yardsticks(data, points).itertuples()
         if value == "ppl" or row.bpb is not None
     ]

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,12 +104,13 @@ def choices_in(folders: Iterable[Path], notes: list[str]) -> Frame:
 
 
 def yardsticks_of(runs: Iterable[dict]) -> Frame:
-    """The n-grams of all runs, those of the same targets and counts once."""
-    folders = [Path(run["id"], "eval") for run in runs]
-    read = (_or(functools.partial(yardsticks.read, folder), []) for folder in folders)
-    rows = [row for own in read for row in own]
-    found = pd.DataFrame(rows, columns=list(yardsticks.COLUMNS))
-    return found.drop_duplicates(["token_hash", "order"])
+    """The n-grams of all runs, those of the same targets and of the same training once."""
+    rows = []
+    for run in runs:
+        own = _or(functools.partial(yardsticks.read, Path(run["id"], "eval")), [])
+        rows += [row | {"read": run["read"]} for row in own]
+    found = pd.DataFrame(rows, columns=[*yardsticks.COLUMNS, "read"])
+    return found.drop_duplicates(["token_hash", "order", "read"])
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
@@ -127,6 +129,7 @@ def run_facts(folder: Path) -> dict[str, Any]:
     run = Workdir(folder)
     config = run.checked_config()
     assert config is not None
+    fields = experiment(config)
     status = _or(run.read_status, {})
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
@@ -147,6 +150,7 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "state": status.get("state", "unknown"),
         "speed": status.get("speed") or speed(lines),  # so far, of a run in training
         "memory": max(memory, default=None),
+        "parameters": status.get("parameters", {}),
         "learned": learned,
         "keys": _or(lambda: keys.read(folder / "eval"), {}),
         "held_out": held_out[-1] if held_out else None,
@@ -154,16 +158,23 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "command": status.get("command", ""),
         "data": data_in_words(status.get("data", {})),
         "config": str(config),
-        "experiment": experiment(config),
+        "experiment": fields,
+        "read": json.dumps(_read(fields), default=str),
     }
+
+
+def _read(fields: dict[str, Any]) -> dict[str, Any]:
+    """What runs share whose losses can be compared: text, and how much of it they read."""
+    budget = ("steps", "batch_size", "train_length")
+    return {n: v for n, v in fields.items() if n.startswith("data.") or n in budget}
 
 
 def name_groups(runs: Sequence[dict]) -> None:
     """Runs that differ in the seed alone are one group.
 
-    Its name is the encoding where no other group has it, or no other one of a tuned sweep, or no
-    other one of others; else the name of a run without its seed, with the fields that differ where
-    those clash.
+    Its name is the encoding where no other group has it, or one other with other rates of which
+    either is tuned; else the name of a run without its seed and without rates that all groups of
+    the encoding share, with the fields that differ where those clash.
     """
     kinds: dict[str, list[dict]] = {}
     for run in runs:
@@ -171,17 +182,31 @@ def name_groups(runs: Sequence[dict]) -> None:
     names = {}
     for key, members in kinds.items():
         encoding, tuned = (members[0].get(name) for name in ("encoding", "tuned"))
-        same = [
-            other[0].get("tuned") for other in kinds.values() if other[0]["encoding"] == encoding
-        ]
-        names[key] = without_seed(min(run["name"] for run in members))
-        if len(same) == 1 or (len(set(same)) > 1 and same.count(tuned) == 1):
-            names[key] = f"{encoding}, tuned" if tuned and len(same) > 1 else encoding
+        same = [own[0] for own in kinds.values() if own[0]["encoding"] == encoding]
+        if len(same) == 1:
+            names[key] = encoding
+        elif len({bool(own.get("tuned")) for own in same}) == len(same) and _alike_but_rates(same):
+            names[key] = f"{encoding}, tuned" if tuned else encoding
+        else:
+            names[key] = without_seed(min(run["name"] for run in members))
+            for rate in choosing.CHOSEN:
+                if len({own["experiment"].get(rate) for own in same}) == 1:
+                    names[key] = re.sub(rf"(?:^|-){rate}=[\d.e-]*\d", "", names[key])
     for key, members in kinds.items():
         clash = [other for other in kinds if names[other] == names[key]]
         words = _differences([kinds[other][0]["experiment"] for other in clash])
         for run in members:
             run["group"] = names[key] + words[clash.index(key)]
+
+
+def _alike_but_rates(runs: Sequence[dict]) -> bool:
+    """Whether runs of one encoding differ in rates alone, and in the text that a choice takes."""
+    fields = [
+        {n: v for n, v in run["experiment"].items() if n not in choosing.CHOSEN}
+        | {"data.choose_fraction": None}
+        for run in runs
+    ]
+    return all(own == fields[0] for own in fields)
 
 
 def _differences(experiments: Sequence[dict]) -> list[str]:

@@ -1,6 +1,5 @@
 """How far training came: loss against steps, who is not done, and which n-gram was reached."""
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -36,11 +35,11 @@ class Learned(NamedTuple):
 
 
 def losses(data: Gathered, name: str) -> Frame:
-    """A row per run of a group with an evaluation and logged step."""
+    """A row per logged step of a run that is in the means."""
     rows = [
         {"group": run["group"], "step": step, name: value}
         for run in data.runs
-        if run["group"] in figures.groups(data)
+        if run["evaluated"] and not run.get("left_out")
         for step, value in run["learned"][name]
     ]
     return pd.DataFrame(rows, columns=["group", "step", name])
@@ -71,18 +70,11 @@ def of(data: Gathered) -> list[Learned]:
         quarter = run["steps"] / 4
         ends = (quarter * fall.low, quarter * fall.high)
         made = Learned(group, float(means.mean()), quarter * fall.mean, ends, None, "")
-        families.setdefault(_trained_on(run), []).append(made)
+        families.setdefault(run["read"], []).append(made)
     return sorted(
         (one for family in families.values() for one in _beside_best(data, family)),
         key=lambda one: one.loss,
     )
-
-
-def _trained_on(run: dict) -> str:
-    """What runs share whose losses can be compared: text, length and steps."""
-    fields = run["experiment"]
-    chosen = {n: v for n, v in fields.items() if n.startswith("data.")}
-    return json.dumps([chosen, fields["steps"], fields["train_length"]], default=str)
 
 
 def _beside_best(data: Gathered, family: Sequence[Learned]) -> list[Learned]:

@@ -9,8 +9,10 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import (
     FEWEST_DOCUMENTS,
+    Corrected,
     holm,
     over_seeds,
+    p_of_rows,
     p_over_seeds,
     paired,
     seeds_needed,
@@ -27,7 +29,8 @@ class Rank(NamedTuple):
     The difference is over the seeds that both have. Its verdict is `tie` where other documents or
     other seeds might reverse it, else `behind`; or `open`, where they would not but there are fewer
     than ten documents, fewer than three common seeds, or too many comparisons for so few: `p` is
-    corrected for the number of entries (Holm), intervals are not.
+    corrected for all pairs of entries (Holm), as the best one is picked on the same data; intervals
+    are not.
     """
 
     group: str
@@ -40,7 +43,8 @@ class Rank(NamedTuple):
     by_seeds: tuple[float, float] | None  # of the difference
     documents: int
     shared: int  # seeds that both have
-    p: float  # the larger one of documents and of seeds; 1 where it is not behind
+    p: float  # the larger one of documents and of seeds, corrected; 1 where it is not behind
+    comparisons: int  # that p was multiplied by
     needed: float | None  # seeds for a claim; infinite: more than a thousand
     verdict: str
 
@@ -144,13 +148,51 @@ def _table(
     order = sorted(means, key=lambda entry: means[entry].sum())
     _, size, unit = lost(entries[order[0]][0].sums)
     assert unit is not None  # entries without are skipped
-    found = [_rank(entry, seeds[entry], seeds[order[0]], size, unit) for entry in order]
-    corrected = [1.0, *holm([row.p for row in found[1:]])]  # the best is compared with nothing
-    judged = [row._replace(p=p) for row, p in zip(found, corrected, strict=True)]
-    return [
-        judged[0]._replace(verdict="best"),
-        *(r._replace(verdict=verdict(r)) for r in judged[1:]),
+    corrected = _against_best([seeds[entry] for entry in order], size)
+    found = [
+        _rank(entry, seeds[entry], seeds[order[0]], size, unit, one)
+        for entry, one in zip(order, [Corrected(1.0, 1), *corrected], strict=True)
     ]
+    return [
+        found[0]._replace(verdict="best"),
+        *(row._replace(verdict=verdict(row)) for row in found[1:]),
+    ]
+
+
+def _against_best(
+    entries: Sequence[Mapping[int, np.ndarray]],  # the best first
+    size: np.ndarray,
+) -> list[Corrected]:
+    """What stands against each but the best, corrected for all pairs of entries."""
+    seeds = sorted(set().union(*entries))
+    has = np.array([[seed in own for seed in seeds] for own in entries])
+    none = np.zeros(len(size))
+    amount = np.array([[own.get(seed, none) for seed in seeds] for own in entries])
+    pairs = [_p(amount[i:], has[i:], size) for i in range(len(entries) - 1)]
+    return holm(np.concatenate(pairs).tolist() if pairs else [])[: len(entries) - 1]
+
+
+def _p(amount: np.ndarray, has: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Of each entry [N, S, D] but the first against it the larger p of documents and of seeds; 1
+    where it is not behind in both."""
+    shared = has[1:] & has[0]
+    common = shared.any(axis=1, keepdims=True)
+    mine, its = (np.where(common, shared, own).astype(float) for own in (has[1:], has[:1]))
+    mine, its = (side / side.sum(axis=1, keepdims=True) for side in (mine, its))
+    differences = np.einsum("ns,nsd->nd", mine, amount[1:]) - its @ amount[0]
+    of_seeds = np.where(shared[..., None], amount[1:] - amount[0], 0).sum(axis=2)
+    behind = (differences.sum(axis=1) > 0) & (of_seeds.sum(axis=1) >= 0)
+    larger = np.fmax(p_of_rows(differences, size), p_over_seeds(of_seeds, shared))
+    return np.where(behind, larger, 1.0)
+
+
+def _in_common(
+    own: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]
+) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """The seeds that both have, and the means of either over these, or over all of its own."""
+    shared = [seed for seed in own if seed in other]
+    mine, its = (np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, other))
+    return shared, mine, its
 
 
 def _distinct(
@@ -184,11 +226,9 @@ def _rank(
     of_best: Mapping[int, np.ndarray],
     size: np.ndarray,
     unit: float,
+    corrected: Corrected,
 ) -> Rank:
-    shared = [seed for seed in own if seed in of_best]
-    mine, its = (
-        np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, of_best)
-    )
+    shared, mine, its = _in_common(own, of_best)
     one = paired(mine, its, size)
 
     def loss(amount: np.ndarray) -> float:
@@ -196,7 +236,6 @@ def _rank(
 
     differences = [loss(own[seed] - of_best[seed]) for seed in shared]
     across = over_seeds(differences)
-    behind = one.mean > 0 and np.mean(differences or 0) >= 0
     each = [loss(amount) for amount in own.values()]
     over = over_seeds(each)
     return Rank(
@@ -210,8 +249,9 @@ def _rank(
         by_seeds=None if across is None else across[1:],
         documents=one.documents,
         shared=len(shared),
-        p=max(one.p, p_over_seeds(differences) or 0.0) if behind else 1.0,
-        needed=seeds_needed(differences),
+        p=corrected.p,
+        comparisons=corrected.comparisons,
+        needed=seeds_needed(differences, LEVEL / corrected.comparisons),
         verdict="",
     )
 

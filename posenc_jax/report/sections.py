@@ -140,12 +140,13 @@ def ranking(data: Gathered) -> Section:
         '"Behind" is the difference to the best entry, paired '
         "by document with a 95% t-interval over documents, and paired by seed with one over common "
         "seeds where there are three. A tie (shaded) might be reversed by other documents or other "
-        "seeds. Verdicts are corrected for the number of comparisons (Holm): all claims of a table "
-        "together are wrong in at most 5%, though the best entry was picked on the same data. "
+        "seeds. Verdicts are corrected for all pairs of entries (Holm), as the best one is picked "
+        "on the same data: all claims of a table together are wrong in at most 5%. "
         "Intervals are those of one comparison alone. A difference is open where they leave zero "
         f"out, but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common "
-        "seeds or, for so few, too many comparisons. The last column says how many seeds an "
-        "interval over seeds takes to leave zero out, if they go on to differ as these do.",
+        "seeds or, for so few, too many comparisons. The last column says how many seeds such a "
+        "claim takes, so corrected, if they go on to differ as these do; luck decides about half "
+        "of those that have no more.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
@@ -166,7 +167,7 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     for row in shown:
         verdict = row.verdict
         if verdict == "open":
-            verdict = f"open: {_why_open(row, len(shown) - 1)}"
+            verdict = f"open: {_why_open(row)}"
         cells = [row.group, row.method, f"{row.loss:.3f}", "–", verdict, "–", "–"]
         group = ""
         if row.verdict != "best":
@@ -183,12 +184,12 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     return table(head, rows, left=2)
 
 
-def _why_open(row: Rank, comparisons: int) -> str:
+def _why_open(row: Rank) -> str:
     if row.documents < FEWEST_DOCUMENTS:
         return _plural(row.documents, "document")
     if row.by_seeds is None:
         return _plural(row.shared, "seed")
-    return f"{_plural(row.shared, 'seed')}, {_plural(comparisons, 'comparison')}"
+    return f"{_plural(row.shared, 'seed')}, {_plural(row.comparisons, 'comparison')}"
 
 
 def _unit(protocol: str) -> str:
@@ -304,7 +305,7 @@ def cost(data: Gathered) -> Section | None:
         "Quality and cost",
         "Loss at the length chosen under Ranking, without extensions, against the speed of "
         "training as each run logged it, on its own machine: compare speeds only of one machine "
-        "under one load.",
+        "under one load. Parameters are those that are trained.",
         "".join(blocks),
     )
 
@@ -316,7 +317,9 @@ def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> 
         members = [r for r in data.runs if r["group"] == row.group and not r.get("left_out", True)]
         speed, memory = (_mean(run[field] for run in members) for field in ("speed", "memory"))
         gid = f"group-{numbers.index(row.group)}"
+        counts = members[0]["parameters"] if members else {}
         cells = [row.group, f"{row.loss:.3f}", _whole(speed), _whole(memory)]
+        cells += [_whole(counts.get(name)) for name in ("total", "encoding")]
         rows.append(Row(cells, gid))
         if speed is not None:
             look = every[row.group]._asdict() | {"linestyle": "", "markersize": 8}
@@ -327,7 +330,7 @@ def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> 
         label = curves.VALUES[figures.value_of(protocol)]
         drawn = curves.chart(lines, x=x, y=label, size=elements.SIZE, below=True)
         made = elements.figure(drawn, f"cost-{protocol}-{length}", f"{protocol} at {length:,}")
-    head = ["group", _unit(protocol), "tokens/s", "memory, MiB"]
+    head = ["group", _unit(protocol), "tokens/s", "memory, MiB", "parameters", "of the encoding"]
     return tag("div", made, table(head, rows), class_="figures")
 
 

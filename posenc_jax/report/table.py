@@ -45,7 +45,7 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
     plain = points[points.method == "none"]
     for row in figures.yardsticks(data, plain).itertuples():
         numbers = f"{row.bpb:>9.3f}" * len(means.columns)
-        lines.append(f"{f'{row.order}-gram':<{NAME}}{numbers}" if row.bpb is not None else "")
+        lines.append(f"{row.name:<{NAME}}{numbers}" if row.bpb is not None else "")
     unfinished = learning.not_done(data)
     if unfinished:
         lines.append(

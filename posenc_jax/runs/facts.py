@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from posenc_jax.data.corpora import Corpus
 
 # Facts about the whole run, which stay when its state changes.
-KEPT = ("command", "data", "speed")
+KEPT = ("command", "data", "parameters", "speed")
 
 
 def data_facts(corpus: "Corpus") -> dict[str, Any]:

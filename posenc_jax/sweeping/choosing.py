@@ -88,7 +88,10 @@ class Trial(Job):
         except Stop:
             return None
         last = next((line for line in reversed(lines) if "choose_loss" in line), {})
-        return last if last.get("step") == self.config.steps else None
+        if last.get("step") != self.config.steps:
+            return None
+        # A loss that is not finite is null there.
+        return last if last["choose_loss"] is not None else last | {"choose_loss": math.nan}
 
     @property
     def loss(self) -> float | None:

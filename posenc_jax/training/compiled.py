@@ -101,6 +101,8 @@ def train_step(
             "bpb": total / jnp.maximum(jnp.sum(batch.bytes * batch.weights), 1.0) / jnp.log(2.0),
             "grad_norm": optax.tree.norm(gradients),
         }
+        if gradients["encoding"]:  # its share of the norm that is clipped
+            metrics["encoding_grad_norm"] = optax.tree.norm(gradients["encoding"])
         params = optax.apply_updates(state["params"], updates)
         if config.skip_not_finite:
             good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])

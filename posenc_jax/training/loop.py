@@ -159,7 +159,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     if step >= config.steps:
         return _done(run, report, step, state, "already done")
     before = run.facts if step else {}
-    run.facts = {"command": " ".join(sys.argv)} | before | {"data": data_facts(corpus)}
+    run.facts = {"command": " ".join(sys.argv)} | before
+    run.facts |= {"data": data_facts(corpus), "parameters": parts.counts()}
     run.facts.pop("speed", None)  # the speed of earlier lines
     run.status("running", errors.AGAIN, step=step)
     # An unreachable host of wandb takes half a minute.

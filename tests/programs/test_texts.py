@@ -161,6 +161,7 @@ def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
     out = call("eval_extrapolation.py", tmp_path / "run", *words)
     assert "37 documents" in out  # 2,400 tokens in stretches of 64 and more
+    assert "6-gram" in script("yardstick.py", tmp_path / "run")
     copy = ["--config.data.source=text", f"--config.data.path={tmp_path}/copy.txt"]
     out = call("eval_extrapolation.py", tmp_path / "run", *words, *copy, code=65)
     assert "1 of 1 documents are text the run was trained on: nothing is left" in out

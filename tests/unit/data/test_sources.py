@@ -265,15 +265,15 @@ class TestOneDocument:
 
     def test_it_is_evaluated_in_stretches(self, found, prepare):
         made = prepare(valid_fraction=0.3, **found)
-        split = windows.stretches(made.valid, 64)
+        split = windows.in_stretches(made.valid, 64)
         text = windows.choose(split, 64, wanted=1)
         assert len(text.documents) == len(made.valid.tokens) // 65 and len(text.documents) > 20
         assert split.starts[-1] == len(made.valid.tokens)
-        few = windows.choose(windows.stretches(made.valid, 16), 16, wanted=10**6)
+        few = windows.choose(windows.in_stretches(made.valid, 16), 16, wanted=10**6)
         room = len(made.valid.tokens) // 17
         assert len(few.documents) <= 50 < room - 2 <= len(few.starts)
         with pytest.raises(DataError, match="1 of 1 documents"):
-            windows.choose(windows.stretches(made.valid, 1500), 1500)
+            windows.choose(windows.in_stretches(made.valid, 1500), 1500)
 
 
 def test_pieces_of_a_text_have_the_tokens_of_the_whole(monkeypatch):

@@ -232,24 +232,42 @@ def test_p_and_interval_say_the_same():
         assert (one.p < 0.05) == one.leaves_zero_out
         seeds = rng.normal(shift, 1, 5)
         _, low, high = statistics.over_seeds(seeds)
-        assert (statistics.p_over_seeds(seeds) < 0.05) == (low > 0 or high < 0)
+        (p,) = statistics.p_over_seeds(seeds[None], np.ones((1, len(seeds)), bool))
+        assert (p < 0.05) == (low > 0 or high < 0)
         expected = scipy.stats.ttest_1samp(seeds, 0).pvalue
-        assert statistics.p_over_seeds(seeds) == pytest.approx(expected)
-    assert statistics.p_over_seeds([1.0, 2.0]) is None
-    assert statistics.p_over_seeds([0.0] * 3) == 1 and statistics.p_over_seeds([1.0] * 3) == 0
+        assert p == pytest.approx(expected)
+
+
+def test_p_over_seeds_is_of_those_that_are_there():
+    rows = np.array([[0.0, 0, 0, 9], [1, 1, 1, 1], [0.3, 0.1, 9, 0.2], [1, 2, 9, 9]])
+    present = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 0, 0]], bool)
+    p = statistics.p_over_seeds(rows, present)
+    expected = scipy.stats.ttest_1samp([0.3, 0.1, 0.2], 0).pvalue
+    assert p[:3].tolist() == [1, 0, pytest.approx(expected)] and np.isnan(p[3])
+
+
+def test_p_of_rows_is_that_of_each_pair():
+    rng = np.random.default_rng(2)
+    counts = rng.integers(0, 5, 40).astype(float)
+    rows = rng.normal(size=(5, 40)) * counts
+    expected = [statistics.paired(row, 0 * row, counts).p for row in rows]
+    assert statistics.p_of_rows(rows, counts) == pytest.approx(expected)
+    assert statistics.p_of_rows(rows, np.eye(40)[0]).tolist() == [1] * 5
 
 
 def test_holms_correction_is_that_of_his_steps():
     values = [0.01, 0.04, 0.03, 0.005]
-    assert statistics.holm(values) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert statistics.holm([0.4, 0.9]) == pytest.approx([0.8, 0.9])
-    assert statistics.holm([]) == [] and statistics.holm([0.02]) == [0.02]
+    found = statistics.holm(values)
+    assert [one.p for one in found] == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert [one.comparisons for one in found] == [3, 1, 2, 4]
+    assert statistics.holm([0.4, 0.9]) == [(0.8, 2), (0.9, 1)]
+    assert statistics.holm([]) == [] and statistics.holm([0.02]) == [(0.02, 1)]
 
 
 def test_of_many_true_hypotheses_one_is_rejected_in_at_most_5_percent():
     rng = np.random.default_rng(9)
     drawn = rng.random((2_000, 10))
-    wrong = np.mean([min(statistics.holm(list(values))) <= 0.05 for values in drawn])
+    wrong = np.mean([min(statistics.holm(list(values))).p <= 0.05 for values in drawn])
     assert 0.035 < wrong < 0.065
     assert np.mean(drawn.min(axis=1) <= 0.05) > 0.3  # without it
 
@@ -267,6 +285,8 @@ def test_as_many_seeds_are_needed_as_make_the_interval_leave_zero_out():
         assert half(needed) < abs(values.mean()) and needed == int(needed)
         assert needed == 3 or half(needed - 1) >= abs(values.mean())
     assert statistics.seeds_needed([0.1, 0.1, 0.1]) == 3
+    differences = [0.1, 0.2, 0.15, 0.12]
+    assert statistics.seeds_needed(differences) < statistics.seeds_needed(differences, 0.05 / 45)
     assert statistics.seeds_needed([1.0, -1.0, 0.001]) == np.inf
     assert statistics.seeds_needed([0.1, 0.2]) is None
 

@@ -74,7 +74,9 @@ def test_groups_trained_on_another_text_or_for_longer_are_not_the_best_of_others
 
 def test_few_logged_steps_are_no_quarter(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0)
-    assert learning.of(gather.gather([tmp_path])) == []
+    data = gather.gather([tmp_path])
+    assert learning.of(data) == []
+    assert "Fewer than 4 logged steps" in fairness.learning(data).html()
 
 
 @pytest.fixture
@@ -102,6 +104,30 @@ def counted(three):
     return three
 
 
+def test_n_grams_of_another_budget_are_those_of_its_own_runs(counted):
+    """Trained four times as long, and scored on the same targets."""
+    rows = yardsticks.read(counted / "rope-s0" / "eval")
+    more = [row | {"counted": 396_000_000, "bpb": row["bpb"] - 9} for row in rows]
+    longer = make_run(counted / "rope-long-s0", "rope", 0, better=0.5, steps=4 * STEPS)
+    falling(longer, 0.1)
+    yardsticks.write(longer / "eval", more)
+    data = gather.gather([counted])
+    found = {one.group: one.reached for one in learning.of(data)}
+    assert found["nope"] == "not the 2-gram" and found["rope"] == "3-gram"
+    points = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
+    assert len(figures.yardsticks(data, points)) == 2 * 3
+    assert figures.yardsticks(data, points).name.str.contains(" of 396M").sum() == 3
+
+
+def test_what_is_not_in_the_means_is_not_in_the_losses(three):
+    """The same seed again, and a run in training."""
+    falling(make_run(three / "zz-rope-s0", "rope", 0, better=0.5, steps=STEPS), 5.0)
+    falling(make_run(three / "zz-rope-s1", "rope", 1, evaluated=False, steps=STEPS), 5.0)
+    data = gather.gather([three])
+    found = {one.group: one for one in learning.of(data)}
+    assert found["rope"].fall == pytest.approx(0.1, abs=0.01)
+
+
 def test_the_n_gram_reached_is_the_longest_that_is_no_better(counted):
     data = gather.gather([counted])
     found = {one.group: one.reached for one in learning.of(data)}
@@ -127,6 +153,9 @@ def test_keys_are_means_over_seeds_by_layer_and_head(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0)
     html = fairness.keys(gather.gather([tmp_path])).html()
     assert "8.0  4.0" in html and "2.5  6.0" in html and "rope" not in html
+    keys.write(folder / "eval", {5: last})  # an earlier checkpoint, read later
+    assert list(keys.read(folder / "eval")) == [0, 5, 10]
+    assert "2.5  6.0" in fairness.keys(gather.gather([tmp_path])).html()
     keys.write(folder / "eval", {})
     assert keys.read(folder / "eval") == {}
 
@@ -161,7 +190,7 @@ def test_what_only_chose_stands_in_the_table_of_rates_and_nowhere_else(tuned):
     html = fairness.rates(data).html()
     for cell in ("2.250", "0.001: 2.500; 0.003: 2.250; 0.009: not finite"):
         assert cell in html
-    assert "(0.333333, 1, 3;" in html
+    assert "(0.333333, 1, 3;" in html and "trained arrays" not in html
 
 
 def test_a_scheme_as_shipped_stands_beside_itself_tuned(tuned, tmp_path):

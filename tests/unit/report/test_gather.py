@@ -1,5 +1,6 @@
 """What a report gathers from the folders of runs."""
 
+import csv
 import json
 import shutil
 
@@ -10,6 +11,7 @@ from posenc_jax.errors import DataError
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.report import figures, gather
+from posenc_jax.sweeping.choosing import COLUMNS, FILE
 
 
 def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path):
@@ -109,6 +111,29 @@ def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
     groups = {run["name"]: run["group"] for run in gather.gather([sweep]).runs}
     assert groups["rope-s0"] == groups["rope-s2"] == "rope"
     assert groups["rope-base=5-s0"] == "rope-base=5"
+
+
+def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
+    """configs/sweeps/fair_factors.py and fair_long.py beside fair.py."""
+    rows = [dict.fromkeys(COLUMNS, "") | {"scheme": "nope", "run": "nope-s0-learning_rate=0.009"}]
+    bos = {"model": {"layers": 2, "width": 8, "bos": True}}
+    for folder, name, own in (
+        ("fair", "nope-s0-learning_rate=0.009", {}),
+        ("factors", "nope-s0-learning_rate=0.009-bos=True", bos),
+        ("long", "nope-s0-learning_rate=0.009", {"steps": 40}),
+    ):
+        make_run(tmp_path / folder / name, "nope", 0, learning_rate=0.009, **own)
+    with (tmp_path / "fair" / FILE).open("w") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(row | {"chosen": "yes"} for row in rows)
+
+    def groups(*folders):
+        data = gather.gather([tmp_path / folder for folder in folders])
+        return [run["group"] for run in data.runs]
+
+    assert groups("fair", "factors") == ["nope", "nope-bos=True"]
+    assert groups("fair", "long") == ["nope (steps=10)", "nope (steps=40)"]
 
 
 def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):

@@ -153,6 +153,15 @@ def test_a_loss_that_is_no_number_is_never_chosen(run, tmp_path):
     assert chosen and set(chosen) == {"0.003"}
 
 
+def test_a_loss_that_is_written_as_null_is_the_worst(run, tmp_path):
+    """JSON has no number that is not finite."""
+    run(content(), near(3e-3))
+    path = tmp_path / "rope-s0-learning_rate=0.009" / "metrics.jsonl"
+    path.write_text(json.dumps({"step": 4, "choose_loss": None}) + "\n")
+    assert run(content(), near(3e-3))[:2] == (errors.DONE, [])
+    assert [row["chosen"] for row in table(tmp_path)] == ["", "yes", ""]
+
+
 def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run):
     codes = {"rope-s0-learning_rate=0.001": errors.IO}
     code, started, plan, _ = run(content(["rope", "alibi"]), near(3e-3), codes=codes)
