@@ -269,8 +269,8 @@ def chosen(folder: Path) -> dict[str, dict[str, float]]:
     if undecided:
         raise Stop(f"{folder} has not chosen the rates of {', '.join(sorted(undecided))} yet")
     return {
-        # A run is named after the rates that have an effect on it.
-        row["scheme"]: {name: row[name] for name in CHOSEN if f"{name}=" in row["run"]}
+        # A run is named after the rates that have an effect on it: 1, not 1.0, here too.
+        row["scheme"]: {n: json.loads(f"{row[n]:g}") for n in CHOSEN if f"{n}=" in row["run"]}
         for row in rows
         if row["chosen"]
     }

@@ -7,7 +7,7 @@ import math
 import pytest
 from running import ROOT
 
-from configs.sweeps import fair
+from configs.sweeps import fair, fair_factors, fair_long
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.sweeping import grid, scheduler
@@ -126,8 +126,11 @@ def test_trained_arrays_are_tried_at_their_own_rates_at_the_best_learning_rate(r
 
 def test_another_sweep_takes_the_rates_that_were_chosen(run, tmp_path):
     run(content(["rope", "t5"]), near(9e-3, 16))
-    t5 = {"learning_rate": 9e-3, "encoding_rate": 16.0}
-    assert chosen(tmp_path) == {"rope": {"learning_rate": 9e-3}, "t5": t5}
+    rates = chosen(tmp_path)
+    t5 = {"learning_rate": 9e-3, "encoding_rate": 16}
+    assert rates == {"rope": {"learning_rate": 9e-3}, "t5": t5}
+    jobs = jobs_of({"grid": [{"recipe": "configs/t5.py", "seed": 0} | rates["t5"]]}, tmp_path)
+    assert jobs[0].name == "t5-s0-learning_rate=0.009-encoding_rate=16"  # as in the tuned sweep
 
 
 def test_rates_that_are_not_chosen_yet_are_refused(run, tmp_path):
@@ -232,6 +235,16 @@ def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["s0-learning_rate=0.001", "train"] and len(lines) == 4
     assert " ".join(lines[-1]).endswith("2 seeds, once its rates are chosen")
+
+
+@pytest.mark.parametrize("sweep", [fair_long, fair_factors], ids=lambda one: one.__name__)
+def test_sweeps_beside_the_fair_zoo_take_its_rates_and_its_targets(sweep, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    made, of_fair = sweep.get_config(), fair.get_config()
+    assert made["evaluation"] == of_fair["evaluation"] and "choose" not in made
+    assert of_fair["fields"].items() <= made["fields"].items()
+    for job in jobs_of(made, tmp_path):
+        assert "learning_rate" in dict(job.fields) and job.mistakes() == []
 
 
 def test_the_fair_zoo_tunes_all_of_its_encodings_alike(tmp_path, monkeypatch):

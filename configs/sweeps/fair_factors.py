@@ -1,0 +1,31 @@
+"""Two factors that published comparisons bundle, one at a time, at the fair zoo's rates.
+
+python scripts/sweep.py --config=configs/sweeps/fair_factors.py --workdir=runs/factors --workers=2
+python scripts/report.py runs/fair runs/factors --out=report
+
+A trained first token of a row (`model.bos`), and biases of each layer's own instead of shared ones
+(`encoding.per_layer`). Beside them stand the same seeds of configs/sweeps/fair.py, whose data,
+splits and targets these are.
+"""
+
+from configs.sweeps import fair
+from configs.sweeps.fair_long import RATES
+from posenc_jax.sweeping.choosing import chosen
+from posenc_jax.sweeping.grid import axis, product
+
+FACTORS = {
+    "model.bos": ("nope", "t5", "kerple_log"),
+    "encoding.per_layer": ("t5", "kerple_log"),
+}
+
+
+def get_config():
+    rates = chosen(RATES)
+    jobs = [
+        {"recipe": f"configs/{name}.py"} | rates[name] | {factor: True}
+        for factor, names in FACTORS.items()
+        for name in names
+    ]
+    config = fair.get_config()
+    del config["choose"]
+    return config | {"grid": product(axis("seed", range(3)), jobs)}
