@@ -162,23 +162,6 @@ def holm(values: Sequence[float]) -> list[Corrected]:
     return corrected
 
 
-class Slope(NamedTuple):
-    mean: float
-    low: float
-    high: float
-
-
-def slope(x: np.ndarray, y: np.ndarray) -> Slope:
-    """The least-squares slope through three points or more, with its 95% t-interval."""
-    centred = x - x.mean()
-    squares = np.sum(centred**2)
-    mean = float(np.sum(centred * y) / squares)
-    rest = y - y.mean() - mean * centred
-    error = np.sqrt(np.sum(rest**2) / (len(x) - 2) / squares)
-    half = float(_t(len(x) - 2) * error)
-    return Slope(mean, mean - half, mean + half)
-
-
 def _p(mean, error, freedom):
     """Two-sided p of a mean of zero; without an error that of certainty."""
     from scipy.special import stdtr

@@ -83,11 +83,13 @@ def learning(data: Gathered) -> Section | None:
         return None
     return Section(
         "Loss against steps",
-        "Means over seeds. A group is not done where its training loss falls more than "
-        f"{learned.FASTER:g} times as fast over the last quarter of its steps as that of the best "
-        "one trained on the same text for as long: its ranking is one of budgets. The fall is that "
-        "of a line fitted to the quarter, in nats per token. The n-gram reached is the longest one "
-        "that is no better on the targets of same_token at L.",
+        "Means over seeds. A group is not done where its held-out loss falls more than "
+        f"{learned.FASTER:g} times as fast at the end as that of the best one trained on the same "
+        "text for as long, and over seeds where there are three: its ranking is one of budgets. "
+        "The fall is from the last held-out loss by three quarters of the steps to the last one, "
+        "scaled to a quarter of the steps, in nats per token; a rate that goes down makes all of "
+        "them fall, a high one more. The n-gram reached is the longest one that is no better on "
+        "the targets of same_token at L.",
         "".join(blocks) + _falls(data),
         select("learning", "loss", options),
     )
@@ -101,8 +103,10 @@ def _falls(data: Gathered) -> str:
         cells = [one.group, f"{one.loss:.3f}", f"{one.fall:.3f}", elements.ends(one.interval)]
         group = f"group-{numbers[one.group]}"
         rows.append(Row([*cells, one.reached or "–", verdict], group))
-    head = ["group", "loss, last quarter", "its fall", "95%", "n-gram reached at L", "verdict"]
-    few = f"Fewer than {learned.FEWEST} logged steps in a last quarter give no verdict (log_every)."
+    head = ["group", "held-out loss", "its fall", "95%, seeds", "n-gram reached at L", "verdict"]
+    few = (
+        "No held-out loss by three quarters of the steps and at the last: no verdict (valid_every)."
+    )
     return table(head, rows) if rows else elements.tag("p", few)
 
 

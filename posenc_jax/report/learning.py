@@ -7,31 +7,50 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.statistics import slope
+from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
 from posenc_jax.report.gather import Frame, Gathered
 
 FASTER = 2.0  # than the best's, and a loss is not done falling
-FEWEST = 4  # logged steps in the last quarter
+LATE = 0.75  # of the steps; the fall is from the last loss logged before
 
 
 class Learned(NamedTuple):
-    """How a group's training loss fell over the last quarter of its steps, in nats per token."""
+    """How the held-out loss of a group's runs still fell at the end, in nats per token.
+
+    That of a training step is too noisy for this: a batch is worth a tenth of a nat.
+    """
 
     group: str
-    loss: float  # the mean over that quarter
-    fall: float  # by its least squares
-    interval: tuple[float, float]  # 95%
-    of_best: float | None  # the fall of the best of those trained on the same; None: itself
+    loss: float  # at the last step, the mean over seeds
+    falls: dict[int, float]  # by seed, scaled to a quarter of the steps
+    of_best: dict[int, float] | None  # those of the best one trained on the same; None: itself
     reached: str  # the longest n-gram that is no better at L; empty where none was counted
 
     @property
+    def fall(self) -> float:
+        return float(np.mean(list(self.falls.values())))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95%, over three seeds or more."""
+        found = over_seeds(list(self.falls.values()))
+        return None if found is None else found[1:]
+
+    @property
     def done(self) -> bool:
-        """Whether it does not fall more than twice as fast as the best."""
-        falls = self.interval[0] > 0
-        return self.of_best is None or not falls or self.fall <= FASTER * max(self.of_best, 0.0)
+        """Whether it does not fall more than twice as fast as the best; where both have three
+        seeds, beyond what these differ by."""
+        if self.of_best is None:
+            return True
+        allowed = {seed: FASTER * max(fall, 0.0) for seed, fall in self.of_best.items()}
+        shared = [self.falls[seed] - allowed[seed] for seed in self.falls if seed in allowed]
+        found = over_seeds(shared)
+        if found is not None:
+            return found[1] <= 0
+        return self.fall <= float(np.mean(list(allowed.values())))
 
 
 def losses(data: Gathered, name: str) -> Frame:
@@ -39,10 +58,14 @@ def losses(data: Gathered, name: str) -> Frame:
     rows = [
         {"group": run["group"], "step": step, name: value}
         for run in data.runs
-        if run["evaluated"] and not run.get("left_out")
+        if in_means(run)
         for step, value in run["learned"][name]
     ]
     return pd.DataFrame(rows, columns=["group", "step", name])
+
+
+def in_means(run: dict) -> bool:
+    return run["evaluated"] and not run.get("left_out")
 
 
 def lines(data: Gathered, name: str) -> list[Line]:
@@ -57,30 +80,36 @@ def lines(data: Gathered, name: str) -> list[Line]:
 
 
 def of(data: Gathered) -> list[Learned]:
-    """Groups with enough logged steps, the lowest loss first."""
+    """Groups whose held-out loss was logged late and at the end, the lowest first."""
     families: dict[str, list[Learned]] = {}
-    table = losses(data, "loss")
     for group in figures.groups(data):
-        run = next(run for run in data.runs if run["group"] == group)
-        own = table[(table.group == group) & (table.step > 0.75 * run["steps"])]
-        means = own.groupby("step").loss.mean()
-        if len(means) < FEWEST:
-            continue
-        fall = slope(means.index.to_numpy(float), -means.to_numpy())
-        quarter = run["steps"] / 4
-        ends = (quarter * fall.low, quarter * fall.high)
-        made = Learned(group, float(means.mean()), quarter * fall.mean, ends, None, "")
-        families.setdefault(run["read"], []).append(made)
+        members = [run for run in data.runs if run["group"] == group and in_means(run)]
+        falls = {run["seed"]: fall for run in members if (fall := fall_of(run)) is not None}
+        if falls:
+            ends = [run["learned"]["valid_loss"][-1][1] for run in members if run["seed"] in falls]
+            made = Learned(group, float(np.mean(ends)), falls, None, "")
+            families.setdefault(members[0]["read"], []).append(made)
     return sorted(
         (one for family in families.values() for one in _beside_best(data, family)),
         key=lambda one: one.loss,
     )
 
 
+def fall_of(run: dict) -> float | None:
+    """How far a run's held-out loss fell, as if in the last quarter of its steps; None where it was
+    not logged at the last step and once by three quarters of them."""
+    losses, last = dict(run["learned"]["valid_loss"]), run["steps"]
+    early = [step for step in losses if step <= LATE * last]
+    if last not in losses or not early:
+        return None
+    begin = max(early)
+    return (losses[begin] - losses[last]) * (1 - LATE) * last / (last - begin)
+
+
 def _beside_best(data: Gathered, family: Sequence[Learned]) -> list[Learned]:
     best = min(family, key=lambda one: one.loss)
     return [
-        one._replace(of_best=None if one is best else best.fall, reached=reached(data, one.group))
+        one._replace(of_best=None if one is best else best.falls, reached=reached(data, one.group))
         for one in family
     ]
 

@@ -49,7 +49,7 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
     unfinished = learning.not_done(data)
     if unfinished:
         lines.append(
-            f"not done: {', '.join(unfinished)}: the training loss still falls more than "
+            f"not done: {', '.join(unfinished)}: the held-out loss still falls more than "
             f"{learning.FASTER:g} times as fast as the best's"
         )
     return "\n".join(lines)
