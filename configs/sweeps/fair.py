@@ -11,10 +11,15 @@ are trained, 45 of which choose (docs/results/fair/choices.csv), and 50 are eval
 on two CPU cores. docs/results.md has what they found.
 """
 
-from posenc_jax.sweeping.choosing import Rates
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.sweeping.choosing import Rates, chosen
 from posenc_jax.sweeping.grid import axis, product
 
 ENCODINGS = "nope rope alibi t5 kerple_log fire sandwich hybrid_nope ssmax fox".split()
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "fair"
 
 
 def get_config():
@@ -33,3 +38,13 @@ def get_config():
             "extensions": "none",
         },
     }
+
+
+def at_chosen_rates(jobs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """A sweep of the same data, splits and targets: encodings with fields of their own, at the
+    rates that this one chose, three seeds."""
+    rates = chosen(RESULTS)
+    recipes = [{"recipe": f"configs/{name}.py"} | rates[name] | fields for name, fields in jobs]
+    config = get_config()
+    del config["choose"]
+    return config | {"grid": product(axis("seed", range(3)), recipes)}

@@ -9,9 +9,6 @@ splits and targets these are.
 """
 
 from configs.sweeps import fair
-from configs.sweeps.fair_long import RATES
-from posenc_jax.sweeping.choosing import chosen
-from posenc_jax.sweeping.grid import axis, product
 
 FACTORS = {
     "model.bos": ("nope", "t5", "kerple_log"),
@@ -20,12 +17,6 @@ FACTORS = {
 
 
 def get_config():
-    rates = chosen(RATES)
-    jobs = [
-        {"recipe": f"configs/{name}.py"} | rates[name] | {factor: True}
-        for factor, names in FACTORS.items()
-        for name in names
-    ]
-    config = fair.get_config()
-    del config["choose"]
-    return config | {"grid": product(axis("seed", range(3)), jobs)}
+    return fair.at_chosen_rates(
+        (name, {factor: True}) for factor, names in FACTORS.items() for name in names
+    )

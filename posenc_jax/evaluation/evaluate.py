@@ -136,7 +136,7 @@ def choose(
             raise DataError(f"{skipped}: nothing is left to evaluate on")
         warn(f"{skipped}; they are skipped")
     split = windows.in_stretches(source.split, max(lengths))
-    if len(split.lengths) > len(kept):
+    if split is not source.split:
         kept = np.ones(len(split.lengths), bool)
     text = windows.choose(
         split,

@@ -9,7 +9,7 @@ from posenc_jax.plots import curves
 from posenc_jax.report import elements, figures
 from posenc_jax.report import learning as learned
 from posenc_jax.report.elements import Row, Section, block, select, table
-from posenc_jax.report.gather import Frame, Gathered
+from posenc_jax.report.gather import Frame, Gathered, in_means
 
 
 def rates(data: Gathered) -> Section | None:
@@ -114,7 +114,7 @@ def keys(data: Gathered) -> Section | None:
     """How many keys a query without content sees, before and after training."""
     rows = []
     for number, group in enumerate(figures.groups(data)):
-        members = [run for run in data.runs if run["group"] == group and not run.get("left_out")]
+        members = [run for run in data.runs if run["group"] == group and in_means(run)]
         known = [run["keys"] for run in members if run["keys"]]
         if not known:
             continue

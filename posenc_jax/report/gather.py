@@ -270,6 +270,11 @@ def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[s
     return notes
 
 
+def in_means(run: dict) -> bool:
+    """Whether `comparable` left an evaluated run in the means of its group."""
+    return not run.get("left_out", True)
+
+
 def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
     """The cells of the newest checkpoint, and a note: why there are none, or of which others."""
     if not (folder / "eval" / "documents.npz").exists():

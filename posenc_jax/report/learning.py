@@ -11,7 +11,7 @@ from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
-from posenc_jax.report.gather import Frame, Gathered
+from posenc_jax.report.gather import Frame, Gathered, in_means
 
 FASTER = 2.0  # than the best's, and a loss is not done falling
 LATE = 0.75  # of the steps; the fall is from the last loss logged before
@@ -62,10 +62,6 @@ def losses(data: Gathered, name: str) -> Frame:
         for step, value in run["learned"][name]
     ]
     return pd.DataFrame(rows, columns=["group", "step", name])
-
-
-def in_means(run: dict) -> bool:
-    return run["evaluated"] and not run.get("left_out")
 
 
 def lines(data: Gathered, name: str) -> list[Line]:

@@ -186,15 +186,6 @@ def _p(amount: np.ndarray, has: np.ndarray, size: np.ndarray) -> np.ndarray:
     return np.where(behind, larger, 1.0)
 
 
-def _in_common(
-    own: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]
-) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """The seeds that both have, and the means of either over these, or over all of its own."""
-    shared = [seed for seed in own if seed in other]
-    mine, its = (np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, other))
-    return shared, mine, its
-
-
 def _distinct(
     seeds: Mapping[tuple[str, str], Mapping[int, np.ndarray]],
 ) -> dict[tuple[str, str], Mapping[int, np.ndarray]]:
@@ -228,7 +219,10 @@ def _rank(
     unit: float,
     corrected: Corrected,
 ) -> Rank:
-    shared, mine, its = _in_common(own, of_best)
+    shared = [seed for seed in own if seed in of_best]
+    mine, its = (
+        np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, of_best)
+    )
     one = paired(mine, its, size)
 
     def loss(amount: np.ndarray) -> float:
