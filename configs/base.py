@@ -5,7 +5,9 @@ decoder, in models/config.py; `python train.py --help` lists them.
 
 The bits per byte that recipes expect are those of size tiny (0.8M parameters, L = 128) on the
 standard library's source: same_token, mean over three seeds of configs/sweeps/zoo.py, rows in
-docs/results/zoo. Today's default evaluation reads other targets; these are read by
+docs/results/zoo, or, where the recipe says so, five of configs/sweeps/fair.py, at the rates that it
+chose, rows in docs/results/fair. Today's default evaluation reads other targets; those of the zoo
+are read by
 
 python eval_extrapolation.py --workdir=DIR --config.spread=False --config.windows=2 \\
     --config.documents=50

@@ -104,13 +104,17 @@ def test_a_recipe_tells_its_command_and_the_bits_that_were_measured(name):
 
 
 def mean_bits(encoding, length):
-    """Of `same_token` over the seeds of the zoo, from the targets that docs/results.md reads."""
-    bits = []
-    for path in (ROOT / "docs" / "results" / "zoo").glob(f"{encoding}-s*.csv"):
-        with path.open() as stream:
-            for row in csv.DictReader(stream):
-                method = row["protocol"], row["extension"], row["window"]
-                first = row.get("evaluation", "first-targets") == "first-targets"
-                if method == ("same_token", "none", "") and first and int(row["length"]) == length:
-                    bits.append(float(row["bpb"]))
-    return sum(bits) / len(bits) if bits else None
+    """Of `same_token` over the seeds of the first zoo, or of the fair one, from the targets that
+    docs/results.md reads there."""
+    for folder, evaluation in (("zoo", "first-targets"), ("fair", "held-out")):
+        asked = ("same_token", "none", "", str(length), evaluation)
+        bits = []
+        for path in (ROOT / "docs" / "results" / folder).glob(f"{encoding}-s*.csv"):
+            with path.open() as stream:
+                rows = [{"evaluation": evaluation} | row for row in csv.DictReader(stream)]
+            names = ("protocol", "extension", "window", "length", "evaluation")
+            own = [row for row in rows if tuple(row[name] for name in names) == asked]
+            bits += [float(row["bpb"]) for row in own]
+        if bits:
+            return sum(bits) / len(bits)
+    return None
