@@ -126,11 +126,13 @@ def _frame(drawn: Iterable[Line]) -> Frame:
     return pd.DataFrame(rows)
 
 
-def table(head: Sequence[str], rows: Iterable[Row], left: int = 1) -> str:
-    """A table that scrolls in its own box; the first `left` columns hold words."""
+def table(head: Sequence[str], rows: Iterable[Row], left: int = 1, prose: bool = False) -> str:
+    """A table that scrolls in its own box; the first `left` columns hold words, the last one
+    `prose`, which is broken into lines."""
 
     def cells(kind: str, values: Sequence[str]) -> str:
         classes = [{"class_": "left"} if i < left else {} for i in range(len(values))]
+        classes[-1] = {"class_": "prose"} if prose else classes[-1]
         return "".join(tag(kind, escape(v), **c) for v, c in zip(values, classes, strict=True))
 
     body = []

@@ -37,7 +37,7 @@ def rates(data: Gathered) -> Section | None:
         "are the loss at L on a third split, which is neither trained on nor held out, in bits per "
         "byte, or in nats where there are none; no longer length had a say. The run that was "
         "chosen is also the first of the scheme's seeds.",
-        table(head, rows) + elements.csv(tried.drop(columns=["id"]), "choices"),
+        table(head, rows, prose=True) + elements.csv(tried.drop(columns=["id"]), "choices"),
     )
 
 

@@ -317,7 +317,7 @@ def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> 
         members = [run for run in data.runs if run["group"] == row.group and in_means(run)]
         speed, memory = (_mean(run[field] for run in members) for field in ("speed", "memory"))
         gid = f"group-{numbers.index(row.group)}"
-        counts = members[0]["parameters"] if members else {}
+        counts = next((run["parameters"] for run in members if run["parameters"]), {})
         cells = [row.group, f"{row.loss:.3f}", _whole(speed), _whole(memory)]
         cells += [_whole(counts.get(name)) for name in ("total", "encoding")]
         rows.append(Row(cells, gid))
