@@ -132,7 +132,8 @@ def table(head: Sequence[str], rows: Iterable[Row], left: int = 1, prose: bool =
 
     def cells(kind: str, values: Sequence[str]) -> str:
         classes = [{"class_": "left"} if i < left else {} for i in range(len(values))]
-        classes[-1] = {"class_": "prose"} if prose else classes[-1]
+        if prose:
+            classes[-1] = {"class_": "prose"}
         return "".join(tag(kind, escape(v), **c) for v, c in zip(values, classes, strict=True))
 
     body = []

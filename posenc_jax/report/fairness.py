@@ -9,7 +9,7 @@ from posenc_jax.plots import curves
 from posenc_jax.report import elements, figures
 from posenc_jax.report import learning as learned
 from posenc_jax.report.elements import Row, Section, block, select, table
-from posenc_jax.report.gather import Frame, Gathered, in_means
+from posenc_jax.report.gather import Frame, Gathered, members
 
 
 def rates(data: Gathered) -> Section | None:
@@ -114,11 +114,11 @@ def keys(data: Gathered) -> Section | None:
     """How many keys a query without content sees, before and after training."""
     rows = []
     for number, group in enumerate(figures.groups(data)):
-        members = [run for run in data.runs if run["group"] == group and in_means(run)]
-        known = [run["keys"] for run in members if run["keys"]]
+        runs = members(data, group)
+        known = [run["keys"] for run in runs if run["keys"]]
         if not known:
             continue
-        steps = {run["evaluated_at"] for run in members}
+        steps = {run["evaluated_at"] for run in runs}
         last = max(steps & set(known[0]), default=max(known[0]))
         layers = len(known[0][last])
         for layer in range(layers):

@@ -275,6 +275,11 @@ def in_means(run: dict) -> bool:
     return not run.get("left_out", True)
 
 
+def members(data: Gathered, group: str) -> list[dict]:
+    """The runs in the means of a group."""
+    return [run for run in data.runs if run["group"] == group and in_means(run)]
+
+
 def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
     """The cells of the newest checkpoint, and a note: why there are none, or of which others."""
     if not (folder / "eval" / "documents.npz").exists():

@@ -11,7 +11,7 @@ from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
-from posenc_jax.report.gather import Frame, Gathered, in_means
+from posenc_jax.report.gather import Frame, Gathered, in_means, members
 
 FASTER = 2.0  # than the best's, and a loss is not done falling
 LATE = 0.75  # of the steps; the fall is from the last loss logged before
@@ -79,12 +79,12 @@ def of(data: Gathered) -> list[Learned]:
     """Groups whose held-out loss was logged late and at the end, the lowest first."""
     families: dict[str, list[Learned]] = {}
     for group in figures.groups(data):
-        members = [run for run in data.runs if run["group"] == group and in_means(run)]
-        falls = {run["seed"]: fall for run in members if (fall := fall_of(run)) is not None}
+        runs = members(data, group)
+        falls = {run["seed"]: fall for run in runs if (fall := fall_of(run)) is not None}
         if falls:
-            ends = [run["learned"]["valid_loss"][-1][1] for run in members if run["seed"] in falls]
+            ends = [run["learned"]["valid_loss"][-1][1] for run in runs if run["seed"] in falls]
             made = Learned(group, float(np.mean(ends)), falls, None, "")
-            families.setdefault(members[0]["read"], []).append(made)
+            families.setdefault(runs[0]["read"], []).append(made)
     return sorted(
         (one for family in families.values() for one in _beside_best(data, family)),
         key=lambda one: one.loss,

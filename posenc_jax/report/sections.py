@@ -12,7 +12,7 @@ from posenc_jax.plots.curves import Line
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import elements, fairness, figures
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
-from posenc_jax.report.gather import Gathered, in_means
+from posenc_jax.report.gather import Gathered, members
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
 
 
@@ -314,10 +314,10 @@ def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> 
     every, numbers = figures.looks(data), figures.groups(data)
     lines, rows = [], []
     for row in _as_shown(protocol, ranks):
-        members = [run for run in data.runs if run["group"] == row.group and in_means(run)]
-        speed, memory = (_mean(run[field] for run in members) for field in ("speed", "memory"))
+        runs = members(data, row.group)
+        speed, memory = (_mean(run[field] for run in runs) for field in ("speed", "memory"))
         gid = f"group-{numbers.index(row.group)}"
-        counts = next((run["parameters"] for run in members if run["parameters"]), {})
+        counts = next((run["parameters"] for run in runs if run["parameters"]), {})
         cells = [row.group, f"{row.loss:.3f}", _whole(speed), _whole(memory)]
         cells += [_whole(counts.get(name)) for name in ("total", "encoding")]
         rows.append(Row(cells, gid))

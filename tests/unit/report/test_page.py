@@ -1,5 +1,6 @@
 """The page: one file with everything it shows, looked at by a browser where there is one."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -101,6 +102,18 @@ def test_it_opens_with_what_was_found_and_on_what(path, half):
         assert word in on_what
     first = path.read_text().index("<p class=")
     assert "At 64 tokens" in path.read_text()[first : first + 200]
+
+
+def test_parameters_show_where_any_run_of_a_group_counted_them(tmp_path):
+    later = tmp_path / "rope-s1"
+    make_run(tmp_path / "rope-s0", "rope", 0)
+    make_run(later, "rope", 1)
+    status = json.loads((later / "status.json").read_text())
+    status["parameters"] = {"total": 820_352, "encoding": 17}
+    (later / "status.json").write_text(json.dumps(status))
+
+    text = page.write(gather.gather([tmp_path]), tmp_path / "page").read_text()
+    assert "<td>820,352</td><td>17</td>" in text
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
