@@ -1,6 +1,7 @@
 """What a report shows, gathered from the folders of runs, finished or not."""
 
 import functools
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts, label
 from posenc_jax.experiment import experiment, without_seed
+from posenc_jax.lineage import TOKENIZER
 from posenc_jax.report.ranking import Tables, most_common, ranked, targets
 from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import read_metrics
@@ -130,6 +132,9 @@ def run_facts(folder: Path) -> dict[str, Any]:
     config = run.checked_config()
     assert config is not None
     fields = experiment(config)
+    kept = folder / TOKENIZER
+    if kept.is_file():  # where it lies differs by run, once the named file is gone
+        fields["data.tokenizer"] = hashlib.sha256(kept.read_bytes()).hexdigest()[:8]
     status = _or(run.read_status, {})
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]

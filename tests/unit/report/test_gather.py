@@ -69,6 +69,19 @@ def test_names_that_clash_say_what_differs(tmp_path):
     assert len({(look.color, look.linestyle) for look in looks}) == 6
 
 
+def test_a_tokenizer_is_what_it_holds_wherever_it_lay(tmp_path):
+    """Of runs that are read where the named file is not."""
+    data = {"source": "stdlib", "tokenizer": "gone.json"}
+    for seed, held in enumerate(("a", "a", "b")):
+        folder = make_run(tmp_path / f"rope-s{seed}", "rope", seed, data=data)
+        (folder / "tokenizer.json").write_text(held)
+    groups = [run["group"] for run in gather.gather([tmp_path]).runs]
+    assert groups[0] == groups[1] != groups[2]
+    assert "tokenizer=" in groups[0]
+    shutil.rmtree(folder)
+    assert {run["group"] for run in gather.gather([tmp_path]).runs} == {"rope"}
+
+
 def test_what_is_no_run_is_said_and_the_rest_is_shown(sweep):
     (sweep / "tokenizer").mkdir()
     (sweep / "tokenizer" / "config.json").write_text("{}")
