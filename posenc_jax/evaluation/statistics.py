@@ -90,17 +90,59 @@ def paired(
     return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
 
 
-def p_of_rows(differences: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The p that `paired` gives each row of differences [N, D], all at once."""
+class Spread(NamedTuple):
+    """Means of rows with their standard errors over documents or over seeds; nan: not known."""
+
+    mean: np.ndarray  # [N]
+    error: np.ndarray  # [N]
+    freedom: np.ndarray | float
+
+    @property
+    def p(self) -> np.ndarray:
+        """Two-sided, that a mean of zero gives one as large."""
+        return _p(self.mean, self.error, self.freedom)
+
+
+def over_documents(differences: np.ndarray, counts: np.ndarray) -> Spread:
+    """Of each row of differences [N, D] what `paired` takes, all at once."""
     present = counts > 0
     leverage = counts[present] / counts.sum()
-    if np.any(leverage == 1):
-        return np.ones(len(differences))
     differences = differences[:, present]
     means = differences.sum(axis=1) / counts.sum()
+    if np.any(leverage == 1):
+        return Spread(means, np.full(len(means), np.inf), 1.0)
     influence = (differences - means[:, None] * counts[present]) / np.sqrt(1 - leverage)
     errors = np.sqrt(np.sum(influence**2, axis=1)) / counts.sum()
-    return _p(means, errors, _freedom(leverage))
+    return Spread(means, errors, _freedom(leverage))
+
+
+def of_seeds(values: np.ndarray, present: np.ndarray) -> Spread:
+    """Over the seeds that each row [N, S] has; the error of fewer than three is nan."""
+    counts = present.sum(axis=1)
+    some = np.where(counts >= FEWEST_SEEDS, counts, FEWEST_SEEDS)
+    means = np.where(present, values, 0).sum(axis=1) / np.maximum(counts, 1)
+    squares = np.where(present, (values - means[:, None]) ** 2, 0).sum(axis=1)
+    errors = np.sqrt(squares / (some - 1) / some)
+    return Spread(means, np.where(counts >= FEWEST_SEEDS, errors, np.nan), some - 1)
+
+
+def p_of_both(documents: Spread, seeds: Spread) -> np.ndarray:
+    """Two-sided p of a mean of zero where other documents and other seeds both might have come:
+    their variances add up, with Satterthwaite's degrees of freedom. Never below the p of either
+    alone; that of documents where the error over seeds is not known."""
+    # How often it calls equal systems different, in % (6,000 simulated comparisons on 57
+    # documents), by the variance of documents in units of that of seeds:
+    #                        0    1/2     1     2     4
+    # 5 seeds, larger p    5.2   7.5   7.9   8.2   7.5
+    #          this        5.1   5.5   4.8   4.9   4.7
+    # 10 seeds, larger p   5.6   8.9  10.9   9.3   7.6
+    #           this       5.1   4.5   4.6   4.4   4.4
+    both = documents.error**2, seeds.error**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = both[0] ** 2 / documents.freedom + both[1] ** 2 / seeds.freedom
+        freedom = np.where(parts > 0, sum(both) ** 2 / parts, 1.0)
+        p = Spread(documents.mean, np.sqrt(sum(both)), freedom).p
+    return np.fmax(p, np.fmax(documents.p, seeds.p))
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -121,27 +163,27 @@ def over_seeds(values) -> tuple[float, float, float] | None:
     return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
 
 
-def p_over_seeds(values: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Two-sided p of a mean of zero over the paired differences that each row [N, S] has; nan for
-    fewer than three."""
-    counts = present.sum(axis=1)
-    enough = counts >= FEWEST_SEEDS
-    some = np.where(enough, counts, FEWEST_SEEDS)
-    means = np.where(present, values, 0).sum(axis=1) / some
-    squares = np.where(present, (values - means[:, None]) ** 2, 0).sum(axis=1)
-    return np.where(enough, _p(means, np.sqrt(squares / (some - 1) / some), some - 1), np.nan)
+def seeds_needed(documents: Spread, seeds: Spread, noise: float, level: float) -> float | None:
+    """The fewest seeds, three at least, whose `p_of_both` is at or below this level if all that
+    was measured of a difference stays so. None: not known, from fewer than three seeds; infinite:
+    not even a thousand on these documents.
 
-
-def seeds_needed(values, level: float = 0.05) -> float | None:
-    """The fewest seeds, three at least, that reject a mean of zero at this level if mean and
-    standard deviation stay those of these paired differences. None: not known, from fewer than
-    three; infinite: more than a thousand."""
-    values = np.asarray(values, np.float64)
-    if len(values) < FEWEST_SEEDS:
+    `noise` is the part of the variance over documents that differs by seed: more seeds average it
+    out, as they do that of seeds.
+    """
+    if np.isnan(seeds.error).any():
         return None
+    now = int(np.squeeze(seeds.freedom)) + 1
     counts = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)
-    half = _t(counts - 1, level) * values.std(ddof=1) / np.sqrt(counts)
-    enough = half < abs(values.mean())
+    share = now / counts
+    rest = np.maximum(documents.error**2 - noise, 0)
+    enough = (
+        p_of_both(
+            documents._replace(error=np.sqrt(rest + noise * share)),
+            Spread(seeds.mean, seeds.error * np.sqrt(share), counts - 1),
+        )
+        <= level
+    )
     return float(counts[np.argmax(enough)]) if enough.any() else np.inf
 
 
@@ -163,12 +205,13 @@ def holm(values: Sequence[float]) -> list[Corrected]:
 
 
 def _p(mean, error, freedom):
-    """Two-sided p of a mean of zero; without an error that of certainty."""
+    """Two-sided p of a mean of zero; with an error of zero that of certainty, nan with nan."""
     from scipy.special import stdtr
 
     error = np.asarray(error, np.float64)
     odds = 2 * stdtr(freedom, -np.abs(mean) / np.where(error > 0, error, 1))
-    return np.where(error > 0, odds, np.where(np.equal(mean, 0), 1.0, 0.0))
+    certain = np.where(np.isnan(error), np.nan, np.where(np.equal(mean, 0), 1.0, 0.0))
+    return np.where(error > 0, odds, certain)
 
 
 def _t(freedom, level: float = 0.05):

@@ -9,11 +9,13 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import (
     FEWEST_DOCUMENTS,
+    FEWEST_SEEDS,
     Corrected,
     holm,
+    of_seeds,
+    over_documents,
     over_seeds,
-    p_of_rows,
-    p_over_seeds,
+    p_of_both,
     paired,
     seeds_needed,
 )
@@ -26,7 +28,7 @@ LEVEL = 0.05  # of all claims of a table together
 class Rank(NamedTuple):
     """A group of runs with a method, over its seeds, against the best entry of its table.
 
-    The difference is over the seeds that both have. Its verdict is `tie` where other documents or
+    The difference is over the seeds that both have. Its verdict is `tie` where other documents and
     other seeds might reverse it, else `behind`; or `open`, where they would not but there are fewer
     than ten documents, fewer than three common seeds, or too many comparisons for so few: `p` is
     corrected for all pairs of entries (Holm), as the best one is picked on the same data; intervals
@@ -43,9 +45,10 @@ class Rank(NamedTuple):
     by_seeds: tuple[float, float] | None  # of the difference
     documents: int
     shared: int  # seeds that both have
-    p: float  # the larger one of documents and of seeds, corrected; 1 where it is not behind
+    alone: float  # p by documents and seeds, of this comparison alone; 1 where it is not behind
+    p: float  # the same, corrected
     comparisons: int  # that p was multiplied by
-    needed: float | None  # seeds for a claim; infinite: more than a thousand
+    needed: float | None  # seeds for a claim; infinite: not even a thousand on these documents
     verdict: str
 
 
@@ -148,10 +151,10 @@ def _table(
     order = sorted(means, key=lambda entry: means[entry].sum())
     _, size, unit = lost(entries[order[0]][0].sums)
     assert unit is not None  # entries without are skipped
-    corrected = _against_best([seeds[entry] for entry in order], size)
+    tests = [(1.0, Corrected(1.0, 1)), *_against_best([seeds[entry] for entry in order], size)]
     found = [
-        _rank(entry, seeds[entry], seeds[order[0]], size, unit, one)
-        for entry, one in zip(order, [Corrected(1.0, 1), *corrected], strict=True)
+        _rank(entry, seeds[entry], seeds[order[0]], size, unit, *one)
+        for entry, one in zip(order, tests, strict=True)
     ]
     return [
         found[0]._replace(verdict="best"),
@@ -162,28 +165,28 @@ def _table(
 def _against_best(
     entries: Sequence[Mapping[int, np.ndarray]],  # the best first
     size: np.ndarray,
-) -> list[Corrected]:
-    """What stands against each but the best, corrected for all pairs of entries."""
+) -> list[tuple[float, Corrected]]:
+    """What stands against each but the best, alone and corrected for all pairs of entries."""
     seeds = sorted(set().union(*entries))
     has = np.array([[seed in own for seed in seeds] for own in entries])
     none = np.zeros(len(size))
     amount = np.array([[own.get(seed, none) for seed in seeds] for own in entries])
     pairs = [_p(amount[i:], has[i:], size) for i in range(len(entries) - 1)]
-    return holm(np.concatenate(pairs).tolist() if pairs else [])[: len(entries) - 1]
+    alone = np.concatenate(pairs).tolist() if pairs else []
+    return list(zip(alone, holm(alone), strict=True))[: len(entries) - 1]
 
 
 def _p(amount: np.ndarray, has: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Of each entry [N, S, D] but the first against it the larger p of documents and of seeds; 1
-    where it is not behind in both."""
+    """Of each entry [N, S, D] but the first against it the p by documents and seeds; 1 where it is
+    not behind."""
     shared = has[1:] & has[0]
     common = shared.any(axis=1, keepdims=True)
     mine, its = (np.where(common, shared, own).astype(float) for own in (has[1:], has[:1]))
     mine, its = (side / side.sum(axis=1, keepdims=True) for side in (mine, its))
     differences = np.einsum("ns,nsd->nd", mine, amount[1:]) - its @ amount[0]
-    of_seeds = np.where(shared[..., None], amount[1:] - amount[0], 0).sum(axis=2)
-    behind = (differences.sum(axis=1) > 0) & (of_seeds.sum(axis=1) >= 0)
-    larger = np.fmax(p_of_rows(differences, size), p_over_seeds(of_seeds, shared))
-    return np.where(behind, larger, 1.0)
+    by_seed = np.where(shared[..., None], amount[1:] - amount[0], 0).sum(axis=2) / size.sum()
+    p = p_of_both(over_documents(differences, size), of_seeds(by_seed, shared))
+    return np.where(differences.sum(axis=1) > 0, p, 1.0)
 
 
 def _distinct(
@@ -205,8 +208,7 @@ def _same(own: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]) -> boo
 
 def verdict(row: Rank) -> str:
     if row.p > LEVEL:  # or ahead over the seeds that both have
-        alone = row.by_documents[0] > 0 and (row.by_seeds is None or row.by_seeds[0] > 0)
-        return "open" if alone else "tie"
+        return "open" if row.alone <= LEVEL else "tie"
     enough = row.documents >= FEWEST_DOCUMENTS and row.by_seeds is not None
     return "behind" if enough else "open"
 
@@ -217,6 +219,7 @@ def _rank(
     of_best: Mapping[int, np.ndarray],
     size: np.ndarray,
     unit: float,
+    alone: float,
     corrected: Corrected,
 ) -> Rank:
     shared = [seed for seed in own if seed in of_best]
@@ -243,10 +246,32 @@ def _rank(
         by_seeds=None if across is None else across[1:],
         documents=one.documents,
         shared=len(shared),
+        alone=alone,
         p=corrected.p,
         comparisons=corrected.comparisons,
-        needed=seeds_needed(differences, LEVEL / corrected.comparisons),
+        needed=_needed(own, of_best, shared, size, LEVEL / corrected.comparisons),
         verdict="",
+    )
+
+
+def _needed(
+    own: Mapping[int, np.ndarray],
+    of_best: Mapping[int, np.ndarray],
+    shared: Sequence[int],
+    size: np.ndarray,
+    level: float,
+) -> float | None:
+    """The seeds that a claim takes; None where they are not known, or it is not behind."""
+    if len(shared) < FEWEST_SEEDS:
+        return None
+    by_document = np.array([own[seed] - of_best[seed] for seed in shared])  # [S, D]
+    mean = by_document.mean(axis=0)
+    seeds = of_seeds(by_document.sum(axis=1)[None] / size.sum(), np.ones((1, len(shared)), bool))
+    if mean.sum() <= 0:
+        return None
+    noise = over_documents(by_document - mean, size).error ** 2
+    return seeds_needed(
+        over_documents(mean[None], size), seeds, noise.sum() / len(shared) / (len(shared) - 1), level
     )
 
 

@@ -232,27 +232,62 @@ def test_p_and_interval_say_the_same():
         assert (one.p < 0.05) == one.leaves_zero_out
         seeds = rng.normal(shift, 1, 5)
         _, low, high = statistics.over_seeds(seeds)
-        (p,) = statistics.p_over_seeds(seeds[None], np.ones((1, len(seeds)), bool))
+        (p,) = statistics.of_seeds(seeds[None], np.ones((1, len(seeds)), bool)).p
         assert (p < 0.05) == (low > 0 or high < 0)
         expected = scipy.stats.ttest_1samp(seeds, 0).pvalue
         assert p == pytest.approx(expected)
 
 
-def test_p_over_seeds_is_of_those_that_are_there():
+def test_p_of_seeds_is_of_those_that_are_there():
     rows = np.array([[0.0, 0, 0, 9], [1, 1, 1, 1], [0.3, 0.1, 9, 0.2], [1, 2, 9, 9]])
     present = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 0, 0]], bool)
-    p = statistics.p_over_seeds(rows, present)
+    p = statistics.of_seeds(rows, present).p
     expected = scipy.stats.ttest_1samp([0.3, 0.1, 0.2], 0).pvalue
     assert p[:3].tolist() == [1, 0, pytest.approx(expected)] and np.isnan(p[3])
 
 
-def test_p_of_rows_is_that_of_each_pair():
+def test_p_over_documents_is_that_of_each_pair():
     rng = np.random.default_rng(2)
     counts = rng.integers(0, 5, 40).astype(float)
     rows = rng.normal(size=(5, 40)) * counts
     expected = [statistics.paired(row, 0 * row, counts).p for row in rows]
-    assert statistics.p_of_rows(rows, counts) == pytest.approx(expected)
-    assert statistics.p_of_rows(rows, np.eye(40)[0]).tolist() == [1] * 5
+    assert statistics.over_documents(rows, counts).p == pytest.approx(expected)
+    assert statistics.over_documents(rows, np.eye(40)[0]).p.tolist() == [1] * 5
+
+
+def drawn(rng, comparisons: int, seeds: int, of_documents: float, documents: int = 57):
+    """Differences of equal systems [N, S, D], noise of seeds, of documents and of both."""
+    shapes = {(comparisons, seeds, 1): 1.0, (comparisons, 1, documents): of_documents}
+    shapes[comparisons, seeds, documents] = 2.0
+    return sum(scale * rng.normal(size=shape) for shape, scale in shapes.items())
+
+
+def both(differences, size):
+    """What is known of differences [N, S, D] over documents and over seeds."""
+    present = np.ones(differences.shape[:2], bool)
+    over = statistics.over_documents(differences.mean(axis=1) * size, size)
+    return over, statistics.of_seeds(differences.mean(axis=2), present)
+
+
+@pytest.mark.parametrize("seeds", [5, 10])
+def test_chance_of_documents_and_of_seeds_together_keeps_its_level(seeds):
+    """The larger of the two p does not: either sees one source alone."""
+    rng, size = np.random.default_rng(11), np.full(57, 140.0)
+    documents, of_seeds = both(drawn(rng, 4_000, seeds, (57 / seeds) ** 0.5), size)
+    wrong = np.mean(statistics.p_of_both(documents, of_seeds) <= 0.05)
+    assert 0.035 < wrong < 0.06
+    assert np.mean(np.fmax(documents.p, of_seeds.p) <= 0.05) > wrong + 0.02
+
+
+def test_p_of_both_is_never_below_that_of_either():
+    rng, size = np.random.default_rng(12), np.full(57, 140.0)
+    documents, of_seeds = both(drawn(rng, 500, 3, 0.5) + 0.5, size)
+    found = statistics.p_of_both(documents, of_seeds)
+    assert np.all(found >= documents.p) and np.all(found >= of_seeds.p)
+    unknown = of_seeds._replace(error=np.full(500, np.nan))
+    assert np.array_equal(statistics.p_of_both(documents, unknown), documents.p)
+    alone = documents._replace(error=np.full(500, np.inf), freedom=1.0)
+    assert statistics.p_of_both(alone, of_seeds).tolist() == [1] * 500
 
 
 def test_holms_correction_is_that_of_his_steps():
@@ -274,21 +309,39 @@ def test_of_many_true_hypotheses_one_is_rejected_in_at_most_5_percent():
 
 def test_as_many_seeds_are_needed_as_make_the_interval_leave_zero_out():
     rng = np.random.default_rng(10)
+
+    def needed(values, level=0.05):
+        """Where the documents are certain."""
+        values = np.asarray(values, float)[None]
+        seeds = statistics.of_seeds(values, np.ones(values.shape, bool))
+        certain = statistics.Spread(seeds.mean, np.zeros(1), 56.0)
+        return statistics.seeds_needed(certain, seeds, 0.0, level)
+
     for mean in (-2.0, 0.3, 0.8):
         values = rng.normal(mean, 1, 6)
-        needed = statistics.seeds_needed(values)
+        found = needed(values)
 
         def half(count, values=values):
             spread = values.std(ddof=1) / np.sqrt(count)
             return scipy.stats.t.ppf(0.975, count - 1) * spread
 
-        assert half(needed) < abs(values.mean()) and needed == int(needed)
-        assert needed == 3 or half(needed - 1) >= abs(values.mean())
-    assert statistics.seeds_needed([0.1, 0.1, 0.1]) == 3
+        assert half(found) < abs(values.mean()) and found == int(found)
+        assert found == 3 or half(found - 1) >= abs(values.mean())
+    assert needed([0.1, 0.1, 0.1]) == 3
     differences = [0.1, 0.2, 0.15, 0.12]
-    assert statistics.seeds_needed(differences) < statistics.seeds_needed(differences, 0.05 / 45)
-    assert statistics.seeds_needed([1.0, -1.0, 0.001]) == np.inf
-    assert statistics.seeds_needed([0.1, 0.2]) is None
+    assert needed(differences) < needed(differences, 0.05 / 45)
+    assert needed([1.0, -1.0, 0.001]) == np.inf
+    assert needed([0.1, 0.2]) is None
+
+
+def test_more_seeds_do_not_help_against_documents():
+    """Where the documents alone leave the sign open no number of seeds makes a claim; what differs
+    by seed of that is averaged out."""
+    seeds = statistics.Spread(np.array([1.0]), np.array([0.3]), np.array([4]))
+    documents = statistics.Spread(np.array([1.0]), np.array([0.6]), 56.0)
+    assert statistics.seeds_needed(documents, seeds, 0.0, 0.05) == np.inf
+    found = statistics.seeds_needed(documents, seeds, 0.3, 0.05)
+    assert 5 < found < 50
 
 
 def test_means_over_places_hold_enough_targets_and_all_places_once():

@@ -89,14 +89,16 @@ def test_a_difference_that_is_clear_alone_and_not_among_many_is_open():
         by_seeds=(0.2, 0.6),
         documents=99,
         shared=3,
+        alone=0.02,
         p=0.06,
         comparisons=3,
         needed=3.0,
         verdict="",
     )
     assert ranking.verdict(row) == "open"
-    assert ranking.verdict(row._replace(by_seeds=(-0.1, 0.9))) == "tie"
-    assert ranking.verdict(row._replace(by_documents=(-0.1, 0.9))) == "tie"
+    assert ranking.verdict(row._replace(alone=0.06)) == "tie"
+    assert ranking.verdict(row._replace(p=0.04, by_seeds=None)) == "open"
+    assert ranking.verdict(row._replace(p=0.04, documents=9)) == "open"
     assert ranking.verdict(row._replace(p=0.04)) == "behind"
 
 
@@ -195,19 +197,30 @@ def test_one_of_many_comparisons_is_held_to_more(tmp_path):
     assert beside.needed > alone.needed == 3
 
 
-def test_the_best_of_many_alike_is_ahead_of_none_of_them():
-    """Six entries of which none is better: in at most 5% of tables one is called behind."""
+@pytest.mark.parametrize("of_documents", [0.05, 0.5])
+def test_the_best_of_many_alike_is_ahead_of_none_of_them(of_documents):
+    """Six entries of which none is better: in at most 5% of tables one is called behind, whether
+    documents are the same to all or every entry has its own."""
     rng, claims = np.random.default_rng(0), 0
-    size = np.ones(12)
+    size = np.ones(24)
     for _ in range(200):
-        of_documents = rng.normal(size=12)
-        entries = {
-            (f"e{i}", "none"): {
-                seed: of_documents + rng.normal(0, 0.3, 12) + rng.normal(0, 0.1)
-                for seed in range(5)
-            }
-            for i in range(6)
-        }
-        order = sorted(entries.values(), key=lambda own: np.mean(list(own.values())))
-        claims += any(one.p <= ranking.LEVEL for one in ranking._against_best(order, size))
+        entries = []
+        for _ in range(6):
+            own = rng.normal(0, of_documents, 24)
+            seeds = [own + rng.normal(0, 0.3, 24) + rng.normal(0, 0.1) for _ in range(10)]
+            entries.append(dict(enumerate(seeds)))
+        order = sorted(entries, key=lambda own: np.mean(list(own.values())))
+        tests = ranking._against_best(order, size)
+        claims += any(one.p <= ranking.LEVEL for _, one in tests)
     assert claims <= 0.05 * 200
+
+
+def test_who_is_not_behind_needs_no_seeds(tmp_path):
+    """A mean over more seeds may stand behind one that it leads over the seeds both have."""
+    for seed in range(3):
+        make_run(tmp_path / f"nope-s{seed}", "nope", seed, better=0.7 + 0.01 * seed)
+    for seed, better in enumerate((0.5, 0.5, 0.5, 9.0)):
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
+    best, second = gather.gather([tmp_path]).plain_ranking["same_token"][32]
+    assert (best.group, second.group) == ("rope", "nope") and second.behind < 0
+    assert second.verdict == "tie" and second.needed is None
