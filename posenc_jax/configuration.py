@@ -192,12 +192,15 @@ class Data:
         0.1, "share of documents held out, chosen by a hash of their text", between(0, 1)
     )
     choose_fraction: float = default(
-        0.0, "share of a third split, taken from training; to choose rates on", between(0, 1)
+        0.0,
+        "share of a third split, to choose rates on: of a text taken from training, of a task that "
+        "asks beyond L documents of its own",
+        between(0, 1),
     )
     hold_out: str | None = default(
         None,
         "of stdlib, what goes to one split as a whole: document (a file), package (all files of a "
-        "top-level package); None: document",
+        "top-level package, which count as one in errors); None: document",
         one_of("document", "package"),
         of=("stdlib",),
         unset="document",

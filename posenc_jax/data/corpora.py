@@ -14,7 +14,7 @@ import numpy as np
 from posenc_jax.backend import cache_home
 from posenc_jax.data import sources, tasks, tokenizer, writing
 from posenc_jax.data.hashes import Hashes, remembered
-from posenc_jax.data.writing import SPLITS, Encoder, fingerprint_of, lossless
+from posenc_jax.data.writing import GROUPS, SPLITS, Encoder, fingerprint_of, lossless
 from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import alone
 from posenc_jax.registry import probes
@@ -49,6 +49,7 @@ class Split:
     lossless: bool  # whether tokens hold all of the text; if not, bits per byte mean nothing
     gaps: np.ndarray | None = None  # [N], how many tokens before its question an answer stands
     chance: float | None = None  # accuracy without having seen what answers; None: not known
+    groups: np.ndarray | None = None  # [documents], those held out together; None: each alone
 
     @property
     def lengths(self) -> np.ndarray:
@@ -119,6 +120,7 @@ class Corpus:
             self.lossless,
             joined([split.gaps for split in some]),
             some[0].chance,
+            _joined_groups([split.groups for split in some]),
         )
 
     @property
@@ -198,7 +200,7 @@ def described(data, seed: int, length: int | None, hashes: Hashes) -> Described:
     if data.choose_fraction:
         identity["choose_fraction"] = data.choose_fraction
     if data.source == "stdlib" and data.hold_out == "package":
-        identity["hold_out"] = data.hold_out
+        identity |= {"hold_out": data.hold_out, "groups": True}  # earlier tokens kept none
     if held:
         identity["held_out"] = [[entry["size"], entry["sha256"]] for entry in held]
     if data.source in FIELDS:
@@ -305,6 +307,7 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         odd = np.load(folder / f"{name}.odd.npy", allow_pickle=False)
         widths = np.load(folder / WIDTHS, allow_pickle=False)[tokens]
         widths[odd[:, 0]] = odd[:, 1]
+    groups = folder / f"{name}.{GROUPS}"
     return Split(
         tokens,
         starts,
@@ -314,4 +317,14 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         lossless(card),
         column("gaps", np.dtype("<i4")),
         card.get("chance"),
+        np.load(groups, allow_pickle=False) if groups.exists() else None,
     )
+
+
+def _joined_groups(every: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """The groups of several splits, none of which shares one with another."""
+    own = [groups for groups in every if groups is not None]
+    if not own or len(own) < len(every):
+        return None
+    before = np.cumsum([0, *(groups.max(initial=-1) + 1 for groups in own[:-1])])
+    return np.concatenate([groups + first for groups, first in zip(own, before, strict=True)])

@@ -16,7 +16,7 @@ from posenc_jax.data.corpora import (
     prepared,
 )
 from posenc_jax.data.hashes import Hashes
-from posenc_jax.data.writing import SPLITS, TOKENIZER, Encoder, fingerprint_of
+from posenc_jax.data.writing import GROUPS, SPLITS, TOKENIZER, Encoder, fingerprint_of
 from posenc_jax.errors import ConfigError, DataError, Stop
 
 
@@ -103,6 +103,7 @@ def _chosen(split: Split, kept: np.ndarray) -> Split:
         split.lossless,
         column(split.gaps),
         split.chance,
+        None if split.groups is None else split.groups[kept],
     )
 
 
@@ -126,6 +127,8 @@ def _save(folder: Path, name: str, split: Split, usual: np.ndarray | None) -> di
     (folder / f"{name}.tokens").write_bytes(split.tokens.tobytes())
     np.save(folder / f"{name}.starts.npy", split.starts.astype(np.int64))
     np.save(folder / f"{name}.digests.npy", split.digests)
+    if split.groups is not None:
+        np.save(folder / f"{name}.{GROUPS}", split.groups)
     if split.answers is not None:
         (folder / f"{name}.answers").write_bytes(split.answers.tobytes())
     tokens = len(split.tokens)

@@ -19,6 +19,7 @@ from posenc_jax.registry import probes
 
 SPLITS = ("train", "valid", "choose")
 TOKENIZER = "tokenizer.json"  # beside prepared tokens, which are readable without it
+GROUPS = "groups.npy"  # of a split whose documents have groups
 
 Encoder = tokenizer.Bytes | tokenizer.Learned
 
@@ -186,6 +187,8 @@ class _Writer:
         self.streams: dict = {}
         self.starts = [0]
         self.digests: list[int] = []
+        self.groups: dict[str, int] = {}  # numbered as they come
+        self.group_of: list[int] = []  # of each document
         self.tokens = self.bytes = 0
         self._write("tokens", np.zeros(0, dtype))
 
@@ -209,6 +212,8 @@ class _Writer:
             self._write("gaps", document.gaps.astype("<i4"))
         self.starts.append(self.tokens)
         self.digests.append(sources.digest(document.text))
+        if document.group is not None:
+            self.group_of.append(self.groups.setdefault(document.group, len(self.groups)))
         self.bytes += len(document.text)
 
     def _write(self, kind: str, values: np.ndarray) -> None:
@@ -227,6 +232,8 @@ class _Writer:
             stream.close()
         self._save("starts", np.array(self.starts, np.int64))
         self._save("digests", np.array(self.digests, np.uint64))
+        if self.group_of:
+            self._save("groups", np.array(self.group_of, np.int32))
         tokens = self.tokens
         return {
             "documents": len(self.starts) - 1,
@@ -245,7 +252,7 @@ class _Writer:
 
 def fingerprint_of(folder: Path, card: dict, hashes: Hashes) -> str:
     """Hash of tokens, bytes, documents and how they are read, whatever they were made from."""
-    apart = ("corpus.json", TOKENIZER)
+    apart = ("corpus.json", TOKENIZER, *(f"{split}.{GROUPS}" for split in SPLITS))
     digest = hashes.total(path for path in folder.iterdir() if path.name not in apart)
     read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": lossless(card)}
     digest.update(json.dumps(read_as, sort_keys=True).encode())

@@ -323,8 +323,10 @@ def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Te
     count, headline = len(text.starts), protocols.find(protocols.HEADLINE)
     span = headline.span(config, subject.trained, lengths)
     targets = count * headline.scored(text, span)
+    units = text.units
+    of = "" if units is None else f" of {units.max() + 1:,} packages, each one in errors"
     tqdm.write(
-        f"{len(text.documents):,} documents, {count:,} windows of {text.longest:,} tokens, "
+        f"{len(text.documents):,} documents{of}, {count:,} windows of {text.longest:,} tokens, "
         f"{count * text.longest:,} targets, {targets:,} of them of {headline.name}"
     )
     for protocol in protocols.asked(config):
@@ -370,7 +372,11 @@ def measure(
         except _Stopping:
             pass
     progress.clear(store.folder.parent)
-    return [Measured(cell.facts, sums) for cell in cells if (sums := done[cell.key]) is not None]
+    return [
+        Measured(cell.facts, sums.by_unit(cell.text.units))
+        for cell in cells
+        if (sums := done[cell.key]) is not None
+    ]
 
 
 class _Stopping(Exception):

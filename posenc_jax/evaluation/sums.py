@@ -25,6 +25,12 @@ class Sums(NamedTuple):
     by_place: np.ndarray  # [length], nats over all windows; empty where places are not compared
     windows: np.ndarray  # [1]
 
+    def by_unit(self, units: np.ndarray | None) -> "Sums":
+        """The documents of a unit as one: files of a package say the same of a model twice."""
+        if units is None:
+            return self
+        return self._replace(**{n: np.bincount(units, getattr(self, n)) for n in DOCUMENTS})
+
     def check(self) -> None:
         """Check that arrays read from disk form one cell."""
         if any(array.ndim != 1 for array in self) or len(self.windows) != 1:

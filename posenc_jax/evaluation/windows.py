@@ -30,6 +30,14 @@ class Text:
         return np.unique(self.document)
 
     @cached_property
+    def units(self) -> np.ndarray | None:  # [D], 0, 1, ...
+        """Which of these documents were held out together, and are one in errors; None: none."""
+        groups = self.split.groups
+        if groups is None:
+            return None
+        return np.unique(groups[self.documents], return_inverse=True)[1]
+
+    @cached_property
     def hash(self) -> str:
         """Hash of every token that may be read, its bytes and answers, and the windows' starts."""
         digest = hashlib.sha256(f"{self.longest} {self.split.lossless} ".encode())
@@ -111,7 +119,7 @@ def in_stretches(split: Split, longest: int) -> Split:
     room = len(split.tokens) // (longest + 1)  # windows in all
     count = max(1, room // max(1, -(-room // FEWEST)))  # each of as many windows
     starts = np.linspace(0, len(split.tokens), count + 1).astype(np.int64)
-    return replace(split, starts=starts, digests=np.repeat(split.digests, count))
+    return replace(split, starts=starts, digests=np.repeat(split.digests, count), groups=None)
 
 
 def _even(room: np.ndarray, wanted: int) -> int:

@@ -270,9 +270,8 @@ def _needed(
     if mean.sum() <= 0:
         return None
     noise = over_documents(by_document - mean, size).error ** 2
-    return seeds_needed(
-        over_documents(mean[None], size), seeds, noise.sum() / len(shared) / (len(shared) - 1), level
-    )
+    noise = float(noise.mean()) / (len(shared) - 1)
+    return seeds_needed(over_documents(mean[None], size), seeds, noise, level)
 
 
 def targets(cell: Measured) -> tuple:

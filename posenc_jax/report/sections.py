@@ -137,16 +137,16 @@ def ranking(data: Gathered) -> Section:
         "Ranking",
         "Means over seeds in bits per byte, of answers in the share that is right, oracles aside. "
         "Methods that change nothing at a length are not listed. "
-        '"Behind" is the difference to the best entry, paired '
-        "by document with a 95% t-interval over documents, and paired by seed with one over common "
-        "seeds where there are three. A tie (shaded) might be reversed by other documents and other "
-        "seeds, whose variances add up. Verdicts are corrected for all pairs of entries (Holm), as the best one is picked "
-        "on the same data: all claims of a table together are wrong in at most 5%. "
-        "Intervals are those of one comparison and of one of the two alone. A difference is open "
-        f"where both together leave zero out, but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common "
-        "seeds or, for so few, too many comparisons. The last column says how many seeds such a "
-        "claim takes on these documents, so corrected, if they go on to differ as these do; luck "
-        "decides about half of those that have no more.",
+        '"Behind" is the difference to the best entry, paired by document with a 95% t-interval '
+        "over documents, and paired by seed with one over common seeds where there are three. A "
+        "tie (shaded) might be reversed by other documents and other seeds, whose variances add "
+        "up. Verdicts are corrected for all pairs of entries (Holm), as the best one is picked on "
+        "the same data: all claims of a table together are wrong in at most 5%. Intervals are "
+        "those of one comparison, over documents or seeds alone. A difference is open where both "
+        f"together leave zero out, but there are fewer than {FEWEST_DOCUMENTS} documents, fewer "
+        "than three common seeds or, for so few, too many comparisons. The last column says how "
+        "many seeds such a claim takes on these documents, so corrected, if they go on to differ "
+        "as these do; luck decides about half of those that have no more.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),

@@ -122,6 +122,21 @@ class TestPackages:
         assert sum(map(len, by_file)) > len(stdlib)
         assert by_file == self.parts(prepare)
 
+    def test_files_know_with_which_others_they_were_held_out(self, prepare, stdlib):
+        fields = {"valid_fraction": 0.3, "choose_fraction": 0.3}
+        made = prepare("", "stdlib", hold_out="package", **fields)
+        for split in (made.train, made.valid, made.choose, made.whole()):
+            of = {}
+            for text, group in zip(texts_of(split), split.groups, strict=True):
+                assert of.setdefault(text.split()[1], group) == group
+            assert len(set(of.values())) == len(of)
+        assert len(made.whole().groups) > len(of) == len(stdlib)
+        assert prepare("", "stdlib", **fields).valid.groups is None
+        for split in ("train", "valid", "choose"):  # what is read is the same without
+            (made.folder / f"{split}.groups.npy").unlink()
+        again = corpora.load(made.folder)
+        assert again.fingerprint == made.fingerprint and again.valid.groups is None
+
     def test_a_package_stays_where_it_is_when_its_text_changes(self, prepare, stdlib, tmp_path):
         before = self.parts(prepare, hold_out="package")
         for path in (tmp_path / "lib").rglob("*.py"):

@@ -1,6 +1,7 @@
 """Protocols against naive loops, what is shared and what is not, methods."""
 
 import functools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from sizes import DIMS, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import evaluate, planning, protocols, table
+from posenc_jax.evaluation import evaluate, planning, protocols, records, table
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.methods import mistakes
 from posenc_jax.evaluation.store import Store, tree_key
@@ -396,3 +397,19 @@ def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
         np.testing.assert_array_equal(at["dynamic_ntk"].inner.inv_freq, expected.inv_freq)
         grown = at["logn"].query_scale(np.arange(length))
         assert (np.max(grown) > 1) == (length > farthest)
+
+
+def test_documents_held_out_together_are_one_in_errors(measure, subject):
+    """Nothing is read anew: sums are kept by document, and added up by group."""
+    who = subject()
+    apart = text()
+    groups = np.array([4, 0, 7, 4, 2])  # of all documents of the split; three are long enough
+    grouped = replace(apart, split=replace(apart.split, groups=groups))
+    assert apart.units is None and grouped.units.tolist() == [0, 1, 0]
+    alone, joined = measure(who, apart), measure(who, grouped)
+    for one, other in zip(alone, joined, strict=True):
+        assert one.facts == other.facts and len(other.sums.tokens) == 2
+        for name in records.DOCUMENTS:
+            a, b, c = getattr(one.sums, name)
+            assert getattr(other.sums, name).tolist() == [a + c, b]
+        assert np.array_equal(one.sums.by_place, other.sums.by_place)
