@@ -74,7 +74,10 @@ def distinct(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
         config = run_config(folder)
         names = ("data", "steps", "batch_size", "train_length")
         trained = {name: value for name, value in config.to_dict().items() if name in names}
-        cells = records.of_evaluation(records.read(folder / "eval"), evaluation)
+        try:
+            cells = records.of_evaluation(records.read(folder / "eval"), evaluation)
+        except DataError as error:
+            raise DataError(f"{folder}: {error}") from error
         scored = sorted({cell.facts["token_hash"] for cell in cells})
         found.setdefault(json.dumps([trained, scored], sort_keys=True, default=str), folder)
     if not found:

@@ -135,11 +135,15 @@ NULL = Line("null: nothing beyond L", [], [], style.NULL)
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 
 
-def yardstick(order: int, lengths: Sequence[int], value: float, name: str = "") -> Line:
+def gram(order: int, counted: int | None = None) -> str:
+    return f"{order}-gram" + ("" if counted is None else f" of {counted / 1e6:.3g}M")
+
+
+def yardstick(order: int, lengths: Sequence[int], value: float, name: str) -> Line:
     """What an n-gram makes of the same targets, whatever the context that others have."""
     look = style.YARDSTICK | {"color": str(round(0.9 - 0.09 * min(order, 7), 2))}
     gid = f"{COUNTED}-{1000 + order}"
-    return Line(name or f"{order}-gram", lengths, [value] * len(lengths), look, gid=gid)
+    return Line(name, lengths, [value] * len(lengths), look, gid=gid)
 
 
 def baselines(lines: Sequence[Line]) -> list[Line]:
@@ -272,10 +276,18 @@ def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
 
 
 def _counted(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) -> list[Line]:
-    """The n-grams of the same targets, each order once."""
+    """The n-grams of the same targets, with what was counted where that is not the same."""
     lengths, scored = sorted({r["length"] for r in rows}), {row["token_hash"] for row in rows}
-    own = {one["order"]: one[value] for one in yardsticks if one["token_hash"] in scored}
-    return [yardstick(order, lengths, own[order]) for order in sorted(own) if own[order]]
+    own = {
+        (one["counted"], one["order"]): one[value]
+        for one in yardsticks
+        if one["token_hash"] in scored and one[value]
+    }
+    several = len({counted for counted, _ in own}) > 1
+    return [
+        yardstick(order, lengths, own[counted, order], gram(order, counted if several else None))
+        for counted, order in sorted(own)
+    ]
 
 
 @style.styled

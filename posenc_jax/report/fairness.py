@@ -27,7 +27,7 @@ def rates(data: Gathered) -> Section | None:
     return Section(
         "Rates, tuned at L",
         "Every scheme was tried at the same learning rates, in multiples of its recipe's "
-        f"({times}; the outermost where the best was at the edge), with one seed"
+        f"({times}; one beyond the others where the best was at their edge), with one seed"
         + (
             f"; where it has trained arrays at the best of these at encoding rates {own_rates}"
             if several
@@ -89,7 +89,7 @@ def learning(data: Gathered) -> Section | None:
         "The fall is from the last held-out loss by three quarters of the steps to the last one, "
         "scaled to a quarter of the steps, in nats per token; a rate that goes down makes all of "
         "them fall, a high one more. The n-gram reached is the longest one that is no better on "
-        "the targets of same_token at L.",
+        "the targets of same_token at L, as no shorter one is.",
         "".join(blocks) + _falls(data),
         select("learning", "loss", options),
     )

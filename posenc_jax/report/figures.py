@@ -76,10 +76,7 @@ def yardsticks(data: Gathered, points: Frame) -> Frame:
     own = data.yardsticks
     own = own[own.token_hash.isin(points.token_hash) & own["read"].isin(read)]
     several = own.counted.nunique() > 1
-    names = [
-        f"{row.order}-gram" + (f" of {row.counted / 1e6:.3g}M" if several else "")
-        for row in own.itertuples()
-    ]
+    names = [curves.gram(row.order, row.counted if several else None) for row in own.itertuples()]
     return own.assign(name=names).sort_values(["counted", "order"])
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from posenc_jax.errors import DataError, OtherConfig, Stop
+from posenc_jax.errors import NOT_FINITE, DataError, OtherConfig, Stop
 from posenc_jax.evaluation import keys, protocols, records, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
@@ -75,7 +75,9 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
         )
     name_groups(runs)
     notes += comparable(runs, found)
-    cells = [(run, cell) for run in runs for cell in found[run["id"]]]
+    notes += diverged(runs)
+    lost = {run["group"] for run in runs if run["diverged"]}
+    cells = [(run, cell) for run in runs for cell in found[run["id"]] if run["group"] not in lost]
     ranking, skipped = ranked(cells)
     plain = [(run, cell) for run, cell in cells if label(cell.facts) == "none"]
     points = [row for run in runs for row in points_of(run, found[run["id"]])]
@@ -112,7 +114,7 @@ def yardsticks_of(runs: Iterable[dict]) -> Frame:
         own = _or(functools.partial(yardsticks.read, Path(run["id"], "eval")), [])
         rows += [row | {"read": run["read"]} for row in own]
     found = pd.DataFrame(rows, columns=[*yardsticks.COLUMNS, "read"])
-    return found.drop_duplicates(["token_hash", "order", "read"])
+    return found.drop_duplicates(["token_hash", "order", "read", "counted"])
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
@@ -153,6 +155,7 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "size": f"{config.model.layers} layers of width {config.model.width}",
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
+        "diverged": status.get("code") == NOT_FINITE,
         "speed": status.get("speed") or speed(lines),  # so far, of a run in training
         "memory": max(memory, default=None),
         "parameters": status.get("parameters", {}),
@@ -273,6 +276,16 @@ def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[s
                 notes.append(f"{run['name']} is not in the means: {left[run['id']]}")
                 found[run["id"]] = []
     return notes
+
+
+def diverged(runs: Sequence[dict]) -> list[str]:
+    """Notes on groups that would be ranked by the seeds that survived."""
+    return [
+        f"{run['name']}: its training was not finite, so {run['group']} has no mean over seeds and "
+        "no rank; its curves are of the other seeds"
+        for run in runs
+        if run["diverged"]
+    ]
 
 
 def in_means(run: dict) -> bool:

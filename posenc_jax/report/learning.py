@@ -27,7 +27,7 @@ class Learned(NamedTuple):
     loss: float  # at the last step, the mean over seeds
     falls: dict[int, float]  # by seed, scaled to a quarter of the steps
     of_best: dict[int, float] | None  # those of the best one trained on the same; None: itself
-    reached: str  # the longest n-gram that is no better at L; empty where none was counted
+    reached: str  # the longest n-gram at L of which it and all shorter are no better
 
     @property
     def fall(self) -> float:
@@ -111,15 +111,17 @@ def _beside_best(data: Gathered, family: Sequence[Learned]) -> list[Learned]:
 
 
 def reached(data: Gathered, group: str) -> str:
-    """The longest n-gram that is no better than a group at L, on the same targets."""
+    """The longest n-gram that is no better than a group at L, on the same targets, as no shorter
+    one is: longer ones are worse again where little was counted. Empty where none was."""
     points = data.points[(data.points.group == group) & (data.points.method == "none")]
     points = points[(points.protocol == protocols.HEADLINE) & (points.length == points.trained)]
     own = figures.yardsticks(data, points)
     bits = points.bpb.mean()
     if own.empty or not np.isfinite(bits):
         return ""
-    beaten = own[own.bpb >= bits].order
-    return f"{beaten.max()}-gram" if len(beaten) else f"not the {own.order.min()}-gram"
+    own = own[own.counted == own.counted.min()].sort_values("order")
+    level = own[(own.bpb >= bits).cummin()].order
+    return f"{level.max()}-gram" if len(level) else f"not the {own.order.min()}-gram"
 
 
 def not_done(data: Gathered) -> list[str]:

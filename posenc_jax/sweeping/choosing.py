@@ -46,12 +46,17 @@ class Rates:
 
     def __post_init__(self):
         for name in ("times", "encoding"):
-            for value in getattr(self, name):
+            values = getattr(self, name)
+            if not isinstance(values, (tuple, list)):
+                raise ValueError(f"{name} in Rates must be several numbers; got {values!r}")
+            for value in values:
                 positive(f"each of {name} in Rates", value)
         if len(self.times) < 2 or list(self.times) != sorted(set(self.times)):
             raise ValueError(f"times in Rates must be two numbers or more, ascending; {self.times}")
-        if not self.encoding:
-            raise ValueError("encoding in Rates must be one number or more; got none")
+        if not self.encoding or len(set(self.encoding)) < len(self.encoding):
+            raise ValueError(
+                f"encoding in Rates must be one number or more, each once; got {self.encoding}"
+            )
 
     def further(self, best: int) -> float | None:
         """The multiple beyond the edge; None where the best is within."""
@@ -118,23 +123,30 @@ class Scheme:
         self._trials: dict[Point, Trial] = {}
 
     def stages(self) -> tuple[list[Point], Point | None]:
-        """The rates to try that are known so far, and the best once all are measured."""
+        """The rates to try that are known so far, each once, and the best once all are measured;
+        none where no loss is finite."""
         first = float(self.rates.encoding[0]) if self.trained else self.shipped.encoding_rate
         tried = [self._point(times, first) for times in self.rates.times]
         others = [] if self.shipped in tried else [self.shipped]
         best = self._lowest(tried)
         if best is None:
-            return tried + others, None
+            return _once(tried + others), None
         further = self.rates.further(tried.index(best))
         if further is not None:
             tried.append(self._point(further, first))
             best = self._lowest(tried)
             if best is None:
-                return tried + others, None
+                return _once(tried + others), None
         if self.trained:
             more = [Point(best.learning_rate, float(rate)) for rate in self.rates.encoding[1:]]
-            others += [point for point in more if point not in others]
-        return tried + others, self._lowest(tried + others)
+            others += more
+        every = _once(tried + others)
+        best = self._lowest(every)
+        return every, None if best is None or self.trial(best).loss == math.inf else best
+
+    def hopeless(self) -> bool:
+        """Whether all rates are measured and no loss is finite."""
+        return all(self.trial(point).loss == math.inf for point in self.stages()[0])
 
     def trial(self, point: Point) -> Trial:
         """The run of the first seed that is tried at these rates."""
@@ -168,6 +180,10 @@ class Scheme:
         name = f"{job.name}-{name_of(words)}"
         fields = tuple((dict(job.fields) | rates).items())
         return kind(name, job.folder.with_name(name), job.recipe, fields, job.evaluation)
+
+
+def _once(points: Sequence[Point]) -> list[Point]:
+    return list(dict.fromkeys(points))
 
 
 def _rounded(rate: float) -> float:

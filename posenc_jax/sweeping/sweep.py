@@ -87,7 +87,9 @@ def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
             say(f"failed: {progress.job.name}: {progress.reason}")
     if code != errors.AGAIN:
         for scheme in plan.open():
-            say(f"{scheme.name}: no rates were chosen, so {_seeds(scheme)} did not run")
+            none = "no rate was finite" if scheme.hopeless() else "no rates were chosen"
+            say(f"{scheme.name}: {none}, so {_seeds(scheme)} did not run")
+            code = errors.NOT_FINITE if code == errors.DONE and scheme.hopeless() else code
     if code == errors.DONE:
         evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
         few = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
@@ -114,7 +116,8 @@ def read(path: str) -> Mapping[str, Any]:
         spec.loader.exec_module(module)
         content = module.get_config()
     except Exception as error:  # a user's file may raise anything
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == spec.origin]
         where = f", line {lines[-1]}" if lines and not isinstance(error, SyntaxError) else ""
         raise errors.ConfigError(f"--config={path}{where}: {error!r}") from error
     if isinstance(content, ConfigDict):

@@ -98,14 +98,18 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
 ):
     rows = records.rows(measure(protocols="same_token,nonoverlap"))
     (scored,) = {row["token_hash"] for row in rows if row["protocol"] == "same_token"}
-    one = {"order": 3, "bpb": 0.5, "nll": 0.4, "token_hash": scored}
+    one = {"order": 3, "bpb": 0.5, "nll": 0.4, "token_hash": scored, "counted": 5_000}
     drawn = []
     monkeypatch.setattr(curves, "chart", lambda lines, **options: drawn.append(lines))
     curves.against_length(rows, "same_token", [one, one | {"token_hash": "other", "order": 4}])
     curves.against_length(rows, "nonoverlap", [one])
+    more = one | {"counted": 2_500_000, "bpb": 0.3}  # of another budget, and none in its place
+    curves.against_length(rows, "same_token", [more, one])
     (line,) = [line for line in drawn[0] if line.name.endswith("gram")]
     assert line.name == "3-gram" and set(line.y) == {0.5} and line.x == sorted(line.x)
     assert not any(line.name.endswith("gram") for line in drawn[1])
+    grams = {own.name: own.y[0] for own in drawn[2] if "gram" in own.name}
+    assert grams == {"3-gram of 0.005M": 0.5, "3-gram of 2.5M": 0.3}
     assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])
 
 

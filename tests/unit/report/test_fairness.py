@@ -145,6 +145,18 @@ def test_the_n_gram_reached_is_the_longest_that_is_no_better(counted):
     assert found["rope"] == "3-gram" and found["nope"] == "not the 2-gram"
 
 
+def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
+    """Where little was counted the 4-gram is worse than the 2-gram, which is ahead of nope."""
+    for run in ("rope-s0", "nope-s0"):
+        rows = yardsticks.read(counted / run / "eval")
+        yardsticks.write(
+            counted / run / "eval",
+            [row | ({"bpb": 9.0} if row["order"] == 4 else {}) for row in rows],
+        )
+    found = {one.group: one.reached for one in learning.of(gather.gather([counted]))}
+    assert found["rope"] == "4-gram" and found["nope"] == "not the 2-gram"
+
+
 def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
     data = gather.gather([counted])
     lines = {line.name: line for line in figures.against_length(data, "same_token")}

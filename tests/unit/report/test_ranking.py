@@ -1,11 +1,13 @@
 """The ranking: what a difference is over, and when it is a tie."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 from evaluated import make_run
 
+from posenc_jax import errors
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.report import figures, gather, ranking, sections, table
@@ -146,6 +148,16 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
     assert any("nope + none: a seed is not finite" in note for note in data.notes)
     (line,) = [one for one in figures.against_length(data, "same_token") if one.name == "nope"]
     assert line.x == [16, 32]
+
+
+def test_a_seed_whose_training_was_not_finite_leaves_no_rank(sweep):
+    """Or its group would be ranked by those that survived."""
+    path = sweep / "nope-s1" / "status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"code": errors.NOT_FINITE}))
+    shutil.rmtree(sweep / "nope-s1" / "eval")
+    data = gather.gather([sweep])
+    assert {row.group for row in data.ranking["same_token"][32]} == {"rope", "alibi"}
+    assert any(note.startswith("nope-s1: its training was not finite") for note in data.notes)
 
 
 def test_the_window_is_a_baseline_and_has_no_rank(sweep):

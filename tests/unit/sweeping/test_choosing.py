@@ -11,6 +11,7 @@ from configs.sweeps import fair, fair_factors, fair_long
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.sweeping import grid, scheduler
+from posenc_jax.sweeping import sweep as sweeping
 from posenc_jax.sweeping.choosing import FILE, Plan, Rates, Trial, checked_rates, chosen
 from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.scheduler import Scheduler
@@ -149,6 +150,33 @@ def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
     assert run(content(), near(3e-3), codes=codes)[1] == []
 
 
+def test_where_no_rate_is_finite_none_is_chosen(run, tmp_path, capsys):
+    """Nor handed on; the sweep says so, and others go on."""
+
+    def loss(own, encoding=1.0):
+        return math.nan if encoding else 0.0
+
+    code, started, plan, _ = run(content(), loss)
+    assert code == errors.DONE and not any(phase == "evaluate" for _, phase in started)
+    (scheme,) = plan.open()
+    assert scheme.hopeless() and not any(row["chosen"] for row in table(tmp_path))
+    assert len(table(tmp_path)) == 4  # one rate lower, too
+    with pytest.raises(Stop, match="has not chosen the rates of rope"):
+        chosen(tmp_path)
+    assert sweeping.run(plan, Measuring(loss)) == errors.NOT_FINITE
+    said = "".join(capsys.readouterr())
+    assert "rope: no rate was finite, so 2 seeds did not run" in said
+
+
+def test_a_rate_that_is_tried_twice_is_one_run(run, tmp_path):
+    """The recipe's own rate is the one beyond the edge."""
+    rates = Rates(times=(0.25, 0.5))
+    run(content(choose=rates), near(3e-3))
+    names = [row["run"] for row in table(tmp_path)]
+    assert len(names) == len(set(names)) == 3
+    assert [row["shipped"] for row in table(tmp_path)] == ["", "", "yes"]
+
+
 def test_a_loss_that_is_no_number_is_never_chosen(run, tmp_path):
     lowest = near(3e-3)
     run(content(), lambda own, encoding=1.0: math.nan if own < 2e-3 else lowest(own, encoding))
@@ -217,9 +245,12 @@ def test_what_stands_against_choosing_is_said_before_anything_runs(tmp_path, cha
 
 
 def test_rates_that_make_no_grid_are_refused():
-    for wrong in ({"times": (1,)}, {"times": (3, 1)}, {"times": (0, 1)}, {"encoding": ()}):
-        with pytest.raises(ValueError, match="in Rates"):
-            Rates(**wrong)
+    of_times = ((1,), (3, 1), (0, 1), 3)
+    of_encoding = ((), (1, 1), 16)
+    for name, values in (("times", of_times), ("encoding", of_encoding)):
+        for wrong in values:
+            with pytest.raises(ValueError, match=f"{name} in Rates"):
+                Rates(**{name: wrong})
 
 
 def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):

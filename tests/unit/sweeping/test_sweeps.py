@@ -364,6 +364,7 @@ def test_mistakes_are_said_at_once(words, message, tmp_path, capsys, monkeypatch
     ("returned", "message"),
     [
         ("axes('seed', range(3))", "line 5: NameError"),
+        ("axis('seed', 'abc')", "line 5: "),  # of the file, not of what it calls
         ("None", "returns a dict with a grid"),
         ("{'grid': [1, 2]}", "a list of jobs"),
         ("{'grid': []}", "the grid has no job"),
