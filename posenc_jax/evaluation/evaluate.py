@@ -324,7 +324,7 @@ def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Te
     span = headline.span(config, subject.trained, lengths)
     targets = count * headline.scored(text, span)
     units = text.units
-    of = "" if units is None else f" of {units.max() + 1:,} packages, each one in errors"
+    of = "" if units is None else f" of {units.max() + 1:,} packages, which intervals are over"
     tqdm.write(
         f"{len(text.documents):,} documents{of}, {count:,} windows of {text.longest:,} tokens, "
         f"{count * text.longest:,} targets, {targets:,} of them of {headline.name}"
