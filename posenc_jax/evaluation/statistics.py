@@ -173,6 +173,8 @@ def seeds_needed(documents: Spread, seeds: Spread, noise: float, level: float) -
     """
     if np.isnan(seeds.error).any():
         return None
+    if np.isinf(documents.error).any():  # a single document
+        return np.inf
     now = int(np.squeeze(seeds.freedom)) + 1
     counts = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)
     share = now / counts

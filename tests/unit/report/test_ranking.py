@@ -116,12 +116,13 @@ def test_few_documents_leave_a_difference_open(tmp_path):
 
 
 def test_a_single_document_has_no_interval(tmp_path):
-    for name, better in (("rope", 0.5), ("nope", 0.0)):
-        make_run(tmp_path / f"{name}-s0", name, 0, better=better, documents=1)
+    for seed in range(3):
+        for name, better in (("rope", 0.5), ("nope", 0.0)):
+            make_run(tmp_path / f"{name}-s{seed}", name, seed, better=better, documents=1)
     data = gather.gather([tmp_path])
     _, second = data.plain_ranking["same_token"][32]
     assert second.behind > 0 and second.by_documents == (-np.inf, np.inf)
-    assert second.verdict == "tie"
+    assert second.verdict == "tie" and second.needed == np.inf  # no number of seeds helps
 
 
 def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):
