@@ -307,7 +307,6 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         odd = np.load(folder / f"{name}.odd.npy", allow_pickle=False)
         widths = np.load(folder / WIDTHS, allow_pickle=False)[tokens]
         widths[odd[:, 0]] = odd[:, 1]
-    groups = folder / f"{name}.{GROUPS}"
     return Split(
         tokens,
         starts,
@@ -317,8 +316,23 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         lossless(card),
         column("gaps", np.dtype("<i4")),
         card.get("chance"),
-        np.load(groups, allow_pickle=False) if groups.exists() else None,
+        _groups(folder / f"{name}.{GROUPS}", len(digests)),
     )
+
+
+def _groups(path: Path, documents: int) -> np.ndarray | None:
+    """Which documents were held out together; no fingerprint covers it, as nothing is read by it."""
+    if not path.exists():
+        return None
+    try:
+        groups = np.load(path, allow_pickle=False)
+        if groups.shape != (documents,):
+            raise ValueError(f"{groups.shape} groups for {documents} documents")
+        return groups
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            f"cannot read {path}: {error}; delete its folder, to be made again"
+        ) from error
 
 
 def _joined_groups(every: Sequence[np.ndarray | None]) -> np.ndarray | None:

@@ -132,6 +132,9 @@ class TestPackages:
             assert len(set(of.values())) == len(of)
         assert len(made.whole().groups) > len(of) == len(stdlib)
         assert prepare("", "stdlib", **fields).valid.groups is None
+        (made.folder / "valid.groups.npy").write_bytes(b"not what was written")
+        with pytest.raises(DataError, match=r"valid\.groups\.npy.*delete its folder"):
+            corpora.load(made.folder)
         for split in ("train", "valid", "choose"):  # what is read is the same without
             (made.folder / f"{split}.groups.npy").unlink()
         again = corpora.load(made.folder)
