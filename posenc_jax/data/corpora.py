@@ -321,7 +321,7 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
 
 
 def _groups(path: Path, documents: int) -> np.ndarray | None:
-    """Which documents were held out together; no fingerprint covers it, as nothing is read by it."""
+    """Which documents were held out together. No fingerprint covers it: nothing is read by it."""
     if not path.exists():
         return None
     try:
