@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-SHARE = 6  # of this many cases of a sampled test one runs by default
+SHARE = 8  # of this many cases of a sampled test one runs by default
 
 
 @pytest.fixture(autouse=True)
@@ -24,10 +24,10 @@ def no_program(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Runs every sixth case of a test marked `sampled` by default, and all of them where tests are
+    """Runs every eighth case of a test marked `sampled` by default, and all of them where tests are
     chosen by name or with the slow ones.
 
-    Which third differs from test to test, so that every encoding has some of each kind of property
+    Which ones differs from test to test, so that every encoding has some of each kind of property
     tried, and every property some encodings.
     """
     if config.option.keyword or any("tests/unit" in word and "::" in word for word in config.args):
