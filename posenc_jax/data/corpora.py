@@ -238,7 +238,11 @@ def load(
     hashes = hashes or Hashes(folder.parent)
     if card is None or fingerprint_of(folder, card, hashes) != card["fingerprint"]:
         raise DataError(f"{folder} is not what was written there; {remedy}")
-    return Corpus(folder, card, *(_load_split(folder, name, card) for name in SPLITS))
+    try:
+        splits = [_load_split(folder, name, card) for name in SPLITS]
+    except ValueError as error:  # of groups, which no fingerprint covers
+        raise DataError(f"{folder} is not what was written there ({error}); {remedy}") from error
+    return Corpus(folder, card, *splits)
 
 
 def card_of(folder: Path) -> dict | None:
@@ -321,24 +325,22 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
 
 
 def _groups(path: Path, documents: int) -> np.ndarray | None:
-    """Which documents were held out together. No fingerprint covers it: nothing is read by it."""
+    """Which documents were held out together; nothing is read by it, so it has no fingerprint."""
     if not path.exists():
         return None
     try:
         groups = np.load(path, allow_pickle=False)
-        if groups.shape != (documents,):
-            raise ValueError(f"{groups.shape} groups for {documents} documents")
-        return groups
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(
-            f"cannot read {path}: {error}; delete its folder, to be made again"
-        ) from error
+        raise ValueError(f"{path.name}: {error}") from error
+    if groups.shape != (documents,):
+        raise ValueError(f"{path.name}: {groups.shape} groups for {documents} documents")
+    return groups
 
 
 def _joined_groups(every: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """The groups of several splits, none of which shares one with another."""
     own = [groups for groups in every if groups is not None]
-    if not own or len(own) < len(every):
+    if len(own) < len(every):
         return None
     before = np.cumsum([0, *(groups.max(initial=-1) + 1 for groups in own[:-1])])
     return np.concatenate([groups + first for groups, first in zip(own, before, strict=True)])

@@ -281,8 +281,8 @@ def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[s
 def diverged(runs: Sequence[dict]) -> list[str]:
     """Notes on groups that would be ranked by the seeds that survived."""
     return [
-        f"{run['name']}: its training was not finite, so {run['group']} has no mean over seeds and "
-        "no rank; its curves are of the other seeds"
+        f"{run['name']}: its training was not finite, so {run['group']} has no rank; its curves "
+        "are means over the other seeds"
         for run in runs
         if run["diverged"]
     ]

@@ -87,9 +87,11 @@ def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
             say(f"failed: {progress.job.name}: {progress.reason}")
     if code != errors.AGAIN:
         for scheme in plan.open():
-            none = "no rate was finite" if scheme.hopeless() else "no rates were chosen"
+            hopeless = scheme.hopeless()
+            none = "no rate was finite" if hopeless else "no rates were chosen"
             say(f"{scheme.name}: {none}, so {_seeds(scheme)} did not run")
-            code = errors.NOT_FINITE if code == errors.DONE and scheme.hopeless() else code
+            if hopeless and code == errors.DONE:
+                code = errors.NOT_FINITE
     if code == errors.DONE:
         evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
         few = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"

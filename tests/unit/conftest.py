@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config, items):
     """Runs every eighth case of a test marked `sampled` by default, and all of them where tests are
     chosen by name or with the slow ones.
 
-    Which ones differs from test to test, so that every encoding has some of each kind of property
+    The choice differs from test to test, so that every encoding has some of each kind of property
     tried, and every property some encodings.
     """
     if config.option.keyword or any("tests/unit" in word and "::" in word for word in config.args):

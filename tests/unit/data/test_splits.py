@@ -132,9 +132,15 @@ class TestPackages:
             assert len(set(of.values())) == len(of)
         assert len(made.whole().groups) > len(of) == len(stdlib)
         assert prepare("", "stdlib", **fields).valid.groups is None
-        (made.folder / "valid.groups.npy").write_bytes(b"not what was written")
-        with pytest.raises(DataError, match=r"valid\.groups\.npy.*delete its folder"):
+        path = made.folder / "valid.groups.npy"
+        path.write_bytes(b"not what was written")
+        with pytest.raises(DataError, match=r"written there \(valid\.groups\.npy.*; delete it"):
             corpora.load(made.folder)
+        np.save(path, made.valid.groups[1:])
+        with pytest.raises(
+            DataError, match=r"valid\.groups\.npy: .* groups for .*; write it again"
+        ):
+            corpora.load(made.folder, "write it again")
         for split in ("train", "valid", "choose"):  # what is read is the same without
             (made.folder / f"{split}.groups.npy").unlink()
         again = corpora.load(made.folder)
