@@ -21,16 +21,20 @@ help:
 	@echo "make format          let ruff rewrite"
 	@echo "make constraints     renew constraints.txt (needs uv)"
 
-setup: .venv/installed
+setup: .venv/dev
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/lab: SIZE := about 1.3 GB: jax, flax, optax, orbax, datasets, wandb, matplotlib and what they need
+.venv/dev: SIZE := 1.6 GB: the laboratory, and ruff, pyright and pytest
+.venv/lab .venv/dev: .venv/%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "posenc-jax needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo "installing into .venv, $(SIZE)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
-demo: setup
+# The demo needs no tools of development; where they are installed, it needs nothing more.
+demo: $(if $(wildcard .venv/dev),.venv/dev,.venv/lab)
 	$(BIN)/python scripts/demo.py
 
 # Of the programs, what every change is tried by.

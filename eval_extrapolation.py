@@ -1,14 +1,15 @@
 """python eval_extrapolation.py --workdir=DIR [--config=configs/eval.py] [--config.FIELD=VALUE ...]
 
 Reads the run in DIR, finished or still in training, and writes its perplexity against length:
-eval/curves.csv, eval/curves.jsonl, eval/documents.npz, eval/positions.npz and plots/. Finished
-cells are cached, an interrupted evaluation resumes, and evaluations of other texts are kept in the
-same files under their own names. Fields are listed below, for example:
+eval/curves.csv, eval/curves.jsonl, eval/sums.parquet and plots/. Finished cells are cached, an
+interrupted evaluation resumes, and evaluations of other texts are kept in the same files under
+their own names. Fields are listed below, for example:
 
   --config.multiples=1,2,4,8,16 --config.extensions=none,ntk,yarn:4,dynamic_ntk
   --config.protocols=same_token,nonoverlap --config.documents=100
   --config.data.source=text --config.data.path='books/*.txt'
 
+--quick reads one protocol in few windows, under the name `quick`: a first look within a minute.
 --step=N reads that checkpoint, --every_checkpoint all of them: extrapolation against training.
 """
 
@@ -31,6 +32,8 @@ def main(argv: list[str]) -> int:
         define=_define,
     )
     backend.configure()
+    if flags.quick:
+        config.update(QUICK)
     problems = judging.mistakes(config)
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
@@ -53,8 +56,13 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     wandb_curves.log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
 
 
+# One protocol, about 20 windows; other fields stay as they are.
+QUICK = {"name": "quick", "protocols": "same_token", "documents": 10, "windows": 2}
+
+
 def _define(values: absl_flags.FlagValues) -> None:
     absl_flags.DEFINE_integer("step", None, "a checkpoint", flag_values=values)
+    absl_flags.DEFINE_bool("quick", False, "few windows", flag_values=values)
     absl_flags.DEFINE_bool("every_checkpoint", False, "all of them", flag_values=values)
 
 

@@ -8,11 +8,14 @@ example:
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
 
---evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates the run, in one wandb run.
+--evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates the run, in one wandb run;
+with --train_only it does not: the training is refused where that evaluation could not be done.
 """
 
 import sys
 from pathlib import Path
+
+from absl import flags as absl_flags
 
 from posenc_jax import backend, command, lineage, terminal, validation
 from posenc_jax.configuration import Config
@@ -25,16 +28,23 @@ CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can chec
 
 def main(argv: list[str]) -> int:
     argv, asked = command.apart(argv)
-    flags, config = command.read(argv, __doc__ or "", resumes=True)
+    argv = [word.replace("--train-only", "--train_only") for word in argv]
+    flags, config = command.read(argv, __doc__ or "", resumes=True, define=_define)
     evaluation = command.read_evaluation(asked)
     workdir = flags.workdir and environment.workdir_of(flags.workdir)
     chosen = any(word.startswith(CHOSEN) for word in argv)
-    return terminal.code_of(lambda: run(workdir, config, chosen, evaluation))
+    return terminal.code_of(lambda: run(workdir, config, chosen, evaluation, flags.train_only))
 
 
-def run(workdir: str | None, config: Config, chosen: bool, evaluation: Config | None) -> int:
+def run(
+    workdir: str | None,
+    config: Config,
+    chosen: bool,
+    evaluation: Config | None,
+    train_only: bool,
+) -> int:
     begun = Workdir(workdir).config() if workdir else None
-    problems, buildable = validation.judge(config, begun)
+    problems, buildable, missing_files = validation.judge(config, begun)
     if problems and chosen and buildable is not None:  # else training begins by building it
         from posenc_jax import building
 
@@ -43,26 +53,32 @@ def run(workdir: str | None, config: Config, chosen: bool, evaluation: Config | 
         problems.append("--workdir is missing; give the folder of the run")
     if evaluation is not None:
         problems += validation.validate_evaluation(evaluation)
-    if evaluation is not None and config.distributed:
+    if evaluation is not None and config.distributed and not train_only:
         problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
     if problems or not workdir:
-        command.refuse(problems)
+        command.refuse(problems + missing_files)
     config = lineage.resolved(config, begun)
     backend.configure()
     if evaluation is not None:
-        return run_both(config, evaluation, Path(workdir))
+        return run_both(config, evaluation, Path(workdir), train_only)
     from posenc_jax.training.loop import train
 
     return train(config, Path(workdir))
 
 
-def run_both(config: Config, evaluation: Config, workdir: Path) -> int:
+def run_both(config: Config, evaluation: Config, workdir: Path, train_only: bool) -> int:
     problems = judging.mistakes_ahead(evaluation, config)
     if problems:
         command.refuse(problems)
-    from posenc_jax.programs import train_and_evaluate
+    from posenc_jax import programs
 
-    return train_and_evaluate(config, evaluation, workdir)
+    if train_only:
+        return programs.train_readable(config, evaluation, workdir)
+    return programs.train_and_evaluate(config, evaluation, workdir)
+
+
+def _define(values: absl_flags.FlagValues) -> None:
+    absl_flags.DEFINE_bool("train_only", False, "evaluate later", flag_values=values)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Config:
         None, "groups of keys and values; None: one per head", whole(1, 2**16)
     )
     head_dim: int | None = default(None, "K; None: width / heads", whole(1, 2**16))
-    hidden: int | None = default(
+    mlp_width: int | None = default(
         None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
     )
     vocab: int = default(256, "V", whole(1, 2**24))
@@ -82,7 +82,7 @@ class Config:
     @property
     def hidden_size(self) -> int:
         gated = self.activation == "swiglu"
-        return self.hidden or (max(8, round(self.width / 3) * 8) if gated else 4 * self.width)
+        return self.mlp_width or (max(8, round(self.width / 3) * 8) if gated else 4 * self.width)
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:

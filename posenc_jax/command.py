@@ -1,5 +1,6 @@
 """Read the command line of the programs before anything heavy is imported."""
 
+import difflib
 import re
 import sys
 from collections.abc import Callable
@@ -15,9 +16,10 @@ except ModuleNotFoundError as error:
     print(f"error: {packages.missing(error)}", file=sys.stderr)
     raise SystemExit(errors.CONFIG) from None
 
-from posenc_jax import composition, configuration, lineage, neighbours
+from posenc_jax import composition, configuration, lineage, neighbours, validation
 from posenc_jax.tracking import environment
 
+FLOAT = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)"
 NUMBER = r"[+-]?\d+(\.\d*)?([eE]\+?\d+)?"
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
 EVALUATION = neighbours.HERE / "configs" / "eval.py"
@@ -42,7 +44,7 @@ def read(
     try:
         return parse(argv, default_config=default_config, define=define, resumes=resumes)
     except errors.ConfigError as error:
-        refuse([str(error)])
+        refuse(str(error).splitlines())
 
 
 def apart(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -61,7 +63,7 @@ def read_evaluation(words: list[str]) -> configuration.Config | None:
     try:
         return parse(["train.py", *words], default_config=str(EVALUATION))[1]
     except errors.ConfigError as error:
-        refuse([str(error).replace("--config", "--evaluate")])
+        refuse(str(error).replace("--config", "--evaluate").splitlines())
 
 
 def parse(
@@ -71,7 +73,7 @@ def parse(
     define: Callable[[flags.FlagValues], object] = lambda values: None,
     resumes: bool = False,
 ):
-    """Flags and configuration of a command; a mistake raises ConfigError.
+    """Flags and configuration of a command; mistakes raise a ConfigError, a line for each.
 
     `define` adds a program's own flags. They are separate from absl's global ones, so that this can
     be called more than once. With `resumes` the configuration is that of the run in the workdir
@@ -82,6 +84,11 @@ def parse(
     options, argv = _extension_options(_joined(argv))
     unset, argv = _unset(argv, fields)
     argv = [_plain(word, fields) for word in argv]
+    wrong = _wrong_words(argv, fields)
+    if wrong:
+        argv = [word for word in argv if word not in wrong]
+        more = _further(argv, default_config, define, resumes)
+        raise errors.ConfigError("\n".join([*wrong.values(), *more]))
     begun = _of_run(argv) if resumes else None
     try:
         if begun is not None:
@@ -108,9 +115,8 @@ def parse(
         words = " ".join(stray)
         raise errors.ConfigError(f"stray words: {words}; fields are set by --config.FIELD=VALUE")
     if not isinstance(config, ConfigDict):
-        named = next((arg for arg in argv if arg.startswith("--config=")), None)
-        missing = f"{named}: there is no such file" if named else "--config=configs/... is missing"
-        if resumes and not named:
+        missing = "--config=configs/... is missing"
+        if resumes:
             missing += "; --workdir alone resumes a run, and there is none in it"
         raise errors.ConfigError(missing)
     with config.ignore_type():
@@ -122,6 +128,62 @@ def parse(
             extension.update(options)
     environment.apply(config, argv)
     return values, config
+
+
+def _further(argv: list[str], default_config, define, resumes: bool) -> list[str]:
+    """Mistakes in the rest of a command, so that all are reported at once."""
+    try:
+        config = parse(argv, default_config=default_config, define=define, resumes=resumes)[1]
+    except errors.ConfigError as error:
+        return str(error).splitlines()
+    if default_config:
+        return validation.validate_evaluation(config)
+    begun: Any = _of_run(argv) if resumes else None
+    judged = validation.judge(config, begun)
+    return judged.problems + judged.missing_files
+
+
+def _wrong_words(argv: list[str], fields: ConfigDict) -> dict[str, str]:
+    """Words that name no recipe or no field or hold no value of its kind, each with what is wrong.
+
+    Options of encodings and extensions are not known here.
+    """
+    wrong = {}
+    names = configuration.every_field(fields)
+    for word in argv:
+        if word.startswith("--config="):
+            mistake = _no_recipe(word)
+        else:
+            named = re.fullmatch(r"--config\.([\w.]+)=(.*)", word, re.DOTALL)
+            mistake = named and _wrong_field(named[1], named[2], fields, names)
+        if mistake:
+            wrong[word] = mistake
+    return wrong
+
+
+def _wrong_field(name: str, value: str, fields: ConfigDict, names: list[str]) -> str | None:
+    if not _known(fields, name):
+        group = name.partition(".")[0]
+        return None if group in ("encoding", "extension") else configuration.unknown(name, names)
+    kind = _group(fields, name).get_type(_last(name))
+    if kind is int and not re.fullmatch(r"[+-]?[0-9]+", value):
+        return f"{name} must be a whole number, such as 600 or 1e3; got {value!r}"
+    if kind is float and not re.fullmatch(FLOAT, value):
+        return f"{name} must be a number, such as 0.003 or 3e-3; got {value!r}"
+    if kind is bool and value.lower() not in ("true", "false"):
+        return f"{name} must be True or False; got {value!r}"
+    return None
+
+
+def _no_recipe(word: str) -> str | None:
+    """What is said of a recipe whose file is not there."""
+    path = Path(word.removeprefix("--config=").partition(":")[0]).expanduser()
+    if path.is_file():
+        return None
+    recipes = sorted(file.stem for file in (neighbours.HERE / "configs").glob("[!_]*.py"))
+    near = difflib.get_close_matches(path.stem, recipes, n=1)
+    meant = f"did you mean configs/{near[0]}.py? " if near else ""
+    return f"{word}: there is no such recipe; {meant}have: {', '.join(recipes)}"
 
 
 def _extension_options(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -166,9 +228,10 @@ def _plain(word: str, fields: ConfigDict) -> str:
     name, _, value = word.partition("=")
     if name == "--config":
         path, colon, size = value.partition(":")
-        ours = neighbours.HERE / path
-        here = Path(path).expanduser().exists() or not ours.is_file()
-        return word if here else f"--config={ours}{colon}{size}"
+        places = (Path(path).expanduser(), neighbours.HERE / path)
+        places += (neighbours.HERE / "configs" / f"{path.removesuffix('.py')}.py",)
+        file = next((place for place in places if place.is_file()), path)
+        return word if file == places[0] else f"--config={file}{colon}{size}"
     field = name.removeprefix("--config.")
     kind = _group(fields, field).get_type(_last(field)) if _known(fields, field) else None
     if name == field or kind not in (int, None) or not re.fullmatch(NUMBER, value):

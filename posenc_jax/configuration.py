@@ -4,6 +4,7 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 """
 
 import dataclasses
+import difflib
 import math
 import re
 import textwrap
@@ -117,8 +118,8 @@ class Data:
     )
     cut_one: bool | None = default(
         None,
-        "True: of a text that is one document the end is held out, valid_fraction of it; None: "
-        "True, or as the run that is resumed",
+        "True: of a text of four documents or fewer the end of each is held out, valid_fraction of "
+        "it; None: True",
         true_or_false,
         of=(*FILES, "hub"),
         unset=True,
@@ -268,7 +269,9 @@ class Training:
         "cosine; linear: constant, then down over the last fifth",
         one_of("cosine", "linear"),
     )
-    warmup_steps: int = default(60, "steps in which the rate rises from 0", whole(0))
+    warmup_steps: int = default(
+        60, "steps in which the rate rises from 0; a tenth of `steps` at most", whole(0)
+    )
     final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
         0.1, "of the matrices in the blocks and of nothing else", between(0, 1e6)
@@ -413,6 +416,58 @@ def explained(described: type, prefix: str = "") -> Iterator[str]:
         yield from textwrap.wrap(f"{kind.__name__}: {about}", 80, **INDENTED)
     for name, inner in fields.groups(described):
         yield from explained(inner, f"{prefix}{name}.")
+
+
+# What other projects call these fields (transformers, nanoGPT, torchtune).
+ELSEWHERE = {
+    "model.width,model.mlp_width": "hidden hidden_size hidden_dim dim",
+    "model.width": "n_embd d_model embed_dim",
+    "model.mlp_width": "mlp_dim d_ff ffn_dim intermediate_size n_inner",
+    "model.layers": "n_layer n_layers num_layers num_hidden_layers depth",
+    "model.heads": "n_head n_heads num_heads num_attention_heads",
+    "model.kv_heads": "n_kv_heads num_kv_heads num_key_value_heads",
+    "model.head_dim": "head_size",
+    "model.activation": "hidden_act activation_function",
+    "model.vocab": "vocab_size",
+    "model.tied": "tie_word_embeddings",
+    "encoding.base": "theta rope_theta rope_base",
+    "train_length": "block_size n_ctx seq_len seq_length context_length max_position_embeddings",
+    "batch_size": "bs batch per_device_train_batch_size",
+    "steps": "max_iters max_steps num_steps train_steps iterations",
+    "learning_rate": "lr max_lr",
+    "warmup_steps": "warmup warmup_iters num_warmup_steps",
+    "weight_decay": "wd",
+    "clip": "grad_clip max_grad_norm",
+    "accumulate": "gradient_accumulation_steps grad_accum",
+    "valid_every": "eval_interval eval_every eval_steps",
+    "log_every": "log_interval logging_steps",
+    "save_every": "save_interval save_steps checkpoint_every",
+    "data.source": "dataset",
+    "data.path": "data_path data_dir",
+}
+
+
+def unknown(field: str, names: Sequence[str]) -> str:
+    """What is said of a field that is none of these names."""
+    last = field.rpartition(".")[2]
+    meant = [ours for ours, theirs in ELSEWHERE.items() if last in theirs.split()]
+    meant = [ours for ours in meant if ours.partition(",")[0] in (*names, "encoding.base")]
+    if not meant:
+        ends = {name.rpartition(".")[2]: name for name in names}
+        near = difflib.get_close_matches(field, names, n=1, cutoff=0.75)
+        meant = near or [ends[n] for n in difflib.get_close_matches(last, ends, n=1, cutoff=0.75)]
+    guess = " or ".join(map(repr, meant[0].split(","))) if meant else ""
+    guess = guess and f"did you mean {guess}? "
+    return f"unknown field {field!r}; {guess}--help lists all fields"
+
+
+def every_field(config: Config, prefix: str = "") -> list[str]:
+    """`model.width` and so on, groups not included."""
+    found = []
+    for name, value in config.items():
+        inner = isinstance(value, ConfigDict)
+        found += every_field(value, f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
+    return found
 
 
 def words(text: str) -> list[str]:

@@ -124,7 +124,7 @@ def chosen(config) -> list[str]:
 
 
 def with_defaults(fields: Mapping) -> dict[str, Any]:
-    """Fill in the default of every field that an older run lacks."""
+    """Fill in the default of every field that a run lacks."""
 
     def filled(given: Mapping, default: Mapping) -> dict[str, Any]:
         inner = {

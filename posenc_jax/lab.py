@@ -48,7 +48,7 @@ def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
     from posenc_jax.evaluation import records
 
     done, _ = programs.measure(config, workdir, [step])
-    return records.rows(done.cells)
+    return [*records.rows(done.cells), *done.left_out]
 
 
 def _with(config: Config, fields: Mapping[str, Any] | None) -> Config:

@@ -15,6 +15,7 @@ from posenc_jax import composition, configuration, formats, registry
 from posenc_jax.composition import Part
 from posenc_jax.configuration import Config, beside_tokens, read_by
 from posenc_jax.errors import ConfigError
+from posenc_jax.experiment import with_defaults
 
 TOKENIZER = "tokenizer.json"  # that a run keeps
 # A file without these is not the configuration of a run.
@@ -31,12 +32,13 @@ ESSENTIAL = (
 
 
 def read(workdir: Path) -> dict[str, Any]:
-    """The configuration of a run, upgraded to today's format."""
+    """The configuration of a run; a field that came later has its default."""
     fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
     missing = set(ESSENTIAL) - set(fields)
     if missing:
         raise ValueError(f"no {', '.join(sorted(missing))}")
-    fields = formats.upgraded(fields, fields.pop("format", None))
+    formats.check(fields.pop("format", None))
+    fields = with_defaults(fields)
     return fields | {"data": _with_own_tokenizer(fields["data"], workdir)}
 
 
@@ -53,6 +55,11 @@ def original_length(config, source: Mapping | None = None) -> int:
     if source is None:
         return config.original_length or config.train_length
     return config.original_length or source.get("original_length") or source["train_length"]
+
+
+def trained_length(config) -> int:
+    """The longest length a run is trained at."""
+    return max(config.train_length, original_length(config))
 
 
 def resolved(config, begun: Mapping | None = None) -> Config:
@@ -98,12 +105,9 @@ def _in_fields(extension: Config) -> Config:
 
 
 def _as_begun(data, begun: Mapping | None) -> Config:
-    """What a resumed run keeps: whether it cuts its only document, which older runs did not, and
-    its tokenizer, where the named one is not here."""
+    """What a resumed run keeps: its tokenizer, where the named one is not here."""
     data = data.copy_and_resolve_references()
     if begun is not None:
-        if data.get("cut_one") is None:
-            data.cut_one = begun["data"].get("cut_one")
         name, kept = data.get("tokenizer"), begun["data"].get("tokenizer")
         if name not in (None, "bytes") and kept and not Path(name).expanduser().exists():
             data.tokenizer = kept
@@ -191,7 +195,7 @@ def _beside(given: Mapping, taken: dict[str, Any], defaults) -> dict[str, Any]:
 def no_source(config, error: Exception) -> str:
     return (
         f"init_from must be the workdir of a run; {config.init_from!r} holds no config.json that "
-        f"can be read ({type(error).__name__})"
+        f"can be read: {error if isinstance(error, ValueError) else type(error).__name__}"
     )
 
 

@@ -44,8 +44,16 @@ def measure(
     return done, curves.draw(done.every, workdir / "plots", done.name, counted)
 
 
+def train_readable(config: Config, evaluation: Config, workdir: Path) -> int:
+    """Train a run whose evaluation, which follows elsewhere, has something to read."""
+    if not config.distributed:
+        evaluate.check_readable(evaluation, config)
+    return train(config, workdir)
+
+
 def train_and_evaluate(config: Config, evaluation: Config, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
+    evaluate.check_readable(evaluation, config)
     with Handover() as handover:
         code = train(config, workdir, handover.training)
         if code != DONE:

@@ -3,17 +3,20 @@
 `posenc_jax.building` checks the rest by building what the configuration describes.
 """
 
+import glob
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from ml_collections import ConfigDict
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
 from posenc_jax.checks import known, may_be_of_hub, positive, whole_number
 from posenc_jax.configuration import OF_ANY_ENCODING, Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
-from posenc_jax.registry import SOURCES, encodings, protocols
+from posenc_jax.registry import FILES, SOURCES, encodings, protocols
 
 BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
 
@@ -21,6 +24,7 @@ BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside mode
 class Judged(NamedTuple):
     problems: list[str]
     buildable: Config | None  # its encoding can be built on the host: no size or name is wrong
+    missing_files: list[str] = []  # beside other mistakes; alone they are an error of the data
 
 
 def validate(config, begun: Mapping | None = None) -> list[str]:
@@ -52,13 +56,19 @@ def judge(config, begun: Mapping | None = None) -> Judged:
     if begun is None and config.init_from:
         problems += _source(config)
     unfit = parts or any(line.startswith(BUILT_FROM) for line in numbers)
-    return Judged(problems, None if unfit else config)
+    return Judged(problems, None if unfit else config, _missing_files(config.data))
 
 
 def _structure(
-    given: Mapping, expected: Mapping, prefix: str = "", *, may_be_open: bool = False
+    given: Mapping,
+    expected: Mapping,
+    prefix: str = "",
+    *,
+    may_be_open: bool = False,
+    names: Sequence[str] = (),  # of all fields
 ) -> list[str]:
     problems = []
+    names = names or configuration.every_field(ConfigDict(expected))
     for name, default in expected.items():
         field = f"{prefix}{name}"
         if name not in given and prefix == "encoding." and name in OF_ANY_ENCODING:
@@ -69,28 +79,22 @@ def _structure(
             if not isinstance(given[name], Mapping):
                 problems.append(f"{field} is a group of fields; got {given[name]!r}")
             else:
-                inner = _structure(given[name], default, f"{field}.", may_be_open=may_be_open)
-                problems += inner
+                how = {"may_be_open": may_be_open, "names": names}
+                problems += _structure(given[name], default, f"{field}.", **how)
         elif may_be_open and given[name] is None:
             continue
         elif isinstance(default, bool) != isinstance(given[name], bool) and default is not None:
             problems.append(f"{field} must be {type(default).__name__}; got {given[name]!r}")
     for name in sorted(set(given) - set(expected)):
         if prefix not in ("encoding.", "extension."):  # whose other fields are options
-            try:
-                known("field", f"{prefix}{name}", [f"{prefix}{n}" for n in expected])
-            except ValueError as error:
-                problems.append(str(error))
+            problems.append(configuration.unknown(f"{prefix}{name}", names))
     return problems
 
 
 def _together(values: Mapping) -> list[str]:
     """Mistakes in numbers that depend on each other."""
-    steps, warmup = values["steps"], values["warmup_steps"]
     batch, pieces = values["batch_size"], values["accumulate"]
     problems = []
-    if _is_whole(warmup) and _is_whole(steps) and warmup > steps >= 1:
-        problems.append(f"warmup_steps must not exceed steps = {steps}; got {warmup}")
     if _is_whole(batch) and _is_whole(pieces) and pieces >= 1 and batch % pieces:
         problems.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
     return problems
@@ -154,6 +158,16 @@ def _data(data) -> list[str]:
             f"is no {_short(data.tokenizer)!r}"
         )
     return problems
+
+
+def _missing_files(data) -> list[str]:
+    """Patterns of files that match nothing."""
+    return [
+        f"data.{name}: nothing matches {pattern!r}"
+        for name in ("path", "valid_path")
+        for pattern in words(data[name] or "")
+        if data.source in FILES and not glob.glob(str(Path(pattern).expanduser()), recursive=True)
+    ]
 
 
 def _held_out(data) -> list[str]:

@@ -14,7 +14,7 @@ LEAST_REACH = 3  # logits
 
 def main(argv: list[str]) -> int:
     _, config = command.read(argv, __doc__ or "")
-    problems, buildable = validation.judge(config)
+    problems, buildable, _ = validation.judge(config)
 
     from posenc_jax import backend
 

@@ -11,7 +11,7 @@ adds only its new jobs. A failed job is retried, then reported at the end.
   --config.FIELD=VALUE     in every run of this sweep, such as --config.steps=2000
   --minutes=N              stop after N minutes: running jobs save, the exit code is 75, and the
                            same command resumes; for a machine that is lent for minutes
-  --list                   print the jobs and the next command of each, and run nothing
+  --list                   print the next command of each job, and run nothing
 """
 
 import argparse

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from posenc_jax import errors, terminal
-from posenc_jax.evaluation import records, wandb_curves
+from posenc_jax.evaluation import records, sums_file, wandb_curves
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking.wandb import View, start_training
@@ -38,7 +38,7 @@ def sync(run: Path, mode: str) -> None:
     code = workdir.read_status().get("code", errors.AGAIN)
     view.finish(code, {"exit_code": code})
     written = f"{run}: {len(lines)} lines of metrics"
-    if (run / "eval" / "documents.npz").exists():
+    if sums_file.exists(run / "eval"):
         rows = records.rows(records.of_evaluation(records.read(run / "eval")))
         view = View(
             lambda: wandb_curves.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measuring import sums_by_document
 
-from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation import protocols, records, sums_file
 from posenc_jax.evaluation.records import Measured
 
 LENGTHS = (16, 32, 64)
@@ -33,6 +33,7 @@ def make_run(
         "steps": 10,
         "model": {"layers": 2, "width": 8},
         "encoding": {"name": encoding},
+        "format": 3,
         "extension": {"name": "none"},
         "data": {"source": "stdlib"},
     } | fields
@@ -59,7 +60,7 @@ def make_run(
         for length in LENGTHS[-1:] if by_place else LENGTHS:
             for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
-                facts = {name: None for name in records.FACTS} | {
+                facts = {name: None for name in sums_file.FACTS} | {
                     "run": folder.name,
                     "encoding": encoding,
                     "extension": extension,

@@ -10,7 +10,7 @@ from sizes import DIMS, VOCAB, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.data.corpora import Split
-from posenc_jax.evaluation import evaluate, planning, records, windows
+from posenc_jax.evaluation import evaluate, planning, records, sums, windows
 from posenc_jax.evaluation.store import Store
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runs.subject import Subject
@@ -61,7 +61,7 @@ def settings():
 def measure(subject, settings, tmp_path):
     def run(who=None, read=None, folder="cells", **fields):
         who, config = who or subject(), settings(**fields)
-        lengths = planning.lengths_of(config, who)
+        lengths = planning.lengths_of(config, who.trained)
         read = read or text(lengths[-1])
         cells = planning.plan(config, who, read, lengths)
         return evaluate.measure(config, who, cells, Store(tmp_path / folder))
@@ -71,7 +71,7 @@ def measure(subject, settings, tmp_path):
 
 def sums_by_document(nats, tokens, by_place=(), **others):
     """What was measured of a text of one byte a token, all else zero."""
-    zeros = {name: np.zeros(len(tokens)) for name in records.DOCUMENTS}
+    zeros = {name: np.zeros(len(tokens)) for name in sums.DOCUMENTS}
     given = dict(nats=nats, tokens=tokens, bytes=tokens, by_place=np.asarray(by_place, float))
     return records.Sums(**(zeros | {"windows": np.ones(1)} | given | others))
 

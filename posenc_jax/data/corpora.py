@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from posenc_jax.registry import probes
 from posenc_jax.terminal import warn
 
 FIELDS = ("jsonl", "parquet", "hub")  # sources of rows, with the text in a field
-FORMAT = 3  # of the files below; another number means another cache
+FORMAT = 4  # of the files below; another number means another cache
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
 # Required keys of corpus.json; a file without them is rebuilt.
 CARD: dict[str, Any] = {
@@ -85,20 +84,12 @@ class Corpus:
     @property
     def digests(self) -> np.ndarray:
         """Digests of the documents that are trained on, also in part."""
-        whole = [self.card["cut"]] if "cut" in self.card else []
-        return np.concatenate([self.train.digests, np.array(whole, np.uint64)])
-
-    @cached_property
-    def fingerprint_1(self) -> str:
-        """The fingerprint of format 1 runs, over the files of two splits and without the card."""
-        kinds = ("answers", "bytes", "starts.npy", "tokens")
-        paths = [self.folder / f"{name}.{kind}" for name in ("train", "valid") for kind in kinds]
-        hashes = Hashes(self.folder.parent)
-        return hashes.total(path for path in paths if path.exists()).hexdigest()
+        cut = np.array(self.card.get("cut", []), np.uint64)
+        return np.concatenate([self.train.digests, cut])
 
     def is_that_of(self, card: Mapping[str, Any]) -> bool:
         """Whether this is the text named on the card of a run's checkpoint."""
-        return card["data"] == (self.fingerprint if card.get("format") else self.fingerprint_1)
+        return card["data"] == self.fingerprint
 
     def whole(self) -> Split:
         """The documents of all splits."""

@@ -1,6 +1,8 @@
 """Which split a document belongs to, by a hash of its text or of the name of its group."""
 
 import hashlib
+import math
+from collections.abc import Collection
 
 
 def hash_of(text: bytes) -> bytes:
@@ -14,3 +16,19 @@ def split_of(own_hash: bytes, valid_fraction: float, choose_fraction: float = 0.
     if place < valid_fraction * 2.0**64:
         return "valid"
     return "train" if place < (1 - choose_fraction) * 2.0**64 else "choose"
+
+
+def moved(
+    hashes: Collection[bytes], valid_fraction: float, choose_fraction: float
+) -> dict[bytes, str]:
+    """The documents that go to a split which their hashes leave empty: as many as its fraction
+    asks for, rounded up, from its end of the range. At least one stays to train on."""
+    order = sorted(hashes, key=lambda own: own[:8])
+    filled = {split_of(own, valid_fraction, choose_fraction) for own in order}
+    room, found = len(order) - 1, {}
+    for split, fraction, ends in (("valid", valid_fraction, 1), ("choose", choose_fraction, -1)):
+        if fraction and split not in filled:
+            count = min(math.ceil(fraction * len(order)), room)
+            found |= {own: split for own in order[::ends][:count] if own not in found}
+            room -= count
+    return found

@@ -1,24 +1,25 @@
 """Write the tokens of a text: its documents, each once, in their splits."""
 
+import itertools
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.data import sources, tasks, tokenizer
+from posenc_jax.data import sources, splits, tasks, tokenizer
 from posenc_jax.data.hashes import Hashes
-from posenc_jax.data.splits import hash_of, split_of
 from posenc_jax.errors import DataError, Interrupted
 from posenc_jax.registry import probes
 
 SPLITS = ("train", "valid", "choose")
 TOKENIZER = "tokenizer.json"  # beside prepared tokens, which are readable without it
+FEW = 5  # documents; of fewer the end of each is held out: a whole one would be a large share
 GROUPS = "groups.npy"  # of a split whose documents have groups
 
 Encoder = tokenizer.Bytes | tokenizer.Learned
@@ -64,7 +65,14 @@ def build(
 
 
 def _write(
-    folder: Path, data, seed: int, length: int | None, encoder, bar, stopping: Sequence[str]
+    folder: Path,
+    data,
+    seed: int,
+    length: int | None,
+    encoder,
+    bar,
+    stopping: Sequence[str],
+    moved: Mapping[bytes, str] | None = None,  # documents to another split than their hash gives
 ) -> dict:
     """The files of all splits; what the card says of them."""
     dtype = np.dtype(
@@ -72,7 +80,7 @@ def _write(
     )
     writers = {name: _Writer(folder, name, dtype) for name in SPLITS}
     round_trip = tokenizer.RoundTrip(encoder)
-    documents = _Documents(data, bar)
+    documents = _Documents(data, bar, moved or {})
     try:
         parted = documents.parted(sources.documents(data, seed, length))
         for part in encoder.stream(_tried(parted, round_trip)):
@@ -84,23 +92,29 @@ def _write(
             document = part.text
             writers[document.split].add(part)
             bar.update(document.size * part.size / len(document.text))
-        splits = {name: writer.close() for name, writer in writers.items()}
+        written = {name: writer.close() for name, writer in writers.items()}
     except BaseException:
         for writer in writers.values():
             writer.abandon()
         raise
-    if not splits["train"]["tokens"]:
+    moved = documents.to_move() if moved is None else None
+    if moved:
+        for path in folder.iterdir():
+            path.unlink()
+        bar.reset()
+        return _write(folder, data, seed, length, encoder, bar, stopping, moved)
+    if not written["train"]["tokens"]:
         raise DataError(f"no text to train on: {documents.counts} (data.source={data.source})")
     card = {
         "vocab": encoder.vocab,
         "dtype": dtype.str,
         "tokenizer": encoder.name,
         "counts": documents.counts,
-        "splits": splits,
+        "splits": written,
         "lossy": round_trip.card(),
     }
-    if documents.whole is not None:
-        card["cut"] = documents.whole
+    if documents.cut:
+        card["cut"] = documents.cut
     if data.source == "synthetic" and data.task in probes():
         card["chance"] = tasks.of(data.task).chance
     return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
@@ -115,32 +129,33 @@ def _tried(documents, round_trip: tokenizer.RoundTrip) -> Iterator[sources.Docum
 class _Documents:
     """The documents of a text, each once and each with its split."""
 
-    def __init__(self, data, bar):
-        self.data, self.bar = data, bar
+    def __init__(self, data, bar, moved: Mapping[bytes, str]):
+        self.data, self.bar, self.moved = data, bar, moved
         self.counts = {"documents": 0, "duplicates": 0, "empty": 0}
-        self.whole: int | None = None  # digest of the only document, which was cut
+        self.cut: list[int] = []  # digests of the documents that are in several splits
+        self.hashes: set[bytes] = set()  # that decided a split
         held = sources.names_held_out(data)
         self.fractions = 0.0 if held else data.valid_fraction, data.choose_fraction
 
     def parted(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
-        """All documents; where there is one alone, its parts."""
+        """All documents; where they are few, the parts of each."""
         distinct = self._distinct(documents)
-        first, second = next(distinct, None), next(distinct, None)
-        if first is None:
+        first = list(itertools.islice(distinct, FEW))
+        whole = len(first) == FEW or any(document.split for document in first)
+        if whole or not (self.data.cut_one and any(self.fractions)):
+            yield from map(self._in_split, itertools.chain(first, distinct))
             return
-        if second is None and first.split is None and self.data.cut_one and any(self.fractions):
-            self.whole = sources.digest(first.text)
-            yield from _cut(first, *self.fractions)
-            return
-        yield self._in_split(first)
-        if second is not None:
-            yield self._in_split(second)
-        yield from map(self._in_split, distinct)
+        for document in first:
+            self.cut.append(sources.digest(document.text))
+            yield from _cut(document, *self.fractions)
+
+    def to_move(self) -> dict[bytes, str]:
+        return splits.moved(self.hashes, *self.fractions)
 
     def _distinct(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
         seen: set[bytes] = set()
         for document in documents:
-            text_hash = hash_of(document.text)
+            text_hash = splits.hash_of(document.text)
             if document.text and text_hash not in seen:
                 seen.add(text_hash)
                 self.counts["documents"] += 1
@@ -153,7 +168,10 @@ class _Documents:
         if document.split is not None:
             return document
         place = document.text if document.group is None else document.group.encode()
-        return document._replace(split=split_of(hash_of(place), *self.fractions))
+        own = splits.hash_of(place)
+        self.hashes.add(own)
+        by_hash = splits.split_of(own, *self.fractions)
+        return document._replace(split=self.moved.get(own, by_hash))
 
 
 def _cut(document: sources.Document, valid: float, choose: float) -> Iterator[sources.Document]:

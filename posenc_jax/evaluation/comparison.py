@@ -18,7 +18,7 @@ NAME = 28
 class Difference(NamedTuple):
     """Of two curves at one length, in words; empty where there is no number."""
 
-    name: str  # protocol and length
+    name: str  # protocol, length and part
     nats: str
     mark: str  # * where the interval excludes zero
     interval: str
@@ -29,7 +29,8 @@ class Difference(NamedTuple):
 def compare(
     a: str, b: str, protocols: Sequence[str], evaluation: str = "", form: str = "text"
 ) -> str:
-    """A row per protocol and common length of two selections, whose method is none if omitted."""
+    """A row per protocol, common length and part of two selections, whose method is none if
+    omitted."""
     rows = differences(a, b, protocols, evaluation)
     head = [
         f"nats per token of {a} less those of {b}, with 95% intervals over documents;",
@@ -77,18 +78,23 @@ def curve(text: str, evaluation: str = "") -> list[Measured]:
 
 
 def _pairs(first: Sequence[Measured], second: Sequence[Measured], protocol: str):
-    """Cells of equal length; if each has a single length, those two."""
-    one, other = (
-        {c.facts["length"]: c for c in cells if c.facts["protocol"] == protocol}
-        for cells in (first, second)
-    )
-    if len(one) == len(other) == 1:
-        return [(*one.values(), *other.values())]
-    return [(one[n], other[n]) for n in sorted(one.keys() & other.keys())]
+    """Cells of equal length and part; if each has a single length, those of the two lengths."""
+    one, other = (_places(cells, protocol) for cells in (first, second))
+    lengths = [{length for length, _ in places} for places in (one, other)]
+    if len(lengths[0]) == len(lengths[1]) == 1:
+        (length,), (against,) = lengths
+        return [(one[length, p], other[against, p]) for _, p in one if (against, p) in other]
+    return [(one[place], other[place]) for place in one if place in other]
+
+
+def _places(cells: Sequence[Measured], protocol: str) -> dict[tuple[int, str], Measured]:
+    own = [cell for cell in cells if cell.facts["protocol"] == protocol]
+    own.sort(key=lambda cell: cell.facts["length"])  # the parts of a length stay in their order
+    return {(cell.facts["length"], cell.facts["part"] or ""): cell for cell in own}
 
 
 def _difference(one: Measured, other: Measured) -> Difference:
-    name = f"{one.facts['protocol']} {one.facts['length']}"
+    name = " ".join(str(one.facts[n]) for n in ("protocol", "length", "part") if one.facts[n])
     if one.facts["length"] != other.facts["length"]:
         name += f" against {other.facts['length']}"
     difference = paired(one.sums.nats, other.sums.nats, one.sums.tokens)

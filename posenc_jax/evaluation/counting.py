@@ -11,7 +11,7 @@ from posenc_jax.data import mixtures
 from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Stop
-from posenc_jax.evaluation import ngrams, protocols, records, windows
+from posenc_jax.evaluation import ngrams, protocols, records, sums_file, windows
 from posenc_jax.evaluation.evaluate import CHOOSE, digest_of
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs.subject import run_config
@@ -69,7 +69,7 @@ def distinct(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
     """One evaluated run of all that read the same targets after as much training on one text."""
     found: dict[str, Path] = {}
     for folder in folders:
-        if not (folder / "eval" / "documents.npz").exists():
+        if not sums_file.exists(folder / "eval"):
             continue
         config = run_config(folder)
         names = ("data", "steps", "batch_size", "train_length")
@@ -111,7 +111,7 @@ def _rows(
 
 def _asked(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) -> Asked:
     """The targets of an evaluation of the run's own text, found again by their record."""
-    if not (workdir / "eval" / "documents.npz").exists():
+    if not sums_file.exists(workdir / "eval"):
         raise Stop(f"{workdir} is not evaluated yet: run eval_extrapolation.py --workdir={workdir}")
     record = records.before(workdir / "eval")
     cells = [
@@ -128,7 +128,8 @@ def _asked(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) ->
     starts = split.starts[places.document] + places.start
     text = Text(split, places.document, starts, newest["length"])
     last = newest["last"]
-    if text.token_hash(last) != newest["token_hash"]:
+    plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, last)
+    if plan is None or text.token_hash(plan) != newest["token_hash"]:
         raise DataError(f"{workdir}: its text is not the one that was evaluated; evaluate it again")
     targets = (starts[:, None] + text.longest + np.arange(1 - last, 1)).reshape(-1)
     return Asked(

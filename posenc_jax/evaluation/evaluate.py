@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +18,15 @@ from posenc_jax.data.mixtures import Mixture
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import diagnostics, keys, planning, progress, protocols, records, windows
 from posenc_jax.evaluation.losses import Reader
+from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
-from posenc_jax.evaluation.records import Measured, Places, Sums
 from posenc_jax.evaluation.store import Store
+from posenc_jax.evaluation.sums import Measured, Sums, is_baseline, label
+from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
-from posenc_jax.lineage import part_of, with_unset
+from posenc_jax.lineage import part_of, trained_length, with_unset
+from posenc_jax.registry import FILES
 from posenc_jax.runs import parameters
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
@@ -35,6 +38,7 @@ class Evaluated(NamedTuple):
     cells: list[Measured]  # what was asked for
     every: list[Measured]  # of this evaluation, earlier checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
+    left_out: list[dict[str, Any]]  # rows of the methods that do not fit
     facts: dict[str, Any]  # of what was evaluated, and how
 
 
@@ -44,6 +48,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
     folder.mkdir(exist_ok=True)
     measured: list[Measured] = []
     recorded: list[Measured] = []
+    left_out: list[dict[str, Any]] = []
     with locked(folder, "another evaluation of this run"), stop_requests() as stopping:
         store, earlier = Store(folder / "cells"), records.before(folder)
         text = subject = None
@@ -57,17 +62,21 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
                     raise
                 tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
                 continue
-            lengths = lengths_of(config, subject)
+            lengths = lengths_of(config, subject.trained)
             if text is None:
                 text = choose(config, subject, lengths, stopping, earlier)
                 _tell_targets(config, subject, lengths, text)
+            unfit = planning.unfit(config, subject)
+            if unfit and not left_out:
+                tqdm.write(f"left out: {methods_in_words(unfit)}")
+            left_out += records.rows_left_out(subject, text.name, unfit)
             cells = plan(config, subject, text, lengths)
             found = measure(config, subject, cells, store, stopping)
             for protocol in protocols.asked(config):
                 found += protocol.derived(found)
             measured += found
             if measured:
-                recorded = records.write(folder, measured, [places_of(text)], earlier)
+                recorded = records.write(folder, measured, [places_of(text)], earlier, left_out)
         if subject is not None and not stopping:
             keys.write(folder, flat_keys(subject))
         if stopping:
@@ -86,7 +95,8 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
         "data_fingerprint": text.data,
         "parameters": subject.parts.counts(),
     }
-    return Evaluated(text.name, measured, records.of_evaluation(recorded, text.name), names, facts)
+    every = records.of_evaluation(recorded, text.name)
+    return Evaluated(text.name, measured, every, names, left_out, facts)
 
 
 def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
@@ -107,7 +117,6 @@ def places_of(text: Text) -> Places:
     return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
-NOTHING = records.Record([], [])
 CHOOSE = "choose"  # the name of an evaluation of the third split
 
 
@@ -123,7 +132,7 @@ def choose(
     subject: Subject,
     lengths: list[int],
     stopping: Sequence[str] = (),
-    earlier: records.Record = NOTHING,
+    earlier: records.Record = records.NOTHING,
 ) -> Text:
     """Choose the windows of an evaluation, from documents that the run was not trained on."""
     source = _source(config, subject, stopping)
@@ -152,6 +161,21 @@ def choose(
     return dataclasses.replace(text, name=name, source=source.words, data=data)
 
 
+def check_readable(config: Config, run: Config) -> None:
+    """Refuse what would leave nothing to read of the run's own text, before it is trained."""
+    asked = config.data
+    parts = shares(run.data.mixture) if run.data.mixture else {}
+    if asked.tokens or asked.source not in ("", run.data.source, *parts):
+        return
+    if not parts and asked.path not in ("", run.data.path):
+        return
+    corpus = mixtures.prepare(run.data, run.seed, run.train_length)
+    name = asked.source if asked.source in parts else next(iter(corpus.parts))
+    split = _part(corpus.parts[name], run.data, asked.part).split
+    longest = max(planning.lengths_of(config, trained_length(run)))
+    windows.choose(windows.in_stretches(split, longest), longest)
+
+
 def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source:
     data, asked = subject.config.data, config.data
     if asked.tokens:
@@ -169,6 +193,12 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
     moved = None if same or not asked.source else _moved(subject, asked)
     if (same and not data.mixture) or not asked.source or moved:
         data = moved or data
+        if data.source in FILES and not _is_there(data):
+            raise DataError(
+                f"the run's text is no longer at {data.path}. To read it where it is now: python "
+                f"eval_extrapolation.py --workdir={subject.workdir} "
+                f"--config.data.source={data.source} --config.data.path=NEW"
+            )
         corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
         return _own(subject, corpus, asked.part)
     if asked.valid_path:
@@ -321,8 +351,8 @@ def _name(config: Config, earlier: records.Record, usual: str, data: str) -> str
 
 def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Text) -> None:
     count, headline = len(text.starts), protocols.find(protocols.HEADLINE)
-    span = headline.span(config, subject.trained, lengths)
-    targets = count * headline.scored(text, span)
+    plan = headline.plan(text, text.longest, headline.span(config, subject.trained, lengths))
+    targets = 0 if plan is None else int(plan.scored().sum())
     units = text.units
     of = "" if units is None else f" of {units.max() + 1:,} packages, which intervals are over"
     tqdm.write(
@@ -351,7 +381,7 @@ def measure(
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {len(cells)} cells are cached")
-    with tqdm(total=total, unit="token", unit_scale=True, disable=not total) as bar:
+    with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=not total) as bar:
 
         def after_call(tokens: int) -> None:
             bar.update(tokens)
@@ -362,8 +392,7 @@ def measure(
             for group in passes.values():
                 finished = sum(done[cell.key] is not None for cell in cells)
                 progress.write(store.folder.parent, finished, len(cells))
-                facts = group[0].facts
-                bar.set_description(f"{facts['extension']} at {facts['length']}")
+                bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
                 reader = Reader(subject.parts.model, split.tokens, config.tokens_per_call)
                 for cell, sums in _read(reader, split, group, after_call):
@@ -377,6 +406,27 @@ def measure(
         for cell in cells
         if (sums := done[cell.key]) is not None
     ]
+
+
+def _pass_in_words(facts: Mapping[str, Any]) -> str:
+    """`yarn:8 at 512`, `window of 64 at 512`."""
+    method = f"window of {facts['window']}" if is_baseline(facts) else label(facts)
+    return f"{method} at {facts['length']}"
+
+
+class _Bar(tqdm):
+    """Estimates the time left once a tenth is read: the first passes compile."""
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        facts = dict(super().format_dict)
+        early = not self.total or self.n < self.total / 10
+        left = "" if early else ", {remaining} left"
+        return facts | {
+            "bar_format": "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tokens [{elapsed}"
+            + left
+            + "]"
+        }
 
 
 class _Stopping(Exception):

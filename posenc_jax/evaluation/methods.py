@@ -1,5 +1,6 @@
 """Parse the methods of an evaluation: `none,pi,yarn:4,dynamic_ntk+logn` or `all`."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from posenc_jax import composition, extensions
@@ -45,6 +46,34 @@ def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
             method = _method(one, encoding, max(1.0, largest))
             chosen.setdefault(method[:3], method)
     return list(chosen.values())
+
+
+def left_out(text: str, encoding: Encoding) -> dict[str, str]:
+    """The words that do not fit an encoding, each with the reason."""
+    found = {}
+    for word in words(text):
+        named = [] if word == "all" else extensions.named(word)
+        unfit = [record.made_for for record, _ in named if not record.fits(encoding)]
+        if unfit:
+            found[word] = f"made for {unfit[0]}"
+    return found
+
+
+def check_some_fit(text: str, unfit: Mapping[str, str], encoding: Encoding) -> None:
+    """Refuse a list of which nothing fits."""
+    if set(words(text)) <= set(unfit):
+        raise ConfigError(
+            f"extensions={text!r}: nothing fits encoding {encoding.name!r} "
+            f"({in_words(unfit)}); those that do: {', '.join(extensions.fitting(encoding))}"
+        )
+
+
+def in_words(unfit: Mapping[str, str]) -> str:
+    """`pi, ntk: made for rope; interpolate: made for learned`."""
+    by_reason: dict[str, list[str]] = {}
+    for word, reason in unfit.items():
+        by_reason.setdefault(reason, []).append(word)
+    return "; ".join(f"{', '.join(own)}: {reason}" for reason, own in by_reason.items())
 
 
 def _method(word: str, encoding: Encoding, largest: float) -> Method:

@@ -10,11 +10,11 @@ from posenc_jax.configuration import Config, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import protocols, windows
-from posenc_jax.evaluation.methods import Method, methods
+from posenc_jax.evaluation.methods import Method, check_some_fit, left_out, methods
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.lineage import original_length
+from posenc_jax.lineage import trained_length
 from posenc_jax.runs.subject import Subject
 
 OPTIONS = ("stride", "last")  # columns that hold a protocol's span
@@ -33,16 +33,28 @@ class Cell(NamedTuple):
 def check(config: Config, run: Config) -> None:
     """Refuse what no text and no training of a run with this configuration could make right."""
     plain = building.plain(run, jax.random.key(0))
-    lengths = _lengths(config, max(run.train_length, original_length(run)))
+    lengths = lengths_of(config, trained_length(run))
+    check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
     asked = methods(config.extensions, plain, lengths[-1] / plain.train_length)
     _check_windows(asked, lengths[-1])
 
 
-def lengths_of(config: Config, subject: Subject) -> list[int]:
-    return _lengths(config, subject.trained)
+def some_fit(text: str, run: Config) -> bool:
+    """Whether any extension of a list fits the encoding of a run."""
+    return set(words(text)) > set(left_out(text, building.plain(run, jax.random.key(0))))
 
 
-def _lengths(config: Config, trained: int) -> list[int]:
+def unfit(config: Config, subject: Subject) -> dict[str, str]:
+    """The extensions asked for that do not fit the run, each with the reason; not all of them."""
+    found = left_out(config.extensions, subject.plain)
+    if not subject.extensible:
+        reason = "the run was trained with a resampled table"
+        found |= {word: reason for word in words(config.extensions) if word != "none"}
+    check_some_fit(config.extensions, found, subject.plain)
+    return found
+
+
+def lengths_of(config: Config, trained: int) -> list[int]:
     multiples = {float(word) for word in words(config.multiples)}
     lengths = sorted({round(multiple * trained) for multiple in multiples})
     if config.lengths:
@@ -87,7 +99,8 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
                 limit = method.limit if method.limit and method.limit < plan.length else None
                 pass_key = key(model=model, encoding=numbers, limit=limit, length=plan.length)
                 facts = _facts(subject, text.name, method, length, one)
-                what = dict(text=read.hash, trained=subject.trained)
+                targets = one.reading.token_hash
+                what = dict(text=read.hash, trained=subject.trained, targets=targets)
                 if one.reading.part:
                     what["part"] = one.reading.part
                 cell = key(passing=pass_key, protocol=one.protocol.name, span=one.span, **what)

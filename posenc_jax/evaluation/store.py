@@ -3,6 +3,11 @@ tokens are the same cell, whichever extension, protocol or evaluation asked for 
 
 import hashlib
 import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +15,12 @@ import jax
 import numpy as np
 
 from posenc_jax.errors import Stop
-from posenc_jax.evaluation.records import Sums, load_arrays, save_arrays
+from posenc_jax.evaluation.sums import Sums
 from posenc_jax.runs.checkpoints import digests
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.terminal import warn
 
-FORMAT = 2  # of the meaning of a cell; another number finds no older cell
+FORMAT = 3  # of the meaning of a cell; another number finds no older cell
 
 
 def tree_key(tree: Any) -> str:
@@ -43,7 +48,7 @@ class Store:
         if not path.exists():
             return None
         try:
-            stored = load_arrays(path, sealed=True)
+            stored = load_arrays(path)
             if str(stored["key"]) != name:
                 raise ValueError(f"it holds the cell {stored['key']}")
             sums = Sums(*(stored[field] for field in Sums._fields))
@@ -55,3 +60,50 @@ class Store:
 
     def put(self, name: str, sums: Sums) -> None:
         save_arrays(self.folder / f"{name}.npz", key=np.array(name), **sums._asdict())
+
+
+# Errors that a damaged archive raises, wherever the damage is.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    RuntimeError,  # an entry marked as encrypted or compressed by an unknown method
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Load what `save_arrays` wrote."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            arrays = dict(stored)
+        digest = arrays.pop("digest", None)
+        if str(digest) != _digest(arrays):
+            raise ValueError("its arrays are not those that were written")
+        return arrays
+    except _UNREADABLE as error:
+        raise Stop(f"cannot read {path}: {error}; run eval_extrapolation.py again") from error
+
+
+def save_arrays(path: Path, **arrays: np.ndarray) -> None:
+    scratch = path.with_name(f".{path.stem}.{os.getpid()}.npz")
+    try:
+        with scratch.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, digest=np.array(_digest(arrays)), **arrays)
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise Stop(f"cannot write {path}: {error}") from error
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """sha256 of arrays: name, type, shape and bytes of each."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

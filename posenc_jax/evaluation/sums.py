@@ -1,8 +1,11 @@
 """The sums measured in a cell, before it becomes a row."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+
+from posenc_jax import composition
 
 
 class Sums(NamedTuple):
@@ -47,3 +50,18 @@ class Measured(NamedTuple):
 
     facts: dict
     sums: Sums
+
+
+def is_baseline(facts: Mapping) -> bool:
+    """Whether a row is the window baseline: the run without extension in a window of L."""
+    return bool(facts["window"]) and facts["extension"] == "none"
+
+
+def label(facts: Mapping) -> str:
+    """The method of a row, as tables, pictures, wandb and command lines name it."""
+    name = facts["extension"]
+    if is_baseline(facts):
+        return "window"
+    if facts["scale"] is not None:
+        name = composition.with_scale(name, facts["scale"])
+    return f"{name}:size={facts['window']}" if facts["window"] else name

@@ -4,29 +4,14 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from posenc_jax import composition
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
+from posenc_jax.evaluation.sums import is_baseline, label
 
 WIDTH, NAME, LINE = 11, 20, 80
 PAIR = 2 * WIDTH - 4  # bits | nats
-
-
-def is_baseline(facts: dict) -> bool:
-    """Whether a row is the window baseline: the run without extension in a window of L."""
-    return bool(facts["window"]) and facts["extension"] == "none"
-
-
-def label(facts: dict) -> str:
-    """The method of a row, as tables, pictures, wandb and command lines name it."""
-    name = facts["extension"]
-    if is_baseline(facts):
-        return "window"
-    if facts["scale"] is not None:
-        name = composition.with_scale(name, facts["scale"])
-    return f"{name}:size={facts['window']}" if facts["window"] else name
 
 
 def counts(row: dict) -> str:
@@ -64,6 +49,7 @@ def without_null(rows: Sequence[dict]) -> str | None:
         for row in rows
         if row["length"] > row["train_length"] and row["nll"] and row["null_nll"] is None
         if row["protocol"] in protocols.against_length()
+        if protocols.find(row["protocol"]).has_null
     }
     if not lacking:
         return None

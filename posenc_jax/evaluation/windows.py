@@ -52,14 +52,15 @@ class Text:
             digest.update(b"|")
         return digest.hexdigest()[:16]
 
-    def token_hash(self, last: int, part: str = "") -> str:
-        """Of the last targets of every longest window; where it is the same, rows compare."""
-        digest = hashlib.sha256(f"{last} {part}".encode())
-        for number in self.documents:
-            ends = self.starts[self.document == number] + self.longest
-            targets = self.split.tokens[ends[:, None] + np.arange(1 - last, 1)]
-            digest.update(f"{len(ends)} ".encode())
-            digest.update(np.ascontiguousarray(targets, "<i4").tobytes())
+    def token_hash(self, plan: "Plan") -> str:
+        """Hash of the targets that a plan scores; where it is the same, rows compare."""
+        places = np.sort(plan.targets()[plan.scored()])
+        document = np.searchsorted(self.split.starts, places, side="right") - 1
+        inside = places - self.split.starts[document]
+        digest = hashlib.sha256()
+        for column in (np.searchsorted(self.documents, document), inside):
+            digest.update(np.ascontiguousarray(column, "<i8").tobytes())
+        digest.update(np.ascontiguousarray(self.split.tokens[places], "<i4").tobytes())
         return digest.hexdigest()[:16]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.errors import NOT_FINITE, DataError, OtherConfig, Stop
-from posenc_jax.evaluation import keys, protocols, records, yardsticks
+from posenc_jax.evaluation import keys, protocols, records, sums_file, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts, label
@@ -51,7 +51,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
     tried = choices_in(folders, notes)
     only_chose = set(tried[tried.chosen == ""].id)
     for folder in runs_in(folders):
-        if str(folder) in only_chose and not (folder / "eval" / "documents.npz").exists():
+        if str(folder) in only_chose and not sums_file.exists(folder / "eval"):
             continue
         try:
             facts = run_facts(folder)
@@ -300,7 +300,7 @@ def members(data: Gathered, group: str) -> list[dict]:
 
 def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
     """The cells of the newest checkpoint, and a note: why there are none, or of which others."""
-    if not (folder / "eval" / "documents.npz").exists():
+    if not sums_file.exists(folder / "eval"):
         return [], "not evaluated yet"
     try:
         every = records.read(folder / "eval")

@@ -14,7 +14,7 @@ from posenc_jax.configuration import Config
 from posenc_jax.data import prepared, tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import Damaged, DataError, Stop
-from posenc_jax.lineage import TOKENIZER, original_length
+from posenc_jax.lineage import TOKENIZER, trained_length
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
@@ -42,7 +42,7 @@ class Subject:
     @property
     def trained(self) -> int:
         """The longest length the run was trained at."""
-        return max(self.config.train_length, original_length(self.config))
+        return trained_length(self.config)
 
     @property
     def extensible(self) -> bool:

@@ -9,12 +9,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax import lineage
+from posenc_jax import formats, lineage
 from posenc_jax.configuration import Config
 from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
-from posenc_jax.experiment import FREE, PLACES, differences
+from posenc_jax.experiment import FREE, PLACES, differences, with_defaults
 from posenc_jax.files import write_atomically
-from posenc_jax.formats import FORMAT, upgraded
 from posenc_jax.runs.facts import KEPT
 from posenc_jax.terminal import warn
 
@@ -64,7 +63,7 @@ class Workdir:
         saved = self.config()
         if saved is not None:
             refuse_another(saved, config, str(self.path))
-        fields = config.to_dict() | {"format": FORMAT}
+        fields = config.to_dict() | {"format": formats.FORMAT}
         write_atomically(self / "config.json", _json(fields))
 
     def status(self, state: str, code: int, **facts: Any) -> None:
@@ -172,7 +171,8 @@ def refuse_another(saved: Config, config: Config, place: str) -> None:
 
 def sealed(card: Mapping[str, Any]) -> Config:
     """The configuration on a checkpoint's card."""
-    return ConfigDict(upgraded(card["config"], card.get("format")))
+    formats.check(card.get("format"))
+    return ConfigDict(with_defaults(card["config"]))
 
 
 def refuse_edited(card: Mapping[str, Any], config: Config, workdir: Path) -> None:

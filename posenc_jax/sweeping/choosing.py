@@ -74,6 +74,10 @@ class Trial(Job):
     ends_well = (errors.DONE, errors.NOT_FINITE)  # a rate that is too high is a result
 
     @property
+    def train(self) -> list[str]:
+        return self._train
+
+    @property
     def left_nothing(self) -> str:
         return "measured no choose_loss: the third split is too short; raise data.choose_fraction"
 

@@ -46,18 +46,45 @@ class Job:
 
     @property
     def train(self) -> list[str]:
+        return [*self._train, *self._evaluated_later]
+
+    @property
+    def _train(self) -> list[str]:
         words = [f"--config={self.recipe}", f"--workdir={self.folder}"]
         return [sys.executable, str(ROOT / "train.py"), *words, *_flags(self.fields)]
 
     @property
+    def _evaluated_later(self) -> list[str]:
+        """Words with which a training is refused that could not be evaluated."""
+        asked = [field for field in self.asked if not field[0].startswith("wandb.")]
+        recipe = f"--evaluate={ROOT / 'configs' / 'eval.py'}"
+        return ["--train_only", recipe, *_flags(asked, "--evaluate")]
+
+    @property
     def evaluate(self) -> list[str]:
         program = str(ROOT / "eval_extrapolation.py")
-        return [sys.executable, program, f"--workdir={self.folder}", *_flags(self.evaluation)]
+        return [sys.executable, program, f"--workdir={self.folder}", *_flags(self.asked)]
+
+    @functools.cached_property
+    def asked(self) -> tuple[tuple[str, Any], ...]:
+        """Its evaluation; a list of which nothing fits its encoding is for other jobs of the sweep,
+        and `none` is read beside it."""
+        fields = dict(self.evaluation)
+        if "extensions" in fields and not self._some_fit(str(fields["extensions"])):
+            fields["extensions"] = f"none,{fields['extensions']}"
+        return tuple(fields.items())
+
+    def _some_fit(self, extensions: str) -> bool:
+        try:
+            built_from = json.dumps({name: self.config.to_dict()[name] for name in BUILT_FROM})
+            return _some_fit(extensions, built_from)
+        except (ConfigError, ValueError, KeyError):  # which `mistakes` lists
+            return True
 
     @functools.cached_property
     def config(self) -> configuration.Config:
         """The resolved training configuration."""
-        return lineage.resolved(command.parse(self.train[1:])[1], self.begun)
+        return lineage.resolved(command.parse(self._train[1:])[1], self.begun)
 
     @functools.cached_property
     def begun(self) -> configuration.Config | None:
@@ -70,7 +97,7 @@ class Job:
     def mistakes(self) -> list[str]:
         """What is wrong with either command, found before anything runs."""
         try:
-            wrong, buildable = validation.judge(self.config, self.begun)
+            wrong, buildable, missing_files = validation.judge(self.config, self.begun)
             default = str(ROOT / "configs" / "eval.py")
             asked = command.parse(self.evaluate[1:], default_config=default)[1]
         except ConfigError as error:
@@ -80,7 +107,7 @@ class Job:
         if buildable is not None:
             fields = {name: buildable.to_dict()[name] for name in BUILT_FROM}
             wrong += _mistakes_of_building(json.dumps(fields))
-        return wrong + judging.mistakes(asked)
+        return wrong + missing_files + judging.mistakes(asked)
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""
@@ -88,8 +115,7 @@ class Job:
             return []
         now = self.config.to_dict()
         made = [name for name in MADE if not functools.reduce(dict.get, name.split("."), now)]
-        before = experiment.with_defaults(self.begun.to_dict())
-        return experiment.differences(before, now, (*experiment.FREE, *made))
+        return experiment.differences(self.begun.to_dict(), now, (*experiment.FREE, *made))
 
     @property
     def log(self) -> Path:
@@ -124,6 +150,12 @@ class Job:
         except Stop:
             return {}
         return next((line for line in reversed(lines) if "tokens_per_second" in line), {})
+
+    @property
+    def picture(self) -> Path | None:
+        """The main picture of its evaluation, if one was drawn."""
+        places = (self.folder / "plots" / f"{name}.png" for name in ("answers", "same_token"))
+        return next((place for place in places if place.is_file()), None)
 
     def cells_done(self) -> tuple[int, int] | None:
         """Finished cells of its evaluation and all of them."""
@@ -193,6 +225,13 @@ def _mistakes_of_building(fields: str) -> list[str]:
     from posenc_jax import building
 
     return building.mistakes(ConfigDict(json.loads(fields)))
+
+
+@functools.cache
+def _some_fit(extensions: str, fields: str) -> bool:
+    from posenc_jax.evaluation import planning
+
+    return planning.some_fit(extensions, ConfigDict(json.loads(fields)))
 
 
 def check(jobs: Sequence[Job]) -> None:
@@ -271,5 +310,5 @@ def _recipe(recipe: str) -> str:
     raise ConfigError(f"a job of the grid has the recipe {recipe!r}, and there is no such file")
 
 
-def _flags(fields: Sequence[tuple[str, Any]]) -> list[str]:
-    return [f"--config.{name}={value}" for name, value in fields]
+def _flags(fields: Sequence[tuple[str, Any]], group: str = "--config") -> list[str]:
+    return [f"{group}.{name}={value}" for name, value in fields]

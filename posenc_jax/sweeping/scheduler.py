@@ -174,7 +174,9 @@ class Scheduler:
         numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
         took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
         ended = sum(p.state in ("done", "failed") for p in self.all)
-        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}")
+        picture = progress.job.picture if word == "done" else None
+        drawn = f"; {picture}" if picture else ""
+        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
         if self.more is not None:
             self._grow(self.more())
 

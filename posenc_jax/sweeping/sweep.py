@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import shlex
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -47,11 +48,16 @@ def sweep(
 
 
 def table(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
-    """The jobs of a sweep file that are known now, and the next command of each."""
+    """The next command of every job that is known now, to be pasted into a shell."""
     plan = planned(read(file), workdir, words)
-    lines = [f"{job.name:<40} {job.next() or 'done'}" for job in plan.jobs()]
+    lines = []
+    for job in plan.jobs():
+        then = job.next()
+        lines.append(f"# {job.name}: {then or 'done'}")
+        if then is not None:
+            lines.append(shlex.join(job.train if then == "train" else job.evaluate))
     lines += [
-        f"{scheme.name:<40} {_seeds(scheme)}, once its rates are chosen" for scheme in plan.open()
+        f"# {scheme.name}: {_seeds(scheme)}, once its rates are chosen" for scheme in plan.open()
     ]
     return "\n".join(lines)
 

@@ -12,24 +12,30 @@ def schedule(config) -> optax.Schedule:
     """Warm-up, then a cosine to the final rate; or constant, then linear over the last fifth.
 
     Takes the count of finished steps: optax counts from 0, so the rate of step n is that of n - 1.
-    The peak is reached at step `warmup_steps`, the final rate at the last step.
+    The peak is reached at the end of the warm-up, the final rate at the last step.
     """
     peak, last = config.learning_rate, config.final_rate * config.learning_rate
+    warmup = warmup_of(config)
     if config.schedule == "cosine":
         rate = optax.warmup_cosine_decay_schedule(
-            0.0, peak, config.warmup_steps, max(config.steps, config.warmup_steps + 1), last
+            0.0, peak, warmup, max(config.steps, warmup + 1), last
         )
     else:
         fall = max(1, config.steps // 5)
         rate = optax.join_schedules(
             [
-                optax.linear_schedule(0.0, peak, max(1, config.warmup_steps)),
+                optax.linear_schedule(0.0, peak, max(1, warmup)),
                 optax.constant_schedule(peak),
                 optax.linear_schedule(peak, last, fall),
             ],
-            [config.warmup_steps, max(config.warmup_steps, config.steps - fall)],
+            [warmup, max(warmup, config.steps - fall)],
         )
     return lambda count: rate(count + 1)
+
+
+def warmup_of(config) -> int:
+    """Steps of the warm-up: those configured, a tenth of all steps at most."""
+    return min(config.warmup_steps, max(1, config.steps // 10))
 
 
 def make(config) -> optax.GradientTransformation:

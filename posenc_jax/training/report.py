@@ -13,6 +13,7 @@ from posenc_jax.experiment import chosen
 from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import clock, say
+from posenc_jax.training import adamw
 
 # Dense bfloat16 operations per second of one device, summed in float32, by its whole name in jax;
 # for MFU. From NVIDIA's data sheets and the white papers of its GeForce and RTX cards, halved where
@@ -147,6 +148,14 @@ def flops_per_token(config, parts) -> float:
     return 6.0 * products + 6.0 * settings.layers * inner * config.train_length
 
 
+def _clipped(config) -> str:
+    """A note where the warm-up is shorter than configured."""
+    warmup = adamw.warmup_of(config)
+    if warmup == config.warmup_steps:
+        return ""
+    return f"; the warm-up takes {warmup:,} of them, a tenth (warmup_steps = {config.warmup_steps})"
+
+
 def first_screen(config, parts, corpus, mesh, step: int) -> str:
     """What is trained, on what and with what, in a few lines; config.json holds every field."""
     counts = ", ".join(f"{name} {count:,}" for name, count in parts.counts().items())
@@ -176,7 +185,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             f"parameters: {counts}",
             f"data {data_in_words(data_facts(corpus))}; {kept}",
             f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
-            f"{planned:,} in all ({planned / train['tokens']:.2f} epochs)",
+            f"{planned:,} in all ({planned / train['tokens']:.2f} epochs){_clipped(config)}",
             f"{begin}; {' '.join(sys.argv)}",
             "",
         ]

@@ -12,7 +12,7 @@ import pytest
 from running import finish, script, wandb_records
 
 from posenc_jax import typeset
-from posenc_jax.evaluation import records, selection
+from posenc_jax.evaluation import records, selection, sums_file
 from posenc_jax.files import locked
 from posenc_jax.plots import curves
 from posenc_jax.report import gather
@@ -216,12 +216,12 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
 
 def test_where_the_longest_windows_lie_is_kept(run, call):
     call("eval_extrapolation.py", run, *SMALL, "--config.windows=2")
-    stored = np.load(run / "eval" / "documents.npz")
-    assert set(stored["window_evaluation"]) == {"held-out"}
+    (stored,) = sums_file.read(run / "eval").places
+    assert stored.evaluation == "held-out"
     (row,) = {(r["windows"], r["documents"]) for r in rows_of(run) if r["protocol"] == "position"}
-    assert len(stored["window_start"]) == int(row[0]) == 2 * int(row[1])
-    assert len(set(stored["window_document"])) == int(row[1])
-    assert 0 < stored["window_start"].min() < stored["window_start"].max() <= 240 - 65
+    assert len(stored.start) == int(row[0]) == 2 * int(row[1])
+    assert len(set(stored.document)) == int(row[1])
+    assert 0 < stored.start.min() < stored.start.max() <= 240 - 65
 
 
 def test_few_targets_are_warned_of(run, call):

@@ -11,6 +11,7 @@ from running import script
 
 from configs import base
 from posenc_jax.data import corpora, prepared, tokenizer
+from posenc_jax.formats import FORMAT
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import check, jobs_of
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
@@ -45,7 +46,7 @@ def extended(tokens, tmp_path):
     extra = [("data.tokens", str(tokens)), ("model.vocab", "4096")]
     (cell,) = jobs_of(plan("gpu_extend").get_config(), tmp_path / "extend", extra)
     cell.folder.mkdir(parents=True)
-    (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict()))
+    (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict() | {"format": FORMAT}))
     return cell.folder
 
 

@@ -15,6 +15,7 @@ from configs import base
 from posenc_jax import lineage, validation
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.formats import FORMAT
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
 
@@ -220,7 +221,8 @@ def test_what_is_resolved_says_what_is_read_and_stays(texts):
 def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path):
     source = import_module("configs.rope").get_config()
     source.data.tokens = f"{texts}/tokens"
-    (tmp_path / "config.json").write_text(json.dumps(lineage.resolved(source).to_dict()))
+    kept = lineage.resolved(source).to_dict() | {"format": FORMAT}
+    (tmp_path / "config.json").write_text(json.dumps(kept))
 
     def tuned(**fields):
         config = import_module("configs.finetune").get_config()

@@ -51,9 +51,9 @@ def test_one_bad_run_of_many_is_left_out_and_said(run, call, tmp_path):
     call("eval_extrapolation.py", run, *SMALL)
     bad = tmp_path / "bad"
     shutil.copytree(run, bad)
-    (bad / "eval" / "documents.npz").write_bytes(b"no")
+    (bad / "eval" / "sums.parquet").write_bytes(b"no")
     out = script("plot_curves.py", run, bad, f"--out={tmp_path}/pictures")
-    assert "warning: skipped: " in out and "documents.npz" in out and "same_token.png" in out
+    assert "warning: skipped: " in out and "sums.parquet" in out and "same_token.png" in out
     out = script("report.py", run, bad, f"--out={tmp_path}/report")
     assert "bad: cannot read" in out
     (bad / "config.json").write_text(json.dumps({"model": 3}))

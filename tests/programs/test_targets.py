@@ -8,6 +8,8 @@ import pytest
 import tokenizers
 from running import finish, script
 
+from posenc_jax.evaluation import sums_file
+
 TRAINED = {
     "data.source": "stdlib",
     "model.width": 32,
@@ -57,8 +59,8 @@ def test_by_default_the_targets_are_enough(trained):
 @pytest.mark.slow
 def test_windows_lie_over_the_whole_of_a_document(trained):
     run, _ = trained
-    stored = np.load(run / "eval" / "documents.npz")
-    starts, documents = stored["window_start"], stored["window_document"]
+    (stored,) = sums_file.read(run / "eval").places
+    starts, documents = stored.start, stored.document
     assert len(starts) >= 250 and len(set(zip(documents, starts, strict=True))) == len(starts)
     one = [starts[documents == n] for n in set(documents)]
     assert np.median([places.min() for places in one]) > 256  # no title pages

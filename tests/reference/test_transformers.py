@@ -121,7 +121,7 @@ def test_llama_beyond_its_trained_length(case):
             width=WIDTH,
             heads=HEADS,
             kv_heads=GROUPS,
-            hidden=HIDDEN,
+            mlp_width=HIDDEN,
             vocab=VOCAB,
             activation="swiglu",
             tied=False,

@@ -17,13 +17,13 @@ from posenc_jax import (
     command,
     configuration,
     experiment,
-    formats,
     lineage,
     schemes,
     validation,
 )
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
+from posenc_jax.formats import FORMAT
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
 
@@ -252,7 +252,7 @@ def source(tmp_path):
     config.update(train_length=64, batch_size=48, learning_rate=1e-3)
     config.model.update(width=96, kv_heads=2, activation="swiglu")
     config.data.update(source="jsonl", path="a.jsonl", field="body")
-    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict() | {"format": FORMAT}))
     return tmp_path
 
 
@@ -295,7 +295,7 @@ def test_a_recipe_that_goes_on_needs_a_run_to_go_on_from():
 def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
     source = import_module("configs.rope").get_config()
     source.encoding.base = 500_000.0
-    (tmp_path / "config.json").write_text(json.dumps(source.to_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(source.to_dict() | {"format": FORMAT}))
     config = import_module("configs.finetune").get_config()
     config.init_from = str(tmp_path)
     assert said(config) == []
@@ -346,14 +346,6 @@ def test_what_an_extension_cannot_be_is_refused(fields, message):
     assert message in "\n".join(said(with_extension(**fields)))
 
 
-def test_options_that_older_runs_did_not_set_are_gone_and_others_stay():
-    config = with_extension(name="yarn", scale=2.0).to_dict()
-    older = config["extension"] | {"beta_fast": 16.0, "ramp": None, "lambdas": None}
-    for written in (None, 1, 2):
-        today = formats.upgraded(config | {"extension": older}, written)
-        assert today["extension"] == {"name": "yarn", "scale": 2.0, "beta_fast": 16.0}
-
-
 def test_everything_that_building_says_is_said_at_once():
     config = import_module("configs.t5").get_config()
     config.encoding.num_buckets, config.encoding.scale = 7, -1.0
@@ -382,25 +374,3 @@ def test_help_lists_every_field_with_its_default():
 def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):
     with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
         posenc_jax.evaluate(tmp_path, {"stride": 16})
-
-
-@pytest.mark.parametrize(
-    ("data", "meant"),
-    [
-        ({"source": "stdlib"}, "document"),
-        ({"source": "text", "path": "a"}, None),
-        ({"source": "stdlib", "tokens": "folder"}, None),
-        ({"source": "stdlib", "mixture": "stdlib:1,variables:1"}, None),
-    ],
-)
-def test_runs_from_before_packages_were_held_out_are_the_ones_they_were(data, meant):
-    """They resume under today's configuration, and single files are held out."""
-    config = base.get_config()
-    with config.data.ignore_type():
-        config.data.update(data)
-    today = lineage.resolved(config).to_dict()
-    older = json.loads(json.dumps(today))
-    del older["data"]["hold_out"], older["model"]["bos"]
-    upgraded = formats.upgraded(older, 2)
-    assert upgraded["data"]["hold_out"] == meant
-    assert experiment.differences(upgraded, today) == []

@@ -64,25 +64,20 @@ class Protocol:
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """What is read at a length: one plan, if it has parts several."""
         plan = self.plan(text, length, span)
-        scored = text.token_hash(self.scored(text, span))
-        return [] if plan is None else [Reading(text, plan, scored)]
+        return [] if plan is None else [Reading(text, plan, text.token_hash(plan))]
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
         """More cells, of what was measured for the protocol that it needs."""
         return []
 
-    def scored(self, text: Text, span: int | None) -> int:
-        """How many of the last targets of each longest window it scores."""
-        return text.longest
-
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
-        """What the model would score beyond L = `trained` if it never used more than L tokens.
+        """The score beyond L = `trained` of a model that never uses more than L tokens; None: a
+        protocol has no null unless it defines one. `curve` holds rows of the same targets."""
+        return None
 
-        At targets that see fewer tokens, the mean over all windows of L; at the others that over
-        their last quarter. A single window of L has few such targets: all that were read are taken.
-        """
-        at_trained = curve.get((self.name, trained))
-        return None if at_trained is None else by_early(sums, at_trained, at_trained)
+    @property
+    def has_null(self) -> bool:
+        return type(self).null is not Protocol.null
 
     def wanted(self, span: int | None) -> int:
         """How many longest windows give it enough targets."""
@@ -104,9 +99,13 @@ class Unknown(Protocol):
         return self._name
 
 
-def by_early(sums: Sums, within: Sums, tail: Sums) -> Terms | None:
-    """The null of scored targets, by the share of them that sees L tokens or fewer."""
-    if not tail.tail_tokens.sum():
+def by_early(sums: Sums, within: Sums, tail: Sums | None) -> Terms | None:
+    """The null of scored targets, by the share of them that sees L tokens or fewer.
+
+    At targets that see fewer tokens, the mean over all windows of L; at the others that over their
+    last quarter. A single window of L has few such targets: all that were read are taken.
+    """
+    if tail is None or not tail.tail_tokens.sum():
         return None
     early = float(sums.early.sum() / sums.tokens.sum())
     return [

@@ -34,10 +34,7 @@ class Answers(SameToken):
         plan = self.plan(text, length, span)
         gaps, seen = gaps_of(text, plan)
         facts = {"chance": text.split.chance, "ceiling": ceiling(text, gaps, seen)}
-        return [Reading(text, plan, self.hash_of(text, span), facts=facts)]
-
-    def hash_of(self, text: Text, span: int | None, part: str = "") -> str:
-        return text.token_hash(self.scored(text, span), f"answers {part}")
+        return [Reading(text, plan, text.token_hash(plan), facts=facts)]
 
     def wanted(self, span: int | None) -> int:
         return -(-WANTED // (span or 1))

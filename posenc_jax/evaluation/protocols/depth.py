@@ -30,8 +30,7 @@ class Depth(Answers):
             if part.scored().any():
                 name = f"{low:.1f}-{high:.1f}"
                 facts = {"chance": text.split.chance, "ceiling": 1.0}
-                hash_ = self.hash_of(text, span, f"depth {length} {name}")
-                found.append(Reading(text, part, hash_, name, facts))
+                found.append(Reading(text, part, text.token_hash(part), name, facts))
         return found
 
 

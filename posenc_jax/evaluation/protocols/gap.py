@@ -25,7 +25,7 @@ class Gap(Answers):
             if part.scored().any():
                 name = f"{low + 1}-{high}"
                 facts = {"chance": text.split.chance, "ceiling": 1.0}
-                found.append(Reading(text, part, self.hash_of(text, span, name), name, facts))
+                found.append(Reading(text, part, text.token_hash(part), name, facts))
             low = high
         return found
 

@@ -40,8 +40,9 @@ class Order(SameToken):
         assert span is not None
         if length not in (trained, text.longest):
             return []
-        scored = text.token_hash(span)
-        found = [Reading(text, self.plan(text, length, span), scored, "whole")]
+        whole = self.plan(text, length, span)
+        scored = text.token_hash(whole)
+        found = [Reading(text, whole, scored, "whole")]
         near, changes = NEAREST, changes_of(text.document)
         # Before the first scored target lie length - span tokens; the last ones are kept.
         while near < length - span:

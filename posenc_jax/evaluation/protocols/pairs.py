@@ -41,7 +41,7 @@ class Pairs(Answers):
             return []
         gaps, seen = gaps_of(text, plan)
         facts = {"chance": CHANCE, "ceiling": float(np.mean(gaps <= seen))}
-        return [Reading(text, plan, self.hash_of(text, span, "pairs"), facts=facts)]
+        return [Reading(text, plan, text.token_hash(plan), facts=facts)]
 
 
 def twins(text: Text) -> np.ndarray:

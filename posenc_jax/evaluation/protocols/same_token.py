@@ -37,10 +37,6 @@ class SameToken(Protocol):
         offsets = np.full((len(text.starts), 1), text.longest - length)
         return plan_of(text, length, offsets, length - span)
 
-    def scored(self, text: Text, span: int | None) -> int:
-        assert span is not None
-        return span
-
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
         """Its own value at L, of the same targets."""
         at_trained = curve.get((self.name, trained))

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from configs import base
-from posenc_jax import formats, lineage, validation
+from posenc_jax import lineage, validation
 from posenc_jax.data import corpora, tokenizer
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import windows
@@ -248,20 +248,6 @@ class TestOneDocument:
         (tmp_path / "b.txt").write_text("another")
         made = prepare(**found | {"path": f"{tmp_path}/*.txt", "valid_fraction": 1e-9})
         assert texts_of(made.train) == [self.TEXT, "another"]
-
-    def test_older_runs_keep_theirs_whole(self, found, resolve):
-        data = resolve(**found).to_dict()
-        older = base.get_config().to_dict() | {"data": data}
-        del data["cut_one"]
-        begun = formats.upgraded(older, 2)
-        config = base.get_config()
-        config.data.update(**found)
-        assert lineage.resolved(config).data.cut_one is True
-        assert lineage.resolved(config, begun).data.cut_one is False
-        assert (
-            formats.upgraded(older | {"data": data | {"source": "stdlib"}}, 2)["data"]["cut_one"]
-            is lineage.resolved(base.get_config()).data.cut_one
-        )
 
     def test_it_is_evaluated_in_stretches(self, found, prepare):
         made = prepare(valid_fraction=0.3, **found)

@@ -6,13 +6,10 @@ import json
 import numpy as np
 import pytest
 import tokenizers
-from running import ROOT
 
 from configs import base
 from posenc_jax.data import corpora, sources
 from posenc_jax.errors import DataError
-
-OLD_TEXT = ROOT / "tests" / "format1" / "text"
 
 
 def words(seed, count=400):
@@ -167,16 +164,6 @@ class TestFingerprint:
         learned.decoder = tokenizers.decoders.Fuse()
         learned.save(str(tmp_path / "letters.json"))
         return str(tmp_path / "letters.json")
-
-    def test_runs_of_the_first_wave_find_their_text_again(self, prepare, letters):
-        """Both by the code that trained them; the first is in the card of tests/format1/run."""
-        path = OLD_TEXT / "*.txt"
-        made = prepare(path, valid_fraction=0.6)
-        old = "30286749f26bae04edb0ef23b29a3560dc73b533e88f4fa37cd6f5854f46a2cc"
-        assert made.fingerprint_1 == old != made.fingerprint
-        made = prepare(path, valid_fraction=0.6, tokenizer=letters)
-        old = "82ed4ba40e08c39829462b43f3eab8169e08ef2c95c946bc7b10f8d17f11f840"
-        assert made.fingerprint_1 == old != made.fingerprint
 
     def test_it_is_of_the_text_and_not_of_where_it_is(self, prepare, folder, tmp_path):
         first = prepare(folder / "*.txt")

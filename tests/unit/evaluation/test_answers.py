@@ -265,7 +265,7 @@ def test_wilson_is_sound_at_the_ends():
 
 def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
     config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
-    assert planning.lengths_of(config, subject()) == [16, 32, 64]
+    assert planning.lengths_of(config, subject().trained) == [16, 32, 64]
     from posenc_jax import validation
 
     said = validation.validate_evaluation(settings(lengths="16,32"))

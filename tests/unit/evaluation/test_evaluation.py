@@ -13,7 +13,7 @@ from sizes import DIMS, L
 import posenc_jax
 from configs import eval as defaults
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import evaluate, planning, protocols, records, table
+from posenc_jax.evaluation import evaluate, planning, protocols, sums, table
 from posenc_jax.evaluation.losses import Reader, read
 from posenc_jax.evaluation.methods import mistakes
 from posenc_jax.evaluation.store import Store, tree_key
@@ -149,7 +149,7 @@ def test_cells_alone_are_cells_together(measure):
 
 def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, settings, measure):
     who, config = subject(), settings(extensions="none,dynamic_ntk,ntk:1,pi:2")
-    cells = planning.plan(config, who, text(), planning.lengths_of(config, who))
+    cells = planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
 
     def passing(extension, length, window=None):
         return {
@@ -167,7 +167,9 @@ def test_a_pass_is_shared_exactly_when_tokens_and_numbers_are_the_same(subject, 
     one_bit = np.asarray(who.plain.inv_freq).copy()
     one_bit.view(np.uint32)[3] ^= 1
     assert tree_key(who.plain.replace(inv_freq=jnp.asarray(one_bit))) != tree_key(who.plain)
-    other_text = planning.plan(config, who, text(documents=2), planning.lengths_of(config, who))
+    other_text = planning.plan(
+        config, who, text(documents=2), planning.lengths_of(config, who.trained)
+    )
     assert not {c.key for c in cells} & {c.key for c in other_text}
 
 
@@ -178,7 +180,10 @@ def test_other_windows_or_spans_are_other_cells(subject, settings):
         protocols = "same_token,nonoverlap,sliding"
         fields |= dict(extensions="none", window=False, multiples="0.5,1,4", protocols=protocols)
         config = settings(**fields)
-        return {c.key for c in planning.plan(config, who, source, planning.lengths_of(config, who))}
+        return {
+            c.key
+            for c in planning.plan(config, who, source, planning.lengths_of(config, who.trained))
+        }
 
     first = keys(text(), last=2)
     for source, fields in [
@@ -223,7 +228,7 @@ def test_a_cell_that_was_cut_off_is_read_again(measure, tmp_path):
 @pytest.mark.slow
 def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings, tmp_path):
     who, config, read = subject(), settings(tokens_per_call=64), text()
-    lengths = planning.lengths_of(config, who)
+    lengths = planning.lengths_of(config, who.trained)
     cells = planning.plan(config, who, read, lengths)
 
     class After(list):
@@ -254,11 +259,11 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
     who = subject("learned")
     config = settings(extensions="none", multiples="2,4", window=False)
     with pytest.raises(ConfigError, match="nothing is left .* that fit: none, interpolate, clamp"):
-        planning.plan(config, who, text(), planning.lengths_of(config, who))
+        planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
     tuned = SimpleNamespace(**vars(who.config) | {"extension": SimpleNamespace(name="clamp")})
     longer = posenc_jax.extend("clamp", who.plain, 2.0)
     who = subject("learned", config=tuned, plain=longer, parts=Parts(who.parts.model, longer))
-    cells = planning.plan(settings(), who, text(), planning.lengths_of(settings(), who))
+    cells = planning.plan(settings(), who, text(), planning.lengths_of(settings(), who.trained))
     assert {c.facts["length"] for c in cells} == {L // 4, L, 2 * L}
     assert f"length {4 * L} is skipped: learned reaches {2 * L}" in capsys.readouterr().out
 
@@ -315,7 +320,7 @@ def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_
     assert (who.trained, who.original) == (4 * L, L)
     config = defaults.get_config()
     config.multiples, config.extensions = "1,2", "pi"
-    lengths = planning.lengths_of(config, who)
+    lengths = planning.lengths_of(config, who.trained)
     assert lengths == [4 * L, 8 * L]
     cells = planning.plan(config, who, text(8 * L, lengths=(300, 200)), lengths)
     assert {c.facts["scale"] for c in cells if c.facts["extension"] == "pi"} == {8.0}
@@ -385,7 +390,7 @@ def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
     encoding = posenc_jax.build("randomized", DIMS, inner="rope", max_position=farthest)
     who = subject(plain=encoding, parts=Parts(make_model(), encoding))
     config = settings(extensions="none,pi,dynamic_ntk,logn", protocols="nonoverlap")
-    lengths = planning.lengths_of(config, who)
+    lengths = planning.lengths_of(config, who.trained)
     assert lengths == LENGTHS
     cells = planning.plan(config, who, text(lengths[-1]), lengths)
     assert {c.facts["train_length"] for c in cells} == {L}
@@ -409,7 +414,7 @@ def test_documents_held_out_together_are_one_in_errors(measure, subject):
     alone, joined = measure(who, apart), measure(who, grouped)
     for one, other in zip(alone, joined, strict=True):
         assert one.facts == other.facts and len(other.sums.tokens) == 2
-        for name in records.DOCUMENTS:
+        for name in sums.DOCUMENTS:
             a, b, c = getattr(one.sums, name)
             assert getattr(other.sums, name).tolist() == [a + c, b]
         assert np.array_equal(one.sums.by_place, other.sums.by_place)

@@ -5,7 +5,7 @@ import numpy as np
 from measuring import find, split, sums_by_document
 from sizes import L
 
-from posenc_jax.evaluation import evaluate, records, table, windows
+from posenc_jax.evaluation import evaluate, records, sums_file, table, windows
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 
@@ -82,7 +82,7 @@ def test_the_null_of_two_published_numbers_is_the_famous_curve():
     read = dict(within_nats=tokens * np.log(18.66), within_tokens=tokens)
     last = dict(tail_nats=tokens * np.log(17.46), tail_tokens=tokens, early=tokens / 2)
     sums = sums_by_document(tokens * np.log(18.05), tokens, **read, **last)
-    facts = {name: None for name in records.FACTS}
+    facts = {name: None for name in sums_file.FACTS}
     facts |= {"protocol": "nonoverlap", "train_length": 1024}
     cells = [records.Measured(facts | {"length": n}, sums) for n in (1024, 2048)]
     assert abs(np.exp(records.rows(cells)[1]["null_nll"]) - 18.05) < 0.005
@@ -141,7 +141,7 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
     level = counts * np.random.default_rng(0).normal(2.0, 0.3, 20)
 
     def cell(extension, nats, counts=counts):
-        facts = {name: None for name in records.FACTS} | {
+        facts = {name: None for name in sums_file.FACTS} | {
             "run": "r",
             "extension": extension,
             "protocol": "same_token",

@@ -79,9 +79,12 @@ def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length
         if plan is None or type(protocol).text is not protocols.Protocol.text:
             continue  # which reads another length, or a text of its own
         found.append(protocol.name)
-        last = protocol.scored(chosen, span)
-        scored = plan.targets()[plan.scored()]
-        assert sorted(scored) == everything(chosen, last)
+        scored = sorted(plan.targets()[plan.scored()])
+        whole = protocol.plan(chosen, chosen.longest, span)
+        assert scored == sorted(whole.targets()[whole.scored()]) and len(set(scored)) == len(scored)
+        assert chosen.token_hash(plan) == chosen.token_hash(whole)
+        last = {"same_token": 3, "nonoverlap": 64, "sliding": 64}.get(protocol.name)
+        assert last is None or scored == everything(chosen, last)
         begins, ends = (chosen.split.starts[chosen.documents + i][plan.document] for i in (0, 1))
         assert np.all(plan.starts >= begins)  # no window crosses a document
         assert np.all(plan.starts + length < ends)
@@ -113,14 +116,17 @@ def test_a_sliding_window_reads_what_lies_before_the_longest_one():
 
 
 def test_the_hash_is_of_the_scored_targets():
-    assert text().token_hash(3) == text().token_hash(3)
-    assert len({text().token_hash(3), text().token_hash(4), text(32).token_hash(3)}) == 3
+    def of_last(chosen, count):
+        return chosen.token_hash(planned("same_token", chosen, chosen.longest, count))
+
+    assert of_last(text(), 3) == of_last(text(), 3)
+    assert len({of_last(text(), 3), of_last(text(), 4), of_last(text(32), 3)}) == 3
     other = text()
     other.split.tokens[64] += 1  # the last target of the first window
-    assert other.token_hash(1) != text().token_hash(1)
+    assert of_last(other, 1) != of_last(text(), 1)
     other = text()
     other.split.tokens[0] += 1  # context, no target
-    assert other.token_hash(64) == text().token_hash(64) and other.hash != text().hash
+    assert of_last(other, 64) == of_last(text(), 64) and other.hash != text().hash
 
 
 def test_what_a_protocol_says_of_itself_is_whole():

@@ -22,12 +22,12 @@ ALONE = [
     {"bos": True},
     {"kv_heads": 2},
     {"head_dim": 4},
-    {"hidden": 24},
+    {"mlp_width": 24},
     {"scan": False},
 ]
 OPTIONS = [
     {"norm_place": "post", "head_dim": 4, "scan": False},
-    {"norm": "layer", "hidden": 24, "kv_heads": 2},
+    {"norm": "layer", "mlp_width": 24, "kv_heads": 2},
     {"dtype": "bfloat16"},
     {"norm": "layer", "norm_place": "post", "activation": "swiglu", "kv_heads": 1, "tied": False},
     *(pytest.param(one, marks=SLOW) for one in ALONE),

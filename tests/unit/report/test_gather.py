@@ -150,7 +150,7 @@ def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
 
 
 def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):
-    (sweep / "rope-s0" / "eval" / "documents.npz").write_bytes(b"no")
+    (sweep / "rope-s0" / "eval" / "sums.parquet").write_bytes(b"no")
     notes = gather.gather([sweep]).notes
     assert any("rope-s0: cannot read" in note for note in notes)
     with pytest.raises(DataError, match="is no folder"):

@@ -249,11 +249,3 @@ def test_one_per_layer_trains():
 def test_one_per_layer_is_refused_where_it_has_no_effect(name, reason):
     with pytest.raises(ConfigError, match=f"per_layer = True has no effect: .*{name}.* {reason}"):
         parameters.check(config_of(name, **{"encoding.per_layer": True}))
-
-
-def test_a_run_of_before_has_one_encoding_for_all_layers():
-    from posenc_jax.formats import FORMAT, upgraded
-
-    fields = {"model": {}, "encoding": {"name": "t5", "scale": 2.0}, "data": {}, "extension": {}}
-    later = {"per_layer": False, "sink": False}
-    assert upgraded(fields, FORMAT)["encoding"] == fields["encoding"] | later

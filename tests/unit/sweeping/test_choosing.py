@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shlex
 
 import pytest
 from running import ROOT
@@ -52,7 +53,8 @@ class Measuring:
             (folder / "eval").mkdir(exist_ok=True)
             (folder / "eval" / "curves.csv").touch()
         elif code == errors.DONE:
-            given = dict(word.removeprefix("--config.").split("=") for word in command[4:])
+            words = [word for word in command if word.startswith("--config.")]
+            given = dict(word.removeprefix("--config.").split("=") for word in words)
             rates = float(given["learning_rate"]), float(given.get("encoding_rate", 1))
             lines = [{"step": 2, "choose_loss": 9.0}, {"step": 4, "choose_loss": self.loss(*rates)}]
             (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
@@ -263,9 +265,11 @@ def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
         f"'fields': {FIELDS!r}, 'choose': Rates()}}\n"
     )
     assert main(["sweep.py", f"--config={file}", f"--workdir={tmp_path / 'w'}", "--list"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["s0-learning_rate=0.001", "train"] and len(lines) == 4
-    assert " ".join(lines[-1]).endswith("2 seeds, once its rates are chosen")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# s0-learning_rate=0.001: train" and len(lines) == 7
+    for line in (line for line in lines if not line.startswith("#")):
+        assert shlex.split(line)[1].endswith("train.py") and "--config.learning_rate=" in line
+    assert lines[-1].endswith("2 seeds, once its rates are chosen")
 
 
 @pytest.mark.parametrize("sweep", [fair_long, fair_factors], ids=lambda one: one.__name__)

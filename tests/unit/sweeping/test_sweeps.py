@@ -11,6 +11,7 @@ from running import ROOT
 
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError
+from posenc_jax.formats import FORMAT
 from posenc_jax.registry import encodings
 from posenc_jax.sweeping import grid, scheduler
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
@@ -137,7 +138,7 @@ def test_each_cell_is_trained_and_then_evaluated_once(sweep):
 def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
     sweep({})
     made = {"grid": [{"recipe": str(tmp_path / "a.py")}], "evaluation": {"multiples": "1,2"}}
-    for text in ("4", "0_4"):
+    for text in ("4", "4.0"):
         (job,) = jobs_of(made, tmp_path, [("steps", text)])
         assert job.next() is None
     (job,) = jobs_of(made, tmp_path, [("steps", "5")])
@@ -405,7 +406,7 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     trained["model"]["vocab"] = 256  # as training makes it
     trained["init_from"] = "runs/x"  # of a first command; it has been said once
     del trained["sharding"], trained["model"]["attention"]  # of a run from before there were any
-    (job.folder / "config.json").write_text(json.dumps(trained))
+    (job.folder / "config.json").write_text(json.dumps(trained | {"format": FORMAT}))
     assert main(command) == errors.DONE
     assert main([*command, "--config.steps=700"]) == errors.DONE
     assert main([*command, "--config.learning_rate=0.5"]) == errors.OTHER_CONFIG
