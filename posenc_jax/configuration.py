@@ -14,15 +14,12 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from posenc_jax import fields, neighbours, registry
-from posenc_jax.checks import choice, known
+from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST, choice, known
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
 from posenc_jax.registry import FILES, SOURCES, TEXTS, WANDB_MODES
 
 INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
 Config = Any  # a ConfigDict, whose fields have no static types
-
-MOST = 2**31 - 1
-LARGEST_SCALE = 1e6
 
 
 @dataclasses.dataclass
@@ -226,13 +223,11 @@ class Wandb:
 
 
 def _seed(name: str, value: Any):
-    whole(0)(name, value)
-    if value >= 2**63:
-        raise ValueError(f"{name} must be below 2^63; got {value}")
+    whole(0, 2**63 - 1)(name, value)
 
 
 def _length(name: str, value: Any):
-    whole(1, 2**24)(name, value)  # places that float32 tells apart
+    whole(1, FARTHEST)(name, value)
     if value < 2:
         raise ValueError(
             f"{name} must be at least 2, so that a token has one before it; got {value}"
@@ -250,7 +245,7 @@ class Training:
     )
     init_from: str = default("", "a workdir to take the weights from")
     original_length: int | None = default(
-        None, "L of the encoding; None: init_from's, or train_length", whole(2)
+        None, "L of the encoding; None: init_from's, or train_length", whole(2, FARTHEST)
     )
     model: Any = within(neighbours.models().Config)
     encoding: Encoding = within(Encoding)

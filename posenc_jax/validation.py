@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
-from posenc_jax.checks import known, may_be_of_hub, positive, whole_number
+from posenc_jax.checks import known, may_be_of_hub, positive, token_count
 from posenc_jax.configuration import OF_ANY_ENCODING, Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
@@ -285,7 +285,7 @@ def _words(config) -> list[str]:
     problems = []
     for rule, text in (
         (
-            lambda word: whole_number("each of lengths", composition.value(word), at_least=2),
+            lambda word: token_count("each of lengths", composition.value(word), at_least=2),
             config.lengths or "2",
         ),
         (lambda word: positive("each of multiples", composition.value(word)), config.multiples),
