@@ -57,7 +57,7 @@ def _float(value) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return -math.inf if value < 0 else math.inf
 
 
 def _cut(text: str, most: int = 60) -> str:

@@ -99,7 +99,7 @@ def check_keep(keep) -> float | str:
     """'turned', or the share of the pairs that is kept."""
     if isinstance(keep, str) and keep == "turned":
         return keep
-    if isinstance(keep, Real) and not isinstance(keep, bool) and 0 <= keep <= 1:
+    if isinstance(keep, Real) and not isinstance(keep, bool) and keep <= 1 and not keep < 0:
         return float(keep)
     raise ValueError(f"keep must be 'turned' or a number from 0 to 1; got {keep!r}")
 
