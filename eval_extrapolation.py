@@ -18,7 +18,7 @@ from pathlib import Path
 
 from absl import flags as absl_flags
 
-from posenc_jax import backend, command, terminal
+from posenc_jax import backend, command, terminal, validation
 from posenc_jax.configuration import Config
 from posenc_jax.evaluation import judging
 
@@ -38,6 +38,8 @@ def main(argv: list[str]) -> int:
     workdir = Path(flags.workdir or "")
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
+    else:
+        problems += validation.mistakes_in_workdir(workdir)
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint exclude each other")
     if problems:

@@ -51,6 +51,8 @@ def run(
         problems += building.mistakes(buildable)
     if not workdir:
         problems.append("--workdir is missing; give the folder of the run")
+    else:
+        problems += validation.mistakes_in_workdir(workdir)
     if evaluation is not None:
         problems += validation.validate_evaluation(evaluation)
     if evaluation is not None and config.distributed and not train_only:

@@ -7,9 +7,22 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc_jax.attention import attention
-from posenc_jax.checks import whole_number
-from posenc_jax.encoding import Encoding, Tokens, combine, in_sight, overrides
-from posenc_jax.positions import check_places, number_documents, tokens_of_row
+from posenc_jax.checks import token_count
+from posenc_jax.encoding import (
+    Encoding,
+    Tokens,
+    check_encoding,
+    combine,
+    in_sight,
+    overrides,
+)
+from posenc_jax.positions import (
+    check_ascending,
+    check_places,
+    check_segments,
+    number_documents,
+    tokens_of_row,
+)
 
 from .config import Config
 
@@ -47,7 +60,7 @@ class Transformer(nnx.Module):
         encoding: Encoding,
         *,
         key: jax.Array | None = None,  # for encodings that draw positions in training
-        positions: jax.Array | None = None,  # [T] or [B, T]
+        positions: jax.Array | None = None,  # [T] or [B, T], as `attend` reads given ones
         segments: jax.Array | None = None,  # [B, T], equal neighbours are one document
         window: int | None = None,
     ) -> jax.Array:  # [B, T, V]
@@ -101,14 +114,14 @@ class Transformer(nnx.Module):
         self._check(tokens, encoding, window)
         batch, length = tokens.shape
         if segments is not None:
-            if segments.shape != tokens.shape:
-                raise ValueError(f"segments must be {tokens.shape}, got {segments.shape}")
-            segments = number_documents(segments)
+            segments = jnp.atleast_2d(check_segments("segments", segments, length, batch))
+            segments = number_documents(jnp.broadcast_to(segments, tokens.shape))
         if positions is None:
             row = tokens_of_row(encoding, batch, length, key, segments)
         else:
             positions = check_places("positions", positions, length, batch)
-            row = Tokens(position=positions, document=segments)
+            check_ascending(positions, segments)
+            row = Tokens(position=positions, document=segments, order=positions)
         x = self.read(tokens, segments)
         x = self.run_blocks(x, encoding, row, window=window)
         return x if self.norm is None else self.norm(x)
@@ -130,8 +143,7 @@ class Transformer(nnx.Module):
         if tokens.ndim != 2 or not tokens.size:
             raise ValueError(f"tokens must be [B, T], at least one of each; got {tokens.shape}")
         self._check_vocabulary("tokens", tokens)
-        if not isinstance(encoding, Encoding):
-            raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
+        check_encoding(encoding)
         if encoding.depth not in (None, config.layers):
             raise ValueError(
                 f"the encoding is stacked over {encoding.depth} layers, the model has "
@@ -149,7 +161,7 @@ class Transformer(nnx.Module):
                 f"encoding {encoding.name!r} was built for {built}, the model has {here}"
             )
         if window is not None:
-            whole_number("window", window, at_least=1)
+            token_count("window", window)
 
     def _check_vocabulary(self, name, tokens):
         """Refuse tokens outside the vocabulary, where values are known: not under jit."""

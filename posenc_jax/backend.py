@@ -91,6 +91,15 @@ def _processor() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def unusual_settings() -> list[str]:
+    """Settings of jax, other than its defaults, under which a seed gives other numbers."""
+    import jax
+
+    usual = {"jax_enable_x64": False, "jax_threefry_partitionable": True}
+    now = {name: getattr(jax.config, name) for name in usual}
+    return [f"{name.upper()}={now[name]}" for name in usual if now[name] != usual[name]]
+
+
 def self_test() -> None:
     """Raise unless this process's backend sums correctly."""
     import jax

@@ -8,30 +8,60 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 
 IMPLEMENTATIONS = ("auto", "plain", "blockwise", "kernel")  # of attention
+MOST = 2**31 - 1  # int32, in which jax counts
+FARTHEST = 1 << 24  # float32, in which angles are made, tells positions apart up to here
+LARGEST_SCALE = 1e6  # scale of an extension, or factor on logits, which stay finite in float32
+LEAST, LARGEST = 1e-30, 1e30  # float32 holds these, their inverses, and products with positions
 
 
-def whole_number(name: str, value, *, at_least: int, at_most: int | None = None) -> int:
+def whole_number(name: str, value, *, at_least: int, at_most: int = MOST) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise ValueError(f"{name} must be a whole number of at least {at_least}; got {value!r}")
-    if at_most is not None and int(value) > at_most:
-        raise ValueError(f"{name} must be at most {at_most:,}; got {value:,}")
+        raise ValueError(
+            f"{name} must be a whole number of at least {at_least}; got {_cut(repr(value))}"
+        )
+    if int(value) > at_most:
+        raise ValueError(f"{name} must be at most {at_most:,}; got {_cut(f'{value:,}')}")
     return int(value)
 
 
-def positive(name: str, value, *, above: float = 0.0) -> float:
-    if getattr(value, "ndim", None) == 0:
-        value = value.item()  # of NumPy or JAX
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not above < float(value) < math.inf:
-        raise ValueError(f"{name} must be a finite number above {above:g}; got {value!r}")
-    return float(value)
+def token_count(name: str, value, *, at_least: int = 1) -> int:
+    """A number of tokens, or a distance between two."""
+    return whole_number(name, value, at_least=at_least, at_most=FARTHEST)
+
+
+def positive(name: str, value, *, above: float = 0.0, at_most: float = LARGEST) -> float:
+    number = _float(value)
+    if not above < number < math.inf:
+        raise ValueError(f"{name} must be a finite number above {above:g}; got {_cut(repr(value))}")
+    least = max(above, LEAST)
+    if not least <= number <= at_most:
+        raise ValueError(f"{name} must be a number from {least:g} to {at_most:g}; got {number:g}")
+    return number
 
 
 def finite(name: str, value) -> float:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number; got {value!r}")
-    return float(value)
+    number = _float(value)
+    if not abs(number) <= LARGEST:  # also true for NaN
+        raise ValueError(
+            f"{name} must be a finite number, at most {LARGEST:g} from 0; got {_cut(repr(value))}"
+        )
+    return number
+
+
+def _float(value) -> float:
+    """A number as a float, infinite where it is too large; NaN for what is no number."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()  # of NumPy or JAX
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return -math.inf if value < 0 else math.inf
+
+
+def _cut(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def flag(name: str, value) -> bool:

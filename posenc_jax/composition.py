@@ -4,6 +4,7 @@ A name comes first, then a scale and options after colons; `+` composes, but onl
 `1e+3` is a number. Slashes separate the entries of a list: `longrope:4:lambdas=1/1.5/2/4`.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ def _part(word: str) -> Part:
                 raise ValueError(f"{word!r} must give each option once, as option=value")
             options[option] = value(written)
         elif scale is None:
-            scale = positive(f"the scale of {name}", value(setting))
+            scale = positive(f"the scale of {name}", value(setting), at_most=math.inf)
         else:
             raise ValueError(f"{word!r} has two scales, {scale:g} and {setting}; give one")
     return Part(name, scale, options)
@@ -59,14 +60,15 @@ def with_scale(name: str, scale: float) -> str:
 
 
 def value(written: str) -> Any:
-    """A number, True or False, a tuple of them, or the text itself."""
+    """A number in ASCII digits, True or False, a tuple of them, or the text itself."""
     if written[:1] in ("(", "[") and written[-1:] in (")", "]"):
         return tuple(value(word.strip()) for word in written[1:-1].split(",") if word.strip())
     if "/" in written:
         return tuple(value(word) for word in written.split("/"))
     if written in ("True", "False"):
         return written == "True"
-    for kind in (int, float):
+    plain = written.isascii() and "_" not in written  # Python takes 1_28 and full-width digits
+    for kind in (int, float) if plain else ():
         try:
             return kind(written)
         except ValueError:

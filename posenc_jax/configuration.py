@@ -5,7 +5,6 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import difflib
-import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,16 +13,14 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from posenc_jax import fields, neighbours, registry
-from posenc_jax.checks import choice, known
+from posenc_jax import composition, fields, neighbours, registry
+from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST, choice, known, positive
 from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
 from posenc_jax.registry import FILES, SOURCES, TEXTS, WANDB_MODES
 
 INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
+LEAST_SHARE = 1 / 2000  # of a mixture, which is half a row of a thousand
 Config = Any  # a ConfigDict, whose fields have no static types
-
-MOST = 2**31 - 1
-LARGEST_SCALE = 1e6
 
 
 @dataclasses.dataclass
@@ -227,13 +224,11 @@ class Wandb:
 
 
 def _seed(name: str, value: Any):
-    whole(0)(name, value)
-    if value >= 2**63:
-        raise ValueError(f"{name} must be below 2^63; got {value}")
+    whole(0, 2**63 - 1)(name, value)
 
 
 def _length(name: str, value: Any):
-    whole(1, 2**24)(name, value)  # places that float32 tells apart
+    whole(1, FARTHEST)(name, value)
     if value < 2:
         raise ValueError(
             f"{name} must be at least 2, so that a token has one before it; got {value}"
@@ -251,7 +246,7 @@ class Training:
     )
     init_from: str = default("", "a workdir to take the weights from")
     original_length: int | None = default(
-        None, "L of the encoding; None: init_from's, or train_length", whole(2)
+        None, "L of the encoding; None: init_from's, or train_length", whole(2, FARTHEST)
     )
     model: Any = within(neighbours.models().Config)
     encoding: Encoding = within(Encoding)
@@ -484,19 +479,20 @@ def shares(mixture: str) -> dict[str, float]:
     """`stdlib:0.8,variables:0.2` by name; a ValueError says what is wrong."""
     found: dict[str, float] = {}
     for word in words(mixture):
-        name, colon, share = word.partition(":")
+        name, _, share = word.partition(":")
         known("source or task", name, [*mixed_sources(), *registry.tasks()])
-        try:
-            value = float(share)
-        except ValueError:
-            value = math.nan
-        if not colon or not 0 < value < math.inf:
-            raise ValueError(f"the share of {name} must be above 0; got {word!r}")
         if name in found:
             raise ValueError(f"{name} stands in it twice")
-        found[name] = value
+        found[name] = positive(f"the share of {name}", composition.value(share))
     if len(found) < 2:
         raise ValueError(f"a mixture has two texts or more; got {mixture!r}")
+    least = sum(found.values()) * LEAST_SHARE
+    for name, share in found.items():
+        if share < least:
+            raise ValueError(
+                f"the share of {name} must be at least {least:g} here, 1/2000 of all: less is not "
+                f"trained on; got {share:g}"
+            )
     return found
 
 

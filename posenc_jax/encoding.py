@@ -11,9 +11,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from posenc_jax.checks import whole_number
-
-FARTHEST = 1 << 24  # float32, in which angles are made, tells positions apart up to here
+from posenc_jax.checks import FARTHEST, MOST, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +29,8 @@ class Dims:
             value = getattr(self, field.name)
             if value is None and field.default is None:
                 continue
-            value = whole_number(field.name, value, at_least=1)
+            most = FARTHEST if field.name == "train_length" else MOST
+            value = whole_number(field.name, value, at_least=1, at_most=most)
             object.__setattr__(self, field.name, value)
 
 
@@ -533,6 +532,22 @@ def combine(trained: Encoding, fixed: Encoding) -> Encoding:
 def fixed(values) -> jax.Array:
     """Round numbers computed in float64 on the host to float32, once."""
     return jnp.asarray(np.asarray(values, np.float64).astype(np.float32))
+
+
+def check_encoding(encoding) -> None:
+    if not isinstance(encoding, Encoding):
+        raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
+
+
+def check_key(key) -> None:
+    """Check that a key is one of jax's, a new or an old one, or None."""
+    if key is None:
+        return
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    is_new = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and shape == ()
+    if not is_new and (dtype != jnp.uint32 or shape not in ((2,), (4,))):
+        found = repr(key) if shape is None else f"an array of {dtype}{list(shape)}"
+        raise ValueError(f"key must be a single key, such as jax.random.key(0); got {found}")
 
 
 def check_far(name: str, positions) -> None:

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from posenc_jax.checks import choice, flag, positive, whole_number
+from posenc_jax.checks import MOST, choice, flag, positive, whole_number
 
 Rule = Callable[[str, Any], object]  # (name, value); raises ValueError
 
@@ -25,7 +25,7 @@ def within(inner: type) -> Any:
     return dataclasses.field(default_factory=inner, metadata={"group": inner})
 
 
-def whole(at_least: int, at_most: int | None = None) -> Rule:
+def whole(at_least: int, at_most: int = MOST) -> Rule:
     return lambda name, value: whole_number(name, value, at_least=at_least, at_most=at_most)
 
 
@@ -42,7 +42,7 @@ def above_zero(low: float, high: float) -> Rule:
     """Rule for a positive factor within the range given, which float32 can hold."""
 
     def rule(name: str, value: Any):
-        positive(name, value)
+        positive(name, value, at_most=high)
         between(low, high)(name, value)
 
     return rule

@@ -13,12 +13,20 @@ from posenc_jax.errors import Busy, Stop
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 NO_PERMISSION = {errno.EACCES, errno.EPERM}
 READ_ONLY = {errno.EROFS}
+NO_FILE = "a folder, device or pipe is there, and only a regular file is replaced"
 NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether a file can be written there: nothing is there yet, or a regular file."""
+    return path.is_file() or not path.exists()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     scratch = path.with_name(f".{path.name}.part")  # always the same: the next write replaces it
     try:
+        if not is_replaceable(path):
+            raise Stop(f"cannot write {path}: {NO_FILE}")
         scratch.unlink(missing_ok=True)  # even a link, which opening would follow
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "wb") as stream:

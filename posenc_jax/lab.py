@@ -27,7 +27,7 @@ def train(config: Config, workdir: str | Path) -> int:
     from posenc_jax.training.loop import train
 
     begun = Workdir(workdir).config()
-    _refuse(validation.validate(config, begun))
+    _refuse(validation.validate(config, begun) + validation.mistakes_in_workdir(workdir))
     backend.configure()
     return _explained(lambda: train(lineage.resolved(config, begun), Path(workdir)))
 
@@ -38,7 +38,7 @@ def evaluate(
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     config = _with(configuration.evaluation(), fields)
     backend.configure()
-    _refuse(_explained(lambda: judging.mistakes(config)))
+    _refuse(_explained(lambda: judging.mistakes(config)) + validation.mistakes_in_workdir(workdir))
     backend.self_test()
     return _explained(lambda: _evaluate(config, Path(workdir), step))
 

@@ -112,6 +112,29 @@ def check_places(name: str, places, length: int, batch: int) -> jax.Array:
     return check_rows(name, places, length, batch)
 
 
+def check_segments(name: str, segments, length: int, batch: int) -> jax.Array:
+    """Check that segments are integers or booleans, [T] or [B, T]."""
+    segments = check_rows(name, segments, length, batch)
+    if not (segments.dtype == bool or jnp.issubdtype(segments.dtype, jnp.integer)):
+        raise ValueError(f"{name} must be integers or booleans; got {segments.dtype}")
+    return segments
+
+
+def check_ascending(positions, documents: jax.Array | None = None) -> None:
+    """Refuse given positions that do not ascend within a document, where they are known."""
+    known, numbers = in_sight(positions), None if documents is None else in_sight(documents)
+    if known is None or (documents is not None and numbers is None):
+        return
+    falls = known[..., 1:] <= known[..., :-1]
+    if numbers is not None:
+        falls = falls & (numbers[..., 1:] == numbers[..., :-1])
+    if falls.any():
+        raise ValueError(
+            "given positions must ascend within a document; those that restart within a row need "
+            "segments, one per document"
+        )
+
+
 def check_rows(name: str, rows, length: int, batch: int) -> jax.Array:
     """Check that there is one 32-bit number per token, [T] or [B, T]."""
     known = in_sight(rows)

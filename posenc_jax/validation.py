@@ -12,12 +12,13 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from posenc_jax import composition, configuration, fields, lineage, neighbours, registry
-from posenc_jax.checks import known, may_be_of_hub, positive, whole_number
+from posenc_jax.checks import known, may_be_of_hub, positive, token_count
 from posenc_jax.configuration import OF_ANY_ENCODING, Config, read_by, words
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import unlike
 from posenc_jax.registry import FILES, SOURCES, encodings, protocols
 
+FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet program computes
 BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
 
 
@@ -272,6 +273,17 @@ def _source(config) -> list[str]:
     return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
 
 
+def mistakes_in_workdir(workdir: str | Path) -> list[str]:
+    """What is wrong with the name of a run's folder, which begins the rows of curves.csv."""
+    name = Path(workdir).resolve().name
+    if not name.startswith(FORMULA):
+        return []
+    return [
+        f"--workdir must not end in a name that begins with {' '.join(FORMULA)}, which spreadsheet "
+        f"programs compute as a formula in eval/curves.csv; call {name!r} otherwise"
+    ]
+
+
 def validate_evaluation(config) -> list[str]:
     """Every mistake in the configuration of an evaluation."""
     problems = _structure(config.to_dict(), configuration.evaluation().to_dict())
@@ -280,9 +292,11 @@ def validate_evaluation(config) -> list[str]:
     values = config.to_dict()
     problems = fields.mistakes(configuration.Evaluation, values)
     problems += fields.mistakes(configuration.EvaluationData, values["data"], "data.")
-    if re.fullmatch(r"[\w.+-]{0,80}", str(config.name)) is None:
+    name = str(config.name)
+    if re.fullmatch(r"[\w.+-]{0,80}", name) is None or name.startswith(FORMULA):
         problems.append(
-            f"name must be letters, digits and . + - _, 80 at most; got {config.name!r}"
+            "name must be letters, digits and . + - _, 80 at most, and begin with neither + nor -; "
+            f"got {config.name!r}"
         )
     if config.lengths and config.multiples != configuration.evaluation().multiples:
         problems.append(
@@ -299,7 +313,7 @@ def _words(config) -> list[str]:
     problems = []
     for rule, text in (
         (
-            lambda word: whole_number("each of lengths", composition.value(word), at_least=2),
+            lambda word: token_count("each of lengths", composition.value(word), at_least=2),
             config.lengths or "2",
         ),
         (lambda word: positive("each of multiples", composition.value(word)), config.multiples),

@@ -16,6 +16,7 @@ from pathlib import Path
 from absl import flags as absl_flags
 
 from posenc_jax import command, lineage, terminal, validation
+from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
 
 
 def main(argv: list[str]) -> int:
@@ -31,6 +32,8 @@ def main(argv: list[str]) -> int:
             f"--limit must be at least 1, beside --tokens_out, whose tokens it counts; "
             f"got {flags.limit:g}"
         )
+    if flags.vocab is not None and not is_replaceable(Path(flags.out)):
+        problems.append(f"cannot write --out={flags.out}: {NO_FILE}")
     if config.data.get("tokens"):
         problems.append("data.tokens are prepared already; name a text to prepare instead")
     if problems:
@@ -76,7 +79,7 @@ def _train(config, vocab: int, out: str) -> None:
         bytes(split.tokens[start:end]).decode(errors="replace")
         for start, end in zip(split.starts, split.starts[1:], strict=False)
     )
-    tokenizer.train_bpe(texts, vocab).save(out)
+    write_atomically(Path(out), tokenizer.train_bpe(texts, vocab).to_str(pretty=True))
     config.data.tokenizer = out
     terminal.say(f"a BPE of {vocab} tokens: {out}")
 

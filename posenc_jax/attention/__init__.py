@@ -12,11 +12,12 @@ from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.attention.regions import by_regions, phase_between
-from posenc_jax.checks import IMPLEMENTATIONS, choice, whole_number
-from posenc_jax.encoding import Encoding, Phase, Tokens, bearer, in_sight, overrides
+from posenc_jax.checks import IMPLEMENTATIONS, choice, token_count
+from posenc_jax.encoding import Encoding, Phase, Tokens, bearer, check_encoding, overrides
 from posenc_jax.positions import (
+    check_ascending,
     check_places,
-    check_rows,
+    check_segments,
     check_told_apart,
     number_documents,
     number_documents_of_both,
@@ -34,6 +35,7 @@ __all__ = [
     "rotate",
 ]
 
+DTYPES = (jnp.float32, jnp.bfloat16, jnp.float64)
 CROSSOVER = 64  # keys from which blockwise trains faster than plain, on CPU
 
 
@@ -111,8 +113,8 @@ def attend(
             raise ValueError(f"{queries} queries and {keys} keys: give q_positions and k_positions")
         q_positions = k_positions[..., keys - queries :]
     q_positions = check_places("q_positions", q_positions, queries, batch)
-    if given and segments is None:
-        _check_ascending(k_positions)
+    if given:
+        check_ascending(k_positions, segments and segments[1])
     if q_positions.ndim != k_positions.ndim:
         q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
     if phase is None:
@@ -172,30 +174,33 @@ def _pair(segments, batch, queries, keys):
             raise ValueError(
                 "one array of segments serves Q = S alone; give (query segments, key segments)"
             )
-        numbers = number_documents(jnp.atleast_2d(check_rows("segments", segments, keys, batch)))
+        numbers = number_documents(
+            jnp.atleast_2d(check_segments("segments", segments, keys, batch))
+        )
         return numbers, numbers
     q_segments, k_segments = segments
-    q_segments = jnp.atleast_2d(check_rows("query segments", q_segments, queries, batch))
-    k_segments = jnp.atleast_2d(check_rows("key segments", k_segments, keys, batch))
+    q_segments = jnp.atleast_2d(check_segments("query segments", q_segments, queries, batch))
+    k_segments = jnp.atleast_2d(check_segments("key segments", k_segments, keys, batch))
     check_told_apart(q_segments, k_segments)
     return number_documents_of_both(q_segments, k_segments)
 
 
-def _check_ascending(positions):
-    known = in_sight(positions)
-    if known is not None and np.any(known[..., 1:] <= known[..., :-1]):
-        raise ValueError("positions that restart within a row need segments, one per document")
-
-
 def _check(q, k, v, encoding, window):
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, jax.Array | np.ndarray):
+            raise ValueError(f"{name} must be an array of JAX or NumPy; got a {type(x).__name__}")
+        if x.dtype not in DTYPES:
+            raise ValueError(
+                f"attention takes float32 or bfloat16, float64 under jax_enable_x64 (float16 would "
+                f"overflow); {name} is {x.dtype}"
+            )
     fits = q.ndim == k.ndim == 4 and k.shape == v.shape and k.shape[0] == q.shape[0]
-    if not fits or k.shape[3] != q.shape[3] or q.shape[2] % k.shape[2]:
+    if not fits or 0 in q.shape + k.shape or k.shape[3] != q.shape[3] or q.shape[2] % k.shape[2]:
         raise ValueError(
-            "q is [B, Q, H, K], k and v are [B, S, G, K] with H a multiple of G; got "
-            f"q {q.shape}, k {k.shape}, v {v.shape}"
+            "q is [B, Q, H, K], k and v are [B, S, G, K], at least one of each and H a multiple of "
+            f"G; got q {q.shape}, k {k.shape}, v {v.shape}"
         )
-    if any(x.dtype == jnp.float16 for x in (q, k, v)):
-        raise ValueError("attention takes float32 or bfloat16; float16 would overflow")
+    check_encoding(encoding)
     if encoding.depth is not None:
         raise ValueError(
             f"the encoding is stacked over {encoding.depth} layers; attention takes one of them: "
@@ -207,4 +212,4 @@ def _check(q, k, v, encoding, window):
             "encoding.layer(index)"
         )
     if window is not None:
-        whole_number("window", window, at_least=1)
+        token_count("window", window)

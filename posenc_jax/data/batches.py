@@ -139,11 +139,13 @@ class MixedBatches:
 
 
 def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
-    """Whole numbers that add up to `total`, by largest remainders."""
+    """Whole numbers of at least 1 that add up to `total`, by largest remainders."""
     exact = np.array(shares) / sum(shares) * total
-    whole = np.floor(exact).astype(int)
-    for i in np.argsort(whole - exact, kind="stable")[: total - whole.sum()]:
-        whole[i] += 1
+    whole = np.maximum(np.floor(exact), 1).astype(int)
+    while whole.sum() < total:
+        whole[np.argmax(exact - whole)] += 1
+    while whole.sum() > total:
+        whole[np.argmax(np.where(whole > 1, whole - exact, -np.inf))] -= 1
     return whole
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 
 from posenc_jax import composition, schemes
-from posenc_jax.checks import check_options, known, positive, whole_number
+from posenc_jax.checks import LARGEST_SCALE, check_options, known, positive, token_count
 from posenc_jax.composition import Part
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.extensions import distance
@@ -109,9 +109,9 @@ def _distributed(chosen, options: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _scale(record: Extension, scale: float) -> float:
     if record.scale == "none":
         return 1.0
-    scale = positive("scale", scale)
     if record.scale == "read":
-        return max(1.0, scale)
+        return max(1.0, positive("scale", scale))
+    scale = positive("scale", scale, at_most=LARGEST_SCALE)
     if scale < 1:
         raise ValueError(f"scale must be at least 1; got {scale!r}")
     return scale
@@ -151,7 +151,7 @@ def distances(name: str, length: int, train_length: int, **options) -> np.ndarra
     if all(record.kind is not distance.DISTANCE for record, _ in named(name)):
         moving = [other for other, r in records().items() if r.kind is distance.DISTANCE]
         raise ValueError(f"{name!r} changes no distances; those that do: {', '.join(moving)}")
-    length = whole_number("length", length, at_least=1)
+    length = token_count("length", length)
     rope = schemes.build("rope", Dims(1, 2, 2, train_length))
     return distance.table(extend(name, rope, max(1.0, length / train_length), **options), length)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.checks import flag, positive, whole_number
+from posenc_jax.checks import flag, positive, token_count
 from posenc_jax.encoding import DistanceBias, Encoding, Region, Tokens, Wrapper, fixed, static
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
 from posenc_jax.extensions.everywhere import TEMPERATURE, WINDOW
@@ -185,10 +185,10 @@ def self_extend(
     within 2 L / 3, after the authors' rule. `floor` divides window / group as the paper does;
     False is their code.
     """
-    near = _share(rope, 1, 4) if window is None else whole_number("window", window, at_least=1)
+    near = _share(rope, 1, 4) if window is None else token_count("window", window)
     if group is None:
         group = _smallest_group(rope.train_length, scale, near)
-    group = whole_number("group", group, at_least=1)
+    group = token_count("group", group)
     return _around(rope, SelfExtend, {"group": group}, near=near, floor=flag("floor", floor))
 
 
@@ -222,8 +222,8 @@ def lm_infinite(
 ) -> Encoding:
     """The last L tokens, and the first ones no farther than `limit`; None is L."""
     length = encoding.train_length
-    limit = length if limit is None else whole_number("limit", limit, at_least=1)
-    first = whole_number("first", first, at_least=1)
+    limit = length if limit is None else token_count("limit", limit)
+    first = token_count("first", first)
     return _around(encoding, LMInfinite, near=length, sinks=first, limit=limit)
 
 
@@ -235,14 +235,14 @@ def streaming(
 
     Published for a cache; here each query sees what the cache would hold at its time.
     """
-    first = whole_number("first", first, at_least=1)
+    first = token_count("first", first)
     if window is None:
         window = encoding.train_length - first
         if window < 1:
             raise ValueError(
                 f"first must be below L = {encoding.train_length} or window given; got {first}"
             )
-    window = whole_number("window", window, at_least=1)
+    window = token_count("window", window)
     return _around(encoding, Streaming, near=window, sinks=first)
 
 
@@ -251,7 +251,7 @@ def _share(rope: Encoding, part: int, of: int) -> int:
 
 
 def _half(rope: Encoding, w: int | None) -> int:
-    return _share(rope, 1, 2) if w is None else whole_number("w", w, at_least=1)
+    return _share(rope, 1, 2) if w is None else token_count("w", w)
 
 
 def _around(encoding: Encoding, kind: type, numbers: dict | None = None, **statics) -> Encoding:

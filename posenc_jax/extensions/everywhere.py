@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from posenc_jax.checks import positive, whole_number
+from posenc_jax.checks import LARGEST_SCALE, positive, token_count
 from posenc_jax.encoding import Encoding, Wrapper, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
 
@@ -35,11 +35,12 @@ def logn(encoding: Encoding, scale: float) -> Encoding:
 def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
     """One factor on all products of queries and keys."""
     shape = () if encoding.layers is None else (encoding.layers,)
-    return encoding.replace(temperature=fixed(np.full(shape, positive("factor", factor))))
+    factor = positive("factor", factor, at_most=LARGEST_SCALE)
+    return encoding.replace(temperature=fixed(np.full(shape, factor)))
 
 
 @extension(WINDOW, scale="none", shown=("size",))
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
     """A query sees only the last `size` tokens, itself included; None: L, as trained."""
     size = encoding.dims.train_length if size is None else size
-    return encoding.replace(window=encoding.narrowed(whole_number("size", size, at_least=1)))
+    return encoding.replace(window=encoding.narrowed(token_count("size", size)))

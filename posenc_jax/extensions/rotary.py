@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posenc_jax.checks import choice, flag, positive
+from posenc_jax.checks import LARGEST_SCALE, choice, flag, positive
 from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
 from posenc_jax.schemes._rotation import frequencies
@@ -124,7 +124,7 @@ def yarn(
     if attention_factor is None:
         attention_factor = 0.1 * math.log(scale) + 1
     else:
-        positive("attention_factor", attention_factor)
+        positive("attention_factor", attention_factor, at_most=LARGEST_SCALE)
     parts = ntk_by_parts(
         rope, scale, beta_fast=beta_fast, beta_slow=beta_slow, truncate=truncate, ramp=ramp
     )

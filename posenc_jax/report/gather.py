@@ -54,7 +54,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
         if str(folder) in only_chose and not sums_file.exists(folder / "eval"):
             continue
         try:
-            facts = run_facts(folder)
+            facts = run_facts(folder, notes)
         except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
             notes.append(f"skipped: {folder.name}: {error}")
             edited += [error] if isinstance(error, OtherConfig) else []
@@ -129,7 +129,7 @@ def runs_in(folders: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def run_facts(folder: Path) -> dict[str, Any]:
+def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
     run = Workdir(folder)
     config = run.checked_config()
     assert config is not None
@@ -137,8 +137,8 @@ def run_facts(folder: Path) -> dict[str, Any]:
     kept = folder / TOKENIZER
     if kept.is_file():  # where it lies differs by run, once the named file is gone
         fields["data.tokenizer"] = hashlib.sha256(kept.read_bytes()).hexdigest()[:8]
-    status = _or(run.read_status, {})
-    lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [])
+    status = _or(run.read_status, {}, notes)
+    lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [], notes)
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
     learned = {
         name: [(line["step"], line[name]) for line in lines if line.get(name) is not None]
@@ -354,8 +354,10 @@ def _all_targets(cells: Sequence[Measured]) -> dict[tuple, tuple]:
     return {tuple(cell.facts[name] for name in names): targets(cell) for cell in cells}
 
 
-def _or(call, otherwise):
+def _or(call, otherwise, notes: list[str] | None = None):
     try:
         return call()
-    except Stop:
+    except Stop as error:
+        if notes is not None:
+            notes.append(str(error))
         return otherwise

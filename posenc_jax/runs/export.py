@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from posenc_jax.errors import ConfigError
-from posenc_jax.files import write_atomically
+from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
 from posenc_jax.formats import FORMAT
 from posenc_jax.runs.checkpoints import PARAMETERS, saved_digest, total_digest
 from posenc_jax.runs.parameters import by_path
@@ -28,6 +28,8 @@ def export(
     workdir: Path, path: Path, *, step: int | None = None, overwrite: bool = False
 ) -> Weights:
     """Write the weights of a run's last or given checkpoint to a file, and return them."""
+    if not is_replaceable(path):
+        raise ConfigError(f"cannot write {path}: {NO_FILE}")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} is there already; --overwrite replaces it")
     found = weights(load_subject(workdir, step))

@@ -69,10 +69,14 @@ def null_for_nan(record: Mapping) -> dict:
 
 
 def read_metrics(path: Path) -> list[dict]:
-    try:
-        return [json.loads(line) for line in _whole_lines(path)]
-    except ValueError as error:
-        raise Stop(f"{path} is damaged: {error}") from error
+    """The lines of a run, each an object of numbers with its `step`."""
+    records = []
+    for number, line in enumerate(_whole_lines(path), 1):
+        try:
+            records.append(_record_of(line))
+        except ValueError as error:
+            raise Stop(f"{path} is damaged: line {number}: {error}") from error
+    return records
 
 
 def _whole_lines(path: Path) -> list[str]:
@@ -85,6 +89,18 @@ def _whole_lines(path: Path) -> list[str]:
 
 def _step_of(line: str) -> int | None:
     try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+        return _record_of(line)["step"]
+    except ValueError:
         return None
+
+
+def _record_of(line: str) -> dict:
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise ValueError(f"not an object: {line[:60]}")
+    if type(record.get("step")) is not int or record["step"] < 0:
+        raise ValueError(f"step must be a whole number; got {record.get('step')!r}")
+    for name, value in record.items():
+        if not isinstance(value, int | float | None):
+            raise ValueError(f"{name} must be a number; got {value!r}")
+    return record

@@ -69,8 +69,11 @@ def unextended(config, params: Params) -> Encoding:
 
 
 def key_of(seed: int) -> jax.Array:
-    """A distinct key for every seed below 2^63; jax.random.key keeps only the low 32 bits."""
-    key, high = jax.random.key(seed % 2**32), seed >> 32
+    """A distinct key for every seed below 2^63; jax.random.key keeps only the low 32 bits.
+
+    The generator is named, so that JAX_DEFAULT_PRNG_IMPL changes no run.
+    """
+    key, high = jax.random.key(seed % 2**32, impl="threefry2x32"), seed >> 32
     if not high:
         return key
     # Steps are folded into a run's key too, and all of them are below 2^31.

@@ -1,6 +1,7 @@
 """Signals that ask a program to stop."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,8 +9,12 @@ from contextlib import contextmanager
 @contextmanager
 def stop_requests() -> Iterator[list[str]]:
     """Collect the names of signals that asked to stop. A second ^C interrupts at once; the other
-    signals, which launchers often send twice, do not."""
+    signals, which launchers often send twice, do not. Signals reach the main thread alone: in
+    another one, as of a notebook, nothing is collected."""
     received: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
 
     def note(number, frame):
         received.append(signal.Signals(number).name)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -76,11 +76,20 @@ class Subject:
         return seen.trained_on(self.workdir, self.card, stopping)
 
 
-def load_run(workdir, step: int | None = None):
-    """Load (model, encoding, config, tokenizer) of a run, at its last or a given checkpoint."""
+class Run(NamedTuple):
+    """A run as it is read back."""
+
+    model: parameters.models.Transformer
+    encoding: Encoding
+    config: Config
+    tokenizer: prepared.Encoder | tokenizer.Unavailable
+
+
+def load_run(workdir, step: int | None = None) -> Run:
+    """Load a run at its last or a given checkpoint."""
     subject = load_subject(Path(workdir), step)
-    config, parts = subject.config, subject.parts
-    return parts.model, parts.encoding, config, subject.encoder
+    parts = subject.parts
+    return Run(parts.model, parts.encoding, subject.config, subject.encoder)
 
 
 def load_subject(workdir: Path, step: int | None = None) -> Subject:

@@ -17,6 +17,19 @@ from posenc_jax.files import write_atomically
 from posenc_jax.runs.facts import KEPT
 from posenc_jax.terminal import warn
 
+# Of status.json, where they are there.
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "state": str,
+    "step": int,
+    "saved": int,
+    "code": int,
+    "digest": str,
+    "command": str,
+    "data": dict,
+    "parameters": dict,
+    "speed": (int, float),
+}
+
 
 class Workdir:
     def __init__(self, path: str | Path):
@@ -136,9 +149,15 @@ class Workdir:
     def read_status(self) -> dict:
         path = self / "status.json"
         try:
-            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            status = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         except ValueError as error:
             raise Stop(f"{path} is damaged: {error}") from error
+        if not isinstance(status, dict):
+            raise Stop(f"{path} is damaged: not an object")
+        for name, kind in KINDS.items():
+            if name in status and not isinstance(status[name], kind):
+                raise Stop(f"{path} is damaged: {name} cannot be {status[name]!r}")
+        return status
 
 
 def _is_step(path: Path) -> bool:

@@ -36,7 +36,7 @@ class FIRE(Encoding):
 
 
 def build(dims: Dims, key: jax.Array, *, hidden: int = 32) -> FIRE:
-    whole_number("hidden", hidden, at_least=1)
+    whole_number("hidden", hidden, at_least=1, at_most=2**16)
     keys = jax.random.split(key, 3)
     return FIRE(
         dims=dims,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from posenc_jax.checks import flag, known, whole_number
+from posenc_jax.checks import flag, known, token_count
 from posenc_jax.encoding import Dims, Encoding, static
 from posenc_jax.schemes import nope, rope
 
@@ -97,7 +97,7 @@ def build(
             if value is not None and word not in words:
                 raise ValueError(f"{name} = {value!r} has no effect: no layer is {word}")
     window = math.ceil(dims.train_length / 4) if window is None else window
-    window = whole_number("window", window, at_least=1)
+    window = token_count("window", window)
     rotates = flag("global_rope", global_rope)
     for name, value, unset in (("global_base", global_base, None), ("global_keep", global_keep, 1)):
         if value != unset and not rotates:
@@ -119,6 +119,8 @@ def _words(
     pattern: str | Sequence[str], layers: int | None, first_full: bool, last_full: bool
 ) -> tuple[str, ...]:
     """The words of a pattern, of all layers where the first or the last is another."""
+    if not isinstance(pattern, str | Sequence):
+        raise ValueError(f"pattern must be words of local and global; got {pattern!r}")
     words = pattern.split(",") if isinstance(pattern, str) else pattern
     words = tuple(str(word).strip() for word in words)
     if not words:

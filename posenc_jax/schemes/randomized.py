@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import schemes
-from posenc_jax.checks import flag, whole_number
-from posenc_jax.encoding import FARTHEST, Dims, Wrapper, check_reach, static
+from posenc_jax.checks import flag, token_count
+from posenc_jax.encoding import Dims, Wrapper, check_reach, static
 
 OWN = ("inner", "max_position", "evenly")
 
@@ -65,12 +65,7 @@ def build(
     """Build the inner encoding, with the other options, for `max_position` (default 8 L)."""
     if max_position is None:
         max_position = 8 * dims.train_length
-    whole_number("max_position", max_position, at_least=dims.train_length)
-    if max_position > FARTHEST:
-        raise ValueError(
-            f"max_position must be at most 2^24 = {FARTHEST:,}, beyond which float32 angles "
-            f"coincide; got {max_position}"
-        )
+    token_count("max_position", max_position, at_least=dims.train_length)
     inner_dims = dataclasses.replace(dims, train_length=max_position)
     encoding = schemes.build_inner("randomized", OWN, inner, inner_dims, key, inner_options)
     check_reach(encoding, max_position)

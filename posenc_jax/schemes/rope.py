@@ -99,7 +99,7 @@ def check_keep(keep) -> float | str:
     """'turned', or the share of the pairs that is kept."""
     if isinstance(keep, str) and keep == "turned":
         return keep
-    if isinstance(keep, Real) and not isinstance(keep, bool) and 0 <= float(keep) <= 1:
+    if isinstance(keep, Real) and not isinstance(keep, bool) and keep <= 1 and not keep < 0:
         return float(keep)
     raise ValueError(f"keep must be 'turned' or a number from 0 to 1; got {keep!r}")
 
@@ -126,7 +126,4 @@ def base_per_head(base: float | Sequence[float] | np.ndarray, heads: int) -> np.
 
 
 def _base(value) -> float:
-    value = positive("base", value, above=1.0)
-    if value > float(np.finfo(np.float32).max):
-        raise ValueError(f"base must be a float32 number; got {value:g}")
-    return float(np.float32(value))
+    return float(np.float32(positive("base", value, above=1.0)))

@@ -24,7 +24,7 @@ class Sandwich(DistanceBias):
 
 
 def build(dims: Dims, *, dbar: int = 128) -> Sandwich:
-    whole_number("dbar", dbar, at_least=2)
+    whole_number("dbar", dbar, at_least=2, at_most=2**16)
     if dbar % 2:
         raise ValueError(f"dbar must be even; got {dbar}")
     return Sandwich(dims=dims, dbar=dbar)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax import schemes
-from posenc_jax.checks import choice, flag, known, positive, whole_number
+from posenc_jax.checks import LARGEST_SCALE, choice, flag, known, positive, whole_number
 from posenc_jax.encoding import (
     Dims,
     Encoding,
@@ -99,7 +99,7 @@ def temperature(kind: str, positions, length: int, a: float = 0.1) -> jax.Array:
     Mistral AI 2025; inkling is 1 + a ln(max(1, (p + 1) / L)), Thinking Machines 2026.
     """
     choice("kind", kind, KINDS[1:])
-    length, a = whole_number("length", length, at_least=1), positive("a", a)
+    length, a = whole_number("length", length, at_least=1), positive("a", a, at_most=LARGEST_SCALE)
     check_far("positions", positions)
     place = jnp.maximum(jnp.asarray(positions), 0)
     if kind == "inkling":
@@ -127,7 +127,7 @@ def build(
     is_trained = choice("kind", kind, KINDS) == "trained"
     if flag("bias", bias) and not is_trained:
         raise ValueError(f"bias=True has no effect with kind={kind!r}, which is not trained")
-    if positive("a", a) != 0.1 and is_trained:
+    if positive("a", a, at_most=LARGEST_SCALE) != 0.1 and is_trained:
         raise ValueError(f"a = {a} has no effect with kind='trained'; name one of {KINDS[1:]}")
     encoding = schemes.build_inner("ssmax", OWN, inner, dims, key, inner_options)
     if layers is not None:

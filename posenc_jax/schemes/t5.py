@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.checks import positive, whole_number
+from posenc_jax.checks import positive, token_count, whole_number
 from posenc_jax.encoding import Dims, DistanceBias, check_far, static, trained
 
 
@@ -40,8 +40,8 @@ def _edges(num_buckets: int, max_distance: int) -> np.ndarray:  # [num_buckets -
     floor(ln(d/h) / ln(m/h) * h) >= j is d^h * h^j >= m^j * h^h in whole numbers: no logarithm is
     rounded, so a distance on an edge falls on its right side.
     """
-    num_buckets = whole_number("num_buckets", num_buckets, at_least=2)
-    max_distance = whole_number("max_distance", max_distance, at_least=1)
+    num_buckets = whole_number("num_buckets", num_buckets, at_least=2, at_most=1024)
+    max_distance = token_count("max_distance", max_distance)
     if num_buckets % 2 or max_distance <= num_buckets // 2:
         raise ValueError(
             "num_buckets must be even and max_distance above its half; "

@@ -59,6 +59,9 @@ def _begin(config: Config, workdir: Path, track: Callable[..., View]) -> int:
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_rows(config, len(jax.devices()))
         backend.self_test()
+        unusual = backend.unusual_settings()
+        if unusual and is_lead():
+            warn(f"{', '.join(unusual)}: not jax's default; the same seed gives other numbers")
         corpus = all_or_none(
             lambda: mixtures.prepare(
                 config.data,

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 import jax
 
+from posenc_jax import backend
 from posenc_jax.experiment import chosen
 from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
@@ -171,13 +172,14 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
         kept += f"; {splits['choose']['documents']:,} to choose on"
     if not corpus.lossless:
         kept += "; no bits per byte, the tokenizer does not give the text back"
+    unusual = ", ".join(backend.unusual_settings())
     begin = f"resuming at step {step:,}" if step else "a fresh run"
     if config.init_from and not step:
         begin += f", weights from {config.init_from}"
     return "\n".join(
         [
             f"python {platform.python_version()}, {versions}",
-            f"{mesh.size} x {devices} ({jax.default_backend()})",
+            f"{mesh.size} x {devices} ({jax.default_backend()}){unusual and f'; {unusual}'}",
             "",
             *textwrap.wrap(
                 " ".join(chosen(config)), 80, break_long_words=False, break_on_hyphens=False

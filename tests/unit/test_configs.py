@@ -104,7 +104,7 @@ def test_every_size_is_valid(size):
             {"init_from": "no/run"},
             ["'no/run' holds no config.json that can be read (FileNotFoundError)"],
         ),
-        ({"seed": 2**64}, ["seed must be below 2^63"]),
+        ({"seed": 2**64}, ["seed must be at most 9,223,372,036,854,775,807"]),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),

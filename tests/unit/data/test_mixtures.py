@@ -102,7 +102,7 @@ def test_held_out_answers_are_those_that_a_row_can_give(texts):
 
 def test_largest_remainders_add_up():
     assert batches._rounded([1, 1, 1], 1000).tolist() == [334, 333, 333]
-    assert batches._rounded([0.9999, 0.0001], 1000).tolist() == [1000, 0]
+    assert batches._rounded([0.9999, 0.0001], 1000).tolist() == [999, 1]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_largest_remainders_add_up():
             "stdlib:0.5,variabels:0.5",
             "unknown source or task 'variabels'; did you mean 'variables'?",
         ),
-        ("stdlib:0.5,variables:0", "the share of variables must be above 0"),
-        ("stdlib:0.5,variables:-1", "must be above 0"),
-        ("stdlib:0.5,variables:much", "must be above 0"),
-        ("stdlib:0.5,variables", "must be above 0"),
+        ("stdlib:0.5,variables:0", "the share of variables must be a finite number above 0"),
+        ("stdlib:0.5,variables:-1", "must be a finite number above 0"),
+        ("stdlib:0.5,variables:much", "must be a finite number above 0"),
+        ("stdlib:0.5,variables", "must be a finite number above 0"),
         ("stdlib:0.5,stdlib:0.5", "stands in it twice"),
         ("stdlib:1", "two texts or more"),
     ],

@@ -322,7 +322,7 @@ def test_randomized_has_one_length_in_all_formulas():
     np.testing.assert_array_equal(grown, extend("logn", alone, 1.0).query_scale(jnp.arange(16 * L)))
     np.testing.assert_array_equal(grown[: 4 * L], 1)
     close(grown[16 * L - 1], math.log(16 * L) / math.log(4 * L))
-    with pytest.raises(ValueError, match="max_position must be at most 2"):
+    with pytest.raises(ValueError, match="max_position must be at most 16,777,216"):
         build("randomized", max_position=2**24 + 1)
 
 

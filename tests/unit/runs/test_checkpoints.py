@@ -206,8 +206,8 @@ def test_lines_that_find_no_room_wait_and_are_written_once(small_disk):
     metrics.write({"step": 1})
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free))
-    long = "x" * 8_000
-    metrics.write({"step": 2, "loss": float("nan"), "text": long})
+    long = {f"number {i}": 0.5 for i in range(800)}
+    metrics.write({"step": 2, "loss": float("nan")} | long)
     metrics.write({"step": 3})
     assert len(read_metrics(metrics.path)) == 1
     with pytest.raises(Stop, match="2 lines of .* could not be written"):

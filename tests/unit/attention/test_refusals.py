@@ -1,0 +1,110 @@
+"""What attention cannot compute is refused in one line, and positions mean one thing everywhere."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS, VOCAB, L
+
+import models
+import posenc_jax
+from posenc_jax.attention import attend
+
+ROPE = posenc_jax.build("rope", DIMS)
+QKV = [
+    jnp.asarray(np.random.default_rng(i).normal(size=(1, L, DIMS.heads, DIMS.head_dim)), "float32")
+    for i in range(3)
+]
+GAPPED = jnp.asarray([0, 1, 2, 3, 9, 10, 11, 20, 21, 22, 23, 30, 31, 32, 40, 41])
+TWO = jnp.asarray([[0] * 7 + [1] * 9])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "complex64", "float16", "float8_e4m3fn"])
+@pytest.mark.parametrize("place", range(3))
+def test_numbers_that_are_no_real_numbers_are_refused(dtype, place):
+    given = [x.astype(dtype) if i == place else x for i, x in enumerate(QKV)]
+    name = "qkv"[place]
+    with pytest.raises(ValueError, match=f"takes float32 or bfloat16, .*; {name} is {dtype}"):
+        attend(*given, ROPE)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_real_numbers_keep_their_dtype(dtype):
+    with jax.enable_x64(dtype == "float64"):
+        assert attend(*(x.astype(dtype) for x in QKV), ROPE).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"q": QKV[0][:, :0], "k": QKV[0][:, :0], "v": QKV[0][:, :0]}, "at least one of each"),
+        ({"k": QKV[0][:, :, :0], "v": QKV[0][:, :, :0]}, "at least one of each"),
+        ({"q": QKV[0].tolist()}, "q must be an array of JAX or NumPy; got a list"),
+        ({"v": None}, "v must be an array of JAX or NumPy; got a NoneType"),
+        ({"encoding": "rope"}, "encoding must be made by posenc_jax.build; got 'rope'"),
+        ({"window": 10**11}, "window must be at most 16,777,216; got 100,000,000,000"),
+        ({"segments": jnp.full((1, L), jnp.nan)}, "segments must be integers or booleans"),
+        ({"segments": (TWO, TWO * 1.0)}, "key segments must be integers or booleans; got float32"),
+        (
+            {"segments": TWO, "k_positions": jnp.arange(L) % 5},
+            "must ascend within a document",
+        ),
+    ],
+)
+def test_what_is_no_attention_is_refused_with_a_reason(changes, message):
+    given = dict(zip("qkv", QKV, strict=True)) | {"encoding": ROPE} | changes
+    with pytest.raises(ValueError, match=message):
+        attend(**given)
+
+
+@pytest.fixture(scope="module")
+def model():
+    sizes = {"layers": 1, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB}
+    return models.Transformer(sizes, jax.random.key(0))
+
+
+@pytest.fixture
+def tokens(make_tokens):
+    return make_tokens(L)
+
+
+def by_attend(model, tokens, encoding, positions, **options):
+    """The last hidden states of a model of one layer, with `attend` as its attention."""
+    block = jax.tree.map(lambda leaf: leaf[0], model.blocks)
+    x = model.embed(tokens)
+    read = block.attention_norm(x)
+    q, k, v = (
+        project(read).reshape(*tokens.shape, DIMS.heads, DIMS.head_dim)
+        for project in (block.attention.q, block.attention.k, block.attention.v)
+    )
+    both = {"q_positions": positions, "k_positions": positions}
+    out = attend(q, k, v, encoding, **both, **options)
+    x = x + block.attention.out(out.reshape(x.shape))
+    return model.norm(x + block.mlp(block.mlp_norm(x)))
+
+
+@pytest.mark.parametrize("options", [{}, {"segments": TWO}, {"window": 5}])
+@pytest.mark.parametrize("extension", ["none", "rerope:w=4", "self_extend:window=4:group=2"])
+def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
+    model, tokens, extension, options
+):
+    encoding = posenc_jax.extend(extension, ROPE, 1.0)
+    found = model.hidden(tokens, encoding, positions=GAPPED, **options)
+    expected = by_attend(model, tokens, encoding, GAPPED, **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_refuses_positions_that_restart_without_segments(model, tokens):
+    restarting = jnp.where(TWO[0] == 0, jnp.arange(L), jnp.arange(L) - 7)
+    with pytest.raises(ValueError, match="those that restart within a row need segments"):
+        model(tokens, ROPE, positions=restarting)
+    found = model(tokens, ROPE, positions=restarting, segments=TWO)
+    np.testing.assert_allclose(found, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("segments", [TWO * 1.0, TWO * jnp.nan])
+def test_a_model_refuses_segments_that_are_no_integers(model, tokens, segments):
+    with pytest.raises(ValueError, match="segments must be integers or booleans; got float32"):
+        model(tokens, ROPE, segments=segments)
+    as_boolean = model(tokens, ROPE, segments=TWO.astype(bool))
+    np.testing.assert_array_equal(as_boolean, model(tokens, ROPE, segments=TWO))

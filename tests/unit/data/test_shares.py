@@ -1,0 +1,53 @@
+"""Every share of a mixture is trained on, or refused with the least one."""
+
+import numpy as np
+import pytest
+
+from configs import base
+from posenc_jax import validation
+from posenc_jax.data import mixtures
+
+
+def said_of(mixture):
+    config = base.get_config()
+    config.data.mixture = mixture
+    return "\n".join(validation.validate(config))
+
+
+@pytest.mark.parametrize(
+    ("mixture", "message"),
+    [
+        ("stdlib:1,variables:0.0004", "the share of variables must be at least 0.0005002 here"),
+        ("stdlib:3000,variables:1", "must be at least 1.5005 here, 1/2000 of all"),
+        (
+            "stdlib:1e308,variables:1e308",
+            "the share of stdlib must be a number from 1e-30 to 1e+30",
+        ),
+        (
+            "stdlib:1e400,variables:1",
+            "the share of stdlib must be a finite number above 0; got inf",
+        ),
+        (
+            "stdlib:1_0,variables:1",
+            "the share of stdlib must be a finite number above 0; got '1_0'",
+        ),
+    ],
+)
+def test_shares_that_are_never_trained_on_are_refused(mixture, message):
+    assert message in said_of(mixture)
+
+
+@pytest.mark.parametrize(
+    "mixture",
+    [
+        "stdlib:1999,variables:1",
+        "stdlib:0.49975,variables:0.49975,needle:0.0005",
+        "stdlib:1,variables:0.0006,needle:0.0006,passkey:0.0006,copy:0.0006,induction:0.0006",
+    ],
+)
+def test_every_share_that_is_taken_trains_one_row_in_a_thousand(mixture):
+    assert "share" not in said_of(mixture)
+    shares = mixtures.shares(mixture).values()
+    rows = mixtures.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0).counts
+    assert rows.sum() == 1000 and rows.min() >= 1
+    np.testing.assert_allclose(rows, 1000 * np.array(list(shares)) / sum(shares), atol=2.5)

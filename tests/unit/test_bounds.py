@@ -1,0 +1,157 @@
+"""Numbers that nothing could be computed with are refused in one line that says what is allowed."""
+
+import jax
+import numpy as np
+import pytest
+from sizes import DIMS, L
+
+import posenc_jax
+from configs import base
+from posenc_jax import validation
+from posenc_jax.attention import attend
+
+HUGE = "9" * 400
+KEY = jax.random.key(0)
+
+
+def refusal(call):
+    with pytest.raises(ValueError) as caught:
+        call()
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "rerope:w",
+        "leaky_rerope:w",
+        "streaming:first",
+        "streaming:window",
+        "lm_infinite:first",
+        "lm_infinite:limit",
+        "self_extend:window",
+        "self_extend:group",
+        "window:size",
+    ],
+)
+@pytest.mark.parametrize("digits", ["99999999999", HUGE])
+def test_a_number_of_tokens_has_an_upper_bound(option, digits):
+    rope = posenc_jax.build("rope", DIMS)
+    said = refusal(lambda: posenc_jax.extend(f"{option}={digits}", rope, 2.0))
+    assert said.startswith(f"{option.partition(':')[2]} must be at most 16,777,216; got 9")
+    assert len(said) < 150
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("t5", "num_buckets"),
+        ("t5", "max_distance"),
+        ("fire", "hidden"),
+        ("sandwich", "dbar"),
+        ("hybrid", "window"),
+        ("randomized", "max_position"),
+    ],
+)
+def test_a_whole_number_of_an_encoding_has_an_upper_bound(name, option):
+    said = refusal(lambda: posenc_jax.build(name, DIMS, KEY, **{option: 10**12}))
+    assert said.startswith(f"{option} must be at most ")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"yarn:{HUGE}",
+        f"yarn:8:beta_fast={HUGE}",
+        f"temperature:factor={HUGE}",
+        f"leaky_rerope:k={HUGE}",
+        f"abf:base={HUGE}",
+        f"drop:keep={HUGE}",
+        f"longrope:4:lambdas=1/1/1/{HUGE}",
+    ],
+)
+def test_400_digits_are_refused_as_a_number_that_is_too_large(written):
+    rope = posenc_jax.build("rope", DIMS)
+    said = refusal(lambda: posenc_jax.extend(written, rope, 2.0))
+    assert "must be a" in said or "must be 'turned' or a number from 0 to 1" in said
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        ("yarn:8:attention_factor=1e30", "attention_factor must be a number from 1e-30 to 1e+06"),
+        ("temperature:factor=1e30", "factor must be a number from 1e-30 to 1e+06; got 1e+30"),
+        ("longrope:4:lambdas=1e-300/1/1/1", "each of lambdas must be a number from 1e-30 to"),
+    ],
+)
+def test_a_factor_that_makes_logits_infinite_is_refused(written, rule):
+    assert refusal(lambda: extended(written)).startswith(rule)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "yarn:8:attention_factor=1e6+temperature:factor=1e6",
+        "longrope:4:lambdas=" + "1e-30/" * 3 + "1",
+    ],
+)
+def test_the_largest_factors_give_finite_attention(written):
+    rng = np.random.default_rng(0)
+    q, k, v = rng.normal(size=(3, 1, L, DIMS.heads, DIMS.head_dim)).astype(np.float32)
+    assert np.isfinite(attend(q, k, v, extended(written))).all()
+
+
+def extended(written):
+    return posenc_jax.extend(written, posenc_jax.build("rope", DIMS), 2.0)
+
+
+@pytest.mark.parametrize("pattern", [5, None, 2.5])
+def test_a_pattern_that_is_no_list_of_words_is_refused(pattern):
+    said = refusal(lambda: posenc_jax.build("hybrid", DIMS, pattern=pattern))
+    assert said == f"pattern must be words of local and global; got {pattern}"
+
+
+@pytest.mark.parametrize("key", [3, "x", np.ones(2), jax.random.split(KEY, 2)])
+@pytest.mark.parametrize("name", ["fire", "rope"])
+def test_a_key_that_is_none_of_jax_is_refused(name, key):
+    said = refusal(lambda: posenc_jax.build(name, DIMS, key=key))
+    assert said.startswith("key must be a single key, such as jax.random.key(0); got ")
+
+
+@pytest.mark.parametrize("key", [KEY, jax.random.PRNGKey(0)])
+def test_new_and_old_keys_of_jax_build_the_same(key):
+    one, other = (posenc_jax.build("fire", DIMS, key=each) for each in (KEY, key))
+    assert all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
+
+
+@pytest.mark.parametrize("field", ["seed", "warmup_steps", "log_every", "original_length"])
+def test_a_field_of_400_digits_is_refused(field):
+    config = base.get_config()
+    config[field] = int(HUGE)
+    said = [line for line in validation.validate(config) if f"{field} must be at most" in line]
+    assert len(said) == 1 and "\n" not in said[0] and len(said[0]) < 150
+
+
+def test_every_seed_below_2_to_63_is_taken():
+    config = base.get_config()
+    config.seed = 2**63 - 1
+    assert not validation.validate(config)
+    config.seed = 2**63
+    assert validation.validate(config) == [
+        "seed must be at most 9,223,372,036,854,775,807; got 9,223,372,036,854,775,808"
+    ]
+
+
+@pytest.mark.parametrize("lengths", ["128,２５６", "1_28", "128,+2_56"])
+def test_only_ascii_digits_are_numbers(lengths):
+    config = validation.configuration.evaluation()
+    config.lengths = lengths
+    (said,) = validation.validate_evaluation(config)
+    assert said.startswith("each of lengths must be a whole number of at least 2; got '")
+
+
+@pytest.mark.parametrize("written", ["yarn:1_6", "yarn:１６"])
+def test_only_ascii_digits_are_a_scale(written):
+    assert "the scale of yarn must be a finite number" in refusal(lambda: extended(written))
