@@ -37,7 +37,7 @@ def sync(run: Path, mode: str) -> None:
         view.log({f"train/{name}": value for name, value in line.items()})
     code = workdir.read_status().get("code", errors.AGAIN)
     view.finish(code, {"exit_code": code})
-    written = f"{run}: {len(lines)} lines of metrics"
+    written = f"{run}: {terminal.counted(len(lines), 'line')} of metrics"
     if (run / "eval" / "documents.npz").exists():
         rows = records.rows(records.of_evaluation(records.read(run / "eval")))
         view = View(
@@ -45,7 +45,7 @@ def sync(run: Path, mode: str) -> None:
             required=True,
         )
         wandb_curves.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
-        written += f", {len(rows)} rows of curves"
+        written += f", {terminal.counted(len(rows), 'row')} of curves"
     terminal.say(written)
 
 

@@ -23,6 +23,7 @@ from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.sweeping import choosing
+from posenc_jax.terminal import counted
 
 Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
@@ -152,7 +153,7 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "seed": config.seed,
         "trained": config.train_length,
         "steps": config.steps,
-        "size": f"{config.model.layers} layers of width {config.model.width}",
+        "size": f"{counted(config.model.layers, 'layer')} of width {config.model.width}",
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
         "diverged": status.get("code") == NOT_FINITE,

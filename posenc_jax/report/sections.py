@@ -14,6 +14,7 @@ from posenc_jax.report import elements, fairness, figures
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
 from posenc_jax.report.gather import Gathered, members
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
+from posenc_jax.terminal import counted
 
 
 def every(data: Gathered) -> list[Section]:
@@ -186,10 +187,10 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
 
 def _why_open(row: Rank) -> str:
     if row.documents < FEWEST_DOCUMENTS:
-        return _plural(row.documents, "document")
+        return counted(row.documents, "document")
     if row.by_seeds is None:
-        return _plural(row.shared, "seed")
-    return f"{_plural(row.shared, 'seed')}, {_plural(row.comparisons, 'comparison')}"
+        return counted(row.shared, "seed")
+    return f"{counted(row.shared, 'seed')}, {counted(row.comparisons, 'comparison')}"
 
 
 def _unit(protocol: str) -> str:
@@ -212,10 +213,6 @@ def _seeds_for_a_claim(row: Rank) -> str:
     if row.needed is None:
         return "–"
     return f"{row.needed:.0f}" if isfinite(row.needed) else f"over {MOST_SEEDS:,}"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def extensions(data: Gathered) -> Section | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from posenc_jax.plots import style
 from posenc_jax.report import gather, page, pictures, table, tables, wandb_report
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.terminal import say, warn
+from posenc_jax.terminal import counted, say, warn
 
 
 def report(
@@ -33,5 +33,5 @@ def report(
     if config is not None and "wandb" in config and len(data.points):
         wandb_report.log_report(config, wandb, out, data, drawn)
     evaluated = sum(run["evaluated"] for run in data.runs)
-    say(f"{path}: {len(data.runs)} runs, {evaluated} of them evaluated")
+    say(f"{path}: {counted(len(data.runs), 'run')}, {evaluated} of them evaluated")
     return path

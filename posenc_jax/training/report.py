@@ -12,7 +12,7 @@ import jax
 from posenc_jax.experiment import chosen
 from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.terminal import clock, say
+from posenc_jax.terminal import clock, counted, say
 
 # Dense bfloat16 operations per second of one device, summed in float32, by its whole name in jax;
 # for MFU. From NVIDIA's data sheets and the white papers of its GeForce and RTX cards, halved where
@@ -155,7 +155,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
     devices = ", ".join(sorted({d.device_kind for d in mesh.devices.flat}))
     splits = corpus.card["splits"]
     train, held_out = splits["train"], splits["valid"]["documents"]
-    kept = f"{held_out:,} documents held out"
+    kept = f"{counted(held_out, 'document')} held out"
     if not held_out:
         kept = "NO document held out, no validation: more files, or a larger data.valid_fraction"
     if splits["choose"]["documents"]:
@@ -175,8 +175,8 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             ),
             f"parameters: {counts}",
             f"data {data_in_words(data_facts(corpus))}; {kept}",
-            f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
-            f"{planned:,} in all ({planned / train['tokens']:.2f} epochs)",
+            f"plan: {counted(config.steps, 'step')} of {config.batch_size} x {config.train_length} "
+            f"tokens, {planned:,} in all ({planned / train['tokens']:.2f} epochs)",
             f"{begin}; {' '.join(sys.argv)}",
             "",
         ]
