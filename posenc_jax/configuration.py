@@ -215,7 +215,7 @@ class Data:
 class Wandb:
     mode: str = default(
         "auto",
-        "auto: online with a key, offline without; online, offline, disabled",
+        "auto: online with a key, off without; online, offline, disabled",
         one_of(*WANDB_MODES),
     )
     project: str = default("posenc-jax", "project that runs are logged in")

@@ -29,7 +29,7 @@ def report(
         drawn = pictures.draw(data, out, gather.gather(text) if text else None)
     say(table.table(data))
     say("\n".join(map(str, [*drawn, *tables.write(data, out)])))
-    config = Workdir(data.runs[0]["id"]).config()
+    config = Workdir(data.runs[0]["id"]).config() if wandb else None
     if config is not None and "wandb" in config and len(data.points):
         wandb_report.log_report(config, wandb, out, data, drawn)
     evaluated = sum(run["evaluated"] for run in data.runs)
