@@ -17,7 +17,7 @@ NAMED = 3  # entries behind the best one: the nearest and the last
 def sentences(data: Gathered) -> list[str]:
     """Two sentences, or fewer where nothing has been evaluated."""
     found = [one for one in (_answered(data), _ranked(data)) if one]
-    return [" ".join(found), _on_what(data)] if found else []
+    return [" ".join(found), on_what(data)] if found else []
 
 
 def _answered(data: Gathered) -> str:
@@ -80,7 +80,7 @@ def _name(rank: Rank) -> str:
     return rank.group if rank.method == "none" else f"{rank.group} + {rank.method}"
 
 
-def _on_what(data: Gathered) -> str:
+def on_what(data: Gathered) -> str:
     """L, size, data, targets and seeds, of all runs that were evaluated."""
     runs = [run for run in data.runs if run["evaluated"]]
     shown = data.points[data.points.protocol.isin([protocols.HEADLINE, "answers"])]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc_jax.plots import style
+from posenc_jax.plots import captions, style
 from posenc_jax.report import gather, page, pictures, table, tables, wandb_report
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import counted, say, warn
@@ -28,7 +28,8 @@ def report(
     with style.printed(form):
         drawn = pictures.draw(data, out, gather.gather(text) if text else None)
     say(table.table(data))
-    say("\n".join(map(str, [*drawn, *tables.write(data, out)])))
+    written = [*drawn, *([out / captions.FILE] if drawn else []), *tables.write(data, out)]
+    say("\n".join(map(str, written)))
     config = Workdir(data.runs[0]["id"]).config() if wandb else None
     if config is not None and "wandb" in config and len(data.points):
         wandb_report.log_report(config, wandb, out, data, drawn)

@@ -38,6 +38,9 @@ def test_half_a_sweep_is_reported(tmp_path):
     assert "t5-s0: not evaluated yet" in done.stderr
     assert "wandb" not in done.stdout + done.stderr and not (out / "wandb").exists()
     assert {"index.html", "same_token.png"} <= {path.name for path in out.iterdir()}
+    captions = (out / "captions.md").read_text()
+    assert "**same_token.png**" in captions and "over seeds of each line alone" in captions
+    assert "compare.py pairs them" in captions
     done = subprocess.run([*command[:2], "nothing"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 65 and "no folder" in done.stderr and "Trace" not in done.stderr
 
