@@ -213,7 +213,7 @@ class Data:
 class Wandb:
     mode: str = default(
         "auto",
-        "auto: online with a key, offline without; online, offline, disabled",
+        "auto: online with a key, off without; online, offline, disabled",
         one_of(*WANDB_MODES),
     )
     project: str = default("posenc-jax", "project that runs are logged in")
@@ -237,6 +237,11 @@ def _length(name: str, value: Any):
 
 @dataclasses.dataclass
 class Training:
+    label: str = default(
+        "",
+        "what tables and pictures call runs of this configuration; empty: the encoding, or the "
+        "run's name",
+    )
     seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
     train_length: int = default(128, "L: tokens per row", _length)
     batch_size: int = default(32, "rows per step", whole(1, 2**24))

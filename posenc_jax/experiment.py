@@ -9,9 +9,11 @@ from typing import Any
 
 from posenc_jax import configuration
 
-# Fields a resumed run may change: how long, how often, how it is shown, where tokens are kept.
+# Fields a resumed run may change: how long, how often, how it is called and shown, where tokens
+# are kept.
 FREE = (
     "steps",
+    "label",
     "stop_at",
     "log_every",
     "valid_every",

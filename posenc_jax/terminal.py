@@ -23,6 +23,11 @@ def silence(stream: TextIO) -> None:
     os.close(nowhere)
 
 
+def counted(count: int, noun: str) -> str:
+    """A count before its noun: `1 document`, `2,000 documents`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def warn(text: str) -> None:
     say(f"warning: {text}", error=True)
 

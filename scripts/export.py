@@ -35,7 +35,7 @@ def export(options: argparse.Namespace) -> None:
     )
     sizes = [array.size for array in written.arrays.values()]
     terminal.say(
-        f"{options.out}: {len(sizes)} arrays, {sum(sizes):,} numbers of step "
+        f"{options.out}: {terminal.counted(len(sizes), 'array')}, {sum(sizes):,} numbers of step "
         f"{written.facts['step']}; digest {written.facts['weights_digest']}"
     )
 

@@ -3,15 +3,15 @@
 One page about runs and sweeps, finished or not: OUT/index.html, complete in one file that loads
 nothing from the network, and its main figure for each protocol as a PNG. RUNS is the folder of a
 sweep or of one run. Where answers were scored, their picture shows bits of text beside them: those
-of the runs --text, which may be the same ones, trained on a mixture. In wandb the report is one
-run, `report`, in the group of the first run.
+of the runs --text, which may be the same ones, trained on a mixture. With --wandb the report is one
+run of wandb, `report`, in the group of the first run.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import registry, terminal
+from posenc_jax import terminal
 from posenc_jax.plots import style
 from posenc_jax.report.write import report
 
@@ -22,8 +22,8 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
-    modes = registry.WANDB_MODES
-    parser.add_argument("--wandb", choices=modes, default="", help="default: that of the runs")
+    modes = ("online", "offline", "auto")
+    parser.add_argument("--wandb", choices=modes, default="", help="default: no run of wandb")
     parser.add_argument("--evaluation", default="", help="default: that of held-out text")
     parser.add_argument("--text", nargs="+", type=Path, default=(), help="runs that read text")
     parser.add_argument("--format", choices=style.FORMATS, default="png", help="of pictures")

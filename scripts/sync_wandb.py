@@ -1,12 +1,13 @@
 """python scripts/sync_wandb.py RUN [RUN ...] [--mode=online|offline]
 
-Writes metrics.jsonl of a run, and its curves if it was evaluated, into new wandb runs: for runs
+Writes metrics.jsonl of a run, and the curves of its evaluations, into new wandb runs: for runs
 trained offline or cut off from wandb, and for resumed runs with duplicate lines there.
 """
 
 import argparse
 import sys
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from posenc_jax import errors, terminal
@@ -37,16 +38,29 @@ def sync(run: Path, mode: str) -> None:
         view.log({f"train/{name}": value for name, value in line.items()})
     code = workdir.read_status().get("code", errors.AGAIN)
     view.finish(code, {"exit_code": code})
-    written = f"{run}: {len(lines)} lines of metrics"
+    written = f"{run}: {terminal.counted(len(lines), 'line')} of metrics"
     if sums_file.exists(run / "eval"):
-        rows = records.rows(records.of_evaluation(records.read(run / "eval")))
-        view = View(
-            lambda: wandb_curves.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
-            required=True,
-        )
-        wandb_curves.log_curves(view, rows, sorted((run / "plots").glob("*.png")))
-        written += f", {len(rows)} rows of curves"
+        cells = records.read(run / "eval")
+        names = dict.fromkeys(cell.facts["evaluation"] for cell in cells)
+        for name in names:
+            view = View(
+                lambda: wandb_curves.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
+                required=True,
+            )
+            rows = records.rows(records.of_evaluation(cells, name))
+            wandb_curves.log_curves(view, rows, pictures(run, name, names))
+        rows = records.rows(cells)
+        written += f", {terminal.counted(len(rows), 'row')} of curves"
     terminal.say(written)
+
+
+def pictures(run: Path, evaluation: str, others: Iterable[str]) -> list[Path]:
+    """Those of one evaluation, whose name ends theirs unless it is that of held-out text."""
+    ends = [f"-{name}" for name in others if name != records.HELD_OUT]
+    drawn = sorted((run / "plots").glob("*.png"))
+    if evaluation != records.HELD_OUT:
+        return [path for path in drawn if path.stem.endswith(f"-{evaluation}")]
+    return [path for path in drawn if not path.stem.endswith(tuple(ends))]
 
 
 if __name__ == "__main__":

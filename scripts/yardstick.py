@@ -38,8 +38,9 @@ def count(runs: list[Path], evaluation: str, whole: bool) -> None:
             f"{row['order']}-gram {row['nll' if row['bpb'] is None else 'bpb']:.3f}" for row in rows
         )
         unit = "nats per token" if rows[0]["bpb"] is None else "bits per byte"
-        counted, targets = rows[0]["counted"], rows[0]["tokens"]
-        terminal.say(f"{path}: {unit} of {targets:,} targets after {counted:,} tokens: {bits}")
+        targets = terminal.counted(rows[0]["tokens"], "target")
+        read = terminal.counted(rows[0]["counted"], "token")
+        terminal.say(f"{path}: {unit} of {targets} after {read}: {bits}")
 
 
 if __name__ == "__main__":

@@ -22,32 +22,35 @@ LLAMA4 = {
     "encoding.layers": "global",
 }
 SCHEMES = [
-    ("hybrid_nope", WINDOWED),
-    ("hybrid_bases", PATTERN),
-    ("ssmax", {}),
-    ("ssmax", {"encoding.inner": "nope"}),
-    ("ssmax", LLAMA4),
-    ("prope", {}),
-    ("prope", {"encoding.keep": "turned"}),
-    ("rope_trained", {}),
-    ("rope", {"encoding.sink": True}),
-    ("fox", {"encoding.inner": "rope"}),
-    ("fox", {"encoding.bias_init": 5.0}),
-    ("fox", {"encoding.gate": "bias_only"}),
-    ("ssmax", {"encoding.kind": "ministral3"}),
-    ("ssmax", {"encoding.kind": "inkling"}),
+    ("hybrid, global nope", "hybrid_nope", WINDOWED),
+    ("hybrid, global rope", "hybrid_bases", PATTERN),
+    ("trained scale, rope", "ssmax", {}),
+    ("trained scale, nope", "ssmax", {"encoding.inner": "nope"}),
+    ("llama4: chunks, global nope", "ssmax", LLAMA4),
+    ("rope, 3/4 of pairs turn", "prope", {}),
+    ("rope, pairs that turn within L", "prope", {"encoding.keep": "turned"}),
+    ("rope, trained frequencies", "rope_trained", {}),
+    ("rope, sink", "rope", {"encoding.sink": True}),
+    ("gates, rope", "fox", {"encoding.inner": "rope"}),
+    ("gates that start open", "fox", {"encoding.bias_init": 5.0}),
+    ("gates without content", "fox", {"encoding.gate": "bias_only"}),
+    ("ministral3 scale, rope", "ssmax", {"encoding.kind": "ministral3"}),
+    ("inkling scale, rope", "ssmax", {"encoding.kind": "inkling"}),
 ]
 DEEP = {"model.layers": 4}
 DEEPER = [
-    ("rope", DEEP),
-    ("hybrid_nope", DEEP | WINDOWED),
-    ("hybrid_bases", DEEP | PATTERN),
+    ("rope, 4 layers", "rope", DEEP),
+    ("hybrid, global nope, 4 layers", "hybrid_nope", DEEP | WINDOWED),
+    ("hybrid, global rope, 4 layers", "hybrid_bases", DEEP | PATTERN),
 ]
 
 
 def get_config():
     schemes, deeper = (
-        [{"recipe": f"configs/variables.py:{name}"} | own for name, own in those]
+        [
+            {"label": label, "recipe": f"configs/variables.py:{name}"} | own
+            for label, name, own in those
+        ]
         for those in (SCHEMES, DEEPER)
     )
     config = variables.get_config()

@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_jax.data.corpora import Split
 from posenc_jax.errors import DataError
+from posenc_jax.terminal import counted
 
 
 class Batch(NamedTuple):
@@ -48,8 +49,8 @@ class Batches:
         )
         if self.rows < 1:
             raise DataError(
-                f"{len(split.tokens)} tokens are too few for one row of {length} (train_length), "
-                f"which takes {2 * length}; use more text or a shorter train_length"
+                f"{counted(len(split.tokens), 'token')}: too few for one row of {length} "
+                f"(train_length), which takes {2 * length}; use more text or a shorter train_length"
             )
         self._order = lru_cache(maxsize=2)(self._draw_order)
 

@@ -46,7 +46,7 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
     splits = {name: getattr(corpus, name) for name in SPLITS}
     kept = {name: limited(split, name, corpus, limit) for name, split in splits.items()}
     if not kept["train"].any():
-        raise DataError(f"--limit={limit:,} tokens are fewer than the first document has; raise it")
+        raise DataError(f"--limit={limit:,} is less than the first document has; raise it")
     made = {name: _chosen(split, kept[name]) for name, split in splits.items()}
     usual = _usual_widths(made.values(), corpus.vocab)
     if usual is not None:

@@ -26,28 +26,29 @@ def headline(
     title: str,
     note: str = "",  # above the names of the lines
 ) -> "Figure":
-    """Left, small: bits of text; right, large: accuracy, both against context; below, by gap.
+    """Above, by gap; below left, small: bits of text; right, large: accuracy relative to the
+    ceiling, both against context.
 
     Without lines of text the accuracy takes the whole width.
     """
     from matplotlib.figure import Figure
 
     legend = [style.folded(line.name, style.LONGEST) for line in answers]
-    above = max(4.4, 1.0 + 0.18 * sum(1 + name.count("\n") for name in legend))
-    below = _rows(methods)[-1] + 0.9
+    below = max(3.6, 1.0 + 0.18 * sum(1 + name.count("\n") for name in legend))
+    above = _rows(methods)[-1] + 0.9
     figure = Figure(figsize=(9.2, above + below), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=[above, below], squeeze=False)[:, 0]
     widths = [1, 2] if text else [1]
-    panels = top.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
+    panels = bottom.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     if text:
         _panel(panels[0], text, trained, "bits per byte of text")
-    _panel(panels[-1], answers, trained, curves.VALUES["accuracy"])
-    panels[-1].set_ylim(0, 1.02)
+    _panel(panels[-1], answers, trained, curves.VALUES["relative"])
+    panels[-1].set_ylim(0, 1.08)
     handles, names = panels[-1].get_legend_handles_labels()
     folded = [style.folded(name, style.LONGEST) for name in names]
     beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
     panels[-1].legend(handles, folded, title=note or None, title_fontsize=8, **beside)
-    axes = bottom.subplots()
+    axes = top.subplots()
     _grid(axes, grid, methods, parts, trained)
     figure.suptitle(title)
     return figure

@@ -11,7 +11,7 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import paired, smooth
 from posenc_jax.evaluation.table import counts, is_baseline, label
-from posenc_jax.plots import style
+from posenc_jax.plots import captions, style
 from posenc_jax.terminal import warn
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
-VALUES |= {"accuracy": "share of right answers"}
+VALUES |= {"accuracy": "share of right answers", "relative": "accuracy relative to the ceiling"}
 LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
 COUNTED = "yardstick"  # the kind of lines of n-grams; their numbers are no group's
 BANDS = 5  # as many bands can be told apart; intervals of more lines are bars
@@ -66,6 +66,7 @@ def chart(
     `lengths` makes the horizontal axis one of tokens. Each view is a panel, with these limits.
     """
     figure, every = style.panels(1, len(views), size)
+    lines = _with_best_yardstick(lines)
     for number, (axes, view) in enumerate(zip(every, views, strict=True)):
         draw_lines(axes, lines, bands=number == 0)
         if lengths:
@@ -85,6 +86,17 @@ def chart(
     style.heading(figure, title)
     style.legend(figure, every[0], below=below)
     return figure
+
+
+def _with_best_yardstick(lines: Sequence[Line]) -> list[Line]:
+    """Without n-grams that another one beats: pictures have the best one, tables all."""
+    counted = [line for line in lines if _is_yardstick(line)]
+    best = min(counted, key=lambda line: line.y[0], default=None)
+    return [line for line in lines if line is best or not _is_yardstick(line)]
+
+
+def _is_yardstick(line: Line) -> bool:
+    return (line.gid or "").startswith(COUNTED)
 
 
 def draw_lines(axes: "Axes", lines: Sequence[Line], *, bands: bool = True) -> None:
@@ -122,7 +134,7 @@ def near(lines: Sequence[Line]) -> tuple[float, float] | None:
 
     None where all lines fit, and where it would show less than a quarter of the values.
     """
-    shown = [line for line in lines if line.listed and not (line.gid or "").startswith(COUNTED)]
+    shown = [line for line in lines if line.listed and not _is_yardstick(line)]
     values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
     if not values or max(values) <= 1.2 * min(values):
         return None
@@ -141,9 +153,8 @@ def gram(order: int, counted: int | None = None) -> str:
 
 def yardstick(order: int, lengths: Sequence[int], value: float, name: str) -> Line:
     """What an n-gram makes of the same targets, whatever the context that others have."""
-    look = style.YARDSTICK | {"color": str(round(0.9 - 0.09 * min(order, 7), 2))}
     gid = f"{COUNTED}-{1000 + order}"
-    return Line(name, lengths, [value] * len(lengths), look, gid=gid)
+    return Line(name, lengths, [value] * len(lengths), style.YARDSTICK, gid=gid)
 
 
 def baselines(lines: Sequence[Line]) -> list[Line]:
@@ -162,7 +173,7 @@ def draw(
 ) -> list[Path]:
     """Draws every picture of an evaluation of one run or several; returns the files.
 
-    Of `yardsticks`, rows of eval/yardsticks.csv, those of the same targets are drawn in grey.
+    Of `yardsticks`, rows of eval/yardsticks.csv, the best one of the same targets is drawn in grey.
     The name of an evaluation of another text than the run's own held-out one ends their names.
     """
     try:
@@ -185,13 +196,29 @@ def draw(
     figures["order"] = by_change(last_cells)
     figures["scale"] = None if several_runs else by_scale(newest)
     figures["budget"] = None if several_runs else by_step(rows)
-    made = []
+    made = {}
     for name, figure in figures.items():
         path = folder / f"{name}{suffix}.png"
         style.formed(path).unlink(missing_ok=True)  # of an earlier evaluation of that name
         if figure is not None:
-            made.append(style.save(figure, path))
-    return made
+            made[style.save(figure, path)] = _caption(name, rows, figure)
+    captions.write(folder / f"captions{suffix}.md", made)
+    return list(made)
+
+
+def _caption(name: str, rows: Sequence[dict], figure: "Figure") -> str:
+    """What is drawn, of which runs and targets, and what its bands are."""
+    protocol = name if name in {one.name for one in protocols.every()} else protocols.HEADLINE
+    axes = figure.axes[0]
+    longest = max((r for r in rows if r["protocol"] == protocol), key=lambda row: row["length"])
+    runs = ", ".join(dict.fromkeys(row["run"] for row in rows))
+    words = {"scale": "a panel per extension", "budget": "a line per length"}.get(name)
+    return (
+        f"{protocol}: {protocols.find(protocol).title}"
+        + (f", {words}" if words else "")
+        + f". {axes.get_ylabel()} against {axes.get_xlabel()}, of {runs}; {longest['evaluation']}: "
+        f"{counts(longest)}. {captions.unpaired('documents')}"
+    )
 
 
 def against_length(

@@ -70,7 +70,7 @@ SPARSE: dict[str, Any] = dict(markevery=0.12, markersize=4)  # of lines with a p
 NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
-YARDSTICK: dict[str, Any] = dict(linestyle="-", linewidth=1.1, zorder=1)
+YARDSTICK: dict[str, Any] = dict(color="0.45", linestyle="-", linewidth=1.1, zorder=1)
 
 ASPECT = 0.72  # height of a narrow panel by its width
 LINE = 0.17  # inches of a legend's line

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ADMITTED = 0.8  # of the way from chance to ceiling, by an oracle
 FEWEST_ANSWERS = 20  # of a cell of the map: a share of fewer is known to a fifth at best
-MOST_LINES = 16  # of a picture beside its controls; the map below has every row
+MOST_LINES = 8  # of a picture beside its controls; the map above has every row
 WORTH_A_LINE = 0.1  # what an extension must gain in accuracy to be drawn beside its encoding
 SEES_NO_FURTHER = 0.08  # than the window of L: so close to its accuracy wherever answers lie beyond
 
@@ -24,7 +24,7 @@ SEES_NO_FURTHER = 0.08  # than the window of L: so close to its accuracy whereve
 class Answers(NamedTuple):
     """Accuracies of every method of every group, over the seeds."""
 
-    points: Frame  # of the protocol `answers`
+    points: Frame  # of the protocol `answers`, with accuracy `relative` to the ceiling
     gaps: Frame  # of the protocol `gap`
     trained: int  # L of all but the oracles
     longest: int
@@ -37,20 +37,24 @@ def of(data: Gathered) -> Answers | None:
     points = scored[scored.protocol == "answers"]
     if points.empty:
         return None
+    points = points.assign(relative=points.accuracy / points.ceiling.fillna(1.0))
     longest = int(points.length.max())
     beyond = points[points.trained < longest]
     trained = int(beyond.trained.min()) if len(beyond) else longest
     gaps = scored[scored.protocol == "gap"]
-    return Answers(points, gaps, trained, longest, _names(points, longest))
+    labels = {run["group"] for run in data.runs if run.get("label")}
+    return Answers(points, gaps, trained, longest, _names(points, longest, labels))
 
 
-def _names(points: Frame, longest: int) -> dict[str, str]:
-    known = points[["group", "encoding", "trained"]].drop_duplicates("group")
+def _names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
+    every = points[["group", "encoding", "trained"]].drop_duplicates("group")
+    known = every[~every.group.isin(labels)].copy()
     known["oracle"] = known.trained >= longest  # which its name says
     alone = ~known.duplicated(["encoding", "oracle"], keep=False)
     longer = known.group[known.group != known.encoding]
     own = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
-    return dict(zip(known.group, known.encoding.where(alone, own), strict=True))
+    named = dict(zip(known.group, known.encoding.where(alone, own), strict=True))
+    return {group: named.get(group, group) for group in every.group}
 
 
 def _shared(groups: list[str], encodings: set[str]) -> str:
@@ -123,7 +127,7 @@ def lines(data: Gathered, found: Answers, most: int | None = None) -> list[Line]
         points = found.points[(found.points.group == group) & (found.points.method == method)]
         name, gid = entry(found, group, method), f"group-{numbers[group]}"
         look = _look(looks[group], method)
-        made.append(figures.line(name, points, look, "accuracy", gid=gid))
+        made.append(figures.line(name, points, look, "relative", gid=gid))
     return made + controls(data, found)
 
 
@@ -150,16 +154,16 @@ def _look(own: style.Look, method: str) -> dict[str, Any]:
 
 def controls(data: Gathered, found: Answers) -> list[Line]:
     """The ceiling, the window of L and the oracles."""
-    ceiling = found.points.groupby("length").ceiling.mean().dropna()
-    made = [curves.CEILING._replace(x=list(ceiling.index), y=list(ceiling))]
+    lengths = sorted(found.points.length.unique())
+    made = [curves.CEILING._replace(x=lengths, y=[1.0] * len(lengths))]
     window = found.points[found.points.method == "window"]
     window = window[window.trained == found.trained]
-    made.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "accuracy"))
+    made.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
     names = called(data, found)
     for group in oracles(data, found):
         own = found.points[(found.points.group == group) & (found.points.method == "none")]
         look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
-        made.append(figures.line(names[group], own, look, "accuracy"))
+        made.append(figures.line(names[group], own, look, "relative"))
     return [line._replace(seeds=(), band=None) for line in made if line.x]
 
 
@@ -243,9 +247,9 @@ def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Fi
         drawn = picture(data, text_runs)
         return {} if drawn is None else {"answers": drawn}
     values, names, parts = grid(data, found)
-    made = lines(data, found)
+    made = lines(data, found, MOST_LINES)
     lengths = sorted(found.points.length.unique())
-    label = curves.VALUES["accuracy"]
+    label = curves.VALUES["relative"]
     return {
         "answers": curves.chart(made, y=label, lengths=lengths, trained=[found.trained]),
         "gap": answers.by_gap(values, names, parts, found.trained),
@@ -263,6 +267,6 @@ def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None
     pairs = [(encodings[group], method) for group, method in drawn(data, found)]
     extended = {pair for pair in pairs if pair[1] != "none"}
     read = text(text_runs or data, found, text_runs is not None, extended)
-    note = f"the best {MOST_LINES} of {len(pairs)}; all below" if len(pairs) > MOST_LINES else ""
+    note = f"the best {MOST_LINES} of {len(pairs)}; all above" if len(pairs) > MOST_LINES else ""
     best = lines(data, found, MOST_LINES)
     return answers.headline(best, read, values, names, parts, found.trained, title, note)

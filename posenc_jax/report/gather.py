@@ -23,6 +23,7 @@ from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.sweeping import choosing
+from posenc_jax.terminal import counted
 
 Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
@@ -149,10 +150,11 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
         "id": str(folder),
         "name": folder.name,
         "encoding": config.encoding.name,
+        "label": config.get("label", ""),
         "seed": config.seed,
         "trained": config.train_length,
         "steps": config.steps,
-        "size": f"{config.model.layers} layers of width {config.model.width}",
+        "size": f"{counted(config.model.layers, 'layer')} of width {config.model.width}",
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
         "diverged": status.get("code") == NOT_FINITE,
@@ -180,17 +182,23 @@ def _read(fields: dict[str, Any]) -> dict[str, Any]:
 def name_groups(runs: Sequence[dict]) -> None:
     """Runs that differ in the seed alone are one group.
 
-    Its name is the encoding where no other group has it, or one other with other rates of which
-    either is tuned; else the name of a run without its seed and without rates that all groups of
-    the encoding share, with the fields that differ where those clash.
+    Its name is the label that all of them have; else the encoding where no other group without a
+    label has it, or one other with other rates of which either is tuned; else the name of a run
+    without its seed and without rates that all groups of the encoding share. Fields that differ
+    follow where names clash.
     """
     kinds: dict[str, list[dict]] = {}
     for run in runs:
         kinds.setdefault(json.dumps(run["experiment"], sort_keys=True, default=str), []).append(run)
-    names = {}
+    names: dict[str, str] = {}
     for key, members in kinds.items():
-        encoding, tuned = (members[0].get(name) for name in ("encoding", "tuned"))
-        same = [own[0] for own in kinds.values() if own[0]["encoding"] == encoding]
+        labels = {run["label"] for run in members}
+        if len(labels) == 1 and all(labels):
+            names[key] = members[0]["label"]
+    unnamed = {key: members for key, members in kinds.items() if key not in names}
+    for key, members in unnamed.items():
+        encoding, tuned = members[0]["encoding"], members[0].get("tuned")
+        same = [own[0] for own in unnamed.values() if own[0]["encoding"] == encoding]
         if len(same) == 1:
             names[key] = encoding
         elif len({bool(own.get("tuned")) for own in same}) == len(same) and _alike_but_rates(same):

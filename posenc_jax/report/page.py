@@ -9,6 +9,7 @@ from posenc_jax.report import sections, summary
 from posenc_jax.report.elements import tag
 from posenc_jax.report.gather import Gathered
 from posenc_jax.runs.workdir import now
+from posenc_jax.terminal import counted
 
 TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -17,8 +18,8 @@ def write(data: Gathered, folder: Path) -> Path:
     evaluated = sum(run["evaluated"] for run in data.runs)
     encodings, seeds = (len({run[name] for run in data.runs}) for name in ("encoding", "seed"))
     made = (
-        f"{len(data.runs)} runs, {evaluated} of them evaluated; encodings: {encodings}, seeds: "
-        f"{seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
+        f"{counted(len(data.runs), 'run')}, {evaluated} of them evaluated; encodings: {encodings}, "
+        f"seeds: {seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
     )
     notes = tag("ul", *(tag("li", escape(note)) for note in data.notes), class_="notes")
     lead = [tag("p", escape(one), class_="lead") for one in summary.sentences(data)]

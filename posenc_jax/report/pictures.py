@@ -1,11 +1,11 @@
-"""The PNGs of a report: one for every protocol against length."""
+"""The PNGs of a report, one for every protocol against length, and their captions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.plots import curves, style
-from posenc_jax.report import answers, figures
+from posenc_jax.plots import captions, curves, style
+from posenc_jax.report import answers, figures, summary
 from posenc_jax.report.gather import Gathered
 
 if TYPE_CHECKING:
@@ -17,13 +17,28 @@ def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Pat
     drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
     drawn |= answers.pictures(data, text)
     drawn |= {one: _picture(data, one) for one in protocols.against_length() if one not in drawn}
-    made = []
+    made = {}
     for name, figure in drawn.items():
         path = folder / f"{name}.png"
         style.formed(path).unlink(missing_ok=True)  # of an earlier report
         if figure is not None:
-            made.append(style.save(figure, path))
-    return made
+            made[style.save(figure, path)] = _caption(data, name)
+    captions.write(folder / captions.FILE, made)
+    return list(made)
+
+
+def _caption(data: Gathered, name: str) -> str:
+    """What is drawn, of which data, and what its bands are."""
+    value = curves.VALUES[figures.value_of(name)]
+    words = f"{protocols.find(name).title}. {value.capitalize()} against length, without extensions"
+    if name in ("answers", "gap"):
+        words = (
+            "who finds the answer. The map has the share of right answers by how many tokens back "
+            "the answer stands; the lines have accuracy against context, divided by that of the "
+            f"ceiling, and of more than {answers.MOST_LINES} methods they are the best"
+        )
+    bands = "" if name == "gap" else f" {captions.unpaired('seeds')}"
+    return f"{name}: {words}; means over seeds. Data: {summary.on_what(data)}{bands}"
 
 
 def _picture(data: Gathered, protocol: str) -> "Figure | None":

@@ -14,6 +14,7 @@ from posenc_jax.report import elements, fairness, figures
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
 from posenc_jax.report.gather import Gathered, members
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
+from posenc_jax.terminal import counted
 
 
 def every(data: Gathered) -> list[Section]:
@@ -37,7 +38,7 @@ def answers(data: Gathered) -> Section | None:
     if found is None:
         return None
     drawn = report_answers.lines(data, found)
-    label = curves.VALUES["accuracy"]
+    label = curves.VALUES["relative"]
     content = elements.lines(
         drawn,
         "answers-accuracy",
@@ -58,9 +59,9 @@ def answers(data: Gathered) -> Section | None:
         content += tag("div", map_, class_="figures") + table(head, rows)
     return Section(
         f"Who finds the answer? Trained at {found.trained}, asked for up to {found.longest} tokens",
-        "Means over seeds of the share of answers that are right. The ceiling finds whatever its "
-        "window holds and guesses the rest; the window sees the last L tokens alone. "
-        + report_answers.admitted(data, found),
+        "Means over seeds of the share of answers that are right, against context as a share of "
+        "the ceiling's, which finds whatever its window holds and guesses the rest; the window "
+        "sees the last L tokens alone. " + report_answers.admitted(data, found),
         content + elements.csv(found.points, "answers") + elements.csv(found.gaps, "gap"),
     )
 
@@ -91,8 +92,9 @@ def loss(data: Gathered) -> Section:
         "table, are 95% t-intervals over three seeds or more. Null is the loss of a model that "
         "uses nothing beyond the trained length L; window is the run itself in a window of its "
         "last L tokens. "
-        "Grey lines, where they were counted (scripts/yardstick.py), are interpolated n-grams of "
-        "the text that a run was trained on, scored on the same targets.",
+        "The grey line, where one was counted (scripts/yardstick.py), is the best interpolated "
+        "n-gram of the text that a run was trained on, scored on the same targets; the table has "
+        "all.",
         "".join(blocks) + elements.csv(data.points, "curves"),
         _controls(data),
     )
@@ -186,10 +188,10 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
 
 def _why_open(row: Rank) -> str:
     if row.documents < FEWEST_DOCUMENTS:
-        return _plural(row.documents, "document")
+        return counted(row.documents, "document")
     if row.by_seeds is None:
-        return _plural(row.shared, "seed")
-    return f"{_plural(row.shared, 'seed')}, {_plural(row.comparisons, 'comparison')}"
+        return counted(row.shared, "seed")
+    return f"{counted(row.shared, 'seed')}, {counted(row.comparisons, 'comparison')}"
 
 
 def _unit(protocol: str) -> str:
@@ -212,10 +214,6 @@ def _seeds_for_a_claim(row: Rank) -> str:
     if row.needed is None:
         return "–"
     return f"{row.needed:.0f}" if isfinite(row.needed) else f"over {MOST_SEEDS:,}"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def extensions(data: Gathered) -> Section | None:

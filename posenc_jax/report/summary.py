@@ -1,19 +1,23 @@
 """What a report found and on what, in two sentences made of its numbers."""
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 
 from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.statistics import FEWEST_SEEDS
 from posenc_jax.report import answers
 from posenc_jax.report.gather import Gathered
 from posenc_jax.report.ranking import Rank
+from posenc_jax.terminal import counted
 
 MOST = 4  # names in a list, before "and 3 more"
+NAMED = 3  # entries behind the best one: the nearest and the last
 
 
 def sentences(data: Gathered) -> list[str]:
     """Two sentences, or fewer where nothing has been evaluated."""
     found = [one for one in (_answered(data), _ranked(data)) if one]
-    return [" ".join(found), _on_what(data)] if found else []
+    return [" ".join(found), on_what(data)] if found else []
 
 
 def _answered(data: Gathered) -> str:
@@ -27,7 +31,11 @@ def _answered(data: Gathered) -> str:
         return ""
     words = [f"{answers.entry(found, *entries[0])} is right in {best[entries[0]]:.2f}"]
     if plain[-1] != entries[0]:
-        words.append(f"{answers.entry(found, *plain[-1])} in {best[plain[-1]]:.2f}")
+        ranks = data.ranking.get("answers", {}).get(found.longest, [])
+        behind = [f", {_behind(rank)}" for rank in ranks[1:] if rank[:2] == plain[-1]]
+        words.append(
+            f"{answers.entry(found, *plain[-1])} in {best[plain[-1]]:.2f}{''.join(behind)}"
+        )
     floors = [best[p] for p in best if p[1] == "window" and p[0] not in known]
     if floors:
         words.append(f"a window of the last {found.trained:,} tokens in {max(floors):.2f} at most")
@@ -41,37 +49,52 @@ def _ranked(data: Gathered) -> str:
         return ""
     length = max(tables)
     best, *others = tables[length]
-    ties = [_name(rank) for rank in others if rank.verdict in ("tie", "open")]
-    words = f"At {length:,} tokens {_name(best)} has the lowest loss, {best.loss:.3f} bits per byte"
-    if ties:
-        not_told = "is not told apart from it" if len(ties) == 1 else "are not told apart from it"
-        words += f"; {_list(ties)} {not_told}"
-    behind = [rank for rank in others if rank.verdict == "behind"]
-    if behind:
-        words += f"; {_name(behind[-1])} is {behind[-1].behind:.3f} behind"
-    return words + "."
+    named = others if len(others) <= NAMED else [*others[: NAMED - 1], others[-1]]
+    words = [
+        f"At {length:,} tokens {_name(best)} has the lowest loss, {best.loss:.3f} bits per byte",
+        *(
+            f"{_name(rank)} {'ties with it,' if rank.verdict == 'tie' else 'is'} {_behind(rank)}"
+            for rank in named
+        ),
+    ]
+    few = {rank.shared for rank in named if rank.by_seeds is None}
+    if few:
+        seeds = "one seed does" if few == {1} else f"fewer than {FEWEST_SEEDS} common seeds do"
+        words.append(f"{seeds} not rank training")
+    return "; ".join(words) + "."
+
+
+def _behind(rank: Rank) -> str:
+    """How far an entry is behind the best one, with the interval that its verdict rests on."""
+    (low, high), over = rank.by_documents, "documents"
+    if rank.by_seeds is not None and (rank.verdict != "tie" or rank.by_seeds[0] < low):
+        (low, high), over = rank.by_seeds, "seeds"  # of a tie what makes it one
+    if not isfinite(low):
+        return f"{rank.behind:.3f} behind on a single document"
+    open_ = rank.verdict == "open" and rank.by_seeds is not None
+    among = f", open among {counted(rank.comparisons, 'comparison')}" if open_ else ""
+    return f"{rank.behind:.3f} behind (95%: {low:.3f} to {high:.3f} over {over}{among})"
 
 
 def _name(rank: Rank) -> str:
     return rank.group if rank.method == "none" else f"{rank.group} + {rank.method}"
 
 
-def _on_what(data: Gathered) -> str:
+def on_what(data: Gathered) -> str:
     """L, size, data, targets and seeds, of all runs that were evaluated."""
     runs = [run for run in data.runs if run["evaluated"]]
     shown = data.points[data.points.protocol.isin([protocols.HEADLINE, "answers"])]
     longest = shown.sort_values("length").groupby(["id", "protocol"], sort=False).counts.last()
     texts = dict.fromkeys((run["data"] or "unknown").partition(": ")[2] for run in runs)
-    seeds = _each("{}", sorted(_seeds(runs)))
     facts = [
-        _each("L = {}", sorted({run["trained"] for run in runs})),
+        "L = " + " and ".join(f"{length:,}" for length in sorted({run["trained"] for run in runs})),
         _list(dict.fromkeys(run["size"] for run in runs)),
-        _each("{} steps", sorted({run["steps"] for run in runs})),
-        "one seed" if seeds == "1" else f"{seeds} seeds a group",
+        _each(sorted({run["steps"] for run in runs}), "step"),
+        _each(sorted(_seeds(runs)), "seed") + " a group",
         "trained on " + _list(texts),
         "scored: " + _list(longest.unique()),
     ]
-    return f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}; {'; '.join(facts)}."
+    return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
 
 
 def _seeds(runs: Sequence[dict]) -> set[int]:
@@ -81,8 +104,9 @@ def _seeds(runs: Sequence[dict]) -> set[int]:
     return {len(seeds) for seeds in groups.values()}
 
 
-def _each(words: str, values: Sequence[int]) -> str:
-    return words.format(" and ".join(f"{value:,}" for value in values))
+def _each(values: Sequence[int], noun: str) -> str:
+    *first, last = values
+    return "".join(f"{value:,} and " for value in first) + counted(last, noun)
 
 
 def _list(words: Iterable[str]) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc_jax.plots import style
+from posenc_jax.plots import captions, style
 from posenc_jax.report import gather, page, pictures, table, tables, wandb_report
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.terminal import say, warn
+from posenc_jax.terminal import counted, say, warn
 
 
 def report(
@@ -28,10 +28,11 @@ def report(
     with style.printed(form):
         drawn = pictures.draw(data, out, gather.gather(text) if text else None)
     say(table.table(data))
-    say("\n".join(map(str, [*drawn, *tables.write(data, out)])))
-    config = Workdir(data.runs[0]["id"]).config()
+    written = [*drawn, *([out / captions.FILE] if drawn else []), *tables.write(data, out)]
+    say("\n".join(map(str, written)))
+    config = Workdir(data.runs[0]["id"]).config() if wandb else None
     if config is not None and "wandb" in config and len(data.points):
         wandb_report.log_report(config, wandb, out, data, drawn)
     evaluated = sum(run["evaluated"] for run in data.runs)
-    say(f"{path}: {len(data.runs)} runs, {evaluated} of them evaluated")
+    say(f"{path}: {counted(len(data.runs), 'run')}, {evaluated} of them evaluated")
     return path

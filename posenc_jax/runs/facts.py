@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from posenc_jax.terminal import counted
+
 if TYPE_CHECKING:
     from posenc_jax.data.corpora import Corpus
 
@@ -28,8 +30,9 @@ def data_in_words(data: Mapping[str, Any]) -> str:
     if not data:
         return ""
     return (
-        f"{data['fingerprint'][:16]}: {data['documents']:,} documents, {data['tokens']:,} tokens "
-        f"to train on, {round(data['bytes_per_token'], 3)} bytes each"
+        f"{data['fingerprint'][:16]}: {counted(data['documents'], 'document')}, "
+        f"{counted(data['tokens'], 'token')} to train on, "
+        f"{round(data['bytes_per_token'], 3)} bytes each"
     )
 
 

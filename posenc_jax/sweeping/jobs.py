@@ -285,9 +285,12 @@ def _check_keys(sweep: Mapping[str, Any]) -> None:
 
 
 def name_of(fields: dict[str, Any]) -> str:
-    """`rope-s0`: from the job's own fields alone, so a growing grid renames nothing."""
+    """`rope-s0`: from the job's own fields alone, so a growing grid renames nothing, and without
+    the label, which may change."""
     words = []
     for field, value in fields.items():
+        if field == "label":
+            continue
         if field == "recipe":
             file, _, size = str(value).partition(":")
             words.insert(0, Path(file).stem + (f"-{size}" if size else ""))

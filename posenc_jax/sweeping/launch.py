@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from posenc_jax.errors import ConfigError
+from posenc_jax.terminal import counted
 
 # Becomes the command, on its cores, and with PR_SET_PDEATHSIG: a killed sweep leaves no process
 # behind that holds a workdir. Not a preexec_fn, which forks this process and the threads of jax.
@@ -75,12 +76,14 @@ class Local:
         self.workers = workers or max(1, len(self.gpus))
         if self.gpus and self.workers > len(self.gpus):
             raise ConfigError(
-                f"--workers={self.workers} exceeds the {len(self.gpus)} GPUs: each job takes one"
+                f"--workers={self.workers} exceeds the {counted(len(self.gpus), 'GPU')}: "
+                "each job takes one"
             )
         self.cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
         if self.cores and not self.gpus and self.workers > len(self.cores):
             raise ConfigError(
-                f"--workers={self.workers} exceeds the {len(self.cores)} cores: each job takes one"
+                f"--workers={self.workers} exceeds the {counted(len(self.cores), 'core')}: "
+                "each job takes one"
             )
         self.free = list(range(self.workers))[::-1]
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc_jax.sweeping.scheduler import Progress, Scheduler
-from posenc_jax.terminal import clock, silence
+from posenc_jax.terminal import clock, counted, silence
 
 EVERY = 1.0  # seconds
 ORDER = ("training", "evaluating", "failed", "waiting", "stopped", "done")
@@ -61,7 +61,7 @@ def table(scheduler: Scheduler, most: int) -> Group:
         rows.add_row(*map(Text, row(progress)))
     counts = {state: sum(p.state == state for p in jobs) for state in ORDER}
     total = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    return Group(Text(f"{len(jobs)} runs: {total}{_left(scheduler)}"), rows)
+    return Group(Text(f"{counted(len(jobs), 'run')}: {total}{_left(scheduler)}"), rows)
 
 
 def row(progress: Progress) -> list[str]:

@@ -21,7 +21,7 @@ from posenc_jax.sweeping.launch import Launcher, Local
 from posenc_jax.sweeping.progress import Display
 from posenc_jax.sweeping.scheduler import Scheduler
 from posenc_jax.sweeping.slurm import Slurm
-from posenc_jax.terminal import say
+from posenc_jax.terminal import counted, say
 
 
 def sweep(
@@ -63,7 +63,7 @@ def table(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
 
 
 def _seeds(scheme: Scheme) -> str:
-    return f"{len(scheme.seeds)} seed{'s' if len(scheme.seeds) > 1 else ''}"
+    return counted(len(scheme.seeds), "seed")
 
 
 def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> Plan:
@@ -86,7 +86,7 @@ def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
         more = plan.more if plan.schemes else None
         scheduler = Scheduler(more() if more else plan.grid, launcher, more=more)
         known = len(scheduler.all)
-        say(f"{known} runs in {workdir}, {launcher.workers} at a time{_to_choose(plan)}")
+        say(f"{counted(known, 'run')} in {workdir}, {launcher.workers} at a time{_to_choose(plan)}")
         code = scheduler.run(stopping, display, say, until=until)
     for progress in scheduler.all:
         if progress.state == "failed":
@@ -101,17 +101,13 @@ def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
     if code == errors.DONE:
         evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
         few = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
-        say(f"all {len(scheduler.all)} runs are trained and{few} evaluated")
+        say(f"done: {counted(len(scheduler.all), 'run')} trained and{few} evaluated")
     return code
 
 
 def _to_choose(plan: Plan) -> str:
     left = len(plan.open())
-    return (
-        f"; more when the rates of {left} scheme{'s' if left > 1 else ''} are chosen"
-        if left
-        else ""
-    )
+    return f"; more when the rates of {counted(left, 'scheme')} are chosen" if left else ""
 
 
 def read(path: str) -> Mapping[str, Any]:

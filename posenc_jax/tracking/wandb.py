@@ -4,6 +4,7 @@ import hashlib
 import json
 import netrc
 import os
+import shlex
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,8 +26,10 @@ class View:
         self.run = self._try(start)
 
     def log(self, values: Mapping) -> None:
+        """Log what is known: a None would be an empty panel."""
+        known = {name: value for name, value in values.items() if value is not None}
         if self.run is not None:
-            self._try(lambda: self.run.log(dict(values)))
+            self._try(lambda: self.run.log(known))
 
     def finish(self, code: int, summary: Mapping) -> bool:
         """Finish the wandb run; whether that succeeded."""
@@ -81,19 +84,21 @@ class Handover:
 
     def __init__(self) -> None:
         self.run: Any = None
-        self.required = False
+        self.required = self.trained = False
 
     def __enter__(self) -> "Handover":
         return self
 
     def training(self, config, workdir: Path, facts: Mapping[str, Any]) -> View:
-        self.required = config.wandb.required
+        self.required, self.trained = config.wandb.required, True
         return _HandedOver(self, config, workdir, facts)
 
     def take(self, config, workdir: Path) -> Any:
         """The open wandb run, or that of a training that was done already, resumed by its id."""
         run, self.run = self.run, None
-        return start_training(config, workdir, identity_of(workdir)) if run is None else run
+        if self.trained:  # None where wandb is off
+            return run
+        return start_training(config, workdir, identity_of(workdir))
 
     def __exit__(self, kind, error, trace) -> None:
         run, self.run = self.run, None
@@ -112,10 +117,6 @@ class _HandedOver(TrainingView):
             return super().finish(code, summary)
         self.to.run, self.run = self.run, None
         return self.to.run is not None
-
-
-def mode(asked: str) -> Any:  # one of wandb's literals
-    return asked if asked != "auto" else ("online" if _has_key() else "offline")
 
 
 def _has_key() -> bool:
@@ -165,8 +166,15 @@ def start(
     facts: Mapping[str, Any] | None = None,
 ) -> Any:
     """Start a wandb run that shows the metrics `shown` against `axis`; None where disabled."""
-    chosen = asked or config.wandb.mode
-    if chosen == "disabled":
+    mode: Any = asked or config.wandb.mode  # one of wandb's literals
+    if mode == "auto" and not _has_key():
+        offline = "--wandb=offline" if job == "report" else "--config.wandb.mode=offline"
+        off = f"there is no key; to turn it on: wandb login, or {offline}"
+        if config.wandb.required:
+            raise Stop(off)
+        say(f"wandb: off, {off}")
+        return None
+    if mode == "disabled":
         return None
     import wandb
 
@@ -175,16 +183,17 @@ def start(
         group=config.wandb.group or _group(config),
         name=name,
         job_type=job,
+        tags=_tags(config) if job != "report" else None,
         id=identity,
         resume="allow",
-        mode=mode(chosen),
+        mode="online" if mode == "auto" else mode,
         dir=str(Path(config.wandb.get("dir") or folder).expanduser()),
         config=config.to_dict() | dict(facts or {}),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
     run.define_metric(axis)
     run.define_metric(shown, step_metric=axis)
-    _say_where(run)
+    _say_where(run, job, folder)
     return run
 
 
@@ -193,17 +202,34 @@ def _group(config) -> str:
     text = f"{config.data.source}-{Path(config.data.tokenizer or '').stem}"
     if config.data.get("tokens"):
         text = Path(config.data.tokens).name
-    size = f"{config.model.layers}x{config.model.width}"
-    return f"{text}-L{config.train_length}-{size}"
+    return f"{text}-L{config.train_length}-{_size(config)}"
 
 
-def _say_where(run: Any) -> None:
-    """Print the URL of a wandb run, or the command that uploads it."""
-    url, folder = getattr(run, "url", None), getattr(run, "dir", None)
+def _size(config) -> str:
+    return f"{config.model.layers}x{config.model.width}"
+
+
+def _tags(config) -> list[str]:
+    """Encoding, text and size; wandb takes at most 64 letters."""
+    data = config.data
+    text = data.get("mixture") or data.source
+    if data.get("tokens"):
+        text = Path(data.tokens).name
+    elif text == "synthetic":
+        text = data.get("task") or "copy"
+    return [tag[:64] for tag in (config.encoding.name, text, _size(config))]
+
+
+def _say_where(run: Any, job: str, folder: Path) -> None:
+    """Print the URL of a wandb run, or the command that uploads all of it, also once resumed."""
+    url, own = getattr(run, "url", None), getattr(run, "dir", None)
     if url:
         say(f"wandb: {url}")
-    elif folder:
-        say(f"wandb: offline, to upload: wandb sync {Path(folder).parent}")
+    elif job == "report" and own:
+        say(f"wandb: offline, to upload: wandb sync {shlex.quote(str(Path(own).parent))}")
+    elif own:
+        workdir = shlex.quote(str(folder.parent if job == "eval" else folder))
+        say(f"wandb: offline, to upload: python scripts/sync_wandb.py {workdir}")
 
 
 def digest_of(values: Any) -> str:

@@ -25,7 +25,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
-from posenc_jax.terminal import say, warn
+from posenc_jax.terminal import counted, say, warn
 from posenc_jax.tracking.wandb import TrainingView, View
 from posenc_jax.training import adamw, compiled, processes
 from posenc_jax.training.processes import all_or_none, by_lead, is_lead
@@ -44,7 +44,8 @@ def train(config: Config, workdir: Path, track: Callable[..., View] = TrainingVi
         digest = _finished(config, workdir) if unwritable else None
         if digest is None:
             raise
-        say(f"already done: {config.steps} steps; digest {digest} (nothing was written: {error})")
+        steps = counted(config.steps, "step")
+        say(f"already done: {steps}; digest {digest} (nothing was written: {error})")
         return errors.DONE
 
 
@@ -252,7 +253,8 @@ def _speed(run: Workdir) -> dict[str, float]:
 def _done(run: Workdir, report: Report, step: int, state, word: str, facts=None) -> int:
     digest = total_digest(processes.on_host(state))
     skipped = (facts or {}).get("skipped")
-    report.line(f"{word}: {step} steps{f', {skipped} skipped' if skipped else ''}; digest {digest}")
+    steps = counted(step, "step") + (f", {skipped} skipped" if skipped else "")
+    report.line(f"{word}: {steps}; digest {digest}")
     run.saved = step
     run.status("done", errors.DONE, step=step, digest=digest, **(facts or {}))
     return errors.DONE

@@ -82,7 +82,7 @@ class Recorder:
             if self.metrics:
                 self.metrics.write(self.line)
             if self.view:
-                self.view.log(_without_bits(self.line))
+                self.view.log(self.line)
             self.line = {}
 
     def _read(self) -> None:
@@ -118,11 +118,6 @@ class Recorder:
             "warmup_steps or a lower clip may help, or skip_not_finite=True, which skips "
             "such steps: in another --workdir, with init_from for the weights of this one"
         )
-
-
-def _without_bits(line: dict) -> dict:
-    """Drop bits per byte that are None, so that wandb shows no empty panel."""
-    return {n: value for n, value in line.items() if value is not None or not n.endswith("bpb")}
 
 
 def _worded(values: dict) -> str:

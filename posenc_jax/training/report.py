@@ -13,7 +13,7 @@ from posenc_jax import backend
 from posenc_jax.experiment import chosen
 from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.terminal import clock, say
+from posenc_jax.terminal import clock, counted, say
 from posenc_jax.training import adamw
 
 # Dense bfloat16 operations per second of one device, summed in float32, by its whole name in jax;
@@ -165,7 +165,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
     devices = ", ".join(sorted({d.device_kind for d in mesh.devices.flat}))
     splits = corpus.card["splits"]
     train, held_out = splits["train"], splits["valid"]["documents"]
-    kept = f"{held_out:,} documents held out"
+    kept = f"{counted(held_out, 'document')} held out"
     if not held_out:
         kept = "NO document held out, no validation: more files, or a larger data.valid_fraction"
     if splits["choose"]["documents"]:
@@ -186,8 +186,9 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             ),
             f"parameters: {counts}",
             f"data {data_in_words(data_facts(corpus))}; {kept}",
-            f"plan: {config.steps:,} steps of {config.batch_size} x {config.train_length} tokens, "
-            f"{planned:,} in all ({planned / train['tokens']:.2f} epochs){_clipped(config)}",
+            f"plan: {counted(config.steps, 'step')} of {config.batch_size} x {config.train_length} "
+            f"tokens, {planned:,} in all ({planned / train['tokens']:.2f} epochs)"
+            f"{_clipped(config)}",
             f"{begin}; {' '.join(sys.argv)}",
             "",
         ]

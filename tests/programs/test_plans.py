@@ -127,11 +127,11 @@ def test_plans_run_to_their_end(tokens, tmp_path):
 
     tiny = TINY | {"data.tokens": tokens, "train_length": 16}
     out = sweep("gpu_extend", **tiny)
-    assert "all 1 runs are trained and evaluated" in out
+    assert "done: 1 run trained and evaluated" in out
     start = runs["gpu_extend"] / "rope-s0"
     tuned = {"init_from": start, "train_length": 64, "steps": 2, "warmup_steps": 1}
     out = sweep("gpu_finetune", **tuned)
-    assert "all 3 runs are trained and evaluated" in out
+    assert "done: 3 runs trained and evaluated" in out
     out = sweep("gpu_zoo", **tiny)
-    assert "all 16 runs are trained and evaluated" in out
+    assert "done: 16 runs trained and evaluated" in out
     assert len(list(runs["gpu_zoo"].glob("*/eval/curves.csv"))) == 16

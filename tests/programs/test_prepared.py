@@ -132,7 +132,7 @@ def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
 def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_path):
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
     encoder = tokenizer.load(f"{texts}/bpe.json")
-    with pytest.raises(DataError, match="--limit=5 tokens are fewer than the first document"):
+    with pytest.raises(DataError, match="--limit=5 is less than the first document"):
         prepared.write(whole, encoder, tmp_path / "few", 5)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match="exists already"):

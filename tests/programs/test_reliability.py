@@ -127,7 +127,7 @@ def test_a_run_with_the_checkpoint_of_another_is_refused_and_left_alone(call, st
     [
         ("none/*.txt", None, {}, "nothing matches"),
         ("empty.txt", b"", {}, "no text to train on"),
-        ("short.txt", b"too short", {}, "tokens are too few for one row of 32"),
+        ("short.txt", b"too short", {}, "tokens: too few for one row of 32"),
         ("a.jsonl", b'{"text": "a"}\n{"text"\n', {"data.source": "jsonl"}, "a.jsonl, line 2"),
         ("a.txt", b"abc\xff" * 99, {"data.tokenizer": "{learned}"}, "not UTF-8 at byte 3"),
         ("a.txt", b"abc\xff" * 99, {}, ""),  # bytes are taken as they are

@@ -157,7 +157,7 @@ def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
     shutil.copy(tmp_path / "a.txt", tmp_path / "copy.txt")
     fields = {"data.path": f"{tmp_path}/a.txt", "data.cache": tmp_path / "cache", "steps": 5}
     out = call("train.py", tmp_path / "run", **fields)
-    assert "1 documents held out" in out and "step 5  held out: loss" in out
+    assert "1 document held out" in out and "step 5  held out: loss" in out
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none"]
     out = call("eval_extrapolation.py", tmp_path / "run", *words)
     assert "37 documents" in out  # 2,400 tokens in stretches of 64 and more

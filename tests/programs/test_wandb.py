@@ -4,7 +4,9 @@ import csv
 import json
 import os
 import re
+import shlex
 import time
+from importlib import import_module
 
 import pytest
 import yaml
@@ -122,13 +124,77 @@ def test_runs_are_told_apart_and_grouped_by_what_they_share(call, started, tmp_p
     assert one["run"].metrics["train/time"]["hidden"] is True
 
 
-def test_an_offline_run_says_how_it_is_uploaded_and_holds_a_panel_of_all_methods(call, tmp_path):
+AUTO = {"wandb.mode": "auto", "steps": 3}
+OFF = "wandb: off, there is no key; to turn it on: wandb login, or --config.wandb.mode=offline"
+
+
+def test_auto_without_a_key_is_off_and_says_so_once(call, started, tmp_path):
     run = tmp_path / "run"
-    out = call("train.py", run, **{"wandb.mode": "offline", "steps": 3})
-    assert f"wandb: offline, to upload: wandb sync {run}/wandb/offline-run-" in out
+    for workdir, words in ((run, []), (tmp_path / "both", [*EVALUATE, *SHORT])):
+        out = call("train.py", workdir, *words, **AUTO)
+        assert out.count("wandb:") == out.count(OFF) == 1
+    words = [word.replace("--evaluate", "--config") for word in EVALUATE + SHORT]
+    out = call("eval_extrapolation.py", run, *words)
+    assert out.count("wandb:") == out.count(OFF) == 1
+    assert not started and not list(tmp_path.glob("**/wandb"))
+    required = AUTO | {"wandb.required": True}
+    out = call("train.py", tmp_path / "required", code=74, **required)
+    assert "wandb.required is set: there is no key" in out
+
+
+def test_runs_have_tags_and_no_metric_that_is_unknown(call, started, tmp_path):
+    call("train.py", tmp_path / "run", **ONLINE)
+    text = {"data.source": "synthetic", "data.task": "variables", "data.path": None}
+    call("train.py", tmp_path / "task", **ONLINE | text)
+    assert [one["tags"] for one in started] == [
+        ["rope", "text", "1x16"],
+        ["rope", "variables", "1x16"],
+    ]
+    logged = {name for one in started for values in one["run"].points for name in values}
+    assert "train/loss" in logged and "train/mfu" not in logged
+
+
+def test_the_advice_of_a_resumed_run_uploads_training_and_every_evaluation(
+    call, started, monkeypatch, tmp_path
+):
+    """Under one id wandb keeps a folder for each part, of which `wandb sync` uploads one."""
+    import wandb
+
+    run = tmp_path / "run of mine"
+    online = wandb.init
+
+    def offline(**options):
+        one = online(**options)
+        one.url, one.dir = None, f"{options['dir']}/wandb/offline-run-1/files"
+        return one
+
+    monkeypatch.setattr(wandb, "init", offline)
+    fields = {"wandb.mode": "offline", "steps": 3, "log_every": 1}
+    words = [word.replace("--evaluate", "--config") for word in EVALUATE + SHORT]
+    said = [
+        call("train.py", run, code=75, **fields, stop_at=2),
+        call("train.py", run, **fields),
+        call("eval_extrapolation.py", run, *words),
+        call("eval_extrapolation.py", run, *words, "--config.data.source=stdlib"),
+    ]
+    advice = {re.findall(r"^wandb: offline, to upload: python (.*)$", out, re.M)[0] for out in said}
+    (advice,) = advice
+    program, *words = shlex.split(advice)
+    started.clear()
+    assert import_module(program.removesuffix(".py").replace("/", ".")).main(["", *words]) == 0
+    training, *evaluations = started
+    points = training["run"].points
+    assert [values["train/step"] for values in points if "train/loss" in values] == [1, 2, 3]
+    texts = [one["run"].points[-1]["eval/curves"].data for one in evaluations]
+    assert len(texts) == 2 and texts[0] != texts[1]
+
+
+def test_an_offline_run_holds_a_panel_of_all_methods(call, tmp_path):
+    run = tmp_path / "run"
+    call("train.py", run, **{"wandb.mode": "offline", "steps": 3})
     words = ["--config.multiples=1,2", "--config.extensions=none,yarn"]
     out = call("eval_extrapolation.py", run, *words)
-    assert f"wandb: offline, to upload: wandb sync {run}/eval/wandb/offline-run-" in out
+    assert f"wandb: offline, to upload: python scripts/sync_wandb.py {run}\n" in out
     (path,) = run.glob("eval/wandb/offline-run-*/*.wandb")
     found, points = {}, {}
     for record in wandb_records(path):

@@ -99,7 +99,7 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
     _, wait = program("--workers=2", seeds=2, recipes=("configs/rope.py",))
     code, said = wait()
     assert code == errors.DONE, said
-    assert "rope-s0: done already" in said and "all 2 runs are trained" in said
+    assert "rope-s0: done already" in said and "done: 2 runs trained" in said
     assert set(table_of(tmp_path / "runs")) == {"rope-s0", "rope-s1", "alibi-s0"}
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
 
@@ -189,7 +189,7 @@ def test_a_tuned_sweep_killed_while_it_chooses_ends_with_its_seeds_at_one_rate(t
     assert len(rows) >= 3 and chosen["choose_loss"] == min(row["choose_loss"] for row in rows)
     names = {f"rope-s{seed}-learning_rate={float(chosen['learning_rate']):g}" for seed in (0, 1)}
     assert set(table_of(folder)) == names
-    assert f"all {len(rows) + 1} runs are trained and 2 of them evaluated" in said
+    assert f"done: {len(rows) + 1} runs trained and 2 of them evaluated" in said
     assert script("sweep.py", *command[1:]).count("done already") == len(rows) + 1
 
 

@@ -332,7 +332,7 @@ class TestBatches:
         assert np.all(self.make().batch(0).weights == 1)
 
     def test_too_few_tokens_are_an_error_that_counts_them(self):
-        with pytest.raises(DataError, match="20 tokens are too few for one row of 16"):
+        with pytest.raises(DataError, match="20 tokens: too few for one row of 16"):
             self.make(tokens=20)
 
     def test_held_out_rows_are_spread_over_the_split(self):

@@ -113,6 +113,21 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
     assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])
 
 
+def test_of_n_grams_a_picture_has_the_best_alone():
+    grams = [curves.yardstick(n, [16, 32], 3 - 0.1 * n, f"{n}-gram") for n in (2, 3, 4)]
+    rope = Line("rope", [16, 32], [2.0, 3.0], style.Look("#0072B2", "o")._asdict())
+    axes = curves.chart([grams[0], grams[2], rope, grams[1]], y="bits").axes[0]
+    assert [line.get_label() for line in axes.lines] == ["4-gram", "rope"]
+
+
+def test_every_picture_has_a_caption_that_says_what_its_bands_are(measure, tmp_path):
+    made = curves.draw(measure(protocols="same_token,nonoverlap"), tmp_path)
+    written = (tmp_path / "captions.md").read_text().strip().split("\n\n")
+    assert [words.split("**")[1] for words in written] == [path.name for path in made]
+    assert all("over documents of each line alone, unpaired" in words for words in written)
+    assert "targets in" in written[0]
+
+
 def test_a_closer_view_shows_a_quarter_of_the_values_or_is_none():
     def lines(*values):
         return [curves.Line(str(i), [1, 2, 3, 4], list(y), {}) for i, y in enumerate(values)]

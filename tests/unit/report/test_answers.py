@@ -43,7 +43,7 @@ def test_of_many_lines_the_best_are_drawn_and_the_picture_says_so(data, monkeypa
     monkeypatch.setattr(answers, "MOST_LINES", 2)
     legends = [axes.get_legend() for axes in answers.picture(data).axes]
     (title,) = [legend.get_title().get_text() for legend in legends if legend is not None]
-    assert title == "the best 2 of 3; all below"
+    assert title == "the best 2 of 3; all above"
 
 
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
@@ -160,7 +160,44 @@ def test_the_task_is_admitted_by_its_oracle(data):
 
 def test_the_picture_has_a_panel_of_text_where_there_is_text(data):
     axes = [axis.get_ylabel() for axis in answers.picture(data).axes]
-    assert axes[:2] == ["bits per byte of text", "share of right answers"]
+    assert axes[:2] == ["bits per byte of text", "accuracy relative to the ceiling"]
+
+
+def test_the_lines_are_relative_to_the_ceiling_so_that_what_fades_falls():
+    """A window of L holds a quarter of the answers, and whoever has them all is level at 1."""
+    rows = []
+    for length, ceiling, accuracy in ((L, 0.25, 0.25), (LONG, 1.0, 0.4)):
+        rows += [
+            row | {"ceiling": ceiling}
+            for row in cell("rope-a", "none", accuracy, length=length)
+            if length == LONG or row["protocol"] == "answers"
+        ]
+    data = gathered(rows)
+    drawn = answers.lines(data, answers.of(data))
+    assert [(list(line.x), list(line.y)) for line in drawn[:2]] == [
+        ([L, LONG], [1.0, 0.4]),
+        ([L, LONG], [1.0, 1.0]),
+    ]
+
+
+def test_the_map_comes_first_and_at_most_eight_methods_have_lines():
+    names = ["rope", "fire", "alibi", "t5", "nope", "fox", "xpos", "sandwich", "ssmax", "hybrid"]
+    data = gathered(*(cell(name, "none", 0.9 - i / 20) for i, name in enumerate(names)))
+    figure = answers.picture(data)
+    figure.canvas.draw()
+    lines, map_ = figure.axes[:2]
+    assert map_.get_window_extent().y0 > lines.get_window_extent().y1
+    legend = [text.get_text() for text in lines.get_legend().get_texts()]
+    assert [name for name in names if name in legend] == names[:8]
+
+
+def test_a_label_is_what_the_picture_calls_a_group():
+    """Of two groups with one encoding; the other one keeps the encoding's name."""
+    data = gathered(cell("rope, sink", "none", 0.5), cell("rope-a", "none", 0.7))
+    for row, name in zip(data.runs, ("rope, sink", ""), strict=True):
+        row["label"] = name
+    data.points.loc[data.points.group == "rope, sink", "encoding"] = "rope"
+    assert set(answers.of(data).names.values()) == {"rope, sink", "rope"}
 
 
 def test_a_report_says_first_who_finds_the_answer(data):

@@ -46,6 +46,17 @@ def test_of_a_group_someone_stays(tmp_path):
     assert len(row.seeds) == 1
 
 
+def test_runs_of_one_label_are_called_by_it(sweep):
+    for seed in range(2):
+        name = f"rope-learning_rate=0.1-s{seed}"
+        make_run(sweep / name, "rope", seed, learning_rate=0.1, label="rope, fast")
+    for seed, label in enumerate(("one", "another")):
+        make_run(sweep / f"rope-s{seed}-steps=20", "rope", seed, steps=20, label=label)
+    groups = {run["name"]: run["group"] for run in gather.gather([sweep]).runs}
+    assert {groups[f"rope-learning_rate=0.1-s{seed}"] for seed in range(2)} == {"rope, fast"}
+    assert groups["rope-s0-steps=20"] == "rope-steps=20" and groups["alibi-s0"] == "alibi"
+
+
 def test_names_that_clash_say_what_differs(tmp_path):
     for rate in (0.1, 0.2):
         make_run(tmp_path / str(rate) / "rope-s0", "rope", 0, learning_rate=rate)

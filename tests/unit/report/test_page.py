@@ -104,6 +104,45 @@ def test_it_opens_with_what_was_found_and_on_what(path, half):
     assert "At 64 tokens" in path.read_text()[first : first + 200]
 
 
+def of_seeds(folder, seeds, **better):
+    for encoding, value in better.items():
+        for seed in seeds:
+            make_run(folder / f"{encoding}-s{seed}", encoding, seed, better=value, scales=())
+    data = gather.gather([folder])
+    ranks = {row.group: row for row in data.ranking["same_token"][LENGTHS[-1]]}
+    return summary.sentences(data)[0], ranks
+
+
+def test_one_seed_is_behind_over_documents_and_ranks_no_training(tmp_path):
+    found, ranks = of_seeds(tmp_path, [0], alibi=2.0, rope=0.0)
+    rope = ranks["rope"]
+    low, high = rope.by_documents
+    assert (
+        f"rope is {rope.behind:.3f} behind (95%: {low:.3f} to {high:.3f} over documents)" in found
+    )
+    assert "one seed does not rank training" in found
+
+
+def test_three_seeds_are_behind_over_seeds_and_a_tie_keeps_its_interval(tmp_path):
+    found, ranks = of_seeds(tmp_path, range(3), alibi=2.0, rope=2.0, nope=0.0)
+    low, high = ranks["nope"].by_seeds
+    behind = f"nope is {ranks['nope'].behind:.3f} behind (95%: {low:.3f} to {high:.3f} over seeds)"
+    (tie,) = [row for row in ranks.values() if row.verdict == "tie"]
+    assert behind in found and "does not rank" not in found
+    assert f"{tie.group} ties with it, {tie.behind:.3f} behind (95%: " in found
+
+
+def test_few_entries_are_named_and_one_of_anything_is_singular(tmp_path):
+    better = dict(zip(("alibi", "rope", "nope", "t5", "fire", "fox"), range(6, 0, -1), strict=True))
+    model = {"layers": 1, "width": 8}
+    for encoding, value in better.items():
+        folder = tmp_path / f"{encoding}-s0"
+        make_run(folder, encoding, 0, better=value, scales=(), model=model, steps=10)
+    found, on_what = summary.sentences(gather.gather([tmp_path]))
+    assert [name for name in better if name in found] == ["alibi", "rope", "nope", "fox"]
+    assert "1 layer of width 8; 10 steps; 1 seed a group" in on_what
+
+
 def test_parameters_show_where_any_run_of_a_group_counted_them(tmp_path):
     later = tmp_path / "rope-s1"
     make_run(tmp_path / "rope-s0", "rope", 0)
@@ -119,7 +158,7 @@ def test_parameters_show_where_any_run_of_a_group_counted_them(tmp_path):
 def test_nothing_evaluated_is_a_page_too(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0, evaluated=False)
     text = page.write(gather.gather([tmp_path]), tmp_path / "page").read_text()
-    assert "1 runs, 0 of them evaluated" in text and "train.py --config=x.py" in text
+    assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
 
 
 CHECK = """

@@ -45,6 +45,7 @@ def test_grids_are_lists_of_jobs():
     [
         ({"recipe": "configs/rope.py", "seed": 0}, "rope-s0"),
         ({"seed": 3, "recipe": "configs/rope.py:small"}, "rope-small-s3"),
+        ({"recipe": "configs/rope.py", "label": "RoPE", "seed": 0}, "rope-s0"),
         ({"recipe": "x/alibi.py", "train_length": 256}, "alibi-L256"),
         ({"encoding.base": 5e5, "data.path": "a/b *.txt"}, "base=500000.0-path=a_b_.txt"),
     ],
