@@ -30,7 +30,7 @@ from posenc_jax.registry import FILES
 from posenc_jax.runs import parameters
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
-from posenc_jax.terminal import warn
+from posenc_jax.terminal import counted, warn
 
 
 class Evaluated(NamedTuple):
@@ -81,8 +81,8 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
             keys.write(folder, flat_keys(subject))
         if stopping:
             raise Interrupted(
-                f"stopped by {stopping[0]}: {len(measured)} cells are in {folder}; the same "
-                "command resumes"
+                f"stopped by {stopping[0]}: {folder} has {counted(len(measured), 'cell')}; the "
+                "same command resumes"
             )
     if text is None or subject is None:
         raise Stop(
@@ -139,7 +139,8 @@ def choose(
     kept = source.split.without(subject.trained_on(stopping))
     if not kept.all():
         skipped = (
-            f"{len(kept) - kept.sum():,} of {len(kept):,} documents are text the run was trained on"
+            f"{len(kept) - kept.sum():,} of {counted(len(kept), 'document')} are text the run was "
+            "trained on"
         )
         if not kept.any():
             raise DataError(f"{skipped}: nothing is left to evaluate on")
@@ -354,10 +355,12 @@ def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Te
     plan = headline.plan(text, text.longest, headline.span(config, subject.trained, lengths))
     targets = 0 if plan is None else int(plan.scored().sum())
     units = text.units
-    of = "" if units is None else f" of {units.max() + 1:,} packages, which intervals are over"
+    packages = "" if units is None else counted(int(units.max()) + 1, "package")
+    of = packages and f" of {packages}, which intervals are over"
     tqdm.write(
-        f"{len(text.documents):,} documents{of}, {count:,} windows of {text.longest:,} tokens, "
-        f"{count * text.longest:,} targets, {targets:,} of them of {headline.name}"
+        f"{counted(len(text.documents), 'document')}{of}, {counted(count, 'window')} of "
+        f"{text.longest:,} tokens, {counted(count * text.longest, 'target')}, {targets:,} of them "
+        f"of {headline.name}"
     )
     for protocol in protocols.asked(config):
         few = protocol.warning(count, protocol.span(config, subject.trained, lengths))
@@ -380,7 +383,7 @@ def measure(
         passes.setdefault((cell.text.hash, cell.pass_key), []).append(cell)
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
-        tqdm.write(f"{len(cells) - len(missing)} of {len(cells)} cells are cached")
+        tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
     with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=not total) as bar:
 
         def after_call(tokens: int) -> None:

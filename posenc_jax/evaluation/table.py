@@ -9,6 +9,7 @@ from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
 from posenc_jax.evaluation.sums import is_baseline, label
+from posenc_jax.terminal import counted
 
 WIDTH, NAME, LINE = 11, 20, 80
 PAIR = 2 * WIDTH - 4  # bits | nats
@@ -16,8 +17,9 @@ PAIR = 2 * WIDTH - 4  # bits | nats
 
 def counts(row: dict) -> str:
     """Describe what a number was measured on."""
-    windows = f"{row['windows']:,} windows of " if row.get("windows") else ""
-    return f"{row['tokens']:,} targets in {windows}{row['documents']:,} documents"
+    windows = f"{counted(row['windows'], 'window')} of " if row.get("windows") else ""
+    targets = counted(row["tokens"], "target")
+    return f"{targets} in {windows}{counted(row['documents'], 'document')}"
 
 
 def table(cells: Sequence[Measured]) -> str:

@@ -136,8 +136,8 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
     lengths = np.sort(split.lengths)[::-1]
     reach = int(lengths[1]) - 1 if len(lengths) > 1 else 0
     raise DataError(
-        f"{len(fitting)} of {len(lengths)} documents have the {longest + 1} tokens that the "
-        f"longest window takes; at least 2 are needed. Up to length {reach} there are 2: lower "
+        f"documents with the {longest + 1} tokens that the longest window takes: {len(fitting)} of "
+        f"{len(lengths)}; at least 2 are needed. Up to length {reach} there are 2: lower "
         "the multiples, or give longer text (data.source, data.path)"
     )
 

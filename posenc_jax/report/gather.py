@@ -60,7 +60,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
             notes.append(f"skipped: {folder.name}: {error}")
             edited += [error] if isinstance(error, OtherConfig) else []
             continue
-        own, note = evaluated(folder, evaluation)
+        own, note, facts["unfit"] = evaluated(folder, evaluation)
         facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
         facts["tuned"] = str(folder.parent) in set(tried.sweep)
         runs.append(facts)
@@ -77,6 +77,7 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
     name_groups(runs)
     notes += comparable(runs, found)
     notes += diverged(runs)
+    notes += left_out(runs)
     lost = {run["group"] for run in runs if run["diverged"]}
     cells = [(run, cell) for run in runs for cell in found[run["id"]] if run["group"] not in lost]
     ranking, skipped = ranked(cells)
@@ -296,6 +297,20 @@ def diverged(runs: Sequence[dict]) -> list[str]:
     ]
 
 
+def left_out(runs: Sequence[dict]) -> list[str]:
+    """Notes on methods that were asked for and do not fit, one for each reason."""
+    by_reason: dict[str, dict[str, dict[str, None]]] = {}  # then by method: groups, in order
+    for run in runs:
+        for row in run["unfit"]:
+            groups = by_reason.setdefault(row["flag"], {}).setdefault(row["method"], {})
+            groups[run["group"]] = None
+    return [
+        f"{', '.join(methods)} {reason}; not read of "
+        + ", ".join(dict.fromkeys(group for own in methods.values() for group in own))
+        for reason, methods in by_reason.items()
+    ]
+
+
 def in_means(run: dict) -> bool:
     """Whether `comparable` left an evaluated run in the means of its group."""
     return not run.get("left_out", True)
@@ -306,15 +321,17 @@ def members(data: Gathered, group: str) -> list[dict]:
     return [run for run in data.runs if run["group"] == group and in_means(run)]
 
 
-def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
-    """The cells of the newest checkpoint, and a note: why there are none, or of which others."""
+def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str, list[dict]]:
+    """The cells of the newest checkpoint, a note (why there are none, or of which others), and the
+    rows of methods that were left out."""
     if not sums_file.exists(folder / "eval"):
-        return [], "not evaluated yet"
+        return [], "not evaluated yet", []
     try:
-        every = records.read(folder / "eval")
+        record = sums_file.read(folder / "eval")
+        every = record.cells
         cells = records.of_evaluation(every, evaluation)
     except Stop as error:
-        return [], str(error)
+        return [], str(error), []
     last = max(cell.facts["step"] for cell in cells)
     shown = cells[0].facts["evaluation"]
     others = {cell.facts["evaluation"] for cell in every} - {shown}
@@ -324,7 +341,8 @@ def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str]:
             f"its evaluation {shown!r} is shown; --evaluation=NAME shows another: "
             f"{', '.join(sorted(others))}"
         )
-    return [cell for cell in cells if cell.facts["step"] == last], note
+    without = [row for row in record.left_out if (row["evaluation"], row["step"]) == (shown, last)]
+    return [cell for cell in cells if cell.facts["step"] == last], note, without
 
 
 def points_of(run: dict, cells: Sequence[Measured]) -> list[dict]:

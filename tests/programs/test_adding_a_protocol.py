@@ -53,7 +53,7 @@ def test_a_new_protocol_is_evaluated_and_reported_with_no_other_edit(copy, call,
     assert not hashes
     pictures = {path.stem for path in (there / "plots").glob("*.png")}
     assert {"last_three", "doubled", "same_token"} <= pictures
-    copy("scripts/report.py", there, f"--out={tmp_path / 'page'}", "--wandb=disabled")
+    copy("scripts/report.py", there, f"--out={tmp_path / 'page'}")
     page = (tmp_path / "page" / "index.html").read_text()
     assert "last_three: the last three targets" in page
     assert (tmp_path / "page" / "doubled.png").exists()

@@ -87,7 +87,7 @@ def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
 def test_again_it_reads_nothing_and_says_the_same(evaluated, call):
     before = (evaluated / "eval" / "curves.csv").read_text()
     out = call("eval_extrapolation.py", evaluated, *SMALL)
-    assert "45 of 45 cells are cached" in out
+    assert "45 of 45 cells cached" in out
     assert (evaluated / "eval" / "curves.csv").read_text() == before
     out = call("eval_extrapolation.py", evaluated, *SMALL, "--config.multiples=0.5,1,2,4")
     assert "are cached" not in out  # other longest windows: all is new
@@ -104,7 +104,7 @@ def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path)
     process.communicate()
     assert not (other / "eval" / "curves.csv").exists()
     out = call("eval_extrapolation.py", other, *SMALL)
-    assert int(re.search(r"(\d+) of 45 cells are cached", out)[1]) > 0
+    assert int(re.search(r"(\d+) of 45 cells cached", out)[1]) > 0
     for a, b in zip(rows_of(other), rows_of(evaluated), strict=True):
         assert a["token_hash"] == b["token_hash"]
         np.testing.assert_allclose(float(a["nll"]), float(b["nll"]), rtol=1e-5)
@@ -272,7 +272,7 @@ def test_marked_answers_are_counted(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--config.multiples=1,64"], 65, "documents have the 2049 tokens .* Up to length 239"),
+        (["--config.multiples=1,64"], 65, "documents with the 2049 tokens .* Up to length 239"),
         (["--config.multiples=1,1.5"], 2, "length 32 does not divide the longest one, 48"),
         (["--config.last=9"], 2, r"last must be at most .* 8 / 4 = 2"),
         (["--step=8", "--every_checkpoint"], 2, "exclude each other"),

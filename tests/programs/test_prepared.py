@@ -346,7 +346,7 @@ def test_its_own_tokens_are_known_wherever_they_lie(trained, texts, call, tmp_pa
     shutil.copytree(texts / "tokens", tmp_path / "moved")
     moved = f"--config.data.tokens={tmp_path}/moved"
     out = call("eval_extrapolation.py", run, *SMALL, moved)
-    assert "cells are cached" in out and rows_of(run) == before
+    assert "cells cached" in out and rows_of(run) == before
 
 
 def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path):

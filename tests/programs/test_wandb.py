@@ -283,7 +283,7 @@ def test_a_failed_evaluation_has_its_own_exit_code_and_a_stopped_run_has_none(
     assert not (run / "eval").exists() and started[0]["run"].codes == [75]
     words = [*EVALUATE, "--evaluate.multiples=1,64"]
     out = call("train.py", run, *words, code=65, **ONLINE)
-    assert "done: 3 steps" in out and "documents have the 2049 tokens" in out
+    assert "done: 3 steps" in out and "documents with the 2049 tokens" in out
     assert json.loads((run / "status.json").read_text())["state"] == "done"
     assert started[1]["run"].codes == [65] and started[1]["run"].summary["exit_code"] == 65
     call("train.py", run, *EVALUATE, *SHORT, **ONLINE)

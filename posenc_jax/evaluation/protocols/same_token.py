@@ -10,6 +10,7 @@ from posenc_jax.evaluation.protocols import Curve, Protocol
 from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Sums
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.terminal import counted
 
 TARGETS = 2_000  # below which the mean is a matter of which targets were asked
 
@@ -50,9 +51,9 @@ class SameToken(Protocol):
         if targets >= TARGETS:
             return None
         return (
-            f"{self.name} scores {targets:,} targets, and below about {TARGETS:,} its mean "
-            "depends on which they are: give more text, raise windows or documents, or leave out "
-            "the shortest multiples"
+            f"{self.name} scores {counted(targets, 'target')}, and below about {TARGETS:,} its "
+            "mean depends on which they are: give more text, raise windows or documents, or leave "
+            "out the shortest multiples"
         )
 
 

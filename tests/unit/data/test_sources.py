@@ -258,7 +258,7 @@ class TestOneDocument:
         few = windows.choose(windows.in_stretches(made.valid, 16), 16, wanted=10**6)
         room = len(made.valid.tokens) // 17
         assert len(few.documents) <= 50 < room - 2 <= len(few.starts)
-        with pytest.raises(DataError, match="1 of 1 documents"):
+        with pytest.raises(DataError, match="takes: 1 of 1; at least"):
             windows.choose(windows.in_stretches(made.valid, 1500), 1500)
 
 

@@ -43,7 +43,7 @@ def test_a_report_goes_on_with_a_note_where_metrics_are_bad(line, tmp_path, caps
         make_run(tmp_path / "zoo" / f"rope-s{seed}", "rope", seed)
     with (tmp_path / "zoo" / "rope-s1" / "metrics.jsonl").open("a") as stream:
         stream.write(line + "\n")
-    words = ["report.py", str(tmp_path / "zoo"), f"--out={tmp_path / 'out'}", "--wandb=disabled"]
+    words = ["report.py", str(tmp_path / "zoo"), f"--out={tmp_path / 'out'}"]
     assert report.main(words) == 0
     said = capsys.readouterr()
     assert "rope-s1/metrics.jsonl is damaged: line 4: " in said.err
