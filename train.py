@@ -15,8 +15,6 @@ with --train_only it does not: the training is refused where that evaluation cou
 import sys
 from pathlib import Path
 
-from absl import flags as absl_flags
-
 from posenc_jax import backend, command, lineage, terminal, validation
 from posenc_jax.configuration import Config
 from posenc_jax.evaluation import judging
@@ -29,7 +27,7 @@ CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can chec
 def main(argv: list[str]) -> int:
     argv, asked = command.apart(argv)
     argv = [word.replace("--train-only", "--train_only") for word in argv]
-    flags, config = command.read(argv, __doc__ or "", resumes=True, define=_define)
+    flags, config = command.read(argv, __doc__ or "", resumes=True, define=command.train_only)
     evaluation = command.read_evaluation(asked)
     workdir = flags.workdir and environment.workdir_of(flags.workdir)
     chosen = any(word.startswith(CHOSEN) for word in argv)
@@ -77,10 +75,6 @@ def run_both(config: Config, evaluation: Config, workdir: Path, train_only: bool
     if train_only:
         return programs.train_readable(config, evaluation, workdir)
     return programs.train_and_evaluate(config, evaluation, workdir)
-
-
-def _define(values: absl_flags.FlagValues) -> None:
-    absl_flags.DEFINE_bool("train_only", False, "evaluate later", flag_values=values)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,11 @@ def read(
         refuse(str(error).splitlines())
 
 
+def train_only(values: flags.FlagValues) -> None:
+    """The flag of train.py."""
+    flags.DEFINE_bool("train_only", False, "evaluate later", flag_values=values)
+
+
 def apart(argv: list[str]) -> tuple[list[str], list[str]]:
     """The words of a training, and those of --evaluate as eval_extrapolation.py reads them."""
     argv = _joined(argv)

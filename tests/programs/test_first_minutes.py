@@ -1,0 +1,138 @@
+"""The first minutes: smoke tests, misspelt words, quick looks and commands that can be pasted."""
+
+import csv
+import re
+import shlex
+import shutil
+import subprocess
+
+import pandas as pd
+import pytest
+from running import ROOT, script
+
+from posenc_jax import command
+from posenc_jax.evaluation import records
+
+WORDS = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_smoke_test_of_five_steps_runs_with_the_usual_warm_up(call, tmp_path):
+    out = call("train.py", tmp_path / "run", steps=5, warmup_steps=60)
+    assert "the warm-up takes 1 of them, a tenth (warmup_steps = 60)" in out
+    assert "done: 5 steps" in out
+
+
+@pytest.mark.parametrize(
+    ("field", "ours"),
+    [
+        ("model.hidden", "'model.width' or 'model.mlp_width'"),
+        ("hidden_size", "'model.width' or 'model.mlp_width'"),
+        ("n_embd", "'model.width'"),
+        ("model.n_layer", "'model.layers'"),
+        ("lr", "'learning_rate'"),
+        ("block_size", "'train_length'"),
+        ("max_iters", "'steps'"),
+        ("rope_theta", "'encoding.base'"),
+        ("train_lenght", "'train_length'"),
+    ],
+)
+def test_names_of_other_projects_are_answered_with_ours(field, ours, call, tmp_path):
+    out = call("train.py", tmp_path / "run", f"--config.{field}=64", code=2)
+    assert f"unknown field {field!r}; did you mean {ours}?" in out
+
+
+def test_the_mlp_has_the_width_that_mlp_width_gives(call, tmp_path):
+    out = call("train.py", tmp_path / "run", steps=2, **{"model.mlp_width": 24})
+    assert "model.mlp_width=24" in out
+
+
+def test_all_mistakes_are_reported_together(call, tmp_path):
+    words = ["--config.steps=many", "--config.learning_rate=fast", "--config.data.cut_one=maybe"]
+    words += ["--config.seed=-1", "--config.data.path=/nowhere/*.txt", "--config.n_head=3"]
+    out = call("train.py", tmp_path / "run", *words, code=2)
+    for message in (
+        "steps must be a whole number, such as 600 or 1e3; got 'many'",
+        "learning_rate must be a number, such as 0.003 or 3e-3; got 'fast'",
+        "data.cut_one must be True or False; got 'maybe'",
+        "seed must be a whole number of at least 0; got -1",
+        "data.path: nothing matches '/nowhere/*.txt'",
+        "unknown field 'n_head'; did you mean 'model.heads'?",
+    ):
+        assert f"error: {message}" in out
+    assert len(re.findall("^error: ", out, re.M)) == len(out.strip().splitlines()) == 6
+
+
+def test_a_recipe_goes_by_its_name_and_a_misspelt_one_is_guessed(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for written in ("rope", "rope.py", "configs/rope.py", "rope:small"):
+        config = command.parse(["train.py", f"--config={written}"])[1]
+        assert config.encoding.name == "rope"
+    with pytest.raises(command.errors.ConfigError) as caught:
+        command.parse(["train.py", "--config=configs/ropee.py", "--config.steps=x"])
+    first, *_ = str(caught.value).splitlines()
+    assert "there is no such recipe; did you mean configs/rope.py? have: alibi, " in first
+    assert "steps must be a whole number" in str(caught.value)
+
+
+def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run, call):
+    call("eval_extrapolation.py", run, *WORDS)
+    before = [row for row in rows_of(run) if row["evaluation"] == "held-out"]
+    out = call("eval_extrapolation.py", run, *WORDS, "--quick")
+    assert "quick: same_token" in out and "nonoverlap" not in out
+    rows = rows_of(run)
+    assert [row for row in rows if row["evaluation"] == "held-out"] == before
+    (protocol,) = {row["protocol"] for row in rows if row["evaluation"] == "quick"}
+    assert protocol == "same_token" and (run / "plots" / "same_token-quick.png").exists()
+
+
+def test_the_bar_names_what_is_read(run, call):
+    out = call("eval_extrapolation.py", run, *WORDS)
+    for cell in ("none at 32", "yarn:2 at 64", "window of 32 at 64"):
+        assert f"{cell}: " in out
+
+
+def rows_of(run):
+    with (run / "eval" / "curves.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_table_of_curves_is_one_pivot(run, call):
+    words = ["--config.extensions=none,yarn:2+logn", "--config.protocols=same_token"]
+    call("eval_extrapolation.py", run, "--config.multiples=1,2", *words)
+    assert records.COLUMNS[-1] == "method"
+    table = pd.read_csv(run / "eval" / "curves.csv").pivot(
+        index="method", columns="length", values="bpb"
+    )
+    assert set(table.index) == {"none", "window", "yarn:2+logn"} and list(table) == [32, 64]
+
+
+def test_the_commands_that_a_sweep_lists_can_be_pasted(tmp_path):
+    out = script("sweep.py", "--config=configs/sweeps/demo.py", "--list", f"--workdir={tmp_path}")
+    commands = [line for line in out.splitlines() if line and not line.startswith("#")]
+    assert len(commands) == 3
+    for line in commands:
+        python, program, *words = shlex.split(line)
+        assert program.endswith("train.py") and "python" in python
+        config = command.parse([program, *command.apart(words)[0]], define=command.train_only)[1]
+        assert config.steps == 400
+
+
+def test_the_demo_installs_no_tools_of_development_and_says_what_it_installs(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    def planned(target):
+        done = subprocess.run(["make", "-n", target], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    demo, test = planned("demo"), planned("test")
+    assert "--editable '.[lab]'" in demo and ".[dev]" not in demo
+    assert "--editable '.[dev]'" in test
+    assert "installing into .venv, about 1.3 GB: jax, flax" in demo and "--quiet" not in demo
