@@ -404,3 +404,16 @@ def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp
     assert "same_token.png" in {path.name for path in pictures}
     out = call("eval_extrapolation.py", runs[0], *asked, "--config.multiples=1,2", code=2)
     assert "lengths = '16,32,64' and multiples = '1,2' say both what to read; give one" in out
+
+
+def test_comparing_names_every_length_and_part(run, call):
+    words = ["--config.multiples=1,2", "--config.extensions=none,yarn:2", "--config.last=2"]
+    call("eval_extrapolation.py", run, *words, "--config.protocols=same_token,order")
+    lines = script("compare.py", f"{run}@yarn", run).splitlines()
+    parts = {(row["length"], row["part"]) for row in rows_of(run) if row["protocol"] == "order"}
+    assert len(parts) > 10
+    for length, part in parts:
+        (line,) = [line for line in lines if line.startswith(f"order {length} {part} ")]
+        assert re.search(r"[+-]\d\.\d{4}", line)
+    one = script("compare.py", f"{run}@yarn@64", f"{run}@none@32")
+    assert "order 64 whole against 32" in one

@@ -2,13 +2,14 @@
 
 import gzip
 import json
+import math
 
 import numpy as np
 import pytest
 import tokenizers
 
 from configs import base
-from posenc_jax.data import corpora, sources
+from posenc_jax.data import corpora, sources, splits
 from posenc_jax.errors import DataError
 
 
@@ -229,3 +230,42 @@ class TestChoosing:
         other = prepare(folder / "*.txt", choose_fraction=0.3)
         assert other.card["identity"]["choose_fraction"] == 0.3
         assert other.folder != made.folder
+
+
+class TestFewDocuments:
+    @pytest.mark.parametrize("count", [5, 6, 8, 10, 13])
+    def test_some_are_held_out_whatever_their_hashes(self, count, prepare, tmp_path):
+        """Those of the lowest hashes where no hash is below the fraction, and in any order."""
+        for draw in range(4):
+            texts = [words(100 * count + 17 * draw + i, 50) for i in range(count)]
+            for order in (1, -1):
+                folder = tmp_path / f"{draw}{order}"
+                folder.mkdir()
+                for i, text in enumerate(texts[::order]):
+                    (folder / f"{i:02d}.txt").write_text(text)
+            one, other = (prepare(tmp_path / f"{draw}{order}" / "*.txt") for order in (1, -1))
+            held, hashes = texts_of(one.valid), [splits.hash_of(t.encode()) for t in texts]
+            assert sorted(held) == sorted(texts_of(other.valid))
+            lowest = sorted(texts, key=lambda text: splits.hash_of(text.encode())[:8])
+            below = [h for h in hashes if splits.split_of(h, 0.1) == "valid"]
+            assert sorted(held) == sorted(lowest[: len(below) or math.ceil(0.1 * count)])
+            assert sorted(texts_of(one.train) + held) == sorted(texts)
+
+    def test_a_third_split_takes_the_other_end(self, prepare, tmp_path):
+        for i in range(6):
+            (tmp_path / f"{i}.txt").write_text(words(i, 50))
+        made = prepare(tmp_path / "*.txt", choose_fraction=0.05)
+        counts = [len(split.lengths) for split in (made.train, made.valid, made.choose)]
+        assert counts[1] >= 1 and counts[2] >= 1 and sum(counts) == 6 and counts[0] >= 1
+
+    @pytest.mark.parametrize("count", [2, 3, 4])
+    def test_of_very_few_the_end_of_each_is_held_out(self, count, prepare, tmp_path):
+        texts = ["".join(f"line {n} {words(n + i, 20)}\n" for n in range(50)) for i in range(count)]
+        for i, text in enumerate(texts):
+            (tmp_path / f"{i}.txt").write_text(text)
+        made = prepare(tmp_path / "*.txt", cut_one=True)
+        parts = zip(texts_of(made.train), texts_of(made.valid), strict=True)
+        assert [begin + end for begin, end in parts] == texts
+        assert len(made.valid.tokens) / sum(map(len, texts)) == pytest.approx(0.1, abs=0.02)
+        whole = prepare(tmp_path / "*.txt", cut_one=False, valid_fraction=0.0)
+        assert not whole.train.without(made.digests).any()  # each is known as trained on

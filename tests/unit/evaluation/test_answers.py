@@ -272,3 +272,9 @@ def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
     assert any("lengths = '16,32' and multiples" in line for line in said)
     said = validation.validate_evaluation(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
     assert any("each of lengths" in line for line in said)
+
+
+def test_depths_beyond_the_trained_length_are_of_other_answers_and_have_no_null(measure, subject):
+    cells = measure(subject(), asked(), **ASKED, protocols="depth", extensions="none")
+    rows = [row for row in records.rows(cells) if row["length"] > L]
+    assert len(rows) > 4 and all(row["null_nll"] is row["gain_bpb"] is None for row in rows)

@@ -1,10 +1,17 @@
 """Rows, baselines and what is said of them."""
 
+import errno
+from contextlib import suppress
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+import pytest
 from measuring import find, split, sums_by_document
 from sizes import L
 
+from posenc_jax.errors import Stop
 from posenc_jax.evaluation import evaluate, records, sums_file, table, windows
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
@@ -159,3 +166,64 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
     assert table.table([cell("none", level), cell("yarn", level + noise)]).count("*") == 1
     few = [cell("none", level[:9], counts[:9]), cell("yarn", level[:9] - 5, counts[:9])]
     assert table.table(few).count("*") == 1  # however large the difference
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3, 4, 5, 6])
+def test_a_full_disk_at_any_write_loses_no_row_of_another_evaluation(
+    fails_at, measure, tmp_path, monkeypatch
+):
+    """The next evaluation finds the rows of the others, or those and the new ones."""
+    cells = measure(extensions="none", multiples="1,2", protocols="same_token,position")
+
+    def of(name):
+        return [cell._replace(facts=cell.facts | {"evaluation": name}) for cell in cells]
+
+    records.write(tmp_path, of("first"))
+    counted, replace = [], Path.replace
+
+    def failing(self, target):
+        counted.append(target)
+        if len(counted) == fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with suppress(Stop):
+        records.write(tmp_path, of("second"))
+    monkeypatch.undo()
+    records.write(tmp_path, of("third"))
+    names = {cell.facts["evaluation"] for cell in records.read(tmp_path)}
+    assert {"first", "third"} <= names <= {"first", "second", "third"}
+
+
+def test_the_file_of_sums_is_a_table_that_others_read(measure, tmp_path):
+    cells = measure(extensions="none,yarn", multiples="1,2")
+    records.write(tmp_path, cells)
+    table = pd.read_parquet(tmp_path / "sums.parquet")
+    assert len(table) == sum(len(cell.sums.tokens) for cell in cells)
+    keys = ["protocol", "extension", "window", "length"]
+    sums = table.groupby(keys, dropna=False, sort=False)[["nats", "tokens"]].sum()
+    (rows,) = {len(records.rows(cells))}
+    assert len(sums) == rows
+    np.testing.assert_array_equal(sums.nats, [cell.sums.nats.sum() for cell in cells])
+
+
+def test_a_protocol_without_a_null_of_its_own_has_no_gain(measure):
+    """At any length, the window's row included, whose gain would be 0."""
+    cells = measure(extensions="none", multiples="1,2", protocols="nonoverlap")
+    new = [cell._replace(facts=cell.facts | {"protocol": "of the user's"}) for cell in cells]
+    assert all(row["null_nll"] is not None for row in records.rows(cells))
+    assert all(row["null_nll"] is row["gain_bpb"] is None for row in records.rows(new))
+    assert table.without_null(records.rows(new)) is None  # another length would bring none
+
+
+def test_a_null_is_of_the_same_targets_or_none(measure):
+    cells = measure(extensions="none", multiples="1,2", protocols="same_token")
+    other = [
+        cell._replace(facts=cell.facts | {"token_hash": "others"})
+        if cell.facts["length"] == L
+        else cell
+        for cell in cells
+    ]
+    at_longest = [row for row in records.rows(other) if row["length"] == 2 * L]
+    assert at_longest and all(row["null_nll"] is row["gain_bpb"] is None for row in at_longest)

@@ -129,6 +129,24 @@ def test_the_hash_is_of_the_scored_targets():
     assert of_last(other, 64) == of_last(text(), 64) and other.hash != text().hash
 
 
+def test_protocols_that_score_other_targets_have_other_hashes():
+    """A new protocol states its plan alone."""
+
+    class Last(protocols.Protocol):
+        def __init__(self, count):
+            self.count = count
+
+        def plan(self, text, length, span):
+            offsets = np.full((len(text.starts), 1), text.longest - length)
+            return windows.plan_of(text, length, offsets, length - self.count)
+
+    def hashes(count):
+        read = (Last(count).readings(text(), length, None, L) for length in (16, 64))
+        return {reading.token_hash for (reading,) in read}
+
+    assert len(hashes(3)) == len(hashes(4)) == 1 and hashes(3) != hashes(4)
+
+
 def test_what_a_protocol_says_of_itself_is_whole():
     for protocol in protocols.every():
         assert protocol.title and protocol.option in (None, *planning.OPTIONS)
