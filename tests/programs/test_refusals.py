@@ -1,0 +1,80 @@
+"""Runs in threads and under other settings of jax, their names, and what is read back of them."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from running import finish
+
+import posenc_jax
+from posenc_jax import validation
+from posenc_jax.configuration import evaluation
+from posenc_jax.errors import ConfigError
+
+
+def digest_of(workdir):
+    return json.loads((workdir / "status.json").read_text())["digest"]
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    return shutil.copytree(whole[0], tmp_path / "run")
+
+
+def test_a_run_read_back_has_names_and_can_be_unpacked(whole):
+    run = posenc_jax.load_run(whole[0])
+    assert run._fields == ("model", "encoding", "config", "tokenizer")
+    model, encoding, config, tokenizer = run
+    assert run.model is model and run.encoding is encoding
+    assert run.config is config and run.tokenizer is tokenizer
+    assert run.encoding.name == "rope" and run.config.steps == 12
+
+
+def test_a_thread_trains_and_evaluates(run):
+    """As a notebook may; signals are for the main thread alone."""
+    config = posenc_jax.load_run(run).config
+    fields = {"multiples": "1,2", "extensions": "none", "wandb.mode": "disabled"}
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(posenc_jax.train, config, run).result() == 0
+        rows = threads.submit(posenc_jax.evaluate, run, fields).result()
+    assert {row["length"] for row in rows} == {32, 64}
+
+
+def test_another_default_generator_changes_no_run(program, whole, tmp_path):
+    env = {"JAX_DEFAULT_PRNG_IMPL": "rbg"}
+    out = finish(program("train.py", tmp_path / "rbg", env=env))
+    assert digest_of(tmp_path / "rbg") == digest_of(whole[0])
+    assert "warning" not in out
+
+
+def test_settings_of_jax_that_change_the_digest_are_named(program, whole, tmp_path):
+    env = {"JAX_ENABLE_X64": "1", "JAX_THREEFRY_PARTITIONABLE": "0"}
+    out = finish(program("train.py", tmp_path / "other", env=env, steps=3))
+    named = "JAX_ENABLE_X64=True, JAX_THREEFRY_PARTITIONABLE=False"
+    warning = f"warning: {named}: not jax's default; the same seed gives other numbers"
+    assert out.count(warning) == 1
+    assert f"(cpu); {named}\n" in (tmp_path / "other" / "log.txt").read_text()
+    assert "JAX_" not in (whole[0] / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("sign", "=+-@")
+def test_a_run_is_called_by_no_formula(sign, call, run, tmp_path):
+    odd = tmp_path / f"{sign}1+1"
+    out = call("train.py", odd, code=2)
+    assert out.count("error: ") == 1 and f"call '{sign}1+1' otherwise" in out
+    assert not odd.exists()
+    run.rename(odd)
+    assert f"call '{sign}1+1' otherwise" in call("eval_extrapolation.py", odd, code=2)
+    with pytest.raises(ConfigError, match="call '.1.1' otherwise"):
+        posenc_jax.evaluate(odd)
+
+
+@pytest.mark.parametrize("name", ["=x", "+x", "-x", "@x"])
+def test_an_evaluation_is_called_by_no_formula(name):
+    config = evaluation()
+    config.name = name
+    (said,) = validation.validate_evaluation(config)
+    assert said.endswith(f"and begin with neither + nor -; got {name!r}")
+    config.name = f"a{name[0]}" if name[0] in "+-" else "a.b"
+    assert not validation.validate_evaluation(config)
