@@ -42,7 +42,7 @@ def headline(
     panels = bottom.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     if text:
         _panel(panels[0], text, trained, "bits per byte of text")
-    _panel(panels[-1], answers, trained, curves.VALUES["relative"])
+    _panel(panels[-1], answers, trained, curves.VALUES["relative"], "bottom")
     panels[-1].set_ylim(0, 1.08)
     handles, names = panels[-1].get_legend_handles_labels()
     folded = [style.folded(name, style.LONGEST) for name in names]
@@ -54,10 +54,12 @@ def headline(
     return figure
 
 
-def _panel(axes: "Axes", lines: Sequence[Line], trained: int, label: str) -> None:
+def _panel(
+    axes: "Axes", lines: Sequence[Line], trained: int, label: str, words_at: str = "top"
+) -> None:
     curves.draw_lines(axes, lines)
     lengths = sorted({int(x) for line in lines for x in line.x})
-    style.length_axis(axes, lengths, [trained])
+    style.length_axis(axes, lengths, [trained], words_at=words_at)
     axes.set(xlabel="context (tokens)", ylabel=label)
 
 

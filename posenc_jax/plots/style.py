@@ -259,9 +259,14 @@ def folded(name: str, letters: int) -> str:
 
 
 def length_axis(
-    axes: "Axes", lengths: Sequence[int], trained: Sequence[int] = (), step: int = 1
+    axes: "Axes",
+    lengths: Sequence[int],
+    trained: Sequence[int] = (),
+    step: int = 1,
+    words_at: str = "top",
 ) -> None:
-    """A logarithmic axis of tokens with plain numbers, and every trained length as a dotted line.
+    """A logarithmic axis of tokens with plain numbers, and every trained length as a dotted line,
+    named at the top or, where lines begin there, at the bottom.
 
     A single length is that of a window: then its ticks are powers of two, every `step` of them.
     """
@@ -278,9 +283,10 @@ def length_axis(
     for length in trained:
         axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
         first = length <= min(lengths)  # to the left of it are the axis and its numbers
-        aside: dict[str, Any] = dict(ha="left" if first else "right")
+        aside: dict[str, Any] = dict(ha="left" if first else "right", va=words_at)
+        height = {"top": 0.985, "bottom": 0.015}[words_at]
         text = "L" if narrow() else "trained length"
-        annotate(axes, text, (length, 0.985), (3 if first else -3, 0), **words, **aside)
+        annotate(axes, text, (length, height), (3 if first else -3, 0), **words, **aside)
 
 
 def annotate(

@@ -118,12 +118,12 @@ def admitted(data: Gathered, found: Answers) -> str:
 def lines(data: Gathered, found: Answers, most: int | None = None) -> list[Line]:
     """Every encoding as trained, and its best extension where that gains; the best first.
 
-    Of more than `most` the best, behind which the controls stand as always.
+    Of more than `most` some, from the best to the last; the controls follow as always.
     """
     looks = figures.looks(data)
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     made = []
-    for group, method in drawn(data, found)[:most]:
+    for group, method in _spread(drawn(data, found), most):
         points = found.points[(found.points.group == group) & (found.points.method == method)]
         name, gid = entry(found, group, method), f"group-{numbers[group]}"
         look = _look(looks[group], method)
@@ -144,6 +144,17 @@ def drawn(data: Gathered, found: Answers) -> list[tuple[str, str]]:
         own.append(method)
         pairs.append((group, method))
     return pairs
+
+
+def _spread(pairs: list[tuple[str, str]], most: int | None) -> list[tuple[str, str]]:
+    """The best one, what it extends, and of the others every so many down to the last."""
+    if most is None or len(pairs) <= most:
+        return pairs
+    first = [pair for pair in pairs if pair in (pairs[0], (pairs[0][0], "none"))]
+    others = [pair for pair in pairs if pair not in first]
+    places = np.linspace(0, len(others) - 1, most - len(first)).round().astype(int)
+    chosen = [*first, *(others[place] for place in places)]
+    return [pair for pair in pairs if pair in chosen]
 
 
 def _look(own: style.Look, method: str) -> dict[str, Any]:
@@ -267,6 +278,7 @@ def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None
     pairs = [(encodings[group], method) for group, method in drawn(data, found)]
     extended = {pair for pair in pairs if pair[1] != "none"}
     read = text(text_runs or data, found, text_runs is not None, extended)
-    note = f"the best {MOST_LINES} of {len(pairs)}; all above" if len(pairs) > MOST_LINES else ""
-    best = lines(data, found, MOST_LINES)
-    return answers.headline(best, read, values, names, parts, found.trained, title, note)
+    few = f"{MOST_LINES} of {len(pairs)}, from best to worst; all above"
+    note = few if len(pairs) > MOST_LINES else ""
+    chosen = lines(data, found, MOST_LINES)
+    return answers.headline(chosen, read, values, names, parts, found.trained, title, note)

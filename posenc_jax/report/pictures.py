@@ -35,10 +35,10 @@ def _caption(data: Gathered, name: str) -> str:
         words = (
             "who finds the answer. The map has the share of right answers by how many tokens back "
             "the answer stands; the lines have accuracy against context, divided by that of the "
-            f"ceiling, and of more than {answers.MOST_LINES} methods they are the best"
+            f"ceiling, of more than {answers.MOST_LINES} methods for some from best to worst"
         )
     bands = "" if name == "gap" else f" {captions.unpaired('seeds')}"
-    return f"{name}: {words}; means over seeds. Data: {summary.on_what(data)}{bands}"
+    return f"{name}: {words}; means over seeds. Data: {summary.on_what(data, name)}{bands}"
 
 
 def _picture(data: Gathered, protocol: str) -> "Figure | None":

@@ -17,7 +17,9 @@ NAMED = 3  # entries behind the best one: the nearest and the last
 def sentences(data: Gathered) -> list[str]:
     """Two sentences, or fewer where nothing has been evaluated."""
     found = [one for one in (_answered(data), _ranked(data)) if one]
-    return [" ".join(found), on_what(data)] if found else []
+    if not found:
+        return []
+    return [" ".join(found), on_what(data, protocols.HEADLINE, "answers")]
 
 
 def _answered(data: Gathered) -> str:
@@ -80,10 +82,10 @@ def _name(rank: Rank) -> str:
     return rank.group if rank.method == "none" else f"{rank.group} + {rank.method}"
 
 
-def on_what(data: Gathered) -> str:
-    """L, size, data, targets and seeds, of all runs that were evaluated."""
+def on_what(data: Gathered, *scored: str) -> str:
+    """L, size, data, targets of the protocols `scored` and seeds, of all runs evaluated."""
     runs = [run for run in data.runs if run["evaluated"]]
-    shown = data.points[data.points.protocol.isin([protocols.HEADLINE, "answers"])]
+    shown = data.points[data.points.protocol.isin(scored)]
     longest = shown.sort_values("length").groupby(["id", "protocol"], sort=False).counts.last()
     texts = dict.fromkeys((run["data"] or "unknown").partition(": ")[2] for run in runs)
     facts = [
