@@ -1,9 +1,10 @@
 """How command lines name a run, methods and a length."""
 
 import pytest
+from evaluated import make_run
 
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import selection
+from posenc_jax.evaluation import comparison, records, selection
 
 
 def test_a_run_and_its_methods_are_named_in_one_way(tmp_path):
@@ -21,3 +22,25 @@ def test_a_run_and_its_methods_are_named_in_one_way(tmp_path):
         selection.parse(f"{tmp_path}/b:none,yarn:8")
     with pytest.raises(ConfigError, match="must be RUN"):
         selection.parse(f"{run}@yarn@pi")
+
+
+def test_comparing_names_every_length_and_part(tmp_path):
+    """A part is never shown as if it were the whole."""
+    run = make_run(tmp_path / "run", "rope", 0)
+    own = [cell for cell in records.read(run / "eval") if cell.facts["protocol"] == "same_token"]
+    parts = [
+        cell._replace(
+            facts=cell.facts | {"protocol": "order", "part": part},
+            sums=cell.sums._replace(nats=cell.sums.nats + (number if cell.facts["scale"] else 0)),
+        )
+        for cell in own
+        for number, part in enumerate(("whole", "shuffled-4", "dropped-4"))
+        if cell.facts["length"] > 16
+    ]
+    records.write(run / "eval", parts)
+    rows = comparison.differences(f"{run}@pi", str(run), ["order"])
+    names = [f"order {n} {part}" for n in (32, 64) for part in ("whole", "shuffled-4", "dropped-4")]
+    assert [row.name for row in rows] == names
+    assert len({row.nats for row in rows if " 64 " in row.name}) == 3
+    rows = comparison.differences(f"{run}@none@64", f"{run}@none@32", ["order"])
+    assert [row.name for row in rows][0] == "order 64 whole against 32" and len(rows) == 3
