@@ -13,6 +13,7 @@ from posenc_jax.plots import style
 from posenc_jax.plots.curves import Line, draw_lines
 from posenc_jax.plots.heat import heat_maps
 from posenc_jax.schemes.rope import RoPE
+from posenc_jax.terminal import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -228,4 +229,4 @@ _ROPE = style.ENCODINGS["rope"][0]
 
 
 def _words(rope: RoPE) -> str:
-    return f"{rope.inv_freq.shape[-1]} pairs, L = {rope.train_length:,}"
+    return f"{counted(rope.inv_freq.shape[-1], 'pair')}, L = {rope.train_length:,}"

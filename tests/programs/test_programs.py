@@ -70,6 +70,14 @@ def test_stopped_and_resumed_it_ends_the_same(stop, program, whole, tmp_path):
     assert status(workdir)["digest"] == status(whole[0])["digest"]
 
 
+def test_a_run_that_is_done_takes_another_label(whole, call, tmp_path):
+    run = shutil.copytree(whole[0], tmp_path / "run")
+    for label in ("RoPE", "RoPE, again"):
+        assert "already done" in call("train.py", run, label=label)
+        assert json.loads((run / "config.json").read_text())["label"] == label
+    assert status(run)["digest"] == status(whole[0])["digest"]
+
+
 def test_how_often_it_logs_saves_and_validates_changes_no_digest(program, whole, tmp_path):
     often = {"log_every": 1, "save_every": 1, "valid_every": 1, "valid_batches": 1}
     finish(program("train.py", tmp_path / "run", **often))
