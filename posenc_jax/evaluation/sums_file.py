@@ -72,34 +72,35 @@ def exists(folder: Path) -> bool:
 
 def write(folder: Path, record: Record) -> None:
     """Replace the file in an `eval/` folder as a whole, or leave it as it was."""
-    rows = pyarrow.table(_columns(record.cells), schema=SCHEMA)
+    rows = _rows(record.cells)
     beside = {
         "windows": {p.evaluation: [p.document.tolist(), p.start.tolist()] for p in record.places},
         "left_out": record.left_out,
     }
-    digest = _digest(rows, beside)
-    metadata = {BESIDE: json.dumps(beside | {"digest": digest})}
+    metadata = {BESIDE: json.dumps(beside | {"digest": _digest(rows, beside)})}
     stream = io.BytesIO()
     pyarrow.parquet.write_table(rows.replace_schema_metadata(metadata), stream, compression="zstd")
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / FILE, stream.getvalue())
 
 
-def _columns(cells: Sequence[Measured]) -> dict[str, Any]:
+def _rows(cells: Sequence[Measured]) -> pyarrow.Table:
     sizes = [len(cell.sums.tokens) for cell in cells]
-    columns: dict[str, Any] = {
-        name: [cell.facts[name] for cell in cells for _ in cell.sums.tokens] for name in FACTS
+    number = np.repeat(np.arange(len(cells)), sizes)  # of the cell of each row
+    document = np.concatenate([np.arange(size) for size in sizes])
+    places = [cell.sums.by_place for cell in cells]
+    held = np.where(document == 0, np.array([len(own) for own in places])[number], 0)
+    columns = {name: pyarrow.array([c.facts[name] for c in cells], t) for name, t in FACTS.items()}
+    columns = {name: column.take(number) for name, column in columns.items()}
+    columns |= {name: np.concatenate([getattr(c.sums, name) for c in cells]) for name in DOCUMENTS}
+    columns |= {
+        "document": pyarrow.array(document, pyarrow.int32()),
+        "windows": np.array([cell.sums.windows[0] for cell in cells])[number],
+        "by_place": pyarrow.ListArray.from_arrays(
+            np.append(0, np.cumsum(held)).astype(np.int32), np.concatenate(places)
+        ),
     }
-    columns["document"] = [number for size in sizes for number in range(size)]
-    for name in DOCUMENTS:
-        columns[name] = [value for cell in cells for value in getattr(cell.sums, name).tolist()]
-    columns["windows"] = np.repeat([float(cell.sums.windows[0]) for cell in cells], sizes)
-    columns["by_place"] = [
-        cell.sums.by_place.tolist() if first else []
-        for cell, size in zip(cells, sizes, strict=True)
-        for first in [True, *[False] * (size - 1)]
-    ]
-    return columns
+    return pyarrow.table(columns).select(SCHEMA.names).cast(SCHEMA)
 
 
 def read(folder: Path) -> Record:
@@ -134,11 +135,12 @@ def _cells(rows: pyarrow.Table) -> Iterable[Measured]:
 
 
 def _digest(rows: pyarrow.Table, beside: Mapping[str, Any]) -> str:
-    """sha256 of every value and of what stands beside the rows."""
-    names = rows.select([*FACTS, "document"]).to_pylist()
-    digest = hashlib.sha256(json.dumps([names, beside], sort_keys=True).encode())
-    for name in (*DOCUMENTS, "windows"):
-        digest.update(rows[name].to_numpy().tobytes())
-    for places in rows["by_place"].to_pylist():
-        digest.update(f"{len(places)} ".encode() + np.array(places, np.float64).tobytes())
+    """sha256 of what the cells hold and of what stands beside them."""
+    cells = list(_cells(rows))
+    known = [[cell.facts[name] for name in FACTS] for cell in cells]
+    digest = hashlib.sha256(json.dumps([known, beside], sort_keys=True).encode())
+    for cell in cells:
+        for array in cell.sums:
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
