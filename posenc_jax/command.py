@@ -89,7 +89,7 @@ def parse(
     options, argv = _extension_options(_joined(argv))
     unset, argv = _unset(argv, fields)
     argv = [_plain(word, fields) for word in argv]
-    wrong = _wrong_words(argv, fields)
+    wrong = _wrong_words(argv, fields, default_config)
     if wrong:
         argv = [word for word in argv if word not in wrong]
         more = _further(argv, default_config, define, resumes)
@@ -148,7 +148,7 @@ def _further(argv: list[str], default_config, define, resumes: bool) -> list[str
     return judged.problems + judged.missing_files
 
 
-def _wrong_words(argv: list[str], fields: ConfigDict) -> dict[str, str]:
+def _wrong_words(argv: list[str], fields: ConfigDict, default_config) -> dict[str, str]:
     """Words that name no recipe or no field or hold no value of its kind, each with what is wrong.
 
     Options of encodings and extensions are not known here.
@@ -157,7 +157,7 @@ def _wrong_words(argv: list[str], fields: ConfigDict) -> dict[str, str]:
     names = configuration.every_field(fields)
     for word in argv:
         if word.startswith("--config="):
-            mistake = _no_recipe(word)
+            mistake = _no_recipe(word, default_config)
         else:
             named = re.fullmatch(r"--config\.([\w.]+)=(.*)", word, re.DOTALL)
             mistake = named and _wrong_field(named[1], named[2], fields, names)
@@ -180,11 +180,13 @@ def _wrong_field(name: str, value: str, fields: ConfigDict, names: list[str]) ->
     return None
 
 
-def _no_recipe(word: str) -> str | None:
+def _no_recipe(word: str, default_config: str | None) -> str | None:
     """What is said of a recipe whose file is not there."""
     path = Path(word.removeprefix("--config=").partition(":")[0]).expanduser()
     if path.is_file():
         return None
+    if default_config:
+        return f"{word}: there is no such file; the default is configs/eval.py"
     recipes = sorted(file.stem for file in (neighbours.HERE / "configs").glob("[!_]*.py"))
     near = difflib.get_close_matches(path.stem, recipes, n=1)
     meant = f"did you mean configs/{near[0]}.py? " if near else ""

@@ -139,11 +139,10 @@ def choose(
     kept = source.split.without(subject.trained_on(stopping))
     if not kept.all():
         skipped = (
-            f"{len(kept) - kept.sum():,} of {counted(len(kept), 'document')} are text the run was "
-            "trained on"
+            f"documents that the run was trained on: {len(kept) - kept.sum():,} of {len(kept):,}"
         )
         if not kept.any():
-            raise DataError(f"{skipped}: nothing is left to evaluate on")
+            raise DataError(f"{skipped}; nothing is left to evaluate on")
         warn(f"{skipped}; they are skipped")
     split = windows.in_stretches(source.split, max(lengths))
     if split is not source.split:

@@ -107,7 +107,10 @@ def read(folder: Path) -> Record:
     """The record in an `eval/` folder; a Stop where the file is not what was written."""
     path = folder / FILE
     try:
-        rows = pyarrow.parquet.read_table(io.BytesIO(path.read_bytes()))
+        # Threads that are still starting abort a program that ends at once.
+        rows = pyarrow.parquet.read_table(
+            io.BytesIO(path.read_bytes()), use_threads=False, pre_buffer=False
+        )
         beside = json.loads((rows.schema.metadata or {})[BESIDE])
         digest = beside.pop("digest")
         if not rows.schema.equals(SCHEMA) or digest != _digest(rows, beside):

@@ -97,7 +97,7 @@ class Job:
     def mistakes(self) -> list[str]:
         """What is wrong with either command, found before anything runs."""
         try:
-            wrong, buildable, missing_files = validation.judge(self.config, self.begun)
+            wrong, buildable, _ = validation.judge(self.config, self.begun)
             default = str(ROOT / "configs" / "eval.py")
             asked = command.parse(self.evaluate[1:], default_config=default)[1]
         except ConfigError as error:
@@ -107,7 +107,7 @@ class Job:
         if buildable is not None:
             fields = {name: buildable.to_dict()[name] for name in BUILT_FROM}
             wrong += _mistakes_of_building(json.dumps(fields))
-        return wrong + missing_files + judging.mistakes(asked)
+        return wrong + judging.mistakes(asked)
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""

@@ -61,7 +61,7 @@ def test_documents_of_training_are_left_out_under_any_spelling(spelled, run, cal
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     out = call("eval_extrapolation.py", run, *SMALL, *spelled(text, folder))
-    left = int(re.search(r"warning: (\d) of 8 documents are text the run was trained on", out)[1])
+    left = int(re.search(r"warning: documents that the run was trained on: (\d) of 8", out)[1])
     assert 0 < left < 8
     counts = {row["evaluation"]: int(row["documents"]) for row in rows_of(run)}
     assert len(counts) == 2 and set(counts.values()) == {8 - left}
@@ -74,7 +74,7 @@ def test_a_text_of_nothing_else_is_refused(run, call, text, tmp_path):
             shutil.copy(path, tmp_path)
     words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=65)
-    assert "documents are text the run was trained on: nothing is left" in out
+    assert "documents that the run was trained on: " in out and "nothing is left" in out
 
 
 def test_what_a_run_was_trained_on_is_told_again_where_its_list_is_lost(run, call, text):
@@ -82,7 +82,7 @@ def test_what_a_run_was_trained_on_is_told_again_where_its_list_is_lost(run, cal
     (run / seen.FILE).write_text("0" * 16 + "\n")  # not what the card is sealed with
     words = ["--config.data.source=text", f"--config.data.path={text}/./*.txt"]
     out = call("eval_extrapolation.py", run, *SMALL, *words)
-    assert f"{len(kept)} of 8 documents are text the run was trained on" in out
+    assert f"documents that the run was trained on: {len(kept)} of 8" in out
     (run / seen.FILE).unlink()
     np.testing.assert_array_equal(seen.trained_on(run), kept)
 
@@ -106,7 +106,7 @@ def test_what_its_source_was_trained_on_counts_as_well(run, call, text, tmp_path
     first, second = seen.trained_on(run), seen.trained_on(tmp_path / "finer")
     assert set(first) == set(first) & set(second)
     out = call("eval_extrapolation.py", tmp_path / "finer", *SMALL)
-    assert re.search(r"warning: \d of \d documents are text the run was trained on", out)
+    assert re.search(r"warning: documents that the run was trained on: \d of \d", out)
     call("eval_extrapolation.py", run, *SMALL)
     assert hashes(tmp_path / "finer") == hashes(run)
 
@@ -194,7 +194,7 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
     call("train.py", run, **fields, **{"data.cache": tmp_path / "cache"})
     own = ["--config.data.source=jsonl", f"--config.data.path={tmp_path}/a.jsonl"]
     out = call("eval_extrapolation.py", run, *SMALL, *own, "--config.data.field=body", code=65)
-    assert "Up to length 98" in out or "1 of 1 documents" in out  # what body holds
+    assert "Up to length 98" in out or "takes: 1 of 1" in out  # what body holds
     call("eval_extrapolation.py", run, *SMALL, "--config.name=x")
     words = ["--config.name=x", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=2)

@@ -253,7 +253,7 @@ sys.argv = {words!r}
 sys.path.insert(0, {root!r})
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-HEAVY = ("datasets", "wandb", "tokenizers", "matplotlib", "pandas", "pyarrow", "submitit")
+HEAVY = ("datasets", "wandb", "tokenizers", "matplotlib", "pandas", "submitit")
 
 
 def without_packages(*words, code=0):

@@ -205,7 +205,8 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
             row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
             seen.append({k: v for k, v in row.items() if not k.startswith("_")})
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    assert seen == [{f"train/{k}": v for k, v in line.items()} for line in lines]
+    known = [{k: v for k, v in line.items() if v is not None} for line in lines]
+    assert seen == [{f"train/{k}": v for k, v in line.items()} for line in known]
     assert settings is not None and settings.display_name == "run"
     keys = {item.key for item in settings.config.update}
     assert {"encoding", "model", "seed", "train_length"} <= keys
@@ -220,7 +221,7 @@ def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
             "train.py",
             ["--workdir=w", "--config.data.sourec=text"],
             2,
-            "unknown field 'sourec'; did you mean 'source'?",
+            "unknown field 'data.sourec'; did you mean 'data.source'?",
         ),
         ("eval_extrapolation.py", ["--workdir=w", "--confg=1"], 2, "confg"),
         ("train.py", ["--config=configs/rope.py:huge"], 2, "unknown size 'huge'; have: tiny"),
@@ -279,7 +280,7 @@ def test_what_only_a_scheme_can_judge_claims_no_workdir(call, tmp_path):
 
 
 def test_every_mistake_is_said_at_once(call, tmp_path):
-    fields = {"encoding.fraction": 0.3, "warmup_steps": 99, "data.path": ""}
+    fields = {"encoding.fraction": 0.3, "keep": 0, "data.path": ""}
     out = call("train.py", tmp_path / "run", **fields, code=2)
     assert out.count("error: ") == 3 and not (tmp_path / "run").exists()
 

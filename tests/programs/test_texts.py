@@ -164,7 +164,7 @@ def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
     assert "6-gram" in script("yardstick.py", tmp_path / "run")
     copy = ["--config.data.source=text", f"--config.data.path={tmp_path}/copy.txt"]
     out = call("eval_extrapolation.py", tmp_path / "run", *words, *copy, code=65)
-    assert "1 of 1 documents are text the run was trained on: nothing is left" in out
+    assert "documents that the run was trained on: 1 of 1; nothing is left" in out
 
 
 def test_a_data_set_by_name_is_trained_on_and_its_splits_evaluated(call, tmp_path, monkeypatch):
