@@ -176,7 +176,7 @@ def test_a_list_that_was_shortened_is_believed_by_nobody(run, call, text, tmp_pa
     cut(run)
     call("train.py", run, steps=14)  # goes on, and seals a new card
     np.testing.assert_array_equal(seen.trained_on(run), whole)
-    assert f"{len(whole)} of 8 documents" in evaluated_on(run, call, text)
+    assert f"trained on: {len(whole)} of 8" in evaluated_on(run, call, text)
 
 
 def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
