@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: help setup demo test test-programs test-all test-slow test-reference test-slurm lint format
-.PHONY: constraints bench gpu gpu-wheels
+.PHONY: constraints bench gpu
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
@@ -14,7 +14,6 @@ help:
 	@echo "make test-all        all three, and which lines they reach"
 	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
-	@echo "make gpu-wheels      into wheels/: what a borrowed GPU machine without a network lacks"
 	@echo "make bench           ratios against peers, installed into .venv-bench"
 	@echo "make gpu             what a GPU does with it; GPU=short, full, or dry on a CPU; OUT=DIR"
 	@echo "make lint            ruff and pyright"
@@ -62,9 +61,6 @@ test-slurm: setup
 
 test-reference: setup
 	$(BIN)/python -m pytest -m reference
-
-gpu-wheels: setup
-	$(BIN)/python scripts/gpu_wheels.py
 
 bench: setup
 	$(BIN)/python -m benchmarks.attention

@@ -65,10 +65,7 @@ class LastThree(Protocol):
 
     def plan(self, text, length, span):
         offsets = np.full((len(text.starts), 1), text.longest - length)
-        return plan_of(text, length, offsets, length - self.scored(text, span))
-
-    def scored(self, text, span):
-        return 3
+        return plan_of(text, length, offsets, length - 3)
 
 
 protocol = LastThree()

@@ -7,7 +7,7 @@ failed.
 
 `short` fits into one call of ten minutes, `full` into three; `dry` runs tiny sizes on a CPU. Each
 part runs in its own process with a time limit: a failure is kept with its whole error, and the rest
-goes on. Packages that this Python lacks come from wheels/ (`make gpu-wheels`).
+goes on.
 """
 
 import argparse
@@ -40,7 +40,6 @@ def main() -> int:
     )
     parser.add_argument("--plan", choices=PLANS, default="short")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu")
-    parser.add_argument("--wheels", type=Path, default=ROOT / "wheels")
     parser.add_argument("--minutes", type=float, default=9.5, help="after which this call stops")
     parser.add_argument("--again", action="store_true", help="repeat what failed")
     options = parser.parse_args()
@@ -49,7 +48,7 @@ def main() -> int:
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     plan = PLANS[options.plan]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths(options.wheels, out))}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths())}
     if options.plan == "dry":
         environment["JAX_PLATFORMS"] = "cpu"
     records = Records(out / "gpu.jsonl")
@@ -76,17 +75,9 @@ def main() -> int:
     return 0
 
 
-def paths(wheels: Path, out: Path) -> list[str]:
-    """PYTHONPATH: this project, its former value, and a folder of missing packages from wheels."""
-    folders = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    if wheels.is_dir():
-        site = out / f"site-{platform.python_version()}"
-        command = [sys.executable, "scripts/gpu_wheels.py", f"--wheels={wheels.absolute()}"]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
-        subprocess.run([*command, f"--install={site}"], cwd=ROOT, env=environment, check=True)
-        if site.is_dir():
-            folders.append(str(site))
-    return folders
+def paths() -> list[str]:
+    """PYTHONPATH: this project and its former value."""
+    return [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 
 
 def look(wanted: str, environment) -> dict | None:

@@ -8,12 +8,10 @@ windows are read from:
   python scripts/prepare_data.py --config=configs/rope.py --config.data.source=jsonl \\
       --config.data.path="$BOOKS" --vocab=4096 --out=runs/books-4096.json \\
       --tokens_out=prepared/books --limit=16e6    # 16M tokens: 32 MiB, and what is held out
-  make gpu-wheels                                 # prints how much all of it takes
 
-On the machine, from the repository with `prepared` and `wheels` in it; the second command again
-until it says that all runs are trained and evaluated (exit code 0):
+On the machine, from the repository with `prepared` in it, again until it says that all runs are
+trained and evaluated (exit code 0):
 
-  export PYTHONPATH=$PWD:$PWD/runs/site && python scripts/gpu_wheels.py --install=runs/site
   python scripts/sweep.py --config=configs/sweeps/gpu_zoo.py --workdir=runs/gpu_zoo --minutes=9
 
 Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 1.1 minutes of training a run, 18 in all;

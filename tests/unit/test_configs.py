@@ -86,7 +86,7 @@ def test_every_size_is_valid(size):
         ({"encoding.base": 0.0}, ["base must be a finite number above 1"]),
         ({"model.width": 130}, ["model.width must be a multiple of model.heads = 4"]),
         ({"model.kv_heads": 3}, ["model.heads must be a multiple of model.kv_heads = 3"]),
-        ({"warmup_steps": 601}, ["warmup_steps must not exceed steps = 600; got 601"]),
+        ({"warmup_steps": -1}, ["warmup_steps must be a whole number of at least 0; got -1"]),
         ({"accumulate": 5}, ["batch_size must be a multiple of accumulate = 5; got 32"]),
         ({"learning_rate": float("nan")}, ["learning_rate must be a finite number above 0"]),
         ({"extension.scale": -1.0}, ["extension.scale must be a finite number above 0"]),
@@ -102,7 +102,7 @@ def test_every_size_is_valid(size):
         ({"data.tokenizer": "no/such.json"}, ["there is no 'no/such.json'"]),
         (
             {"init_from": "no/run"},
-            ["'no/run' holds no config.json that can be read (FileNotFoundError)"],
+            ["'no/run' holds no config.json that can be read: FileNotFoundError"],
         ),
         ({"seed": 2**64}, ["seed must be at most 9,223,372,036,854,775,807"]),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),

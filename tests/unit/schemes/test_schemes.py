@@ -205,11 +205,11 @@ def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_toke
             make_model()(make_tokens(encoding.reach + 1), encoding)
         with pytest.raises(ValueError, match="reaches"):
             make_model()(make_tokens(L), encoding, positions=beyond)
-        packed = jnp.concatenate([jnp.zeros(encoding.reach), jnp.ones(3)])[None]
+        packed = (jnp.arange(encoding.reach + 3) >= encoding.reach)[None]
         logits = forward(make_model(), make_tokens(packed.size), encoding, segments=packed)
         assert jnp.all(jnp.isfinite(logits))  # each document is within the reach
         with pytest.raises(ValueError, match="reaches"):
-            make_model()(make_tokens(L + 3), encoding, segments=jnp.zeros((1, L + 3)))
+            make_model()(make_tokens(L + 3), encoding, segments=jnp.zeros((1, L + 3), int))
 
 
 def test_every_scheme_says_what_it_is(encoding):
