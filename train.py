@@ -26,7 +26,7 @@ CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can chec
 
 def main(argv: list[str]) -> int:
     argv, asked = command.apart(argv)
-    argv = [word.replace("--train-only", "--train_only") for word in argv]
+    argv = ["--train_only" if word == "--train-only" else word for word in argv]
     flags, config = command.read(argv, __doc__ or "", resumes=True, define=command.train_only)
     evaluation = command.read_evaluation(asked)
     workdir = flags.workdir and environment.workdir_of(flags.workdir)

@@ -91,7 +91,9 @@ def parse(
     argv = [_plain(word, fields) for word in argv]
     wrong = _wrong_words(argv, fields, default_config)
     if wrong:
-        argv = [word for word in argv if word not in wrong]
+        base = f"--config={neighbours.HERE / 'configs' / 'base.py'}"
+        named = any(word.startswith("--config=") for word in wrong) and not default_config
+        argv = [word for word in argv if word not in wrong] + [base] * named
         more = _further(argv, default_config, define, resumes)
         raise errors.ConfigError("\n".join([*wrong.values(), *more]))
     begun = _of_run(argv) if resumes else None
@@ -187,7 +189,8 @@ def _no_recipe(word: str, default_config: str | None) -> str | None:
         return None
     if default_config:
         return f"{word}: there is no such file; the default is configs/eval.py"
-    recipes = sorted(file.stem for file in (neighbours.HERE / "configs").glob("[!_]*.py"))
+    files = (neighbours.HERE / "configs").glob("[!_]*.py")
+    recipes = sorted(file.stem for file in files if file.stem != "eval")
     near = difflib.get_close_matches(path.stem, recipes, n=1)
     meant = f"did you mean configs/{near[0]}.py? " if near else ""
     return f"{word}: there is no such recipe; {meant}have: {', '.join(recipes)}"

@@ -13,7 +13,7 @@ from posenc_jax.errors import Busy, Stop
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 NO_PERMISSION = {errno.EACCES, errno.EPERM}
 READ_ONLY = {errno.EROFS}
-NO_FILE = "a folder, device or pipe is there, and only a regular file is replaced"
+NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
 NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
 
 

@@ -8,6 +8,6 @@ FORMAT = 3
 def check(written: Any) -> None:
     if written != FORMAT:
         raise ValueError(
-            f"it has format {written!r}, and this version reads {FORMAT}: take the version of "
+            f"it has format {written!r}, and this version reads {FORMAT}: use the version of "
             "posenc-jax that wrote it"
         )

@@ -280,7 +280,7 @@ def mistakes_in_workdir(workdir: str | Path) -> list[str]:
         return []
     return [
         f"--workdir must not end in a name that begins with {' '.join(FORMULA)}, which spreadsheet "
-        f"programs compute as a formula in eval/curves.csv; call {name!r} otherwise"
+        f"programs compute as a formula in eval/curves.csv; rename {name!r}"
     ]
 
 
@@ -300,8 +300,8 @@ def validate_evaluation(config) -> list[str]:
         )
     if config.lengths and config.multiples != configuration.evaluation().multiples:
         problems.append(
-            f"lengths = {config.lengths!r} and multiples = {config.multiples!r} say both what to "
-            "read; give one"
+            f"lengths = {config.lengths!r} and multiples = {config.multiples!r} are "
+            "mutually exclusive; give one"
         )
     problems += _words(config) + _text(config.data)
     problems += fields.mistakes(configuration.EvaluationWandb, values["wandb"], "wandb.")

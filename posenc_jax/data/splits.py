@@ -21,14 +21,14 @@ def split_of(own_hash: bytes, valid_fraction: float, choose_fraction: float = 0.
 def moved(
     hashes: Collection[bytes], valid_fraction: float, choose_fraction: float
 ) -> dict[bytes, str]:
-    """The documents that go to a split which their hashes leave empty: as many as its fraction
-    asks for, rounded up, from its end of the range. At least one stays to train on."""
-    order = sorted(hashes, key=lambda own: own[:8])
-    filled = {split_of(own, valid_fraction, choose_fraction) for own in order}
-    room, found = len(order) - 1, {}
+    """The documents that go to a split which their hashes leave empty: of those that are trained
+    on as many as its fraction asks for, rounded up, from its end of the range, but not the last."""
+    by_hash = {own: split_of(own, valid_fraction, choose_fraction) for own in hashes}
+    trained = sorted((h for h, split in by_hash.items() if split == "train"), key=lambda h: h[:8])
+    found: dict[bytes, str] = {}
     for split, fraction, ends in (("valid", valid_fraction, 1), ("choose", choose_fraction, -1)):
-        if fraction and split not in filled:
-            count = min(math.ceil(fraction * len(order)), room)
-            found |= {own: split for own in order[::ends][:count] if own not in found}
-            room -= count
+        if fraction and split not in by_hash.values():
+            count = min(math.ceil(fraction * len(by_hash)), max(0, len(trained) - 1))
+            found |= dict.fromkeys(trained[::ends][:count], split)
+            trained = [own for own in trained if own not in found]
     return found

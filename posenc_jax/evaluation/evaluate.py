@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -162,12 +163,16 @@ def choose(
 
 
 def check_readable(config: Config, run: Config) -> None:
-    """Refuse what would leave nothing to read of the run's own text, before it is trained."""
+    """Refuse before a run is trained what would leave its evaluation nothing to read: no document
+    of its own text that is long enough, no file of another one."""
     asked = config.data
     parts = shares(run.data.mixture) if run.data.mixture else {}
-    if asked.tokens or asked.source not in ("", run.data.source, *parts):
+    if asked.tokens:
+        corpora.prepared(asked.tokens)
         return
-    if not parts and asked.path not in ("", run.data.path):
+    own = asked.path in ("", run.data.path) and asked.source in ("", run.data.source, *parts)
+    if not own:
+        sources.files(asked)
         return
     corpus = mixtures.prepare(run.data, run.seed, run.train_length)
     name = asked.source if asked.source in parts else next(iter(corpus.parts))
@@ -196,7 +201,7 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
         if data.source in FILES and not _is_there(data):
             raise DataError(
                 f"the run's text is no longer at {data.path}. To read it where it is now: python "
-                f"eval_extrapolation.py --workdir={subject.workdir} "
+                f"eval_extrapolation.py {shlex.quote(f'--workdir={subject.workdir}')} "
                 f"--config.data.source={data.source} --config.data.path=NEW"
             )
         corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)

@@ -6,7 +6,7 @@ import jax
 from tqdm import tqdm
 
 from posenc_jax import building, extensions
-from posenc_jax.configuration import Config, words
+from posenc_jax.configuration import Config, evaluation, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import protocols, windows
@@ -45,7 +45,10 @@ def some_fit(text: str, run: Config) -> bool:
 
 
 def unfit(config: Config, subject: Subject) -> dict[str, str]:
-    """The extensions asked for that do not fit the run, each with the reason; not all of them."""
+    """The extensions asked for that do not fit the run, each with the reason; not all of them. The
+    default list is for every encoding, and asks for those that fit."""
+    if config.extensions == evaluation().extensions:
+        return {}
     found = left_out(config.extensions, subject.plain)
     if not subject.extensible:
         reason = "the run was trained with a resampled table"

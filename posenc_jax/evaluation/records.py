@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.errors import DataError, Stop
+from posenc_jax.errors import Damaged, DataError
 from posenc_jax.evaluation import protocols, sums_file
 from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
 from posenc_jax.evaluation.sums import Measured, Sums, label
@@ -176,13 +176,14 @@ def _asked_together(facts: Mapping) -> tuple:
 
 
 def before(folder: Path) -> Record:
-    """The record in a folder; where it cannot be read an empty one, with a warning."""
+    """The record in a folder; a damaged one is set aside, with a warning."""
     if not sums_file.exists(folder):
         return NOTHING
     try:
         return sums_file.read(folder)
-    except Stop as error:
-        warn(f"{error}; it is rewritten without the rows of other evaluations")
+    except Damaged as damage:
+        kept = (folder / sums_file.FILE).rename(folder / f"{sums_file.FILE}.damaged")
+        warn(f"{damage}: the rows of other evaluations are lost; the file is kept as {kept}")
         return NOTHING
 
 

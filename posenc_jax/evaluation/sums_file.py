@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from posenc_jax.errors import Stop
+from posenc_jax.errors import Damaged, Stop
 from posenc_jax.evaluation.sums import DOCUMENTS, Measured, Sums
 from posenc_jax.files import write_atomically
 
@@ -104,17 +104,19 @@ def _rows(cells: Sequence[Measured]) -> pyarrow.Table:
 
 
 def read(folder: Path) -> Record:
-    """The record in an `eval/` folder; a Stop where the file is not what was written."""
+    """The record in an `eval/` folder; Damaged where the file is not what was written."""
     path = folder / FILE
     try:
+        stored = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise Stop(f"cannot read {path}: {error}") from error
+    try:
         # Threads that are still starting abort a program that ends at once.
-        rows = pyarrow.parquet.read_table(
-            io.BytesIO(path.read_bytes()), use_threads=False, pre_buffer=False
-        )
+        rows = pyarrow.parquet.read_table(stored, use_threads=False, pre_buffer=False)
         beside = json.loads((rows.schema.metadata or {})[BESIDE])
         digest = beside.pop("digest")
         if not rows.schema.equals(SCHEMA) or digest != _digest(rows, beside):
-            raise ValueError("it is not what was written")
+            raise ValueError("its checksum does not match: it is damaged, or of another version")
         places = [
             Places(name, np.array(document, np.int64), np.array(start, np.int64))
             for name, (document, start) in beside["windows"].items()
@@ -122,7 +124,7 @@ def read(folder: Path) -> Record:
         return Record(list(_cells(rows)), places, beside["left_out"])
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip() or repr(error)
-        raise Stop(f"cannot read {path}: {reason}; run eval_extrapolation.py again") from error
+        raise Damaged(f"cannot read {path}: {reason}; run eval_extrapolation.py again") from error
 
 
 def _cells(rows: pyarrow.Table) -> Iterable[Measured]:

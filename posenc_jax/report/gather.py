@@ -305,7 +305,7 @@ def left_out(runs: Sequence[dict]) -> list[str]:
             groups = by_reason.setdefault(row["flag"], {}).setdefault(row["method"], {})
             groups[run["group"]] = None
     return [
-        f"{', '.join(methods)} {reason}; not read of "
+        f"{', '.join(methods)} {reason}; not evaluated for "
         + ", ".join(dict.fromkeys(group for own in methods.values() for group in own))
         for reason, methods in by_reason.items()
     ]

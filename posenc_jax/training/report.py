@@ -154,7 +154,8 @@ def _clipped(config) -> str:
     warmup = adamw.warmup_of(config)
     if warmup == config.warmup_steps:
         return ""
-    return f"; the warm-up takes {warmup:,} of them, a tenth (warmup_steps = {config.warmup_steps})"
+    steps = counted(warmup, "step")
+    return f"; warm-up shortened to {steps}, a tenth (warmup_steps = {config.warmup_steps})"
 
 
 def first_screen(config, parts, corpus, mesh, step: int) -> str:

@@ -405,4 +405,4 @@ def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp
     pictures = curves.draw(cells, tmp_path / "pictures")
     assert "same_token.png" in {path.name for path in pictures}
     out = call("eval_extrapolation.py", runs[0], *asked, "--config.multiples=1,2", code=2)
-    assert "lengths = '16,32,64' and multiples = '1,2' say both what to read; give one" in out
+    assert "lengths = '16,32,64' and multiples = '1,2' are mutually exclusive; give one" in out

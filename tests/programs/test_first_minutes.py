@@ -24,7 +24,7 @@ def run(whole, tmp_path):
 
 def test_a_smoke_test_of_five_steps_runs_with_the_usual_warm_up(call, tmp_path):
     out = call("train.py", tmp_path / "run", steps=5, warmup_steps=60)
-    assert "the warm-up takes 1 of them, a tenth (warmup_steps = 60)" in out
+    assert "warm-up shortened to 1 step, a tenth (warmup_steps = 60)" in out
     assert "done: 5 steps" in out
 
 
@@ -78,6 +78,7 @@ def test_a_recipe_goes_by_its_name_and_a_misspelt_one_is_guessed(call, tmp_path,
     first, *_ = str(caught.value).splitlines()
     assert "there is no such recipe; did you mean configs/rope.py? have: alibi, " in first
     assert "steps must be a whole number" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 2 and "eval" not in first.partition("have:")[2]
 
 
 def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run, call):
@@ -89,6 +90,8 @@ def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run,
     assert [row for row in rows if row["evaluation"] == "held-out"] == before
     (protocol,) = {row["protocol"] for row in rows if row["evaluation"] == "quick"}
     assert protocol == "same_token" and (run / "plots" / "same_token-quick.png").exists()
+    out = call("eval_extrapolation.py", run, *WORDS, "--quick", "--config.protocols=nonoverlap")
+    assert "quick: nonoverlap" in out and "quick: same_token" not in out  # what is given stays
 
 
 def test_the_bar_names_what_is_read(run, call):

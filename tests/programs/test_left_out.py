@@ -35,7 +35,7 @@ def test_extensions_that_do_not_fit_are_left_out_in_words_rows_and_page(alibi, c
     }
     assert {row["method"] for row in rows if row["nll"]} == {"none", "logn"}
     out = script("report.py", alibi, f"--out={tmp_path / 'page'}")
-    note = "yarn:2, pi left out: made for rope; not read of alibi"
+    note = "yarn:2, pi left out: made for rope; not evaluated for alibi"
     assert note in out and note in (tmp_path / "page" / "index.html").read_text()
     out = call("eval_extrapolation.py", alibi, *SMALL, "--config.extensions=none")
     assert "left out" not in out and all(row["nll"] for row in rows_of(alibi))
@@ -102,3 +102,11 @@ def test_the_text_of_a_run_that_moved_is_read_by_the_command_in_the_message(call
     words = [word.replace("NEW", f"{moved}/*.txt") for word in command[1:]]
     call("eval_extrapolation.py", run, *SMALL, *words)
     assert {row["evaluation"] for row in rows_of(run)} == {"held-out"}
+
+
+def test_another_text_that_is_not_there_is_refused_before_the_first_step(call, tmp_path):
+    words = ["--evaluate=configs/eval.py", "--evaluate.data.source=text"]
+    words.append("--evaluate.data.path=/nowhere/*.txt")
+    out = call("train.py", tmp_path / "run", *words, code=65)
+    assert "nothing matches '/nowhere/*.txt'" in out
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

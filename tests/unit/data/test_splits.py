@@ -251,6 +251,18 @@ class TestFewDocuments:
             assert sorted(held) == sorted(lowest[: len(below) or math.ceil(0.1 * count)])
             assert sorted(texts_of(one.train) + held) == sorted(texts)
 
+    @pytest.mark.parametrize("fraction", [0.1, 0.3, 0.45])
+    def test_some_are_left_to_train_on_and_a_filled_split_keeps_its_own(self, fraction):
+        for draw in range(300):
+            hashes = [splits.hash_of(f"{draw} {i}".encode()) for i in range(2 + draw % 6)]
+            given = {h: splits.split_of(h, fraction, fraction) for h in hashes}
+            moved = splits.moved(hashes, fraction, fraction)
+            assert all(given[own] == "train" for own in moved)
+            kept = [h for h in hashes if given[h] == "train" and h not in moved]
+            assert kept or "train" not in given.values()
+            if fraction == 0.1 and list(given.values()).count("train") > 2:
+                assert {"valid", "choose"} <= {moved.get(h, given[h]) for h in hashes}
+
     def test_a_third_split_takes_the_other_end(self, prepare, tmp_path):
         for i in range(6):
             (tmp_path / f"{i}.txt").write_text(words(i, 50))

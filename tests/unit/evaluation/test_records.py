@@ -1,6 +1,7 @@
 """Rows, baselines and what is said of them."""
 
 import errno
+import tarfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from measuring import find, split, sums_by_document
+from running import ROOT
 from sizes import L
 
 from posenc_jax.errors import Stop
@@ -227,3 +229,31 @@ def test_a_null_is_of_the_same_targets_or_none(measure):
     ]
     at_longest = [row for row in records.rows(other) if row["length"] == 2 * L]
     assert at_longest and all(row["null_nll"] is row["gain_bpb"] is None for row in at_longest)
+
+
+def test_a_damaged_file_is_set_aside_and_one_that_cannot_be_read_ends_the_program(
+    measure, tmp_path, monkeypatch
+):
+    cells = measure(extensions="none", multiples="1", protocols="same_token")
+    records.write(tmp_path, cells)
+    whole = (tmp_path / "sums.parquet").read_bytes()
+    (tmp_path / "sums.parquet").write_bytes(whole[: len(whole) // 2])
+    records.write(tmp_path, cells)
+    assert (tmp_path / "sums.parquet.damaged").read_bytes() == whole[: len(whole) // 2]
+
+    def unreadable(self):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    with pytest.raises(Stop, match="Stale"):
+        records.write(tmp_path, cells)
+    monkeypatch.undo()
+    assert (tmp_path / "sums.parquet").read_bytes() == whole
+
+
+def test_the_archive_of_the_fair_zoo_is_read(tmp_path):
+    with tarfile.open(ROOT / "docs" / "results" / "fair" / "runs.tar.xz") as archive:
+        name = next(n for n in archive.getnames() if n.endswith("eval/sums.parquet"))
+        archive.extract(name, tmp_path, filter="data")
+    cells = records.read(tmp_path / Path(name).parent)
+    assert len(records.rows(cells)) == len(cells) > 10
