@@ -157,8 +157,9 @@ class Data:
     )
     variant: str | None = default(
         None,
-        "of variables: latest (a name is set again and again), once; None: latest",
-        one_of("latest", "once"),
+        "of variables: latest (a name is set again and again), once, ordered (each name is asked "
+        "for once, after a known number of settings); None: latest",
+        one_of("latest", "once", "ordered"),
         of=("synthetic",),
         tasks=("variables",),
         unset="latest",
@@ -166,11 +167,27 @@ class Data:
     gaps: str | None = default(
         None,
         "of variables, from a setting to its question: within (uniform, to L in training and to "
-        "far L in the test), log (log-uniform to far L in both), fixed; None: within",
-        one_of("within", "log", "fixed"),
+        "far L in the test), octaves (log-uniform, to the same), log (log-uniform to far L in "
+        "both), fixed; None: within",
+        one_of("within", "octaves", "log", "fixed"),
         of=("synthetic",),
         tasks=("variables",),
         unset="within",
+    )
+    older: str | None = default(
+        None,
+        "of variables ordered: shares of questions whose name was set 0, 1, ... times before its "
+        "last setting; None: 0.4,0.4,0.1,0.1",
+        of=("synthetic",),
+        tasks=("variables",),
+    )
+    separation: float | None = default(
+        None,
+        "of variables ordered: the longest distance between two settings of a name, log-uniform, "
+        "in multiples of L in training and of far L in the test; None: 1",
+        between(1e-3, 1),
+        of=("synthetic",),
+        tasks=("variables",),
     )
     needles: int | None = default(
         None,

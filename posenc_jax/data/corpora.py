@@ -20,7 +20,7 @@ from posenc_jax.registry import probes
 from posenc_jax.terminal import warn
 
 FIELDS = ("jsonl", "parquet", "hub")  # sources of rows, with the text in a field
-FORMAT = 4  # of the files below; another number means another cache
+FORMAT = 5  # of the files below; another number means another cache
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
 # Required keys of corpus.json; a file without them is rebuilt.
 CARD: dict[str, Any] = {
@@ -49,6 +49,7 @@ class Split:
     gaps: np.ndarray | None = None  # [N], how many tokens before its question an answer stands
     chance: float | None = None  # accuracy without having seen what answers; None: not known
     groups: np.ndarray | None = None  # [documents], those held out together; None: each alone
+    task: str | None = None  # that wrote it; None: no task did
 
     @property
     def lengths(self) -> np.ndarray:
@@ -112,6 +113,7 @@ class Corpus:
             joined([split.gaps for split in some]),
             some[0].chance,
             _joined_groups([split.groups for split in some]),
+            some[0].task,
         )
 
     @property
@@ -312,6 +314,7 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         column("gaps", np.dtype("<i4")),
         card.get("chance"),
         _groups(folder / f"{name}.{GROUPS}", len(digests)),
+        card.get("task"),
     )
 
 

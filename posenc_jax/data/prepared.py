@@ -59,7 +59,7 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
     card |= {
         "counts": {"documents": sum(f["documents"] for f in facts.values()), "left_out": left_out},
         "splits": facts,
-        **{name: corpus.card[name] for name in ("cut",) if name in corpus.card},
+        **{name: corpus.card[name] for name in ("cut", "chance", "task") if name in corpus.card},
         "tokenizer_hash": encoder.hash,
         "limit": limit,
         "made_from": {
@@ -104,6 +104,7 @@ def _chosen(split: Split, kept: np.ndarray) -> Split:
         column(split.gaps),
         split.chance,
         None if split.groups is None else split.groups[kept],
+        split.task,
     )
 
 

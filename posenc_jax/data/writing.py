@@ -116,7 +116,7 @@ def _write(
     if documents.cut:
         card["cut"] = documents.cut
     if data.source == "synthetic" and data.task in probes():
-        card["chance"] = tasks.of(data.task).chance
+        card |= {"chance": tasks.of(data.task).chance, "task": data.task}
     return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
 
 

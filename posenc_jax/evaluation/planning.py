@@ -17,6 +17,7 @@ from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.lineage import trained_length
 from posenc_jax.runs.subject import Subject
 
+OF_READING = ("chance", "ceiling", "orderless", "older", "separation")  # columns
 OPTIONS = ("stride", "last")  # columns that hold a protocol's span
 
 
@@ -168,8 +169,7 @@ def _facts(subject: Subject, evaluation: str, method: Method, length: int, one: 
         "text": one.reading.text.source,
         "data": one.reading.text.data,
         "part": one.reading.part,
-        "chance": one.reading.facts.get("chance"),
-        "ceiling": one.reading.facts.get("ceiling"),
+        **{name: one.reading.facts.get(name) for name in OF_READING},
         **options,
     }
 

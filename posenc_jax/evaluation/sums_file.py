@@ -37,6 +37,9 @@ FACTS: Mapping[str, pyarrow.DataType] = {
     "part": pyarrow.string(),
     "chance": pyarrow.float64(),
     "ceiling": pyarrow.float64(),
+    "orderless": pyarrow.float64(),
+    "older": pyarrow.int64(),
+    "separation": pyarrow.string(),
 }
 SCHEMA = pyarrow.schema(
     [

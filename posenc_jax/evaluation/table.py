@@ -119,10 +119,13 @@ def _answers(protocol: Protocol, rows: Sequence[dict]) -> str:
         "share of answers that are right, and below it bits per answer",
     )
     ceilings = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
+    orderless = {row["length"]: row["orderless"] for row in rows if row["orderless"] is not None}
     for some in _across(lengths, WIDTH):
         lines.append(" " * NAME + "".join(f"{n:>{WIDTH}}" for n in some))
         if ceilings:
             lines += _row("ceiling", _shares(ceilings.get(n) for n in some))
+        if orderless:
+            lines += _row("no order", _shares(orderless.get(n) for n in some))
         for name in dict.fromkeys(map(label, rows)):
             own = {row["length"]: row for row in rows if label(row) == name}
             lines += _row(name, _shares(_of(own.get(n), "accuracy") for n in some))

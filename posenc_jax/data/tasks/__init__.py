@@ -5,7 +5,7 @@ fields beyond L are its options in `data`; their defaults and rules stand in `co
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import ClassVar, NamedTuple
 
@@ -77,6 +77,18 @@ def make(name: str, train_length: int, **options) -> Task:
 def options(name: str) -> set[str]:
     """The fields of `data` that a task reads."""
     return {field.name for field in dataclasses.fields(of(name))} - {"train_length"}
+
+
+def settings_of(name: str | None) -> "Callable[[np.ndarray], Settings] | None":
+    """The function of a task that finds what an answer depends on; None where order is no part."""
+    return getattr(import_module(f"{__name__}.{name}"), "settings", None) if name else None
+
+
+class Settings(NamedTuple):
+    """What an answer depends on, before its question, the last first."""
+
+    back: np.ndarray  # [settings], how many tokens before the question
+    right: np.ndarray  # [settings], bool: whether it gives the answer
 
 
 def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8

@@ -10,15 +10,18 @@ from typing import ClassVar
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.data.tasks import Drawn
+from posenc_jax.data.tasks import Drawn, Settings
 
 NAMES, VALUES, FILLERS = 24, 6, 16
 FILLER, VALUE, ASK, SET = 32, 48, 65, 112  # the first byte of each kind
-VARIANTS = ("latest", "once")
-LAWS = ("within", "log", "fixed")
+VARIANTS = ("latest", "once", "ordered")
+LAWS = ("within", "log", "octaves", "fixed")
 NEAREST = 4  # tokens from a setting to its question, at least
 BUSY = 15.5  # names that wait for their question, on average; of 24, so seldom all of them
 MOST = 0.2  # questions per token
+OLDER = "0.4,0.4,0.1,0.1"  # shares of questions of `ordered` with 0, 1, 2 and 3 older settings
+ORDERED_RATE = 0.15  # questions of `ordered` per token; each has a name of its own
+TRIES = 30  # to find free places for a question of `ordered`
 LAST, ASKED_LAST = 16, 4  # the test asks so many questions in its last tokens, which are scored
 
 
@@ -26,12 +29,20 @@ LAST, ASKED_LAST = 16, 4  # the test asks so many questions in its last tokens, 
 class Variables(tasks.Task):
     """`latest`: a name is set again and again, so order matters; `once`: once in a document.
 
-    Gaps of `within` are uniform up to L in training and up to `far` L in the test; of `log`
-    log-uniform up to `far` L in both; of `fixed` uniform up to L in training, `far` L in the test.
+    `ordered`: each name is asked for once, and how often it was set before its last setting is
+    drawn by the shares in `older`, to other values each time. The distance between two settings is
+    log-uniform, up to `separation` times L in training and `far` times that in the test; at every
+    length nothing but the order tells the last setting from an older one.
+
+    Gaps of `within` are uniform up to L in training and up to `far` L in the test, of `octaves`
+    log-uniform to the same ends; of `log` log-uniform up to `far` L in both; of `fixed` uniform up
+    to L in training, `far` L in the test.
     """
 
     variant: str
     gaps: str
+    older: str | None = None
+    separation: float | None = None
 
     chance: ClassVar[float] = 1 / VALUES
 
@@ -40,6 +51,12 @@ class Variables(tasks.Task):
             raise ValueError(f"unknown variant {self.variant!r}; have: {', '.join(VARIANTS)}")
         if self.gaps not in LAWS:
             raise ValueError(f"unknown law of gaps {self.gaps!r}; have: {', '.join(LAWS)}")
+        if self.variant != "ordered" and (self.older, self.separation) != (None, None):
+            raise ValueError(
+                f"older and separation have no effect with variant={self.variant}; they are for "
+                "variant=ordered"
+            )
+        self.shares()
         if self.train_length < 2 * LAST or self.far < 1:
             raise ValueError(
                 f"L must be at least {2 * LAST} and far at least 1; got L = {self.train_length} "
@@ -56,9 +73,23 @@ class Variables(tasks.Task):
             return self.farthest - LAST  # from the last tokens, back to the first ones
         end = self.train_length if training and self.gaps != "log" else self.farthest
         end = min(end, most)
-        if self.gaps == "log":
-            return int(np.exp(rng.uniform(np.log(NEAREST), np.log(end + 1))))
+        if self.gaps in ("log", "octaves"):
+            return _log_uniform(rng, NEAREST, end)
         return int(rng.integers(NEAREST, end + 1))
+
+    def shares(self) -> np.ndarray:  # [older settings]
+        """The shares of questions by how many older settings there are, which add up to 1."""
+        written = OLDER if self.older is None else self.older
+        try:
+            found = np.array([float(word) for word in written.split(",")])
+        except ValueError:
+            found = np.array([-1.0])
+        if not (len(found) <= VALUES and np.all(found >= 0) and 0 < found.sum() < np.inf):
+            raise ValueError(
+                f"older must be up to {VALUES} shares, of questions with 0, 1, ... older settings, "
+                f"such as {OLDER!r}; got {written!r}"
+            )
+        return found / found.sum()
 
     def share_within(self, context: float) -> float:
         """The share of the test's questions whose setting is at most `context` tokens back."""
@@ -67,7 +98,7 @@ class Variables(tasks.Task):
         if context < NEAREST:
             return 0.0
         context = min(context, self.farthest)
-        if self.gaps == "log":
+        if self.gaps in ("log", "octaves"):
             return float(np.log((context + 1) / NEAREST) / np.log((self.farthest + 1) / NEAREST))
         return (context + 1 - NEAREST) / (self.farthest + 1 - NEAREST)
 
@@ -79,11 +110,14 @@ class Variables(tasks.Task):
     def mean_gap(self, training: bool) -> float:
         if self.gaps == "fixed" and not training:
             return self.farthest - LAST
-        if self.gaps == "log":
-            return (self.farthest - NEAREST) / np.log(self.farthest / NEAREST)
+        if self.gaps in ("log", "octaves"):
+            end = self.train_length if training and self.gaps == "octaves" else self.farthest
+            return (end - NEAREST) / np.log(end / NEAREST)
         return ((self.train_length / 2 if training else self.farthest) + NEAREST) / 2
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+        if self.variant == "ordered":
+            return self._ordered(rng, training)
         length = self.length(training)
         gaps = np.zeros(length, np.int32)
         text = rng.integers(FILLER, FILLER + FILLERS, length)
@@ -111,6 +145,46 @@ class Variables(tasks.Task):
             gaps[asked + 1] = asked - setting
         return Drawn(text.astype(np.uint8), answers, gaps)
 
+    def _ordered(self, rng: np.random.Generator, training: bool) -> Drawn:
+        length = self.length(training)
+        text = rng.integers(FILLER, FILLER + FILLERS, length)
+        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        free, shares = np.ones(length, bool), self.shares()
+        names = list(rng.permutation(NAMES))
+        places = rng.permutation(np.arange(NEAREST, length - 1 - (0 if training else LAST)))
+        if not training:
+            last = length - 1 - rng.choice(np.arange(1, LAST), ASKED_LAST, replace=False)
+            places = np.concatenate([last, places])
+        for asked in places[: 2 * int(ORDERED_RATE * length)]:  # some find no room
+            if not names or answers.sum() >= ORDERED_RATE * length:
+                break
+            if not free[asked : asked + 2].all():
+                continue
+            older = int(rng.choice(len(shares), p=shares))
+            settings = self._settings(rng, asked, older, free, training)
+            if settings is None:
+                continue
+            name, values = names.pop(), rng.permutation(VALUES)[: older + 1]
+            free[[*settings, asked, asked + 1]] = False
+            text[settings] = SET + VALUES * name + values  # the last setting comes first
+            text[asked], text[asked + 1] = ASK + name, VALUE + values[0]
+            answers[asked + 1], gaps[asked + 1] = True, asked - settings[0]
+        return Drawn(text.astype(np.uint8), answers, gaps)
+
+    def _settings(
+        self, rng: np.random.Generator, asked: int, older: int, free: np.ndarray, training: bool
+    ) -> np.ndarray | None:  # [1 + older]
+        """Free places of the last setting and of older ones, the last first."""
+        reach = self.train_length if training else self.farthest
+        reach = round(reach * (1.0 if self.separation is None else self.separation))
+        for _ in range(TRIES):
+            gap = self.draw_gap(rng, training, asked)
+            apart = [_log_uniform(rng, 1, max(1, min(reach, asked))) for _ in range(older)]
+            settings = asked - np.cumsum([gap, *apart])
+            if settings[-1] >= 0 and free[settings].all():
+                return settings
+        return None
+
     def _questions(self, rng, length: int, training: bool) -> np.ndarray:
         """Places to ask at, in random order; of `once` fewer than there are names."""
         last = np.zeros(0, np.int64)
@@ -137,7 +211,19 @@ class Variables(tasks.Task):
         return None
 
 
+def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
+    return int(np.exp(rng.uniform(np.log(low), np.log(high + 1))))
+
+
 Task = Variables
+
+
+def settings(tokens: np.ndarray) -> Settings:
+    """Of the name that is asked for at the end: the last two tokens are question and answer."""
+    name, answer = int(tokens[-2]) - ASK, int(tokens[-1]) - VALUE
+    before = tokens[:-2].astype(int) - SET
+    places = np.flatnonzero((before >= 0) & (before // VALUES == name))[::-1]
+    return Settings(len(tokens) - 2 - places, before[places] % VALUES == answer)
 
 
 def gaps(tokens: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
     plan: Plan
     token_hash: str  # of the scored targets; where it is the same, rows compare
     part: str = ""  # which part of the targets, or what was done to the text
-    facts: Mapping[str, float | None] = {}  # more columns: chance, ceiling
+    facts: Mapping[str, Any] = {}  # more columns: chance, ceiling, orderless, older, separation
 
 
 Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> what was measured

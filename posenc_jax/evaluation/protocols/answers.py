@@ -4,6 +4,7 @@ import numpy as np
 
 from posenc_jax.data import tasks
 from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import SameToken
 from posenc_jax.evaluation.windows import Plan, Text
@@ -34,6 +35,7 @@ class Answers(SameToken):
         plan = self.plan(text, length, span)
         gaps, seen = gaps_of(text, plan)
         facts = {"chance": text.split.chance, "ceiling": ceiling(text, gaps, seen)}
+        facts["orderless"] = questions.orderless(text, plan)
         return [Reading(text, plan, text.token_hash(plan), facts=facts)]
 
     def wanted(self, span: int | None) -> int:

@@ -1,5 +1,6 @@
 """Answers by how far back they lie, in the longest window: who finds what, from how far."""
 
+from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.answers import Answers
 from posenc_jax.evaluation.windows import Text
@@ -25,6 +26,7 @@ class Gap(Answers):
             if part.scored().any():
                 name = f"{low + 1}-{high}"
                 facts = {"chance": text.split.chance, "ceiling": 1.0}
+                facts["orderless"] = questions.orderless(text, part)
                 found.append(Reading(text, part, text.token_hash(part), name, facts))
             low = high
         return found

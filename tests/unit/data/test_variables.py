@@ -6,12 +6,14 @@ import pytest
 from posenc_jax.data.tasks.variables import (
     ASK,
     LAST,
+    NAMES,
     NEAREST,
     SET,
     VALUE,
     VALUES,
     Variables,
     gaps,
+    settings,
     solve,
 )
 
@@ -19,7 +21,9 @@ pytestmark = pytest.mark.sampled
 
 L, FAR = 64, 8.0
 SLOW = pytest.mark.slow
-KINDS = [(variant, law) for variant in ("latest", "once") for law in ("within", "log", "fixed")]
+LAWS = ("within", "octaves", "log", "fixed")
+KINDS = [(variant, law) for variant in ("latest", "once") for law in LAWS]
+KINDS += [("ordered", law) for law in LAWS[:3]]
 
 
 def task(variant="latest", law="within"):
@@ -57,7 +61,7 @@ def test_documents_are_functions_of_seed_and_number(variant, law):
     assert not set(one) & set(test) and test == again  # every run is asked the same
 
 
-@pytest.mark.parametrize("law", ["within", "log"])
+@pytest.mark.parametrize("law", ["within", "octaves", "log"])
 def test_gaps_of_the_last_questions_follow_their_law(law):
     """Kolmogorov's distance to the closed form."""
     found = []
@@ -108,11 +112,59 @@ def test_order_matters_in_latest_and_not_in_once():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ((L, 8.0, "first", "within"), "unknown variant 'first'; have: latest, once"),
-        ((L, 8.0, "once", "far"), "unknown law of gaps 'far'; have: within, log, fixed"),
+        ((L, 8.0, "first", "within"), "unknown variant 'first'; have: latest, once, ordered"),
+        ((L, 8.0, "once", "far"), "unknown law of gaps 'far'; have: within, log, octaves, fixed"),
+        ((L, 8.0, "latest", "within", "1,1"), "older and separation .* for variant=ordered"),
+        ((L, 8.0, "ordered", "within", "-1,1"), "older must be up to 6 shares"),
+        ((L, 8.0, "ordered", "within", "often"), "older must be up to 6 shares"),
         ((L, 0.5, "once", "log"), "far at least 1"),
     ],
 )
 def test_what_is_no_task_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         Variables(*fields)
+
+
+class TestOrdered:
+    """Nothing but the order tells the last setting from an older one."""
+
+    def asked(self, training, length=L, far=FAR, count=300, last=False, **fields):
+        """Of each question its settings and the place of its answer."""
+        task = Variables(length, far, "ordered", "octaves", **fields)
+        for drawn_ in task.documents("train" if training else "valid", count, 0):
+            for place in np.flatnonzero(drawn_.answers):
+                if place >= len(drawn_.text) - LAST or not last:
+                    yield settings(drawn_.text[: place + 1]), drawn_
+
+    @pytest.mark.parametrize("training", [True, False])
+    def test_older_settings_have_other_values_and_no_name_is_asked_twice(self, training):
+        for found, document in self.asked(training, count=40):
+            assert found.right[0] and found.right.sum() == 1 and np.all(np.diff(found.back) > 0)
+            names = document.text[(document.text >= ASK) & (document.text < ASK + NAMES)]
+            assert len(names) == len(set(names.tolist())) == document.answers.sum()
+
+    @pytest.mark.parametrize(
+        ("length", "far", "training"), [(L, FAR, True), (L, FAR, False), (512, 1.0, True)]
+    )
+    def test_questions_have_the_older_settings_that_were_asked_for(self, length, far, training):
+        counts = [len(found.back) - 1 for found, _ in self.asked(training, length, far)]
+        shares = np.bincount(counts, minlength=4) / len(counts)
+        np.testing.assert_allclose(shares, [0.4, 0.4, 0.1, 0.1], atol=0.04)
+        one = [len(found.back) - 1 for found, _ in self.asked(training, older="0,1", count=40)]
+        assert set(one) == {1}
+
+    def test_every_separation_is_trained_and_tested_up_to_its_length(self):
+        for training, longest in ((True, L), (False, FAR * L)):
+            apart = [f.back[1] - f.back[0] for f, _ in self.asked(training) if len(f.back) > 1]
+            octaves = np.histogram(np.log2(apart), np.arange(int(np.log2(longest)) + 1))[0]
+            assert max(apart) <= longest and np.all(octaves > 0.015 * len(apart))
+            assert octaves[0] < 2.5 * octaves[len(octaves) // 2]  # log-uniform but for what fits
+        near = [
+            f.back[1] - f.back[0] for f, _ in self.asked(False, separation=0.125) if len(f.back) > 1
+        ]
+        assert max(near) <= L
+
+    def test_the_last_questions_of_the_test_reach_every_distance(self):
+        gaps_ = [found.back[0] for found, _ in self.asked(False, last=True)]
+        octaves = np.histogram(np.log2(gaps_), np.arange(2, 10))[0] / len(gaps_)
+        assert np.all(octaves > 0.07) and np.all(octaves < 0.22)

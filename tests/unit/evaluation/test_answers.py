@@ -8,7 +8,7 @@ from measuring import LENGTHS, find, split, text
 from sizes import L
 
 from posenc_jax.data.corpora import Split
-from posenc_jax.data.tasks import who
+from posenc_jax.data.tasks import variables, who
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import evaluate, planning, protocols, records, table, windows
 from posenc_jax.evaluation.statistics import wilson
@@ -278,3 +278,72 @@ def test_depths_beyond_the_trained_length_are_of_other_answers_and_have_no_null(
     cells = measure(subject(), asked(), **ASKED, protocols="depth", extensions="none")
     rows = [row for row in records.rows(cells) if row["length"] > L]
     assert len(rows) > 4 and all(row["null_nll"] is row["gain_bpb"] is None for row in rows)
+
+
+def ordered(documents=40):
+    """A text of the task `ordered`, of L = 16 and 4 L."""
+    task = variables.Variables(32, 2.0, "ordered", "octaves")
+    drawn = list(task.documents("valid", documents, 0))
+    longest = task.farthest
+    tokens = np.concatenate([one.text for one in drawn])
+    whole = dataclasses.replace(
+        split([longest + 1] * documents, np.concatenate([one.answers for one in drawn])),
+        tokens=tokens,
+        gaps=np.concatenate([one.gaps for one in drawn]),
+        chance=1 / 6,
+        task="variables",
+    )
+    starts = np.arange(documents) * (longest + 1)
+    return windows.Text(whole, np.arange(documents), starts, longest)
+
+
+def asked_by_hand(read, reading):
+    """The settings of each scored answer, one token after another."""
+    for target in targets(reading):
+        begin = read.split.starts[read.split.starts <= target][-1]
+        name = read.split.tokens[target - 1] - variables.ASK
+        values = {
+            target - 1 - place: (read.split.tokens[place] - variables.SET) % 6
+            for place in range(begin, target - 1)
+            if read.split.tokens[place] >= variables.SET
+            and (read.split.tokens[place] - variables.SET) // 6 == name
+        }
+        yield sorted(values.items()), read.split.tokens[target] - variables.VALUE
+
+
+@pytest.mark.parametrize("length", [16, 32, 64])
+def test_a_reader_without_order_takes_one_of_the_settings_it_sees(length):
+    read = ordered()
+    (reading,) = protocols.find("answers").readings(read, length, 16, 32)
+    chances = []
+    for (values, answer), place in zip(
+        asked_by_hand(read, reading), np.flatnonzero(reading.plan.scored()) % length, strict=True
+    ):
+        seen = [value for back, value in values if back <= place]
+        chances.append(np.mean([value == answer for value in seen]) if seen else 1 / 6)
+    assert reading.facts["orderless"] == pytest.approx(np.mean(chances))
+    assert reading.facts["orderless"] < reading.facts["ceiling"]
+
+
+def test_reach_has_no_older_setting_and_latest_one_by_separation():
+    read = ordered(200)
+    (reach,) = protocols.find("reach").readings(read, 64, 16, 32)
+    assert all(len(values) == 1 for values, _ in asked_by_hand(read, reach))
+    assert reach.facts["older"] == 0 and reach.facts["orderless"] == reach.facts["ceiling"] == 1
+    whole, *parts = protocols.find("latest").readings(read, 64, 16, 32)
+    found = np.concatenate([targets(part) for part in parts])
+    np.testing.assert_array_equal(np.sort(found), targets(whole))
+    for part in parts:
+        low, _, high = part.facts["separation"].partition("-")
+        for values, _ in asked_by_hand(read, part):
+            assert len(values) == 2
+            assert int(low) <= values[1][0] - values[0][0] <= int(high or low)
+        assert part.facts["older"] == 1 and part.facts["orderless"] == 0.5
+    near = protocols.find("latest").readings(read, 32, 16, 32)[0]
+    assert all(values[1][0] <= 31 for values, _ in asked_by_hand(read, near))
+    assert len(targets(near)) < len(targets(whole))
+
+
+def test_texts_of_other_tasks_have_no_order_to_tell():
+    assert readings("reach", asked(), 64) == readings("latest", asked(), 64) == []
+    assert readings("answers", asked(), 64)[0].facts["orderless"] is None
