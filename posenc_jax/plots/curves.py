@@ -143,6 +143,7 @@ def near(lines: Sequence[Line]) -> tuple[float, float] | None:
 
 
 CEILING = Line("ceiling: all that a window holds", [], [], style.CEILING)
+ORDERLESS = Line("no order: one of the settings seen", [], [], style.ORDERLESS)
 NULL = Line("null: nothing beyond L", [], [], style.NULL)
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
 
@@ -243,6 +244,8 @@ def against_length(
     if value == "accuracy":
         known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
         others = [CEILING._replace(x=sorted(known), y=[known[n] for n in sorted(known)])]
+        known = {row["length"]: row["orderless"] for row in rows if row["orderless"] is not None}
+        others += [ORDERLESS._replace(x=list(known), y=list(known.values()))] if known else []
     elif protocol == protocols.HEADLINE:
         others += _counted(rows, value, yardsticks)
     return chart(

@@ -96,8 +96,7 @@ def called(data: Gathered, found: Answers) -> dict[str, str]:
 
 def admitted(data: Gathered, found: Answers) -> str:
     """Whether the task measures reach: a sentence of the page."""
-    chance = float(found.points.chance.dropna().mean())
-    known = oracles(data, found)
+    known, floor, of_what = oracles(data, found), *_floor(found)
     if found.trained >= found.longest:
         return "Nothing was read beyond the trained length."
     if not known:
@@ -107,12 +106,20 @@ def admitted(data: Gathered, found: Answers) -> str:
         )
     name = max(known, key=lambda group: known[group])
     own = found.names[name]
-    way = (known[name] - chance) / (1 - chance)
+    way = (known[name] - floor) / (1 - floor)
     word = "is admitted" if way >= ADMITTED else "measures learning, not reach: it is not admitted"
     return (
         f"The oracle {own}, trained at {found.longest} tokens, is right in {known[name]:.3f}, "
-        f"{way:.0%} of the way from chance ({chance:.3f}) to the ceiling: the task {word}."
+        f"{way:.0%} of the way from {of_what} ({floor:.3f}) to the ceiling: the task {word}."
     )
+
+
+def _floor(found: Answers) -> tuple[float, str]:
+    """What an oracle's accuracy counts from: that of a reader without order, or of a guess."""
+    orderless = found.points.orderless[found.points.length == found.longest].dropna()
+    if len(orderless):
+        return float(orderless.mean()), "a reader without order"
+    return float(found.points.chance.dropna().mean()), "chance"
 
 
 def lines(data: Gathered, found: Answers, most: int | None = None) -> list[Line]:
@@ -126,7 +133,7 @@ def lines(data: Gathered, found: Answers, most: int | None = None) -> list[Line]
     for group, method in _spread(drawn(data, found), most):
         points = found.points[(found.points.group == group) & (found.points.method == method)]
         name, gid = entry(found, group, method), f"group-{numbers[group]}"
-        look = _look(looks[group], method)
+        look = look_of(looks[group], method)
         made.append(figures.line(name, points, look, "relative", gid=gid))
     return made + controls(data, found)
 
@@ -157,16 +164,19 @@ def _spread(pairs: list[tuple[str, str]], most: int | None) -> list[tuple[str, s
     return [pair for pair in pairs if pair in chosen]
 
 
-def _look(own: style.Look, method: str) -> dict[str, Any]:
+def look_of(own: style.Look, method: str) -> dict[str, Any]:
     """Of an encoding as trained, or with an extension."""
     look = own._asdict()
     return look if method == "none" else look | {"linestyle": "--", "markerfacecolor": "white"}
 
 
 def controls(data: Gathered, found: Answers) -> list[Line]:
-    """The ceiling, the window of L and the oracles."""
+    """The ceiling, the reader without order, the window of L and the oracles."""
     lengths = sorted(found.points.length.unique())
     made = [curves.CEILING._replace(x=lengths, y=[1.0] * len(lengths))]
+    relative = found.points.assign(relative=found.points.orderless / found.points.ceiling)
+    known = relative.groupby("length").relative.mean().dropna()
+    made.append(curves.ORDERLESS._replace(x=list(known.index), y=list(known)))
     window = found.points[found.points.method == "window"]
     window = window[window.trained == found.trained]
     made.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
@@ -212,6 +222,10 @@ def grid(
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
     values = np.array([rows[pair] for pair in [*pairs, *windows]])
+    orderless = found.gaps.groupby("part").orderless.mean()
+    if orderless.notna().any():
+        names.append("no order: one of the settings seen")
+        values = np.vstack([values, [orderless.get(part, np.nan) for part in parts]])
     unknown = few(found.gaps)
     return np.where([part in unknown for part in parts], np.nan, values), names, parts
 
@@ -243,7 +257,7 @@ def text(
         encoding, methods = of_group.encoding.iloc[0], list(of_group.method.unique())
         shown = [method for method in methods if (encoding, method) in extended]
         for method in (*(["window"] if shown else []), *shown, "none"):
-            look = style.WINDOW if method == "window" else _look(looks[str(group)], method)
+            look = style.WINDOW if method == "window" else look_of(looks[str(group)], method)
             own_points = of_group[of_group.method == method]
             made.append(figures.line(str(group), own_points, dict(look)))
     return [line for line in made if line.x]

@@ -29,7 +29,7 @@ Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
 OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
 VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
-VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance"]
+VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
 
 
 class Gathered(NamedTuple):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.plots import captions, curves, style
-from posenc_jax.report import answers, figures, summary
+from posenc_jax.report import answers, figures, order, summary
 from posenc_jax.report.gather import Gathered
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Pat
     """Draws a picture for every protocol, answers beside `text`; returns the files."""
     drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
     drawn |= answers.pictures(data, text)
+    drawn["reach_and_order"] = order.picture(data)
     drawn |= {one: _picture(data, one) for one in protocols.against_length() if one not in drawn}
     made = {}
     for name, figure in drawn.items():
@@ -29,6 +30,13 @@ def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Pat
 
 def _caption(data: Gathered, name: str) -> str:
     """What is drawn, of which data, and what its bands are."""
+    if name == "reach_and_order":
+        return (
+            f"{name}: reach is the accuracy of answers without an older setting, relative to the "
+            "ceiling; order the accuracy of answers with one older setting in the window, from 0 "
+            "for a reader that takes either to 1. Arrows go from L to the longest length; means "
+            f"over seeds. Data: {summary.on_what(data, 'reach')} {captions.unpaired('seeds')}"
+        )
     value = curves.VALUES[figures.value_of(name)]
     words = f"{protocols.find(name).title}. {value.capitalize()} against length, without extensions"
     if name in ("answers", "gap"):

@@ -9,8 +9,9 @@ from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS, M
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.plots.curves import Line
+from posenc_jax.plots.reach import reach_and_order as reach_and_order_figure
 from posenc_jax.report import answers as report_answers
-from posenc_jax.report import elements, fairness, figures
+from posenc_jax.report import elements, fairness, figures, order
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
 from posenc_jax.report.gather import Gathered, members
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
@@ -19,7 +20,7 @@ from posenc_jax.terminal import counted
 
 def every(data: Gathered) -> list[Section]:
     """The sections in their order."""
-    made = [answers(data), loss(data), ranking(data)]
+    made = [reach_and_order(data), answers(data), loss(data), ranking(data)]
     made += [fairness.rates(data), fairness.learning(data)]
     made += [extensions(data), places(data), fairness.keys(data), cost(data)]
     made += [runs(data)]
@@ -60,9 +61,40 @@ def answers(data: Gathered) -> Section | None:
     return Section(
         f"Who finds the answer? Trained at {found.trained}, asked for up to {found.longest} tokens",
         "Means over seeds of the share of answers that are right, against context as a share of "
-        "the ceiling's, which finds whatever its window holds and guesses the rest; the window "
+        "the ceiling's, which finds whatever its window holds and guesses the rest; the reader "
+        "without order takes one of the settings in its window at random; the window "
         "sees the last L tokens alone. " + report_answers.admitted(data, found),
         content + elements.csv(found.points, "answers") + elements.csv(found.gaps, "gap"),
+    )
+
+
+def reach_and_order(data: Gathered) -> Section | None:
+    """Who finds a setting, and who tells the last one from an older one."""
+    found = order.of(data)
+    if found is None:
+        return None
+    arrows = order.arrows(data, found)
+    drawn = reach_and_order_figure(arrows, found.trained, found.longest)
+    head = ["", f"reach at {found.trained}", f"at {found.longest}"]
+    head += [f"order at {found.trained}", f"at {found.longest}"]
+    rows = [
+        Row(
+            [
+                a.name,
+                *(f"{v:.2f}" for v in (a.begin.reach, a.end.reach, a.begin.order, a.end.order)),
+            ]
+        )
+        for a in arrows
+    ]
+    title = f"Reach and order at {found.longest:,} tokens"
+    return Section(
+        title,
+        "Reach is the accuracy of answers without an older setting, relative to the ceiling. Order "
+        "is the accuracy of answers with one older setting in the window: 0 is a reader that takes "
+        "either of the two, 1 one that always takes the last. Means over seeds; arrows go from L to "
+        "the longest length.",
+        tag("div", elements.figure(drawn, "reach-and-order", title), class_="figures")
+        + table(head, rows),
     )
 
 

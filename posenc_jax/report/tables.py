@@ -72,6 +72,10 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
         ceiling = points.groupby("length").ceiling.mean()
         row = ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)]
         rows.insert(0, row + [NONE] * (few < most))
+    if value == "accuracy" and points.orderless.notna().any():
+        orderless = points.groupby(columns).orderless.mean()
+        row = ["no order", *(_cell(orderless[at], np.nan) for at in mean)]
+        rows.append(row + [NONE] * (few < most))
     over = f"{most}" if few == most else f"{few} to {most}"
     of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
     unit = "bits per byte" if value == "bpb" else "share of answers that are right"
