@@ -78,21 +78,17 @@ def reach_and_order(data: Gathered) -> Section | None:
     head = ["", f"reach at {found.trained}", f"at {found.longest}"]
     head += [f"order at {found.trained}", f"at {found.longest}"]
     rows = [
-        Row(
-            [
-                a.name,
-                *(f"{v:.2f}" for v in (a.begin.reach, a.end.reach, a.begin.order, a.end.order)),
-            ]
-        )
-        for a in arrows
+        Row([one.name, *(f"{value:.2f}" for value in (*reaches, *orders))])
+        for one in arrows
+        for reaches, orders in [zip(one.begin[:2], one.end[:2], strict=True)]
     ]
     title = f"Reach and order at {found.longest:,} tokens"
     return Section(
         title,
         "Reach is the accuracy of answers without an older setting, relative to the ceiling. Order "
         "is the accuracy of answers with one older setting in the window: 0 is a reader that takes "
-        "either of the two, 1 one that always takes the last. Means over seeds; arrows go from L to "
-        "the longest length.",
+        "either of the two, 1 one that always takes the last. Means over seeds; arrows go from L "
+        "to the longest length.",
         tag("div", elements.figure(drawn, "reach-and-order", title), class_="figures")
         + table(head, rows),
     )
