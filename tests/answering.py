@@ -1,5 +1,6 @@
 """What a report gathers of runs that answered, with accuracies that are given."""
 
+import numpy as np
 import pandas as pd
 
 from posenc_jax.report.gather import Gathered
@@ -14,7 +15,7 @@ def cell(group, method, accuracy, *, trained=L, by_gap=(1.0, 0.5), length=LONG):
     extension = method.partition(":")[0]
     names = {"id": group, "name": group, "group": group, "encoding": encoding, "seed": 0}
     facts = {"trained": trained, "method": method, "extension": extension, "length": length}
-    values = {"chance": 1 / 6, "ceiling": 1.0, "answers": 100.0}
+    values = {"chance": 1 / 6, "ceiling": 1.0, "orderless": np.nan, "answers": 100.0}
     row = names | facts | values | {"protocol": "answers", "part": "", "accuracy": accuracy}
     gaps = [
         row | {"protocol": "gap", "part": part, "accuracy": value}

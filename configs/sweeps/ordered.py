@@ -14,9 +14,7 @@ ENCODINGS = (
 ).split()
 FAR = 8
 ORACLE = {"train_length": 64 * FAR, "batch_size": 32 // FAR, "data.far": 1.0}
-ROTARY = (
-    "none,pi:8,ntk_by_parts:8,yarn:2,yarn:4,yarn:8,yarn:16,dynamic_yarn,self_extend,dca,logn"
-)
+ROTARY = "none,pi:8,ntk_by_parts:8,yarn:2,yarn:4,yarn:8,yarn:16,dynamic_yarn,self_extend,dca,logn"
 
 
 def jobs(names):
