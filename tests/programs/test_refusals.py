@@ -62,11 +62,11 @@ def test_settings_of_jax_that_change_the_digest_are_named(program, whole, tmp_pa
 def test_a_run_is_called_by_no_formula(sign, call, run, tmp_path):
     odd = tmp_path / f"{sign}1+1"
     out = call("train.py", odd, code=2)
-    assert out.count("error: ") == 1 and f"call '{sign}1+1' otherwise" in out
+    assert out.count("error: ") == 1 and f"rename '{sign}1+1'" in out
     assert not odd.exists()
     run.rename(odd)
-    assert f"call '{sign}1+1' otherwise" in call("eval_extrapolation.py", odd, code=2)
-    with pytest.raises(ConfigError, match="call '.1.1' otherwise"):
+    assert f"rename '{sign}1+1'" in call("eval_extrapolation.py", odd, code=2)
+    with pytest.raises(ConfigError, match="rename '.1.1'"):
         posenc_jax.evaluate(odd)
 
 

@@ -31,14 +31,14 @@ def taken(request, tmp_path, monkeypatch):
 
 def test_a_pipe_a_device_and_a_folder_stay(taken):
     before = stat.S_IFMT(taken.stat().st_mode)
-    with pytest.raises(Stop, match="out: a folder, device or pipe is there, and only a regular"):
+    with pytest.raises(Stop, match="out: it is a folder, device or pipe; only regular"):
         write_atomically(taken, "text")
     assert stat.S_IFMT(taken.stat().st_mode) == before
     assert os.listdir(taken.parent) == ["out"]
 
 
 def test_an_export_refuses_them_before_it_reads_the_run(taken, tmp_path):
-    with pytest.raises(Stop, match="only a regular file is replaced") as caught:
+    with pytest.raises(Stop, match="only regular files are replaced") as caught:
         export.export(tmp_path / "none", taken, overwrite=True)
     assert caught.value.code == 2
 
@@ -48,7 +48,7 @@ def test_a_tokenizer_refuses_them_before_it_is_trained(taken, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         prepare_data.main([*words, f"--config.data.cache={tmp_path / 'cache'}"])
     assert ended.value.code == 2
-    assert f"--out={taken}: a folder, device or pipe is there" in capsys.readouterr().err
+    assert f"--out={taken}: it is a folder, device or pipe" in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
 
 

@@ -194,7 +194,7 @@ def test_another_law_or_length_is_another_corpus(tmp_path):
         ({"task": "who", "document_length": 9}, "data.document_length = 9 has no effect with data"),
         (
             {"task": "variables", "gaps": "wide"},
-            "data.gaps must be one of 'within', 'log', 'fixed'",
+            "data.gaps must be one of 'within', 'octaves'",
         ),
         ({"task": "variabels"}, "data.task must be one of"),
         ({"source": "stdlib", "answers_only": True}, "data.answers_only has no effect"),
