@@ -283,3 +283,11 @@ def test_records_of_other_shapes_are_refused(run, call):
         assert "sums.parquet: " in out and "run eval_extrapolation.py again" in out
     call("eval_extrapolation.py", run, *SMALL)
     script("compare.py", run, f"{run}@window")
+
+
+def test_a_run_of_another_format_is_refused_in_a_line(run, call):
+    path = run / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
+    out = call("eval_extrapolation.py", run, *SMALL, code=74)
+    assert "it has format 2, and this version reads 3" in out
+    assert len(out.strip().splitlines()) == 1
