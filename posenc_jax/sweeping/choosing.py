@@ -74,8 +74,8 @@ class Trial(Job):
     ends_well = (errors.DONE, errors.NOT_FINITE)  # a rate that is too high is a result
 
     @property
-    def train(self) -> list[str]:
-        return self._train
+    def _evaluated_later(self) -> list[str]:
+        return []
 
     @property
     def left_nothing(self) -> str:

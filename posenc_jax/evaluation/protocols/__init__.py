@@ -88,6 +88,14 @@ class Protocol:
         return None
 
 
+class ByTokensSeen(Protocol):
+    """One whose null is its own windows of L, by how many tokens a target sees."""
+
+    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
+        at_trained = curve.get((self.name, trained))
+        return None if at_trained is None else by_early(sums, at_trained, at_trained)
+
+
 class Unknown(Protocol):
     """One that earlier rows name, and there is no file of it."""
 

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation.protocols import Curve, Protocol, by_early
-from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.sums import Sums
+from posenc_jax.evaluation.protocols import ByTokensSeen
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
 
 
-class Sliding(Protocol):
+class Sliding(ByTokensSeen):
     title = "sliding windows, the same targets at every length"
     order = 3
     option = "stride"
@@ -44,11 +42,6 @@ class Sliding(Protocol):
         place = np.where(np.arange(len(ends)) == first[:, None], length - ends, length - span)
         kept = np.arange(len(ends)) >= first[:, None]
         return plan_of(text, length, np.tile(ends - length, (len(before), 1)), place, kept)
-
-    def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
-        """That of windows of L, by how many tokens a target sees."""
-        at_trained = curve.get((self.name, trained))
-        return None if at_trained is None else by_early(sums, at_trained, at_trained)
 
 
 protocol = Sliding()
