@@ -1,7 +1,6 @@
-"""Set up a process before jax is imported: right sums, memory and compiled programs kept.
+"""Set up a process before jax is imported: memory and compiled programs kept.
 
-jaxlib 0.10.2 on CPU fuses a vmapped product and a sum into a wrong kernel (jax issue 39103). Every
-call of a compiled program asks the C library for temporary memory, which glibc takes from the
+Every call of a compiled program asks the C library for temporary memory, which glibc takes from the
 system and returns each time: a training step on CPU then spends a third of its time on first
 touches of pages. Compiled programs are kept on disk, so that a second start does not compile again.
 Importing the package changes nothing; programs call `configure()` first.
@@ -15,28 +14,15 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-# An unknown XLA flag aborts the process, so each is given to the versions it was tried on.
-_FLAGS = {"0.10.2": "--xla_cpu_experimental_ynn_fusion_type=-reduce"}
-
-
 # Settings of glibc's mallopt: no separate mappings, freed memory is kept, one arena for all.
 _KEEPING = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_ARENA_MAX": (-8, 1)}
 
 
-def configure(jaxlib_version: str | None = None, *, keep_programs: bool = True) -> None:
-    """Add the flags this jaxlib needs to XLA_FLAGS; keep memory and programs. User settings win.
-
-    XLA reads the flags once, when a backend starts, so they take effect until the first array is
-    made; the other settings take effect until jax is imported.
-    """
+def configure(*, keep_programs: bool = True) -> None:
+    """Keep memory and compiled programs, from before jax is imported. User settings win."""
     _keep_memory()
     if keep_programs:
         _keep_programs()
-    flag = _FLAGS.get(jaxlib_version or version("jaxlib"))
-    flags = os.environ.get("XLA_FLAGS", "")
-    if flag is None or flag.partition("=")[0] in flags:
-        return
-    os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
 
 
 def _keep_memory() -> None:
@@ -77,18 +63,46 @@ def _keep_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
     os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))  # the oldest go first
+    # jaxlib 0.10.1 logs each kept program of an AMD processor as an error: it was compiled with
+    # preferences of LLVM that are no features of a processor.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _processor() -> str:
     """A hash of this CPU's model and features."""
+    lines = _cpu_lines("model name", "flags", "Features", "CPU part")
+    text = "\n".join([platform.machine(), *lines])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _cpu_lines(*names: str) -> list[str]:
+    """The lines of /proc/cpuinfo with these names, each once; the processor's name elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = [platform.processor()]
-    kinds = ("model name", "flags", "Features", "CPU part")
-    facts = sorted({line for line in lines if line.startswith(kinds)}) or lines
-    text = "\n".join([platform.machine(), *facts])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return sorted({line for line in lines if line.startswith(names)}) or sorted(set(lines))
+
+
+def machine() -> dict[str, str]:
+    """What decides the last bits of a number: the same weights give others elsewhere."""
+    return {"processor": _device(), "jaxlib": version("jaxlib")}
+
+
+def _device() -> str:
+    """The kind of the device that computes: `NVIDIA H200`; for a CPU its name, family/model and a
+    hash of its features."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return jax.devices()[0].device_kind
+    values = {
+        line.partition(":")[0].strip(): line.partition(":")[2].strip()
+        for line in _cpu_lines("model name", "cpu family", "model\t")
+    }
+    name = values.get("model name") or platform.machine()
+    numbers = "/".join(values[n] for n in ("cpu family", "model") if n in values)
+    return " ".join(filter(None, [name, numbers, _processor()]))
 
 
 def unusual_settings() -> list[str]:
@@ -111,6 +125,5 @@ def self_test() -> None:
     if lengths[last] != last**2:
         raise RuntimeError(
             f"this backend computes wrong sums: {lengths[last]:.0f} instead of {last**2} "
-            f"(jaxlib {version('jaxlib')}, XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}). "
-            "Call posenc_jax.backend.configure() before jax runs anything."
+            f"(jaxlib {version('jaxlib')}; on CPU 0.10.2 does, jax issue 39103); install another"
         )

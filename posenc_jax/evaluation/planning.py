@@ -1,11 +1,12 @@
 """Plan the cells of an evaluation: extensions, protocols, lengths, and the windows they read."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 from tqdm import tqdm
 
-from posenc_jax import building, extensions
+from posenc_jax import backend, building, extensions
 from posenc_jax.configuration import Config, evaluation, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
@@ -15,6 +16,7 @@ from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.lineage import trained_length
+from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.subject import Subject
 
 OF_READING = ("chance", "ceiling", "orderless", "older", "separation")  # columns
@@ -83,7 +85,8 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
     _check_windows(asked, text.longest)
     limited = [Method("none", None, subject.trained)] if config.window else []
     passes = passes_of(config, subject, text, lengths)
-    model = model_key(subject.parts.model)
+    model, machine = model_key(subject.parts.model), backend.machine()
+    computed_by = {"weights": total_digest(subject.parts.params())[:16], **machine}
     cells: list[Cell] = []
     skipped: dict[str, None] = {}  # each line once
     for length in lengths:
@@ -101,8 +104,10 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
             for one in passes[length]:
                 plan, read = one.reading.plan, one.reading.text
                 limit = method.limit if method.limit and method.limit < plan.length else None
-                pass_key = key(model=model, encoding=numbers, limit=limit, length=plan.length)
-                facts = _facts(subject, text.name, method, length, one)
+                pass_key = key(
+                    model=model, encoding=numbers, limit=limit, length=plan.length, **machine
+                )
+                facts = _facts(subject, text.name, method, length, one, computed_by)
                 targets = one.reading.token_hash
                 what = dict(text=read.hash, trained=subject.trained, targets=targets)
                 if one.reading.part:
@@ -151,7 +156,14 @@ def passes_of(
     return passes
 
 
-def _facts(subject: Subject, evaluation: str, method: Method, length: int, one: Pass) -> dict:
+def _facts(
+    subject: Subject,
+    evaluation: str,
+    method: Method,
+    length: int,
+    one: Pass,
+    computed_by: Mapping[str, str],
+) -> dict:
     options = {name: one.span if one.protocol.option == name else None for name in OPTIONS}
     return {
         "run": subject.name,
@@ -171,6 +183,7 @@ def _facts(subject: Subject, evaluation: str, method: Method, length: int, one: 
         "part": one.reading.part,
         **{name: one.reading.facts.get(name) for name in OF_READING},
         **options,
+        **computed_by,
     }
 
 

@@ -22,7 +22,8 @@ COLUMNS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"
     "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag,windows,"
     "null_low,null_high,gain_low,gain_high,evaluation,text,data,part,chance,ceiling,accuracy_low,"
-    "accuracy_high,method,orderless,older,separation"
+    "accuracy_high,method,orderless,older,separation,"
+    "weights,processor,jaxlib"
 ).split(",")
 NOTHING = Record([], [], [])
 HELD_OUT = "held-out"  # the name of the evaluation of the run's own text

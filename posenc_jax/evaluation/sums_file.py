@@ -40,6 +40,9 @@ FACTS: Mapping[str, pyarrow.DataType] = {
     "orderless": pyarrow.float64(),
     "older": pyarrow.int64(),
     "separation": pyarrow.string(),
+    "weights": pyarrow.string(),  # digest of the parameters
+    "processor": pyarrow.string(),
+    "jaxlib": pyarrow.string(),
 }
 SCHEMA = pyarrow.schema(
     [

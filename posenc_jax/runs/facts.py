@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from posenc_jax.data.corpora import Corpus
 
 # Facts about the whole run, which stay when its state changes.
-KEPT = ("command", "data", "parameters", "speed")
+KEPT = ("command", "data", "machine", "parameters", "speed")
 
 
 def data_facts(corpus: "Corpus") -> dict[str, Any]:

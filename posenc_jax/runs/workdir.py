@@ -26,6 +26,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "digest": str,
     "command": str,
     "data": dict,
+    "machine": dict,
     "parameters": dict,
     "speed": (int, float),
 }

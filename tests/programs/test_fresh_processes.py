@@ -21,17 +21,6 @@ def run(code, **environment):
     )
 
 
-def test_configure_makes_a_fresh_process_sum_right():
-    done = run("from posenc_jax import backend; backend.configure(); backend.self_test()")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(version("jaxlib") != "0.10.2", reason="only jaxlib 0.10.2 sums wrongly")
-def test_the_self_test_finds_the_fault_it_is_for():
-    done = run("from posenc_jax import backend; backend.self_test()")
-    assert done.returncode != 0 and "computes wrong sums" in done.stderr
-
-
 def test_importing_sets_nothing():
     done = run("import posenc_jax, os; posenc_jax.build; assert not os.environ['XLA_FLAGS']")
     assert done.returncode == 0, done.stderr
@@ -73,11 +62,13 @@ print(jax.config.jax_compilation_cache_dir, "hit" if any("cache_hits" in e for e
     environment: dict[str, str | None] = {"XDG_CACHE_HOME": str(tmp_path)}
     set_by_the_suite = ("COMPILATION_CACHE_DIR", "PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
     environment |= {f"JAX_{name}": None for name in set_by_the_suite}
+    environment["TF_CPP_MIN_LOG_LEVEL"] = None
     first, second = (run(code, **environment) for _ in range(2))
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     folder, *hits = first.stdout.split()
     assert folder.startswith(f"{tmp_path}/posenc-jax/programs/jaxlib-{version('jaxlib')}")
     assert not hits and second.stdout.split() == [folder, "hit"]
+    assert not second.stderr
 
 
 def loaded_by(code):
@@ -97,6 +88,7 @@ for name in posenc_jax.__all__:
 
 WITHOUT_JAX = """
 import sys
+from importlib.metadata import version
 import posenc_jax, posenc_jax.checks, posenc_jax.backend
 import models; models.Config()
 from configs import rope; from posenc_jax import validation
