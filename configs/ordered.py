@@ -6,7 +6,7 @@ Any encoding of configs/ stands behind the colon. 0.4M parameters, 1,200 steps o
 on the answers alone: two to four minutes of one CPU core. Read by
 
 python eval_extrapolation.py --workdir=runs/ordered-rope --config.lengths=64,128,256,512 \\
-    --config.last=16 --config.protocols=answers,gap,reach,latest
+    --config.last=16 --config.protocols=answers,gap,reach,latest,older
 """
 
 from configs import variables

@@ -13,9 +13,13 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    # The range, `max_position`, is 8 L. It is also L in the formulas of extensions and `logn`: a
-    # dynamic scale is the length read over max_position, and 1 up to there.
+    # max_position, the range, is 8 L. inner_length, L in the formulas of extensions and `logn`, is
+    # max_position, so that a dynamic scale is the length read over it, and 1 up to there.
     config.encoding.update(
-        name="randomized", inner="rope", max_position=placeholder(int), evenly=False
+        name="randomized",
+        inner="rope",
+        max_position=placeholder(int),
+        inner_length=placeholder(int),
+        evenly=False,
     )
     return config

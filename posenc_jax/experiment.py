@@ -67,7 +67,10 @@ def differences(
 def unlike(config, source: Mapping) -> list[str]:
     """Differences of model, encoding and tokenizer to the run whose weights are taken."""
     chosen = []
-    for tree in (source, config.to_dict()):
+    now = config.to_dict()
+    if source["encoding"]["name"] != "randomized":
+        now |= {"encoding": _without_drawing(now["encoding"])}
+    for tree in (source, now):
         groups = with_later_options({name: tree[name] for name in ("model", "encoding")})
         fields = dict(_flat(groups))
         fields["data.tokenizer"] = _tokenizer(tree["data"])
@@ -82,6 +85,15 @@ def unlike(config, source: Mapping) -> list[str]:
         for name in sorted((there | here).keys() - free)
         if there.get(name) != here.get(name)
     ]
+
+
+def _without_drawing(encoding: Mapping) -> Mapping:
+    """The encoding inside `randomized`, whose weights know nothing of how positions are drawn."""
+    if encoding["name"] != "randomized":
+        return encoding
+    drawing = ("inner", "max_position", "inner_length", "evenly")
+    inner = {name: value for name, value in encoding.items() if name not in drawing}
+    return inner | {"name": encoding["inner"]}
 
 
 def _tokenizer(data: Mapping) -> str | None:

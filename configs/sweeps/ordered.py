@@ -30,7 +30,7 @@ def get_config():
         "evaluation": {
             "lengths": "64,128,256,512",
             "last": 16,
-            "protocols": "answers,gap,reach,latest",
+            "protocols": "answers,gap,reach,latest,older",
             "extensions": ROTARY,
             "tokens_per_call": 32_768,
         },

@@ -10,22 +10,19 @@ from posenc_jax import schemes
 from posenc_jax.checks import flag, token_count
 from posenc_jax.encoding import Dims, Wrapper, check_reach, static
 
-OWN = ("inner", "max_position", "evenly")
+OWN = ("inner", "max_position", "inner_length", "evenly")
 
 
 class Randomized(Wrapper):
     """Ruoss et al. 2023, arXiv:2305.16843: distinct positions in order, one draw per pass.
 
     L of every formula, those of extensions and `logn` included, is max_position: training went up
-    to there, however short its rows.
+    to there, however short its rows. A model that was trained at `inner_length` before keeps that:
+    with yarn in place this is Randomized YaRN (Mehta et al. 2026, arXiv:2606.23687).
     """
 
     max_position: int = static()
     evenly: bool = static(default=False)
-
-    @property
-    def train_length(self):
-        return self.max_position
 
     @property
     def reach(self):
@@ -59,14 +56,19 @@ def build(
     *,
     inner: str = "rope",
     max_position: int | None = None,
+    inner_length: int | None = None,
     evenly: bool = False,
     **inner_options,
 ) -> Randomized:
-    """Build the inner encoding, with the other options, for `max_position` (default 8 L)."""
+    """Draw positions below `max_position` (default 8 L), and build the inner encoding with the
+    other options for `inner_length` (default: max_position)."""
     if max_position is None:
         max_position = 8 * dims.train_length
     token_count("max_position", max_position, at_least=dims.train_length)
-    inner_dims = dataclasses.replace(dims, train_length=max_position)
+    if inner_length is None:
+        inner_length = max_position
+    token_count("inner_length", inner_length)
+    inner_dims = dataclasses.replace(dims, train_length=inner_length)
     encoding = schemes.build_inner("randomized", OWN, inner, inner_dims, key, inner_options)
     check_reach(encoding, max_position)
     return Randomized(

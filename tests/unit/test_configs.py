@@ -305,6 +305,20 @@ def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
     assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
 
 
+def test_positions_are_drawn_around_the_encoding_of_the_run_that_goes_on(tmp_path):
+    source = import_module("configs.rope").get_config()
+    config = import_module("configs.randomized_yarn").get_config()
+    config.init_from = str(tmp_path)
+    config.train_length = config.encoding.inner_length = source.train_length
+    (tmp_path / "config.json").write_text(json.dumps(source.to_dict() | {"format": FORMAT}))
+    assert said(config) == []
+    encoding = building.plain(lineage.resolved(config), jax.random.key(0))
+    assert (encoding.train_length, encoding.max_position) == (128, 1024)
+    config.encoding.base = 500_000.0
+    (problem,) = said(config)
+    assert "encoding.base is 10000.0 in" in problem and "500000.0 here" in problem
+
+
 def with_extension(recipe="rope", **fields):
     config = import_module(f"configs.{recipe}").get_config()
     with config.ignore_type():

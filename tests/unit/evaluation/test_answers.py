@@ -344,6 +344,21 @@ def test_reach_has_no_older_setting_and_latest_one_by_separation():
     assert len(targets(near)) < len(targets(whole))
 
 
+def test_answers_are_counted_by_the_older_settings_in_the_window():
+    read = ordered(200)
+    for length in (32, 64):
+        parts = protocols.find("older").readings(read, length, 16, 32)
+        assert [part.part for part in parts] == ["0", "1", "2", "3"]
+        for older, part in enumerate(parts):
+            assert part.facts["older"] == older
+            assert part.facts["orderless"] == pytest.approx(1 / (older + 1))
+            for values, _ in asked_by_hand(read, part):
+                assert len(values) == older + 1 and values[-1][0] < length
+    (one, *_) = (p for p in protocols.find("latest").readings(read, 64, 16, 32))
+    np.testing.assert_array_equal(targets(one), targets(parts[1]))
+
+
 def test_texts_of_other_tasks_have_no_order_to_tell():
-    assert readings("reach", asked(), 64) == readings("latest", asked(), 64) == []
+    for name in ("reach", "latest", "older"):
+        assert readings(name, asked(), 64) == []
     assert readings("answers", asked(), 64)[0].facts["orderless"] is None

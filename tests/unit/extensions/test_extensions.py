@@ -308,6 +308,15 @@ def test_what_fits_follows_the_encoding_inside_randomized():
     assert extensions.fitting(build("randomized", inner="learned")) == EVERYWHERE
 
 
+def test_randomized_keeps_the_length_that_its_weights_were_trained_at_before():
+    wrapped = build("randomized", inner="rope", max_position=4 * L, inner_length=L)
+    assert wrapped.train_length == L
+    extended = extend("yarn", wrapped, 4.0)
+    close(extended.inner.inv_freq, extend("yarn", build("rope"), 4.0).inv_freq)
+    drawn = extended.positions(L, jax.random.key(0))
+    assert L < drawn[-1] < 4 * L and (jnp.diff(drawn) > 0).all()
+
+
 def test_randomized_has_one_length_in_all_formulas():
     """That of the positions it was trained at: as the inner encoding alone, trained so far."""
     wrapped = build("randomized", inner="rope", max_position=4 * L)

@@ -1,0 +1,55 @@
+"""Reach and order after fine-tuning at 8 L: RoPE and FIRE of ordered.py, five seeds, for 2, 5 and
+20% of their steps; RoPE with and without YaRN in place, and with Randomized YaRN at L.
+
+python scripts/sweep.py --config=configs/sweeps/ordered_finetune.py --workdir=runs/ordered_finetune
+python scripts/report.py runs/ordered_finetune --out=report
+
+The runs of ordered.py must be finished in runs/ordered. As many tokens a step as there, at a fifth
+of its learning rate; at 8 L the text is that of the oracles.
+"""
+
+from configs.sweeps import ordered
+
+L = 64
+AT_FAR = {
+    "recipe": "configs/finetune.py",
+    "train_length": ordered.FAR * L,
+    "data.far": 1.0,
+}
+YARN = {"extension.name": "yarn", "extension.scale": float(ordered.FAR)}
+PLAIN = {"extension.name": "none", "extension.scale": 1.0}
+RANDOMIZED = {
+    "recipe": "configs/randomized_yarn.py",
+    "train_length": L,
+    "encoding.inner_length": L,
+    "data.far": float(ordered.FAR),
+}
+
+
+SHARES = {24: "2%", 60: "5%", 240: "20%"}  # of the 1,200 steps before
+KINDS = [
+    ("rope", "rope", AT_FAR | PLAIN),
+    ("rope", "rope with yarn:8", AT_FAR | YARN),
+    ("fire", "fire", AT_FAR | PLAIN),
+    ("rope", "randomized yarn:8 at L", RANDOMIZED),
+]
+
+
+def get_config():
+    evaluation = ordered.get_config()["evaluation"]
+    return {
+        "grid": [
+            fields
+            | {
+                "seed": seed,
+                "init_from": f"runs/ordered/ordered-{name}-s{seed}",
+                "steps": steps,
+                "label": f"{called}, {share} more steps",
+            }
+            for seed in range(5)
+            for name, called, fields in KINDS
+            for steps, share in SHARES.items()
+        ],
+        "fields": {"log_every": 20},
+        "evaluation": evaluation | {"extensions": "none,yarn:8"},
+    }

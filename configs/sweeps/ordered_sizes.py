@@ -1,0 +1,27 @@
+"""Are reach and order those of one budget? Four encodings of ordered.py, three seeds: four times
+the steps, four layers of width 256, and L = 96.
+
+python scripts/sweep.py --config=configs/sweeps/ordered_sizes.py --workdir=runs/ordered_sizes
+python scripts/report.py runs/ordered_sizes --out=report
+"""
+
+from configs.sweeps import ordered
+from posenc_jax.sweeping.grid import axis, chain, product
+
+LONGER = {"steps": 4_800, "data.documents": 160_000}
+LARGER = {"model.layers": 4, "model.width": 256}
+OTHER_LENGTH = {"train_length": 96}
+
+
+def get_config():
+    config = ordered.get_config()
+    recipes = ordered.jobs(("rope", "fire", "nope", "t5"))
+    seeds = axis("seed", range(3))
+    return config | {
+        "grid": chain(
+            product(seeds, recipes, [LONGER]),
+            product(seeds, recipes, [LARGER]),
+            product(seeds, recipes, [OTHER_LENGTH]),
+        ),
+        "evaluation": config["evaluation"] | {"lengths": "", "multiples": "1,2,4,8"},
+    }

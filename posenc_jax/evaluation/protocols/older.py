@@ -1,0 +1,34 @@
+"""Answers by the number of older settings, all of them within the window: `0`, `1`, `2`, ..."""
+
+from posenc_jax.evaluation import questions
+from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.protocols.answers import Answers
+from posenc_jax.evaluation.windows import Text
+
+
+class Older(Answers):
+    title = "answers by the number of older settings of the name, all in the window"
+    order = 6
+    by_part = True
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        plan = self.plan(text, length, span)
+        asked = questions.of(text, plan)
+        if asked is None:
+            return []
+        found = []
+        for older in range(int(asked.older.max()) + 1):
+            chosen = (asked.older == older) & (asked.visible.sum(axis=1) == older + 1)
+            if chosen.any():
+                part = questions.restricted(plan, chosen)
+                facts = {
+                    "chance": text.split.chance,
+                    "ceiling": 1.0,
+                    "orderless": questions.orderless(text, part),
+                    "older": older,
+                }
+                found.append(Reading(text, part, text.token_hash(part), str(older), facts))
+        return found
+
+
+protocol = Older()
