@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 from tqdm import tqdm
 
-from posenc_jax import backend, building, extensions
+from posenc_jax import backend, building, composition, extensions
 from posenc_jax.configuration import Config, evaluation, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
@@ -84,6 +84,16 @@ def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> li
     asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
     _check_windows(asked, text.longest)
     limited = [Method("none", None, subject.trained)] if config.window else []
+    short = [
+        composition.with_scale(one.name, one.scale)
+        for one in asked
+        if one.scale is not None and one.scale < largest
+    ]
+    if short:
+        tqdm.write(
+            f"{', '.join(short)}: the scale is below {largest:g}, the longest window over L, and "
+            f"positions beyond scale x L are untrained; give {largest:g} or more"
+        )
     passes = passes_of(config, subject, text, lengths)
     model, machine = model_key(subject.parts.model), backend.machine()
     computed_by = {"weights": total_digest(subject.parts.params())[:16], **machine}

@@ -339,6 +339,15 @@ def test_what_is_beyond_reach_is_left_out_with_the_extension_that_would_do(
     assert {c.facts["length"] for c in cells} == set(LENGTHS)
 
 
+def test_a_scale_below_the_tested_ratio_is_said(subject, settings, capsys):
+    who = subject("rope")
+    config = settings(extensions="none,pi:2,yarn:4,dynamic_yarn", multiples="1,4")
+    planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
+    said = capsys.readouterr().out
+    assert "pi:2: the scale is below 4, the longest window over L" in said
+    assert "yarn:4" not in said and "dynamic_yarn" not in said
+
+
 @pytest.mark.slow
 def test_compositions_have_their_options_and_windows_in_the_columns(measure, subject, settings):
     asked = "none,yarn:2:beta_slow=0.5+logn,logn+dynamic_ntk,yarn:2+window,window:size=8"
