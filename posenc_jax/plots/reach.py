@@ -29,13 +29,16 @@ class Arrow(NamedTuple):
 def reach_and_order(arrows: Sequence[Arrow], trained: int, longest: int) -> "Figure":
     figure, (axes,) = style.panels(1, 1, (8.6, 5.6))
     axes.axhline(0, color="0.6", linewidth=0.8)
+    places = [place for arrow in arrows for place in (arrow.begin, arrow.end)]
+    left = min([0.6, *(place.reach for place in places)])
+    low = min([0.0, *(place.order for place in places)])
     for arrow in arrows:
         colour, begin, end = arrow.look["color"], arrow.begin, arrow.end
         axes.annotate(
             "",
             (end.reach, end.order),
             (begin.reach, begin.order),
-            arrowprops=dict(arrowstyle="-|>", color=colour, alpha=0.45, linewidth=1),
+            arrowprops=dict(arrowstyle="-|>", color=colour, alpha=0.25, linewidth=1),
         )
         axes.plot(begin.reach, begin.order, ".", color=colour, markersize=4)
         marked = {name: value for name, value in arrow.look.items() if name != "linestyle"}
@@ -47,8 +50,8 @@ def reach_and_order(arrows: Sequence[Arrow], trained: int, longest: int) -> "Fig
     axes.set(
         xlabel="reach: right answers without an older setting, relative to the ceiling",
         ylabel="order: 0 takes either of two settings, 1 always the last",
-        xlim=(0, 1.05),
-        ylim=(-0.35, 1.05),
+        xlim=(left - 0.05, 1.05),
+        ylim=(low - 0.05, 1.05),
     )
     style.heading(figure, f"Reach and order at {longest:,} tokens; dots: at {trained:,}, L")
     style.legend(figure, axes)

@@ -6,12 +6,16 @@ import pandas as pd
 
 from posenc_jax.evaluation.protocols.latest import ALL
 from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.plots import style
 from posenc_jax.plots.reach import Arrow, Place, reach_and_order
 from posenc_jax.report import answers, figures
 from posenc_jax.report.gather import Frame, Gathered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+WORTH_A_MARK = 0.05  # gained by an extension, of reach or order, whichever is less
 
 
 class Ordered(NamedTuple):
@@ -43,22 +47,58 @@ def of(data: Gathered) -> Ordered | None:
     return Ordered(both, trained, longest)
 
 
-def arrows(data: Gathered, found: Ordered) -> list[Arrow]:
-    """From L to the longest length, the best at both first; an oracle has no arrow."""
+def arrows(data: Gathered, found: Ordered, *, brief: bool = False) -> list[Arrow]:
+    """From L to the longest length, the best at both first; an oracle has no arrow. The brief ones
+    are the encodings as trained, with the best extension of each, and one window of L."""
     asked = answers.of(data)
     looks, made = figures.looks(data), []
     named = None if asked is None else asked._replace(names=answers.called(data, asked))
+    shown = _brief(found) if brief else None
     for (group, method), own in found.points.groupby(["group", "method"], sort=False):
         lengths = set(own.length)
         if found.longest not in lengths:
             continue
+        if shown is not None and (group, method) not in shown:
+            continue
+        oracle = (own.trained >= found.longest).all()
         end = _place(own[own.length == found.longest])
         begin = _place(own[own.length == found.trained]) if found.trained in lengths else end
-        oracle = (own.trained >= found.longest).all()
         name = f"{group} + {method}" if named is None else answers.entry(named, group, method)
         look = answers.look_of(looks[group], method)
         made.append(Arrow(name, look, end if oracle else begin, end))
-    return sorted(made, key=lambda one: -min(one.end.reach, one.end.order))
+    made.sort(key=lambda one: -min(one.end.reach, one.end.order))
+    if brief:
+        made += _window(found)
+    return made
+
+
+def _brief(found: Ordered) -> set[tuple[str, str]]:
+    """Every group as trained, and with the method that is best at both, where that gains; of an
+    oracle itself alone."""
+    far = found.points[(found.points.length == found.longest) & (found.points.method != "window")]
+    both = far.groupby(["group", "method", "trained"])[["reach", "order"]].mean().min(axis=1)
+    best: dict[tuple[str, str], float] = {}
+    for (group, method, trained), value in both.items():
+        if method == "none" or trained < found.longest:
+            best[str(group), str(method)] = float(value)
+    chosen = {pair for pair in best if pair[1] == "none"}
+    for group, _ in list(chosen):
+        top = max((pair for pair in best if pair[0] == group), key=lambda pair: best[pair])
+        if best[top] > best[group, "none"] + WORTH_A_MARK:
+            chosen.add(top)
+    return chosen
+
+
+def _window(found: Ordered) -> list[Arrow]:
+    """The mean over all windows of L, which differ by seeds and encodings alike."""
+    own = found.points[(found.points.method == "window") & (found.points.trained < found.longest)]
+    at = [own[own.length == length] for length in (found.trained, found.longest)]
+    if any(points.empty for points in at):
+        return []
+    begin, end = (Place(float(p.reach.mean()), float(p.order.mean())) for p in at)
+    return [
+        Arrow("a window of L, mean", {"color": style.WINDOW["color"], "marker": "x"}, begin, end)
+    ]
 
 
 def _place(points: Frame) -> Place:
@@ -71,4 +111,4 @@ def picture(data: Gathered) -> "Figure | None":
     found = of(data)
     if found is None:
         return None
-    return reach_and_order(arrows(data, found), found.trained, found.longest)
+    return reach_and_order(arrows(data, found, brief=True), found.trained, found.longest)

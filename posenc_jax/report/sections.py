@@ -9,7 +9,6 @@ from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS, M
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.plots.curves import Line
-from posenc_jax.plots.reach import reach_and_order as reach_and_order_figure
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import elements, fairness, figures, order
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
@@ -70,16 +69,14 @@ def answers(data: Gathered) -> Section | None:
 
 def reach_and_order(data: Gathered) -> Section | None:
     """Who finds a setting, and who tells the last one from an older one."""
-    found = order.of(data)
-    if found is None:
+    found, drawn = order.of(data), order.picture(data)
+    if found is None or drawn is None:
         return None
-    arrows = order.arrows(data, found)
-    drawn = reach_and_order_figure(arrows, found.trained, found.longest)
     head = ["", f"reach at {found.trained}", f"at {found.longest}"]
     head += [f"order at {found.trained}", f"at {found.longest}"]
     rows = [
         Row([one.name, *(f"{value:.2f}" for value in (*reaches, *orders))])
-        for one in arrows
+        for one in order.arrows(data, found)
         for reaches, orders in [zip(one.begin[:2], one.end[:2], strict=True)]
     ]
     title = f"Reach and order at {found.longest:,} tokens"
