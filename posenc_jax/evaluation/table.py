@@ -16,10 +16,10 @@ PAIR = 2 * WIDTH - 4  # bits | nats
 
 
 def counts(row: dict) -> str:
-    """Describe what a number was measured on."""
+    """Describe what a number was measured on; files of a package that is held out count once."""
     windows = f"{counted(row['windows'], 'window')} of " if row.get("windows") else ""
     targets = counted(row["tokens"], "target")
-    return f"{targets} in {windows}{counted(row['documents'], 'document')}"
+    return f"{targets} in {windows}{counted(row['documents'], 'document')} (or packages)"
 
 
 def table(cells: Sequence[Measured]) -> str:

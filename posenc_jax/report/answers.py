@@ -193,8 +193,8 @@ def grid(
 ) -> tuple[np.ndarray, list[str], list[str]]:
     """Accuracy by method and by how far back the answer stands; the best at the longest first.
 
-    Extensions that see no further than the window share its row. The brief map has the best one of
-    each group alone, where it gains.
+    The mean of all windows of L is a row, which extensions that see no further share. The brief map
+    has the best one of each group alone, where it gains.
     """
     parts = list(dict.fromkeys(found.gaps.part))
     parts.sort(key=lambda part: int(part.partition("-")[0]))
@@ -209,19 +209,20 @@ def grid(
     kept = figures.distinct(rows)
     pairs = [p for p in order if p[1] == "none" or p[0] not in known and p in kept]
     pairs = [p for p in pairs if p[1] != "window"]
-    windows = [p for p in order if p[1] == "window" and p[0] not in known][:1]
+    windows = [p for p in order if p[1] == "window" and p[0] not in known]
+    window = tuple(np.mean([rows[pair] for pair in windows], axis=0)) if windows else ()
     beyond = [int(part.partition("-")[0]) > found.trained for part in parts]
     near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
-    near = {p for p in near if _close(rows[p], rows[windows[0]], beyond)}
+    near = {p for p in near if _close(rows[p], window, beyond)}
     named = found._replace(names=called(data, found))
     pairs = [p for p in pairs if p not in near]
     if brief:
         first = {group: (group, method) for group, method in reversed(pairs)}
         pairs = [p for p in pairs if p[1] == "none" or p == first[p[0]]]
-    names = [entry(named, *pair) for pair in [*pairs, *windows]]
+    names = [entry(named, *pair) for pair in pairs] + (["windows of L (mean)"] if windows else [])
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
-    values = np.array([rows[pair] for pair in [*pairs, *windows]])
+    values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
     orderless = found.gaps.groupby("part").orderless.mean()
     if orderless.notna().any():
         names.append("no order: one of the settings seen")

@@ -97,7 +97,7 @@ def _window(found: Ordered) -> list[Arrow]:
         return []
     begin, end = (Place(float(p.reach.mean()), float(p.order.mean())) for p in at)
     return [
-        Arrow("a window of L, mean", {"color": style.WINDOW["color"], "marker": "x"}, begin, end)
+        Arrow("windows of L (mean)", {"color": style.WINDOW["color"], "marker": "x"}, begin, end)
     ]
 
 

@@ -49,7 +49,7 @@ def test_of_many_lines_some_from_best_to_worst_are_drawn_and_the_picture_says_so
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
     values, names, parts = answers.grid(data, answers.of(data))
     best = ["rope + yarn:8", "fire + logn", "fire", "rope + ntk:8", "rope"]
-    assert names == ["rope, oracle", *best, "a window of L"]
+    assert names == ["rope, oracle", *best, "windows of L (mean)"]
     assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
 
 
@@ -61,7 +61,7 @@ def test_the_brief_map_has_the_best_extension_of_each_where_it_gains(data):
         "fire + logn",
         "fire",
         "rope",
-        "a window of L",
+        "windows of L (mean)",
     ]
     worse = gathered(
         cell("rope-a", "none", 0.9, by_gap=(0.9, 0.9)),
@@ -78,7 +78,7 @@ def test_what_sees_no_further_than_the_window_shares_its_row():
         cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
     )
     values, names, _ = answers.grid(data, answers.of(data))
-    assert names == ["rope + logn", "rope", "a window of L, streaming"]
+    assert names == ["rope + logn", "rope", "windows of L (mean), streaming"]
     assert values[-1].tolist() == [1.0, 0.2]
 
 
