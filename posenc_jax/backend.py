@@ -112,18 +112,3 @@ def unusual_settings() -> list[str]:
     usual = {"jax_enable_x64": False, "jax_threefry_partitionable": True}
     now = {name: getattr(jax.config, name) for name in usual}
     return [f"{name.upper()}={now[name]}" for name in usual if now[name] != usual[name]]
-
-
-def self_test() -> None:
-    """Raise unless this process's backend sums correctly."""
-    import jax
-    import jax.numpy as jnp
-
-    last = 32_768
-    rows = jnp.zeros((last + 1, 3), jnp.float32).at[:, 0].set(jnp.arange(last + 1.0))
-    lengths = jax.jit(jax.vmap(lambda row: jnp.sum((jnp.eye(3) @ row) ** 2)))(rows)
-    if lengths[last] != last**2:
-        raise RuntimeError(
-            f"this backend computes wrong sums: {lengths[last]:.0f} instead of {last**2} "
-            f"(jaxlib {version('jaxlib')}; on CPU 0.10.2 does, jax issue 39103); install another"
-        )

@@ -26,23 +26,6 @@ FREE = (
     "data.cache",
 )
 
-# Options that came after runs were written without them, at the values that change nothing.
-LATER = {
-    "rope": {"keep": 1.0, "frequencies": "fixed", "per": "none"},
-    "fox": {"gate": "full", "inner": "nope"},
-    "hybrid": {
-        "chunked": False,
-        "local_base": None,
-        "global_rope": False,
-        "global_base": None,
-        "global_keep": 1.0,
-        "first_full": False,
-        "last_full": False,
-        "layout": "half",
-    },
-}
-
-
 # Where text, tokens and tokenizer lie; that they are the same is checked by their content.
 PLACES = ("data.path", "data.valid_path", "data.tokens", "data.tokenizer")
 
@@ -54,7 +37,7 @@ def differences(
     words: tuple[str, str] = ("in the workdir", "now"),
 ) -> list[str]:
     """Fields, except free ones, in which a saved configuration differs from the current one."""
-    before, after = (dict(_flat(with_later_options(tree))) for tree in (saved, now))
+    before, after = (dict(_flat(tree)) for tree in (saved, now))
     lines = []
     for name in sorted(before | after):
         if not _within(name, free):
@@ -71,7 +54,7 @@ def unlike(config, source: Mapping) -> list[str]:
     if source["encoding"]["name"] != "randomized":
         now |= {"encoding": _without_drawing(now["encoding"])}
     for tree in (source, now):
-        groups = with_later_options({name: tree[name] for name in ("model", "encoding")})
+        groups = {name: tree[name] for name in ("model", "encoding")}
         fields = dict(_flat(groups))
         fields["data.tokenizer"] = _tokenizer(tree["data"])
         chosen.append(fields)
@@ -109,21 +92,13 @@ def _tokenizer(data: Mapping) -> str | None:
 def experiment(config) -> dict[str, Any]:
     """Fields that runs of one experiment share: all but the seed, how often something is logged or
     saved, and how it is computed. One that is None is left out: older runs lack it."""
-    fields = dict(_flat(with_later_options(with_defaults(config.to_dict()))))
+    fields = dict(_flat(with_defaults(config.to_dict())))
     fields["original_length"] = fields["original_length"] or fields["train_length"]
     fields["init_from"] = without_seed(str(fields["init_from"] or ""))
     how = ("seed", "model.scan", "model.remat", "model.attention")
     free = (*(name for name in FREE if name != "steps"), *how)
     given = {name: value for name, value in sorted(fields.items()) if value is not None}
     return {name: value for name, value in given.items() if not _within(name, free)}
-
-
-def with_later_options(fields: Mapping) -> Mapping:
-    """Fill in the options of the encoding that older runs lack."""
-    encoding = fields.get("encoding")
-    if not isinstance(encoding, Mapping):
-        return fields
-    return {**fields, "encoding": {**LATER.get(encoding.get("name", ""), {}), **encoding}}
 
 
 def chosen(config) -> list[str]:

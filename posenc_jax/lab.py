@@ -39,7 +39,6 @@ def evaluate(
     config = _with(configuration.evaluation(), fields)
     backend.configure()
     _refuse(_explained(lambda: judging.mistakes(config)) + validation.mistakes_in_workdir(workdir))
-    backend.self_test()
     return _explained(lambda: _evaluate(config, Path(workdir), step))
 
 

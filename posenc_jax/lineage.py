@@ -11,12 +11,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax import composition, configuration, formats, registry
+from posenc_jax import composition, configuration, registry
 from posenc_jax.composition import Part
 from posenc_jax.configuration import Config, beside_tokens, read_by
 from posenc_jax.errors import ConfigError
 from posenc_jax.experiment import with_defaults
 
+FORMAT = 3  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
 # A file without these is not the configuration of a run.
 ESSENTIAL = (
@@ -37,9 +38,17 @@ def read(workdir: Path) -> dict[str, Any]:
     missing = set(ESSENTIAL) - set(fields)
     if missing:
         raise ValueError(f"no {', '.join(sorted(missing))}")
-    formats.check(fields.pop("format", None))
+    check_format(fields.pop("format", None))
     fields = with_defaults(fields)
     return fields | {"data": _with_own_tokenizer(fields["data"], workdir)}
+
+
+def check_format(written: Any) -> None:
+    if written != FORMAT:
+        raise ValueError(
+            f"it has format {written!r}, and this version reads {FORMAT}: use the version of "
+            "posenc-jax that wrote it"
+        )
 
 
 def _with_own_tokenizer(data: Mapping[str, Any], workdir: Path) -> Mapping[str, Any]:

@@ -27,22 +27,6 @@ def documents(task: str, count: int, length: int, seed: int) -> Iterator[tuple[b
         yield np.concatenate(text)[:length].tobytes(), np.concatenate(answers)[:length]
 
 
-def best_loss(task: str, length: int, seed: int, documents_: int = 64) -> float | None:
-    """Nats per byte of a model that knows the task, where that is a number; else None.
-
-    Letters drawn evenly cost ln 26 each, answers nothing; so it holds for copy, whose other bytes
-    follow from the places they stand at.
-    """
-    if task != "copy":
-        return None
-    free = total = 0
-    for text, answers in documents(task, documents_, length, seed):
-        letters = np.isin(np.frombuffer(text, np.uint8), _LETTERS)
-        free += int(np.sum(letters & ~answers))
-        total += length
-    return free * float(np.log(26)) / total
-
-
 def _join(*pieces):
     text = np.concatenate(
         [np.frombuffer(p, np.uint8) if isinstance(p, bytes) else p for p, _ in pieces]

@@ -10,7 +10,7 @@ from safetensors.numpy import save
 
 from posenc_jax.errors import ConfigError
 from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
-from posenc_jax.formats import FORMAT
+from posenc_jax.lineage import FORMAT
 from posenc_jax.runs.checkpoints import PARAMETERS, saved_digest, total_digest
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import Subject, load_subject

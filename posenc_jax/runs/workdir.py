@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax import formats, lineage
+from posenc_jax import lineage
 from posenc_jax.configuration import Config
 from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
 from posenc_jax.experiment import FREE, PLACES, differences, with_defaults
@@ -77,7 +77,7 @@ class Workdir:
         saved = self.config()
         if saved is not None:
             refuse_another(saved, config, str(self.path))
-        fields = config.to_dict() | {"format": formats.FORMAT}
+        fields = config.to_dict() | {"format": lineage.FORMAT}
         write_atomically(self / "config.json", _json(fields))
 
     def status(self, state: str, code: int, **facts: Any) -> None:
@@ -191,7 +191,7 @@ def refuse_another(saved: Config, config: Config, place: str) -> None:
 
 def sealed(card: Mapping[str, Any]) -> Config:
     """The configuration on a checkpoint's card."""
-    formats.check(card.get("format"))
+    lineage.check_format(card.get("format"))
     return ConfigDict(with_defaults(card["config"]))
 
 

@@ -16,8 +16,7 @@ from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.experiment import differences
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked, write_atomically
-from posenc_jax.formats import FORMAT
-from posenc_jax.lineage import TOKENIZER, resolved
+from posenc_jax.lineage import FORMAT, TOKENIZER, resolved
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.facts import data_facts, speed
@@ -59,7 +58,6 @@ def _begin(config: Config, workdir: Path, track: Callable[..., View]) -> int:
         held.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_rows(config, len(jax.devices()))
-        backend.self_test()
         unusual = backend.unusual_settings()
         if unusual and is_lead():
             warn(f"{', '.join(unusual)}: not jax's default; the same seed gives other numbers")

@@ -11,7 +11,7 @@ from running import script
 
 from configs import base
 from posenc_jax.data import corpora, prepared, tokenizer
-from posenc_jax.formats import FORMAT
+from posenc_jax.lineage import FORMAT
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import check, jobs_of
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token

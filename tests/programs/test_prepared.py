@@ -15,7 +15,7 @@ from configs import base
 from posenc_jax import lineage, validation
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.formats import FORMAT
+from posenc_jax.lineage import FORMAT
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
 

@@ -1,12 +1,8 @@
-"""The guard against a CPU backend that sums wrongly."""
+"""What `configure` sets, and whose settings win."""
 
 import os
 
 from posenc_jax import backend
-
-
-def test_this_process_sums_right():
-    backend.self_test()
 
 
 def test_the_folder_of_programs_is_the_users_word_or_none_where_it_cannot_be(tmp_path, monkeypatch):

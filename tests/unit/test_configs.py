@@ -23,7 +23,7 @@ from posenc_jax import (
 )
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
-from posenc_jax.formats import FORMAT
+from posenc_jax.lineage import FORMAT
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
 

@@ -10,7 +10,7 @@ from running import ROOT
 PACKAGE = ROOT / "posenc_jax"
 # From the ground up: a room imports those before it, and its own modules.
 ROOMS = (
-    "errors packages checks registry backend terminal files fields composition formats neighbours "
+    "errors packages checks registry backend terminal files fields composition neighbours "
     "typeset "
     "configuration experiment lineage validation encoding positions schemes extensions "
     "building attention data tracking command runs training evaluation plots programs sweeping "

@@ -96,17 +96,6 @@ class ByTokensSeen(Protocol):
         return None if at_trained is None else by_early(sums, at_trained, at_trained)
 
 
-class Unknown(Protocol):
-    """One that earlier rows name, and there is no file of it."""
-
-    def __init__(self, name: str):
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-
 def by_early(sums: Sums, within: Sums, tail: Sums | None) -> Terms | None:
     """The null of scored targets, by the share of them that sees L tokens or fewer.
 
@@ -124,8 +113,6 @@ def by_early(sums: Sums, within: Sums, tail: Sums | None) -> Terms | None:
 
 @cache
 def find(name: str) -> Protocol:
-    if name not in registry.protocols():
-        return Unknown(name)
     return import_module(f"{__name__}.{name}").protocol
 
 

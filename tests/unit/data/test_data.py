@@ -358,12 +358,6 @@ def test_the_answers_of_a_task_follow_from_what_came_before(task):
     assert again != [text for text, _ in synthetic.documents(task, 3, 1_500, seed=2)]
 
 
-def test_the_best_loss_is_stated_where_it_is_known():
-    best = synthetic.best_loss("copy", 1_500, seed=0)
-    assert best is not None and abs(best - np.log(26) * 32 / 66) < 0.02
-    assert synthetic.best_loss("passkey", 1_500, seed=0) is None
-
-
 def test_synthetic_answers_are_kept_beside_the_tokens(settings):
     data = settings(source="synthetic", task="copy", documents=10, document_length=200)
     made = prepare(data)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from solving import solve
 
 from configs import rope
 from posenc_jax import lineage, validation
 from posenc_jax.data import batches, mixtures
-from posenc_jax.data.tasks import variables
 from posenc_jax.errors import ConfigError
 
 L = 32
@@ -95,7 +95,7 @@ def test_held_out_answers_are_those_that_a_row_can_give(texts):
     held = batches.held_out(test, length=L, rows=50, within_documents=True, answers_only=True)
     every = batches.held_out(test, length=L, rows=50, within_documents=True)
     for inputs, targets, weights in zip(*held[:3], strict=True):
-        known = variables.solve(np.append(inputs, targets[-1]))[1:]
+        known = solve(np.append(inputs, targets[-1]))[1:]
         np.testing.assert_array_equal(known[weights > 0], targets[weights > 0])
     assert 0 < held.weights.sum() < every.weights.sum()
 

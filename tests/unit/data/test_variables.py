@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from solving import solve
 
 from posenc_jax.data.tasks.variables import (
     ASK,
@@ -14,7 +15,6 @@ from posenc_jax.data.tasks.variables import (
     Variables,
     gaps,
     settings,
-    solve,
 )
 
 pytestmark = pytest.mark.sampled

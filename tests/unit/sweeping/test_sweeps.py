@@ -11,7 +11,7 @@ from running import ROOT
 
 from posenc_jax import errors
 from posenc_jax.errors import ConfigError
-from posenc_jax.formats import FORMAT
+from posenc_jax.lineage import FORMAT
 from posenc_jax.registry import encodings
 from posenc_jax.sweeping import grid, scheduler
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
