@@ -1,0 +1,182 @@
+"""The tables of the pages in this folder, from the published rows: python docs/results/tables.py
+
+A table of a page stands between `<!-- table NAME -->` and `<!-- end -->`; this writes it there.
+tests/unit/test_pages.py finds each of them unchanged, and every decimal of a page's sentences in
+its tables.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+HERE = Path(__file__).parent
+L, FAR = 64, 512
+
+
+@cache
+def ordered(part: str = "ordered") -> pd.DataFrame:
+    """Rows of a sweep of reach and order, the oracles named."""
+    rows = pd.read_csv(HERE / part / "rows.csv.xz", low_memory=False)
+    encoding = rows.run.str.extract(r"^ordered-(.*?)-s\d+")[0]
+    oracle = np.where(rows.train_length == FAR, " trained at 512", "")
+    return rows.assign(group=encoding + oracle)
+
+
+def seeds(rows: pd.DataFrame, column: str = "accuracy") -> np.ndarray:
+    """One value per seed."""
+    return rows.groupby("seed")[column].mean().to_numpy()
+
+
+def with_interval(values: np.ndarray) -> str:
+    """Mean and half of a 95% t interval over seeds."""
+    if len(values) < 2:
+        return f"{values.mean():.3f}" if len(values) else "-"
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"{values.mean():.3f} ±{half:.3f}"
+
+
+def markdown(head: list[str], body: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def at(rows: pd.DataFrame, protocol: str, length: int, part: str | None = None) -> pd.DataFrame:
+    chosen = (rows.protocol == protocol) & (rows.length == length)
+    return rows[chosen if part is None else chosen & (rows.part == part)]
+
+
+def name_of(group: str, method: str) -> str:
+    return {"none": group, "window": f"{group}, window of L"}.get(method, f"{group} + {method}")
+
+
+OF_ROPE = ("pi:8", "ntk_by_parts:8", "yarn:8", "dynamic_yarn", "self_extend", "dca")
+ALONE = ("rope", "randomized", "hybrid_nope")  # log-n changes none of these by 0.05
+
+
+def reach_and_order() -> str:
+    """Encodings, what matters of their extensions, and oracles, the best at both first."""
+    rows = ordered()
+    ceiling = at(rows, "reach", L).ceiling.iloc[0]
+    body = []
+    for (group, method), own in rows.groupby(["group", "method"]):
+        oracle = "trained" in group
+        log_n = method == "logn" and group not in ALONE and not oracle
+        extended = (group == "rope" and method in OF_ROPE) or (group, method) == (
+            "randomized",
+            "yarn:2",
+        )
+        if not (method == "none" or log_n or extended):
+            continue
+        near = [at(own, "reach", L), at(own, "latest", L, "all")]
+        far = [at(own, "reach", FAR), at(own, "latest", FAR, "all"), at(own, "answers", FAR)]
+        values = [seeds(near[0]) / ceiling, *(seeds(one) for one in (near[1], *far))]
+        rank = min(values[2].mean(), 2 * values[3].mean() - 1)
+        body.append((rank, [name_of(group, method), *map(with_interval, values)]))
+    window = rows[(rows.method == "window") & (rows.train_length == L)]
+    far = [at(window, "reach", FAR), at(window, "latest", FAR, "all"), at(window, "answers", FAR)]
+    body.append(
+        (-1.0, ["windows of L (mean)", "", "", *(f"{one.accuracy.mean():.3f}" for one in far)])
+    )
+    orderless = f"{at(rows, 'answers', FAR).orderless.mean():.3f}"
+    body.append((-2.0, ["a reader without order", "1.000", "0.500", "1.000", "0.500", orderless]))
+    head = [
+        "",
+        "reach at L",
+        "last of two at L",
+        "reach at 8 L",
+        "last of two at 8 L",
+        "all at 8 L",
+    ]
+    return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
+
+
+SHOWN = [
+    ("rope", "none"),
+    ("rope", "pi:8"),
+    ("rope", "yarn:8"),
+    ("rope", "self_extend"),
+    ("randomized", "none"),
+    ("fire", "none"),
+    ("t5", "none"),
+    ("nope", "none"),
+    ("nope", "logn"),
+    ("sinusoidal", "logn"),
+    ("fox", "none"),
+]
+
+
+def by_separation() -> str:
+    """The last of two settings, by the tokens between them, at L and at 8 L."""
+    rows = ordered()
+    parts = [part for part in rows[rows.protocol == "latest"].part.unique() if part != "all"]
+    parts.sort(key=lambda part: int(part.partition("-")[0]))
+    body = []
+    for length in (L, FAR):
+        there = rows[rows.length == length]
+        for group, method in SHOWN:
+            own = there[(there.group == group) & (there.method == method)]
+            found = [at(own, "latest", length, part) for part in parts]
+            cells = [f"{seeds(one).mean():.2f}" if len(one) else "" for one in found]
+            body.append([f"{name_of(group, method)}, {length}", *cells])
+    return markdown(["", *parts], body)
+
+
+def by_older() -> str:
+    """Accuracy at L and 8 L by the number of older settings."""
+    rows = ordered()
+    body = []
+    for group, method in SHOWN:
+        own = rows[(rows.group == group) & (rows.method == method)]
+        cells = [
+            f"{seeds(at(own, 'older', n, str(k))).mean():.2f}" for n in (L, FAR) for k in range(4)
+        ]
+        body.append([name_of(group, method), *cells])
+    body.append(["a reader without order", *(["1.00", "0.50", "0.33", "0.25"] * 2)])
+    head = ["", *(f"{k} at L" for k in range(4)), *(f"{k} at 8 L" for k in range(4))]
+    return markdown(head, body)
+
+
+def by_scale() -> str:
+    """YaRN's reach and order by its scale and the length."""
+    rows = ordered()
+    body = []
+    for scale in (2, 4, 8, 16):
+        own = rows[(rows.group == "rope") & (rows.method == f"yarn:{scale}")]
+        lengths = (L, 128, 256, FAR)
+        reach = [at(own, "reach", n) for n in lengths]
+        cells = [f"{(seeds(one) / one.ceiling.iloc[0]).mean():.2f}" for one in reach]
+        cells += [f"{seeds(at(own, 'latest', n, 'all')).mean():.2f}" for n in lengths]
+        body.append([f"yarn:{scale}", *cells])
+    head = [""] + [f"reach, {n}" for n in (L, 128, 256, FAR)]
+    return markdown(head + [f"last of two, {n}" for n in (L, 128, 256, FAR)], body)
+
+
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "order.md": {
+        "reach-and-order": reach_and_order,
+        "older": by_older,
+        "separation": by_separation,
+        "scale": by_scale,
+    },
+}
+
+
+def written(page: str, text: str) -> str:
+    """The page with its tables as the rows have them."""
+    for name, make in PAGES[page].items():
+        before, begin, rest = text.partition(f"<!-- table {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        if not end:
+            raise ValueError(f"{page} has no place for the table {name!r}")
+        text = before + begin + make() + end + after
+    return text
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        path = HERE / page
+        path.write_text(written(page, path.read_text()))

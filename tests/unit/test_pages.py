@@ -1,0 +1,60 @@
+"""The pages of results say what the published rows say."""
+
+import importlib.util
+import re
+
+import pandas as pd
+import pytest
+from running import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+DECIMAL = r"(?<![\d.:])\d+\.\d+"
+
+
+def load_tables():
+    spec = importlib.util.spec_from_file_location("tables", RESULTS / "tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load_tables()
+
+
+def split(text):
+    """The lines of a page's tables, and its sentences without code and addresses."""
+    lines = text.splitlines()
+    held = "\n".join(line for line in lines if line.startswith("|"))
+    prose = "\n".join(line for line in lines if not line.startswith("|"))
+    prose = re.sub(r"(?s)```.*?```|`[^`]*`|\]\([^)]*\)|arXiv:\d+\.\d+|<!--.*?-->", "", prose)
+    return held, prose
+
+
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_tables_are_those_of_the_rows(page):
+    text = (RESULTS / page).read_text()
+    assert tables.written(page, text) == text
+
+
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_every_decimal_of_a_sentence_is_in_a_table_of_its_page(page):
+    held, prose = split((RESULTS / page).read_text())
+    known = [float(number) for number in re.findall(DECIMAL, held)]
+    for number in re.findall(DECIMAL, prose):
+        digits = len(number.partition(".")[2])
+        assert float(number) in {round(value, digits) for value in known}, number
+
+
+@pytest.mark.parametrize("folder", [path.parent.name for path in RESULTS.glob("*/rows.csv.xz")])
+def test_every_accuracy_is_that_of_the_published_documents(folder):
+    keys = ["run", "method", "protocol", "length", "part"]
+    rows = pd.read_csv(RESULTS / folder / "rows.csv.xz", low_memory=False)
+    rows = rows[rows.answers > 0].assign(part=rows.part.fillna("").astype(str)).set_index(keys)
+    found = pd.read_parquet(RESULTS / folder / "documents.parquet")
+    found["part"] = found.part.astype(object).fillna("").astype(str)
+    sums = found.groupby(keys, observed=True)[["answers", "right"]].sum()
+    assert rows.index.is_unique and set(rows.index) == set(sums.index)
+    sums = sums.loc[rows.index]
+    assert (sums.answers == rows.answers).all()
+    assert ((sums.right / sums.answers - rows.accuracy).abs() < 1e-12).all()
