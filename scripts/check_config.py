@@ -1,6 +1,8 @@
 """python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
+python scripts/check_config.py --list
 
-Prints the resolved configuration, its parameters and their memory in training, for a rotary
+`--list` prints every encoding and extension with its options. A configuration is checked: this
+prints the resolved configuration, its parameters and their memory in training, for a rotary
 encoding the turns of each pair within the trained length, for layers that differ how far back the
 model sees, and for a trained bias how far the run can move it, in logits.
 """
@@ -13,6 +15,8 @@ LEAST_REACH = 3  # logits
 
 
 def main(argv: list[str]) -> int:
+    if argv[1:] == ["--list"]:
+        return print_choices()
     _, config = command.read(argv, __doc__ or "")
     problems, buildable, _ = validation.judge(config)
 
@@ -54,6 +58,33 @@ def main(argv: list[str]) -> int:
     if parts["encoding"]:
         reach_of_the_encoding(config, encoding)
     return 0
+
+
+def print_choices() -> int:
+    """Every encoding and extension, its options with their defaults, and what it is."""
+    from posenc_jax import extensions, schemes
+    from posenc_jax.encoding import Encoding
+
+    terminal.say("encodings: --config.encoding.name=NAME --config.encoding.OPTION=VALUE")
+    for name in schemes.names():
+        module = schemes.find(name)
+        _print_choice(name, schemes.options_of(name), module.__doc__)
+    terminal.say("\nextensions: NAME[:SCALE][:OPTION=VALUE][+ANOTHER]")
+    for name, record in extensions.records().items():
+        made_for = "any" if record.of is Encoding else record.made_for
+        _print_choice(f"{name} (for {made_for})", record.options, record.apply.__doc__)
+    return 0
+
+
+def _print_choice(name: str, options, about: str | None) -> None:
+    first, _, _ = (about or "").partition("\n\n")
+    terminal.say(f"  {name}: {' '.join(first.split())}")
+    values = [
+        option if one.default is one.empty else f"{option}={one.default}"
+        for option, one in options.items()
+    ]
+    if values:
+        terminal.say(f"      {' '.join(values)}")
 
 
 def reach_of_the_encoding(config, encoding) -> None:

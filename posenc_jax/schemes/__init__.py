@@ -63,14 +63,18 @@ def build_inner(
     known("encoding", name, names())
     if name == outer:
         raise ValueError(f"inner must be another encoding; got {outer!r}")
-    parameters = inspect.signature(find(name).build).parameters.values()
-    taken = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
     for option in beside:
-        known(f"option of {outer!r} or of its inner {name!r}:", option, [*own, *taken])
+        known(f"option of {outer!r} or of its inner {name!r}:", option, [*own, *options_of(name)])
     twice = sorted(set(options) & set(beside))
     if twice:
         raise ValueError(f"{twice[0]} is given in inner={inner!r} and beside it; give it once")
     return build(name, dims, key, **options, **beside)
+
+
+def options_of(name: str) -> dict[str, inspect.Parameter]:
+    """The options of an encoding by name, without those of one inside it."""
+    parameters = inspect.signature(find(name).build).parameters.values()
+    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def _written(inner: str) -> tuple[str, Mapping[str, Any]]:

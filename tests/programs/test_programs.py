@@ -14,6 +14,7 @@ import pytest
 from running import ROOT, finish, script, wandb_records
 
 import posenc_jax
+from posenc_jax import extensions, schemes
 from posenc_jax.runs.metrics import read_metrics
 
 
@@ -248,6 +249,14 @@ def test_help_and_mistakes_answer_at_once_without_jax(name, words, code, message
     assert done.returncode == code, done.stderr
     assert message in done.stdout + done.stderr and "Traceback" not in done.stderr
     assert time.perf_counter() - began < 10  # two seconds on a quiet machine
+
+
+def test_every_encoding_and_extension_is_listed_with_its_options():
+    lines = script("check_config.py", "--list").splitlines()
+    for name in (*schemes.names(), *extensions.records()):
+        assert any(line.startswith((f"  {name}:", f"  {name} (")) for line in lines), name
+    place = next(n for n, line in enumerate(lines) if line.startswith("  yarn (for rope):"))
+    assert "2309.00071" in lines[place] and "beta_fast=32.0" in lines[place + 1]
 
 
 def test_a_configuration_is_checked_without_a_run():
