@@ -89,6 +89,14 @@ def machine() -> dict[str, str]:
     return {"processor": _device(), "jaxlib": version("jaxlib")}
 
 
+def cores() -> int:
+    """The cores that XLA shares the sums of a CPU among: another number gives other last bits."""
+    visible = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    return int(os.environ.get("NPROC") or len(visible))
+
+
 def _device() -> str:
     """The kind of the device that computes: `NVIDIA H200`; for a CPU its name, family/model and a
     hash of its features."""

@@ -163,7 +163,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     before = run.facts if step else {}
     run.facts = {"command": " ".join(sys.argv)} | before
     run.facts |= {"data": data_facts(corpus), "parameters": parts.counts()}
-    run.facts["machine"] = backend.machine()
+    run.facts["machine"] = backend.machine() | {"cores": backend.cores()}
     run.facts.pop("speed", None)  # the speed of earlier lines
     run.status("running", errors.AGAIN, step=step)
     # An unreachable host of wandb takes half a minute.

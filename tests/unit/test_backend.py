@@ -1,6 +1,7 @@
 """What `configure` sets, and whose settings win."""
 
 import os
+from importlib.metadata import version
 
 from posenc_jax import backend
 
@@ -18,3 +19,12 @@ def test_the_folder_of_programs_is_the_users_word_or_none_where_it_cannot_be(tmp
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # nobody's home
     backend.configure()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+def test_a_machine_is_known_by_its_processor_its_cores_and_its_library(monkeypatch):
+    machine = backend.machine()
+    assert machine["processor"] and machine["jaxlib"] == version("jaxlib")
+    monkeypatch.setenv("NPROC", "3")
+    assert backend.cores() == 3
+    monkeypatch.delenv("NPROC")
+    assert backend.cores() == len(os.sched_getaffinity(0))
