@@ -63,8 +63,9 @@ def reach_and_order() -> str:
     ceiling = at(rows, "reach", L).ceiling.iloc[0]
     body = []
     for (group, method), own in rows.groupby(["group", "method"]):
-        oracle = "trained" in group
-        log_n = method == "logn" and group not in ALONE and not oracle
+        if "trained at" in group:
+            continue
+        log_n = method == "logn" and group not in ALONE
         extended = (group == "rope" and method in OF_ROPE) or (group, method) == (
             "randomized",
             "yarn:2",
@@ -155,12 +156,54 @@ def by_scale() -> str:
     return markdown(head + [f"last of two, {n}" for n in (L, 128, 256, FAR)], body)
 
 
+def after_finetuning() -> str:
+    """Reach and order at 8 L by the share of steps that a run was fine-tuned for."""
+    before, rows = ordered(), pd.read_csv(HERE / "ordered_finetune" / "rows.csv.xz")
+    rows["steps"] = rows.run.str.extract(r"steps=(\d+)")[0].astype(int)
+    source = rows.run.str.extract(r"ordered-(rope|fire)-s")[0]
+    yarn = rows.run.str.contains("name=yarn")
+    rows["kind"] = source + np.where(yarn, " with yarn:8 in place", "")
+    rows.loc[rows.run.str.startswith("randomized"), "kind"] = "rope, randomized yarn:8 at L"
+    kinds = {
+        "rope": ("rope", "none"),
+        "rope with yarn:8 in place": ("rope", "yarn:8"),
+        "rope, randomized yarn:8 at L": ("rope", "yarn:8"),
+        "fire": ("fire", "none"),
+    }
+    body = []
+    for kind, (group, method) in kinds.items():
+        start = before[(before.group == group) & (before.method == method)]
+        own = rows[(rows.kind == kind) & (rows.method == "none")]
+        stages = [start, *(own[own.steps == steps] for steps in (24, 60, 240))]
+        cells = [with_interval(seeds(at(one, "reach", FAR))) for one in stages]
+        cells += [with_interval(seeds(at(one, "latest", FAR, "all"))) for one in stages]
+        body.append([kind, *cells])
+    shares = ("before", "2%", "5%", "20%")
+    head = ["", *(f"reach, {share}" for share in shares)]
+    return markdown([*head, *(f"last of two, {share}" for share in shares)], body)
+
+
+def of_oracles() -> str:
+    """What models trained at 512 tokens, on as many tokens, find and order there."""
+    rows = ordered()
+    rows = rows[rows.group.str.contains("trained at") & (rows.method == "none")]
+    body = []
+    for group, own in rows.groupby("group"):
+        found = [at(own, "reach", FAR), at(own, "latest", FAR, "all")]
+        found += [at(own, "latest", FAR, part) for part in ("5-8", "65-128", "257-512")]
+        body.append([group, *(with_interval(seeds(one)) for one in found)])
+    head = ["", "reach", "last of two", "separation 5-8", "65-128", "257-512"]
+    return markdown(head, body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
         "older": by_older,
         "separation": by_separation,
         "scale": by_scale,
+        "oracles": of_oracles,
+        "finetuning": after_finetuning,
     },
 }
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-WORTH_A_MARK = 0.05  # gained by an extension, of reach or order, whichever is less
+WORTH_A_MARK = 0.03  # gained by an extension, of reach or order, whichever is less
 
 
 class Ordered(NamedTuple):
