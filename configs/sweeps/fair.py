@@ -8,7 +8,7 @@ Every scheme is tuned on a third split before its seeds run (docs/sweeps.md). So
 held out by package, so that no module stands beside its own package in training. Lengths begin at
 L, so that the last K = 32 targets of 249 windows in 57 documents are scored, 7,968 in all. 85 runs
 are trained, 45 of which choose (docs/results/fair/choices.csv), and 50 are evaluated: about 4 hours
-on two CPU cores. docs/results.md has what they found.
+on two CPU cores. docs/results/text.md has what they found.
 """
 
 from collections.abc import Iterable

@@ -7,7 +7,7 @@ python scripts/report.py runs/variables runs/shipped --out=report
 
 Two to four minutes a run on one core. The models have two layers, so a hybrid has one local layer
 and one global one; those of four layers have two of each, with RoPE of four layers beside them, and
-learn the task no better (docs/results.md). Gates alone (fox) and what moves tokens at
+learn the task no better (docs/results/shipped.md). Gates alone (fox) and what moves tokens at
 evaluation (self_extend and others) are in configs/sweeps/variables.py.
 """
 

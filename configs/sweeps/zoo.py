@@ -3,7 +3,7 @@
 python scripts/sweep.py --config=configs/sweeps/zoo.py --workdir=runs/zoo --workers=2
 python scripts/report.py runs/zoo --out=report
 
-Twelve encodings took 97 minutes on two CPU cores (36 runs, docs/results.md has their bits); fox and
+Twelve encodings took 97 minutes on two CPU cores (36 runs, rows in docs/results/zoo); fox and
 hybrid were not among them.
 """
 

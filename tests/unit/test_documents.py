@@ -12,7 +12,7 @@ from posenc_jax.evaluation.records import COLUMNS
 
 README = (ROOT / "README.md").read_text()
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text()
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def in_first_cells(text):
@@ -105,7 +105,7 @@ def test_a_recipe_tells_its_command_and_the_bits_that_were_measured(name):
 
 def mean_bits(encoding, length):
     """Of `same_token` over the seeds of the first zoo, or of the fair one, from the targets that
-    docs/results.md reads there."""
+    docs/results reads there."""
     for folder, evaluation in (("zoo", "first-targets"), ("fair", "held-out")):
         asked = ("same_token", "none", "", str(length), evaluation)
         bits = []
