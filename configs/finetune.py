@@ -7,7 +7,7 @@ L. Fields set here or on the command line win, such as --config.data.source=text
 --config.data.path='books/*.txt'.
 
 Expected from configs/rope.py, 200 steps at 4 L = 512 and a fifth of the rate: at 4 L 0.230 nats per
-byte [0.172, 0.287] below YaRN at evaluation alone (one seed, docs/results/finetuning.md). Time not measured.
+byte [0.172, 0.287] below YaRN at evaluation alone (one seed, docs/results/finetuning.md).
 """
 
 from ml_collections.config_dict import placeholder

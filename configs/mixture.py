@@ -7,7 +7,7 @@ python eval_extrapolation.py --workdir=runs/mixture-rope --config.data.source=va
     --config.lengths=64,128,256,512 --config.last=16 --config.protocols=answers,gap
 
 Any encoding of configs/ stands behind the colon. 1,800 steps, four minutes on a CPU core
-beside a busy one. Expected, mean of two seeds (docs/results/mixture.md): RoPE 1.971 bits of text at L = 64
+beside a busy one. Mean of two seeds (docs/results/mixture.md): RoPE 1.971 bits of text at L = 64
 and 5.650 at 8 L, right in 0.19 of the answers there; with yarn 2.888 bits and 0.93.
 """
 

@@ -8,7 +8,7 @@ Any encoding of configs/ stands behind the colon. About a minute on one CPU core
 python eval_extrapolation.py --workdir=runs/variables-rope --config.lengths=64,128,256,512 \\
     --config.last=16 --config.protocols=answers,gap
 
-Expected share of right answers, mean of five seeds (docs/results/retrieval.md): RoPE 0.25 at L, where the
+Expected accuracy, mean of five seeds (docs/results/retrieval.md): RoPE 0.25 at L, where the
 ceiling is 0.25, and 0.55 at 8 L, where it is 1; with yarn 0.94.
 """
 

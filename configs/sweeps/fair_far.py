@@ -6,7 +6,7 @@ python scripts/report.py runs/fair_far --out=report
 Tuned as configs/sweeps/fair.py tunes, by the loss of answers at L = 64 on a third split. T5's
 buckets end at L here: by default those beyond 66 tokens would stay as they were drawn. The hybrid
 has four layers, the others two; at its recipe's rate it learned the task with neither number in 600
-steps (docs/results/rates.md), nor does it at any of four. 65 runs, of which 30 are evaluated: 52 minutes
+steps (docs/results/rates.md), nor at any of four. 65 runs, 30 of them evaluated: 52 minutes
 on two CPU cores.
 """
 
