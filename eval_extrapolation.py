@@ -54,7 +54,6 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax.evaluation import wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
 
-    backend.self_test()
     steps = saved_steps(workdir) if every else [step]
     outcome = programs.evaluate_run(config, workdir, steps)
     wandb_curves.log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
