@@ -1,5 +1,5 @@
-"""Are reach and order those of one budget? Four encodings of ordered.py, three seeds: four times
-the steps, four layers of width 256, and L = 96.
+"""Reach and order at other budgets: four encodings of ordered.py, three seeds, with four layers of
+width 256, with four times the steps, and at L = 96.
 
 python scripts/sweep.py --config=configs/sweeps/ordered_sizes.py --workdir=runs/ordered_sizes
 python scripts/report.py runs/ordered_sizes --out=report
@@ -19,9 +19,8 @@ def get_config():
     seeds = axis("seed", range(3))
     return config | {
         "grid": chain(
-            product(seeds, recipes, [LONGER]),
-            product(seeds, recipes, [LARGER]),
-            product(seeds, recipes, [OTHER_LENGTH]),
+            product(seeds, [LARGER, LONGER], recipes),
+            product(seeds, [OTHER_LENGTH], recipes),
         ),
         "evaluation": config["evaluation"] | {"lengths": "", "multiples": "1,2,4,8"},
     }
