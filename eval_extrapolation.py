@@ -14,42 +14,37 @@ fields that are given stay as they are.
 --step=N reads that checkpoint, --every_checkpoint all of them: extrapolation against training.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
-from absl import flags as absl_flags
-
-from posenc_jax import backend, command, configuration, terminal, validation
-from posenc_jax.configuration import Config
+from posenc_jax import backend, terminal
+from posenc_jax.config import Evaluation, check, parse, schema
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 
 
 def main(argv: list[str]) -> int:
-    argv = [word.replace("--every-checkpoint", "--every_checkpoint") for word in argv]
-    flags, config = command.read(
-        argv,
-        __doc__ or "",
-        default_config=str(command.EVALUATION),
-        define=_define,
-    )
+    flags, recipe = parse.read(argv, __doc__ or "", evaluation=True, define=_define)
     backend.configure()
     if flags.quick:
-        usual = configuration.evaluation()
-        config.update({n: v for n, v in QUICK.items() if config[n] == usual[n]})
-    problems = judging.mistakes(config)
-    workdir = Path(flags.workdir or "")
+        usual = schema.evaluation()
+        recipe.update({n: v for n, v in QUICK.items() if recipe[n] == usual[n]})
+    workdir, problems = Path(flags.workdir or ""), []
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
     else:
-        problems += validation.mistakes_in_workdir(workdir)
+        problems += check.mistakes_in_workdir(workdir)
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint exclude each other")
-    if problems:
-        command.refuse(problems)
+    try:
+        config = judging.load(recipe, more=problems)
+    except ConfigError as error:
+        parse.refuse(str(error).splitlines())
     return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 
-def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
+def run(config: Evaluation, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import programs
     from posenc_jax.evaluation import wandb_curves
     from posenc_jax.runs.subject import run_config, saved_steps
@@ -63,10 +58,10 @@ def run(config: Config, workdir: Path, step: int | None, every: bool) -> None:
 QUICK = {"name": "quick", "protocols": "same_token", "documents": 10, "windows": 2}
 
 
-def _define(values: absl_flags.FlagValues) -> None:
-    absl_flags.DEFINE_integer("step", None, "a checkpoint", flag_values=values)
-    absl_flags.DEFINE_bool("quick", False, "few windows", flag_values=values)
-    absl_flags.DEFINE_bool("every_checkpoint", False, "all of them", flag_values=values)
+def _define(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument("--step", type=int)
+    flags.add_argument("--quick", action="store_true")
+    flags.add_argument("--every_checkpoint", "--every-checkpoint", action="store_true")
 
 
 if __name__ == "__main__":

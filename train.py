@@ -15,66 +15,62 @@ with --train_only it does not: the training is refused where that evaluation cou
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, command, lineage, terminal, validation
-from posenc_jax.configuration import Config
+from ml_collections import ConfigDict
+
+from posenc_jax import backend, config, terminal
+from posenc_jax.config import Evaluation, Training, check, environment, parse
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.tracking import environment
 
 CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can check these
 
 
 def main(argv: list[str]) -> int:
-    argv, asked = command.apart(argv)
-    argv = ["--train_only" if word == "--train-only" else word for word in argv]
-    flags, config = command.read(argv, __doc__ or "", resumes=True, define=command.train_only)
-    evaluation = command.read_evaluation(asked)
-    workdir = flags.workdir and environment.workdir_of(flags.workdir)
+    argv, evaluating = parse.without_evaluation(argv)
+    flags, recipe = parse.read(argv, __doc__ or "", resumes=True, define=parse.train_only)
+    evaluation = parse.read_evaluation(evaluating)
     chosen = any(word.startswith(CHOSEN) for word in argv)
-    return terminal.code_of(lambda: run(workdir, config, chosen, evaluation, flags.train_only))
+    return terminal.code_of(
+        lambda: run(flags.workdir, recipe, chosen, evaluation, flags.train_only)
+    )
 
 
 def run(
     workdir: str | None,
-    config: Config,
+    recipe: ConfigDict,
     chosen: bool,
-    evaluation: Config | None,
+    evaluation: ConfigDict | None,
     train_only: bool,
 ) -> int:
-    begun = Workdir(workdir).config() if workdir else None
-    problems, buildable, missing_files = validation.judge(config, begun)
-    if problems and chosen and buildable is not None:  # else training begins by building it
-        from posenc_jax import building
-
-        problems += building.mistakes(buildable)
-    if not workdir:
-        problems.append("--workdir is missing; give the folder of the run")
-    else:
-        problems += validation.mistakes_in_workdir(workdir)
+    workdir = workdir and environment.workdir_of(workdir)
+    more = [] if workdir else ["--workdir is missing; give the folder of the run"]
+    more += check.mistakes_in_workdir(workdir) if workdir else []
     if evaluation is not None:
-        problems += validation.validate_evaluation(evaluation)
-    if evaluation is not None and config.distributed and not train_only:
-        problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
-    if problems or not workdir:
-        command.refuse(problems + missing_files)
-    config = lineage.resolved(config, begun)
+        more += check.mistakes_in_evaluation(evaluation)
+        if recipe.distributed and not train_only:
+            more.append("--evaluate is for one process; evaluate a distributed run afterwards")
+    saved = Workdir(workdir).config() if workdir else None
     backend.configure()
-    if evaluation is not None:
-        return run_both(config, evaluation, Path(workdir), train_only)
+    try:
+        training = config.load(recipe, saved, more=more, build=chosen)
+        asked = None if evaluation is None else judging.load(evaluation, training)
+    except ConfigError as error:
+        parse.refuse(str(error).splitlines())
+    assert workdir
+    if asked is not None:
+        return run_both(training, asked, Path(workdir), train_only)
     from posenc_jax.training.loop import train
 
-    return train(config, Path(workdir))
+    return train(training, Path(workdir))
 
 
-def run_both(config: Config, evaluation: Config, workdir: Path, train_only: bool) -> int:
-    problems = judging.mistakes_ahead(evaluation, config)
-    if problems:
-        command.refuse(problems)
+def run_both(training: Training, evaluation: Evaluation, workdir: Path, train_only: bool) -> int:
     from posenc_jax import programs
 
     if train_only:
-        return programs.train_readable(config, evaluation, workdir)
-    return programs.train_and_evaluate(config, evaluation, workdir)
+        return programs.train_readable(training, evaluation, workdir)
+    return programs.train_and_evaluate(training, evaluation, workdir)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import time
 from importlib import import_module
 
 from posenc_jax import backend
+from posenc_jax.config import load  # noqa: E402
 
 backend.configure(keep_programs=False)
 
@@ -31,7 +32,7 @@ LONG = (1024, 4096, 8192, 32_768, 131_072)
 def small():
     config = import_module("configs.rope").get_config()
     config.model.vocab = 256
-    return parameters.make(config)
+    return parameters.make(load(config))
 
 
 def cells(parts, clear: bool) -> tuple[float, int]:

@@ -25,12 +25,15 @@ CORES = len(os.sched_getaffinity(0))
 
 
 def ours(folder: Path, file: str, scratch: Path) -> None:
-    from configs import base
+    from posenc_jax.data.sources.jsonl import JsonLines
 
-    data = base.get_config().data
-    data.update(source="jsonl", path=str(folder / file), field="text", valid_fraction=0.0)
-    data.update(tokenizer=str(folder / "bpe.json"), cache=str(scratch))
-    corpora.prepare(data, 0, quiet=True)
+    source = JsonLines(
+        tokenizer=str(folder / "bpe.json"),
+        valid_fraction=0.0,
+        cache=str(scratch),
+        path=str(folder / file),
+    )
+    corpora.prepare(source, 0, quiet=True)
 
 
 def encode_batch(folder: Path, file: str, scratch: Path) -> None:

@@ -23,6 +23,7 @@ from flax import nnx  # noqa: E402
 
 from benchmarks import peers  # noqa: E402
 from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
+from posenc_jax.config import load  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
 from posenc_jax.training import adamw, compiled, report  # noqa: E402
@@ -48,6 +49,7 @@ def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding)
     config.model.update(vocab=256, attention=attention)
     if name == "randomized":
         config.encoding.max_position = 8 * length
+    config = load(config)
     parts, optimizer = parameters.make(config), adamw.make(config)
     mesh = compiled.make_mesh(jax.devices()[:1])
     step = compiled.train_step(parts, optimizer, config, mesh)

@@ -11,5 +11,5 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="alibi")
+    config.encoding.name = "alibi"
     return config

@@ -1,6 +1,6 @@
 """Every default, by size. A recipe takes this and changes a few lines.
 
-The fields, their defaults and what each means are in posenc_jax/configuration.py and, for the
+The fields, their defaults and what each means are in posenc_jax/config/schema.py and, for the
 decoder, in models/config.py; `python train.py --help` lists them.
 
 The bits per byte that recipes expect are those of size tiny (0.8M parameters, L = 128) on the
@@ -17,9 +17,8 @@ smallest, GPT-3's), of `base` between them; none was tuned here.
 """
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
 
-from posenc_jax import configuration
+from posenc_jax.config import schema
 
 SIZES = {
     "tiny": dict(layers=4, width=128, heads=4, train_length=128, batch_size=32, steps=600),
@@ -35,12 +34,7 @@ SIZES = {
 def get_config(size: str = "tiny") -> ConfigDict:
     if size not in SIZES:
         raise ValueError(f"unknown size {size!r}; have: {', '.join(SIZES)}")
-    config = configuration.training()
+    config = schema.training()
     for name, value in SIZES[size].items():
         (config.model if name in config.model else config)[name] = value
     return config
-
-
-def left_open(fields: ConfigDict) -> ConfigDict:
-    """The same fields without values, which the run that `init_from` names fills in."""
-    return ConfigDict({name: placeholder(fields.get_type(name)) for name in fields})

@@ -2,12 +2,12 @@
 
 python eval_extrapolation.py --workdir=runs/rope
 
-The fields, their defaults and what each means are in posenc_jax/configuration.py;
+The fields, their defaults and what each means are in posenc_jax/config/schema.py;
 `python eval_extrapolation.py --help` lists them.
 """
 
-from posenc_jax import configuration
+from posenc_jax.config import schema
 
 
 def get_config():
-    return configuration.evaluation()
+    return schema.evaluation()

@@ -10,6 +10,7 @@ Expected from configs/rope.py, 200 steps at 4 L = 512 and a fifth of the rate: a
 byte [0.172, 0.287] below YaRN at evaluation alone (one seed, docs/results/finetuning.md).
 """
 
+from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from configs import base
@@ -18,7 +19,7 @@ from configs import base
 def get_config():
     config = base.get_config()
     for name in ("model", "encoding", "data"):
-        config[name] = base.left_open(config[name])
+        config[name] = ConfigDict()  # that of the run in init_from
     config.extension.name, config.extension.scale = "yarn", 4.0
     config.train_length = placeholder(int)  # None: scale x L
     config.batch_size = placeholder(int)  # None: as many tokens in a step as before

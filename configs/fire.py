@@ -11,5 +11,5 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="fire", hidden=32)
+    config.encoding.name = "fire"
     return config

@@ -9,15 +9,10 @@ encoding.inner=rope also rotates queries and keys; encoding.bias_init=5 starts w
 Expected bits per byte, as configs/sweeps/fair.py trains and reads it: 1.967 at L and 1.967 at 8 L.
 """
 
-from ml_collections.config_dict import placeholder
-
 from configs import base
 
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="fox", gate="full", inner="nope")
-    config.encoding.bias_init = placeholder(float)  # of trained gates; None: 0
-    config.encoding.shortest = placeholder(float)  # tokens a fixed gate remembers; None: 1
-    config.encoding.longest = placeholder(float)  # None: L
+    config.encoding.name = "fox"
     return config

@@ -13,6 +13,5 @@ from configs import hybrid
 
 def get_config(size="tiny"):
     config = hybrid.get_config(size)
-    config.encoding.update(pattern="local,local,local,global", layout="interleaved")
-    config.encoding.update(window=config.train_length // 2)
+    config.encoding.update(layout="interleaved", window=config.train_length // 2)
     return config

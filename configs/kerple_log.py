@@ -11,7 +11,7 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="kerple_log")
+    config.encoding.name = "kerple_log"
     config.encoding_rate = (
         10.0  # of 1, 4 and 10 the one with the lowest loss in training at L = 128
     )

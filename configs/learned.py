@@ -12,5 +12,5 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="learned")
+    config.encoding.name = "learned"
     return config

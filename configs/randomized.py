@@ -6,8 +6,6 @@ python train.py --config=configs/randomized.py --workdir=runs/randomized
 Expected bits per byte, as configs/base.py reads them: 3.308 at L and 3.449 at 8 L.
 """
 
-from ml_collections.config_dict import placeholder
-
 from configs import base
 
 
@@ -15,11 +13,5 @@ def get_config(size="tiny"):
     config = base.get_config(size)
     # max_position, the range, is 8 L. inner_length, L in the formulas of extensions and `logn`, is
     # max_position, so that a dynamic scale is the length read over it, and 1 up to there.
-    config.encoding.update(
-        name="randomized",
-        inner="rope",
-        max_position=placeholder(int),
-        inner_length=placeholder(int),
-        evenly=False,
-    )
+    config.encoding.name = "randomized"
     return config

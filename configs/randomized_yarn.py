@@ -9,15 +9,11 @@ configs/finetune.py. Options of its RoPE are given here too: --config.encoding.b
 Time and expected losses: not measured.
 """
 
-from ml_collections.config_dict import placeholder
-
-from configs import finetune, rope
+from configs import finetune
 
 
 def get_config():
     config = finetune.get_config()
-    config.encoding = rope.get_config().encoding
-    config.encoding.update(name="randomized", inner="rope", evenly=False)
-    config.encoding.update(max_position=placeholder(int), inner_length=placeholder(int))  # 8 L; L
+    config.encoding.name = "randomized"  # around RoPE
     config.extension.scale = 8.0
     return config

@@ -6,14 +6,10 @@ python train.py --config=configs/rope.py --workdir=runs/rope
 Expected bits per byte, as configs/base.py reads them: 2.159 at L and 5.508 at 8 L.
 """
 
-from ml_collections import FieldReference
-
 from configs import base
 
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="rope", base=10_000.0, fraction=1.0, layout="half")
-    config.encoding.keep = FieldReference(1.0, field_type=object)  # a share of the pairs, or turned
-    config.encoding.update(frequencies="fixed", per="none")  # trained; none, layer, head
+    config.encoding.name = "rope"
     return config

@@ -12,6 +12,6 @@ from configs import rope
 
 def get_config(size="tiny"):
     config = rope.get_config(size)
-    config.encoding.update(frequencies="trained", per="none")
+    config.encoding.frequencies = "trained"
     config.encoding_rate = 1.0
     return config

@@ -7,13 +7,10 @@ python train.py --config=configs/ssmax.py --config.encoding.inner=fire:hidden=16
 Expected bits per byte, as configs/sweeps/fair.py trains and reads it: 1.904 at L and 5.338 at 8 L.
 """
 
-from ml_collections.config_dict import placeholder
-
 from configs import base
 
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    config.encoding.update(name="ssmax", inner="rope", kind="trained", bias=False, a=0.1)
-    config.encoding.layers = placeholder(str)  # of an inner hybrid: local, global; None: all
+    config.encoding.name = "ssmax"
     return config

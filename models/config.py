@@ -29,7 +29,7 @@ class Config:
     mlp_width: int | None = default(
         None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
     )
-    vocab: int = default(256, "V", whole(1, 2**24))
+    vocab: int | None = default(None, "V; None: the tokenizer's, 256 of bytes", whole(1, 2**24))
     bos: bool = default(
         False,
         "True: the first token of a row is read as a trained vector (BOS), and of each document "
@@ -66,6 +66,10 @@ class Config:
         for name in fields:
             known("model option", name, cls.__dataclass_fields__)
         return cls(**fields)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.vocab or 256
 
     @property
     def head_size(self) -> int:

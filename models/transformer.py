@@ -36,7 +36,7 @@ class Transformer(nnx.Module):
         embed_key, blocks_key, unembed_key = jax.random.split(key, 3)
         # D^-1/2 makes tied logits of a normalised row of size one.
         self.embed = nnx.Embed(
-            config.vocab,
+            config.vocab_size,
             config.width,
             embedding_init=nnx.initializers.normal(config.width**-0.5),
             rngs=nnx.Rngs(embed_key),
@@ -51,7 +51,7 @@ class Transformer(nnx.Module):
         self.blocks = jax.vmap(lambda key: Block(config, key))(block_keys)  # [layers, ...]
         self.norm = make_norm(config) if config.norm_place == "pre" else None
         self.unembed = (
-            None if config.tied else linear(config, config.width, config.vocab, unembed_key)
+            None if config.tied else linear(config, config.width, config.vocab_size, unembed_key)
         )
 
     def __call__(
@@ -79,7 +79,7 @@ class Transformer(nnx.Module):
         self._check_vocabulary("targets", targets)
         x = self.hidden(tokens, encoding, **options)
         kernel, dtype = self._kernel(), self.config.dtype
-        pieces = min(-(-targets.size * self.config.vocab // LOGITS), targets.shape[1])
+        pieces = min(-(-targets.size * self.config.vocab_size // LOGITS), targets.shape[1])
         if pieces == 1:
             return likelihood(_logits(x, kernel, dtype), targets)
 
@@ -169,10 +169,10 @@ class Transformer(nnx.Module):
         if known is None:
             return
         for value in (known.min(), known.max()):
-            if not 0 <= value < self.config.vocab:
+            if not 0 <= value < self.config.vocab_size:
                 raise ValueError(
-                    f"{name} must be at least 0 and below {self.config.vocab}, the vocabulary; "
-                    f"got {value}"
+                    f"{name} must be at least 0 and below {self.config.vocab_size}, the vocabulary "
+                    f"size; got {value}"
                 )
 
     def run_blocks(

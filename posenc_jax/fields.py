@@ -5,24 +5,56 @@ Nothing here imports jax.
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from posenc_jax.checks import MOST, choice, flag, positive, whole_number
 
 Rule = Callable[[str, Any], object]  # (name, value); raises ValueError
 
 
-def default(value: Any, about: str = "", rule: Rule | None = None, **facts: Any) -> Any:
-    """A dataclass field with its default; a default of None is not held against the rule."""
-    metadata = {"about": about, "rule": rule, **facts}
-    return dataclasses.field(default=value, metadata=metadata)
+FLOAT = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)"
+NUMBER = r"[+-]?\d+(\.\d*)?([eE]\+?\d+)?"
 
 
-def within(inner: type) -> Any:
-    """A group of fields within a field."""
-    return dataclasses.field(default_factory=inner, metadata={"group": inner})
+class Field(NamedTuple):
+    """A field as a person sets it."""
+
+    name: str
+    kind: type
+    default: Any
+    about: str
+    rule: Rule | None
+
+    @property
+    def optional(self) -> bool:
+        return self.default is None
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise a ValueError that gives the name if the value breaks the rule."""
+        if value is None and self.optional:
+            return
+        if self.kind is str and not isinstance(value, str):
+            raise ValueError(f"{name} must be text; got {value!r}")
+        if self.rule is not None:
+            self.rule(name, value)
+
+
+def default(value: Any, about: str = "", rule: Rule | None = None) -> Any:
+    """A dataclass field with its default; the rule is not applied to a default of None."""
+    return dataclasses.field(default=value, metadata={"about": about, "rule": rule})
+
+
+def group(described: type) -> Any:
+    """A dataclass field that is itself a group of fields."""
+    return dataclasses.field(default_factory=described, metadata={"group": described})
+
+
+def options() -> Any:
+    """A dataclass field for the options of the scheme or extension that the group names."""
+    return dataclasses.field(default_factory=dict, metadata={})
 
 
 def whole(at_least: int, at_most: int = MOST) -> Rule:
@@ -56,15 +88,16 @@ def true_or_false(name: str, value: Any):
     flag(name, value)
 
 
-def fields(described: type) -> Iterator[tuple[str, type, Any, Mapping[str, Any]]]:
-    """Yield name, type, default and other facts of every field that is not a group."""
+def fields(described: type) -> Iterator[Field]:
+    """Every field with a description, groups excluded."""
     for entry in dataclasses.fields(described):
-        if "group" not in entry.metadata:
+        if "about" in entry.metadata:
             kind = entry.type
             if isinstance(kind, types.UnionType):
                 kind = kind.__args__[0]
             assert isinstance(kind, type), f"{entry.name} is annotated by a type or `type | None`"
-            yield entry.name, kind, entry.default, entry.metadata
+            facts = entry.metadata
+            yield Field(entry.name, kind, entry.default, facts["about"], facts["rule"])
 
 
 def groups(described: type) -> Iterator[tuple[str, type]]:
@@ -76,12 +109,27 @@ def groups(described: type) -> Iterator[tuple[str, type]]:
 def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Violations of the fields' rules, in the order of the fields."""
     problems = []
-    for name, _, default, facts in fields(described):
-        value = values[name]
-        if facts["rule"] is None or (value is None and default is None):
-            continue
+    for field in fields(described):
         try:
-            facts["rule"](f"{prefix}{name}", value)
+            field.check(f"{prefix}{field.name}", values.get(field.name, field.default))
         except ValueError as error:
             problems.append(str(error))
     return problems
+
+
+def parsed(name: str, kind: type, text: str) -> Any:
+    """The value that a person wrote for a field of this kind; whole numbers may be 1e3 or 200.0."""
+    if kind is int:
+        number = float(text) if re.fullmatch(NUMBER, text, re.ASCII) else math.nan
+        if not number.is_integer():
+            raise ValueError(f"{name} must be a whole number, such as 600 or 1e3; got {text!r}")
+        return int(text) if text.lstrip("+-").isdigit() else int(number)
+    if kind is float:
+        if not re.fullmatch(FLOAT, text, re.ASCII):
+            raise ValueError(f"{name} must be a number, such as 0.003 or 3e-3; got {text!r}")
+        return float(text)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{name} must be True or False; got {text!r}")
+        return text.lower() == "true"
+    return text

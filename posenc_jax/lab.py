@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from posenc_jax import backend, configuration, lineage, neighbours, packages, validation
+from ml_collections import ConfigDict
+
+from posenc_jax import backend, neighbours, packages
 from posenc_jax.checks import known
-from posenc_jax.configuration import Config
-from posenc_jax.errors import ConfigError
+from posenc_jax.config import Evaluation, Training, check, load, schema
 from posenc_jax.evaluation import judging
 
 Answer = TypeVar("Answer")
@@ -21,28 +22,27 @@ def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | No
     return _with(make() if size is None else make(size), fields)
 
 
-def train(config: Config, workdir: str | Path) -> int:
+def train(config: ConfigDict | Training, workdir: str | Path) -> int:
     """Train or resume the run in a workdir and return the exit code of train.py."""
     from posenc_jax.runs.workdir import Workdir
     from posenc_jax.training.loop import train
 
-    begun = Workdir(workdir).config()
-    _refuse(validation.validate(config, begun) + validation.mistakes_in_workdir(workdir))
     backend.configure()
-    return _explained(lambda: train(lineage.resolved(config, begun), Path(workdir)))
+    recipe = schema.as_fields(config) if isinstance(config, Training) else config
+    saved, more = Workdir(workdir).config(), check.mistakes_in_workdir(workdir)
+    return _explained(lambda: train(load(recipe, saved, more=more), Path(workdir)))
 
 
 def evaluate(
     workdir: str | Path, fields: Mapping[str, Any] | None = None, *, step: int | None = None
 ) -> list[dict]:
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
-    config = _with(configuration.evaluation(), fields)
     backend.configure()
-    _refuse(_explained(lambda: judging.mistakes(config)) + validation.mistakes_in_workdir(workdir))
-    return _explained(lambda: _evaluate(config, Path(workdir), step))
+    recipe, more = _with(schema.evaluation(), fields), check.mistakes_in_workdir(workdir)
+    return _explained(lambda: _evaluate(judging.load(recipe, more=more), Path(workdir), step))
 
 
-def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
+def _evaluate(config: Evaluation, workdir: Path, step: int | None) -> list[dict]:
     from posenc_jax import programs
     from posenc_jax.evaluation import records
 
@@ -50,21 +50,16 @@ def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
     return [*records.rows(done.cells), *done.left_out]
 
 
-def _with(config: Config, fields: Mapping[str, Any] | None) -> Config:
+def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:
     with config.unlocked(), config.ignore_type():
         for name, value in (fields or {}).items():
             group, _, field = name.rpartition(".")
-            place = config
+            place: Any = config
             for part in filter(None, group.split(".")):
                 known("field", part, place)
                 place = place[part]
             place[field] = value
     return config
-
-
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise ConfigError("\n".join(problems))
 
 
 def _explained(body: Callable[[], Answer]) -> Answer:

@@ -23,6 +23,14 @@ def recipe(name: str) -> ModuleType:
         return import_module(f"configs.{name}")
 
 
+def recipe_at(path: Path) -> ModuleType:
+    """A recipe anywhere; `from configs import base` in it means ours."""
+    if path.resolve().parent == HERE / "configs":
+        return recipe(path.stem)
+    recipe("base")
+    return _loaded("posenc_jax_recipe", path)
+
+
 @contextmanager
 def _own_configs():
     """Make `configs` our package while recipes are imported."""
@@ -52,13 +60,15 @@ def _ours(name: str, path: Path) -> ModuleType:
             + (f"{imported} here" if imported else "not installed elsewhere either")
         )
     own = f"posenc_jax_{name.replace('.', '_')}"
-    if own not in sys.modules:
-        spec = importlib.util.spec_from_file_location(own, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[own] = module
-        spec.loader.exec_module(module)
-    return sys.modules[own]
+    return sys.modules[own] if own in sys.modules else _loaded(own, path)
+
+
+def _loaded(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _place(name: str) -> Path | None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from posenc_jax.configuration import Config
+from posenc_jax.config import Evaluation, Training
 from posenc_jax.errors import DONE
-from posenc_jax.evaluation import evaluate, records, table, wandb_curves, yardsticks
+from posenc_jax.evaluation import evaluate, records, table, texts, wandb_curves, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.plots import curves
 from posenc_jax.runs.subject import run_config
@@ -23,7 +23,9 @@ class Outcome(NamedTuple):
     facts: Mapping[str, Any]
 
 
-def evaluate_run(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Outcome:
+def evaluate_run(
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)
+) -> Outcome:
     """Evaluate checkpoints of a run, print its tables and draw its curves."""
     done, pictures = measure(config, workdir, steps)
     say(table.table(done.cells))
@@ -36,7 +38,7 @@ def evaluate_run(config: Config, workdir: Path, steps: Sequence[int | None] = (N
 
 
 def measure(
-    config: Config, workdir: Path, steps: Sequence[int | None] = (None,)
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)
 ) -> tuple[evaluate.Evaluated, list[Path]]:
     """Evaluate checkpoints of a run and draw its curves; prints no table."""
     done = evaluate.evaluate(config, workdir, steps)
@@ -44,16 +46,16 @@ def measure(
     return done, curves.draw(done.every, workdir / "plots", done.name, counted)
 
 
-def train_readable(config: Config, evaluation: Config, workdir: Path) -> int:
+def train_readable(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run whose evaluation, which follows elsewhere, has something to read."""
     if not config.distributed:
-        evaluate.check_readable(evaluation, config)
+        texts.check_readable(evaluation, config)
     return train(config, workdir)
 
 
-def train_and_evaluate(config: Config, evaluation: Config, workdir: Path) -> int:
+def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
-    evaluate.check_readable(evaluation, config)
+    texts.check_readable(evaluation, config)
     with Handover() as handover:
         code = train(config, workdir, handover.training)
         if code != DONE:

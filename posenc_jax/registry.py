@@ -1,8 +1,14 @@
 """Names to choose from, which are names of files; nothing is imported for them."""
 
+import ast
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 _HERE = Path(__file__).parent
+WANDB_MODES = ("auto", "online", "offline", "disabled")
+REQUIRED = object()  # an option without a default
 
 
 def files(*folder: str) -> list[str]:
@@ -18,17 +24,33 @@ def protocols() -> list[str]:
     return files("evaluation", "protocols")
 
 
-def probes() -> list[str]:
-    """Tasks whose answer stands far back."""
-    return files("data", "tasks")
+def sources() -> list[str]:
+    return files("data", "sources")
 
 
 def tasks() -> list[str]:
-    """Every kind of synthetic text."""
-    return [*TEXTS, *probes()]
+    return files("data", "tasks")
 
 
-FILES = ("text", "jsonl", "parquet")  # sources that read files of the user's
-SOURCES = ("stdlib", *FILES, "hub", "synthetic")  # of text; read in data/sources.py
-TEXTS = ("copy", "induction")  # of synthetic text, made in data/synthetic.py
-WANDB_MODES = ("auto", "online", "offline", "disabled")
+@cache
+def encoding_options(name: str) -> Mapping[str, Any]:
+    """The options of an encoding with their defaults, read from its source: no jax is imported.
+
+    An encoding around another one takes the options of that one as well: see `takes_inner`.
+    """
+    arguments = _build(name).args
+    defaults = [
+        REQUIRED if node is None else ast.literal_eval(node) for node in arguments.kw_defaults
+    ]
+    return dict(zip((argument.arg for argument in arguments.kwonlyargs), defaults, strict=True))
+
+
+def takes_inner(name: str) -> bool:
+    """Whether an encoding is built around another, which the option `inner` names."""
+    return _build(name).args.kwarg is not None
+
+
+@cache
+def _build(name: str) -> ast.FunctionDef:
+    tree = ast.parse(_HERE.joinpath("schemes", f"{name}.py").read_text(encoding="utf-8"))
+    return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "build")

@@ -7,9 +7,13 @@ encoding the turns of each pair within the trained length, for layers that diffe
 model sees, and for a trained bias how far the run can move it, in logits.
 """
 
+import dataclasses
+import json
 import sys
 
-from posenc_jax import command, lineage, terminal, validation
+from posenc_jax import backend, config, terminal
+from posenc_jax.config import Training, parse, schema
+from posenc_jax.errors import ConfigError
 
 LEAST_REACH = 3  # logits
 
@@ -17,28 +21,25 @@ LEAST_REACH = 3  # logits
 def main(argv: list[str]) -> int:
     if argv[1:] == ["--list"]:
         return print_choices()
-    _, config = command.read(argv, __doc__ or "")
-    problems, buildable, _ = validation.judge(config)
-
-    from posenc_jax import backend
-
+    _, recipe = parse.read(argv, __doc__ or "")
     backend.configure()
+    try:
+        run = config.load(recipe)
+    except ConfigError as error:
+        parse.refuse(str(error).splitlines())
     import jax
 
-    from posenc_jax import building, extensions
+    from posenc_jax import extensions
     from posenc_jax.data import prepared
     from posenc_jax.runs import parameters
     from posenc_jax.schemes.hybrid import Hybrid
     from posenc_jax.schemes.rope import RoPE
 
-    if buildable is not None:
-        problems += building.mistakes(buildable)
-    if problems:
-        command.refuse(problems)
-    config = lineage.resolved(config)
-    config.model.vocab = config.model.vocab or prepared.encoder_of(config.data).vocab
-    parts = jax.eval_shape(lambda: parameters.make(config, extended=False).params())
-    terminal.say(str(config))
+    model = run.model
+    vocab = model.vocab or prepared.encoder_of(run.data.source).vocab
+    run = dataclasses.replace(run, model=dataclasses.replace(model, vocab=vocab))
+    parts = jax.eval_shape(lambda: parameters.make(run, extended=False).params())
+    terminal.say(json.dumps(schema.as_fields(run), indent=2))
     terminal.say("parameters")
     for group, leaves in parts.items():
         for name, leaf in leaves.items():
@@ -46,8 +47,8 @@ def main(argv: list[str]) -> int:
     count = sum(leaf.size for leaf in jax.tree.leaves(parts))
     size = 16 * count / 2**20
     terminal.say(f"  {count:>14,}  in all, {size:,.0f} MiB with gradient and two moments")
-    terminal.say(f"logits of a batch: {_logits(config) / 2**20:,.0f} MiB in float32")
-    encoding = parameters.make(config, extended=False).encoding
+    terminal.say(f"logits of a batch: {_logits(run) / 2**20:,.0f} MiB in float32")
+    encoding = parameters.make(run, extended=False).encoding
     if isinstance(encoding, RoPE):
         terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
         turns = extensions.turns(encoding).reshape(-1)
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
         field = encoding.receptive_field
         terminal.say(f"receptive field: {f'{field:,} tokens' if field else 'no bound'}")
     if parts["encoding"]:
-        reach_of_the_encoding(config, encoding)
+        reach_of_the_encoding(run, encoding)
     return 0
 
 
@@ -87,7 +88,7 @@ def _print_choice(name: str, options, about: str | None) -> None:
         terminal.say(f"      {' '.join(values)}")
 
 
-def reach_of_the_encoding(config, encoding) -> None:
+def reach_of_the_encoding(config: Training, encoding) -> None:
     from posenc_jax.training import adamw
 
     moves = adamw.travel(config)
@@ -104,8 +105,8 @@ def reach_of_the_encoding(config, encoding) -> None:
         )
 
 
-def _logits(config) -> int:
-    return 4 * config.batch_size // config.accumulate * config.train_length * config.model.vocab
+def _logits(run: Training) -> int:
+    return 4 * run.batch_size // run.accumulate * run.train_length * run.model.vocab_size
 
 
 if __name__ == "__main__":

@@ -10,19 +10,21 @@ package tokenizers. --limit=16e6 keeps at most that many training tokens: whole 
 a hash of their text, and the same share of the held-out text.
 """
 
+import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
-from absl import flags as absl_flags
-
-from posenc_jax import command, lineage, terminal, validation
+from posenc_jax import config, terminal
+from posenc_jax.config import Training, parse
+from posenc_jax.data.sources import Documents
+from posenc_jax.errors import ConfigError
 from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
 
 
 def main(argv: list[str]) -> int:
-    argv = [word.replace("--tokens-out", "--tokens_out") for word in argv]
-    flags, config = command.read(argv, __doc__ or "", define=_define)
-    problems = validation.validate(config)
+    flags, recipe = parse.read(argv, __doc__ or "", define=_define)
+    problems = []
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
             f"--vocab must be at least 257, one token more than bytes; got {flags.vocab}"
@@ -34,26 +36,30 @@ def main(argv: list[str]) -> int:
         )
     if flags.vocab is not None and not is_replaceable(Path(flags.out)):
         problems.append(f"cannot write --out={flags.out}: {NO_FILE}")
-    if config.data.get("tokens"):
-        problems.append("data.tokens are prepared already; name a text to prepare instead")
-    if problems:
-        command.refuse(problems)
-    config = lineage.resolved(config)
-
+    try:
+        run = config.load(recipe, more=problems, build=False)
+    except ConfigError as error:
+        parse.refuse(str(error).splitlines())
+    if not isinstance(run.data.source, Documents):
+        parse.refuse(
+            [f"data.{run.data.source.kind()} is no single text; name a source to prepare instead"]
+        )
     limit = None if flags.limit is None else int(flags.limit)
     return terminal.code_of(
-        lambda: _prepare(config, flags.vocab, flags.out, flags.tokens_out, limit)
+        lambda: _prepare(run, run.data.source, flags.vocab, flags.out, flags.tokens_out, limit)
     )
 
 
-def _prepare(config, vocab: int | None, out: str, folder: str, limit: int | None) -> None:
+def _prepare(
+    run: Training, source: Documents, vocab: int | None, out: str, folder: str, limit: int | None
+) -> None:
     from posenc_jax.data import corpora, prepared, tokenizer
 
     if vocab is not None:
-        _train(config, vocab, out)
-    made = corpora.prepare(config.data, config.seed, config.train_length)
+        source = _train(run, source, vocab, out)
+    made = corpora.prepare(source, run.seed)
     if folder:
-        encoder, place = tokenizer.load(config.data.tokenizer), Path(folder).expanduser()
+        encoder, place = tokenizer.load(source.tokenizer), Path(folder).expanduser()
         made = prepared.write(made, encoder, place, limit)
         size = prepared.size_of(place) / 2**20
         terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={folder}")
@@ -62,26 +68,25 @@ def _prepare(config, vocab: int | None, out: str, folder: str, limit: int | None
         terminal.say(f"{name}: {facts}")
 
 
-def _define(values: absl_flags.FlagValues) -> None:
-    absl_flags.DEFINE_integer("vocab", None, "train a BPE of this many", flag_values=values)
-    absl_flags.DEFINE_string("out", "tokenizer.json", "where it goes", flag_values=values)
-    absl_flags.DEFINE_string("tokens_out", "", "a folder for the tokens", flag_values=values)
-    absl_flags.DEFINE_float("limit", None, "training tokens in it", flag_values=values)
+def _define(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument("--vocab", type=int)
+    flags.add_argument("--out", default="tokenizer.json")
+    flags.add_argument("--tokens_out", "--tokens-out", default="")
+    flags.add_argument("--limit", type=float)
 
 
-def _train(config, vocab: int, out: str) -> None:
+def _train(run: Training, source: Documents, vocab: int, out: str) -> Documents:
+    """The source with a tokenizer that is trained on its training documents."""
     from posenc_jax.data import corpora, tokenizer
 
-    data = config.data.copy_and_resolve_references()
-    data.tokenizer = "bytes"
-    split = corpora.prepare(data, config.seed, config.train_length).train
+    split = corpora.prepare(dataclasses.replace(source, tokenizer="bytes"), run.seed).train
     texts = (
         bytes(split.tokens[start:end]).decode(errors="replace")
         for start, end in zip(split.starts, split.starts[1:], strict=False)
     )
     write_atomically(Path(out), tokenizer.train_bpe(texts, vocab).to_str(pretty=True))
-    config.data.tokenizer = out
     terminal.say(f"a BPE of {vocab} tokens: {out}")
+    return dataclasses.replace(source, tokenizer=out)
 
 
 if __name__ == "__main__":

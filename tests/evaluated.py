@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from measuring import sums_by_document
 
+from posenc_jax.config.resolve import FORMAT
 from posenc_jax.evaluation import protocols, records, sums_file
 from posenc_jax.evaluation.records import Measured
 
@@ -33,7 +34,7 @@ def make_run(
         "steps": 10,
         "model": {"layers": 2, "width": 8},
         "encoding": {"name": encoding},
-        "format": 3,
+        "format": FORMAT,
         "extension": {"name": "none"},
         "data": {"source": "stdlib"},
     } | fields

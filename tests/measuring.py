@@ -9,6 +9,7 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
+from posenc_jax.config import schema
 from posenc_jax.data.corpora import Split
 from posenc_jax.evaluation import evaluate, planning, records, sums, windows
 from posenc_jax.evaluation.store import Store
@@ -52,7 +53,7 @@ def settings():
         config = defaults.get_config()
         config.update(multiples="0.25,1,2,4", stride=STRIDE, last=LAST, tokens_per_call=128)
         config.update(fields)
-        return config
+        return schema.evaluation_from_fields(config.to_dict())
 
     return make
 

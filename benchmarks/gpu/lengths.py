@@ -36,7 +36,7 @@ def read_at(plan: Plan, name: str, length: int) -> dict:
     config = configured(plan, plan.length_size, name, length)
     parts = parameters.make(config)
     rows = max(1, plan.tokens // length)
-    tokens = jax.random.randint(jax.random.key(0), (rows, length + 1), 0, config.model.vocab)
+    tokens = jax.random.randint(jax.random.key(0), (rows, length + 1), 0, config.model.vocab_size)
 
     @jax.jit
     def read(model, encoding, tokens):

@@ -1,5 +1,6 @@
 """Compare several seeds trained in one program, by `jax.vmap` of the step, with one by one."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -27,8 +28,7 @@ def together(plan: Plan, size: str, count: int) -> dict:
     optimizer, mesh = adamw.make(config), compiled.make_mesh(jax.devices()[:1])
     states = []
     for seed in range(count):
-        config.seed = seed
-        parts = parameters.make(config)
+        parts = parameters.make(dataclasses.replace(config, seed=seed))
         states.append(compiled.fresh_state(parts, optimizer))
     # The step takes its arrays from the state, so the parts of any seed serve all of them.
     step = compiled.train_step(parts, optimizer, config, mesh)

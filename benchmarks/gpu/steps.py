@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.gpu.plans import Plan
 from benchmarks.timing import in_turns
 from benchmarks.train_step import Textbook, textbook_step
+from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw, compiled, report
@@ -52,12 +53,12 @@ def configured(plan: Plan, size: str, name: str, length: int | None = None):
         config.train_length = length
     if name == "randomized":
         config.encoding.max_position = 8 * config.train_length
-    return config
+    return load(config)
 
 
 def batch_of(config) -> Batch:
     shape = config.batch_size, config.train_length + 1
-    tokens = np.random.default_rng(0).integers(0, config.model.vocab, shape, np.int32)
+    tokens = np.random.default_rng(0).integers(0, config.model.vocab_size, shape, np.int32)
     ones = np.ones((shape[0], shape[1] - 1), np.float32)
     return Batch(tokens[:, :-1], tokens[:, 1:], ones, np.zeros(ones.shape, np.int32), ones)
 
@@ -117,7 +118,7 @@ def peer(config):
         config.model.width,
         config.model.layers,
         config.model.heads,
-        config.model.vocab,
+        config.model.vocab_size,
         jnp.bfloat16,
         attention,
     )

@@ -16,5 +16,6 @@ def get_config():
     config = variables.get_config()
     return config | {
         "grid": product(axis("seed", range(2)), encodings),
+        "fields": {"log_every": 100},  # far = 8 is the default of the task
         "evaluation": config["evaluation"] | {"data.source": "variables"},
     }

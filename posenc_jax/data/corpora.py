@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posenc_jax.backend import cache_home
-from posenc_jax.data import sources, tasks, tokenizer, writing
+from posenc_jax.data import tokenizer, writing
 from posenc_jax.data.hashes import Hashes, remembered
+from posenc_jax.data.sources import Documents
+from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.writing import GROUPS, SPLITS, Encoder, fingerprint_of, lossless
 from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import alone
-from posenc_jax.registry import probes
 from posenc_jax.terminal import warn
 
-FIELDS = ("jsonl", "parquet", "hub")  # sources of rows, with the text in a field
 FORMAT = 5  # of the files below; another number means another cache
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
 # Required keys of corpus.json; a file without them is rebuilt.
@@ -127,38 +127,34 @@ class Corpus:
 
 
 def prepare(
-    data,
-    seed: int,
-    length: int | None = None,
-    *,
-    quiet: bool = False,
-    stopping: Sequence[str] = (),
+    source: Documents | Tokens, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
 ) -> Corpus:
-    """The corpus that a configuration's `data` describes, from the cache or built into it.
+    """The corpus of a source, from the cache or built into it.
 
-    `length` is L of the run, which tasks that ask beyond it must know. `stopping` is looked at
-    between documents: the names of signals that asked to stop.
+    `stopping` is looked at between documents: the names of signals that asked to stop.
     """
-    if data.tokens:
-        corpus = prepared(data.tokens)
-        if not (corpus.lossless or quiet):
-            warn(_losses(corpus.card))
-        return corpus
-    root = cache_folder(data.cache)
+    if isinstance(source, Tokens):
+        corpus = prepared(source.tokens)
+    else:
+        corpus = _cached(source, seed, quiet=quiet, stopping=stopping)
+    if not (corpus.lossless or quiet):
+        warn(_losses(corpus.card))
+    return corpus
+
+
+def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str]) -> Corpus:
+    root = cache_folder(source.cache)
     with remembered(root) as hashes:
-        text = described(data, seed, length, hashes)
-        folder = root / f"{data.source}-{text.key}"
+        text = described(source, seed, hashes)
+        folder = root / f"{source.kind()}-{text.key}"
         if card_of(folder) is None:
             _make(root)
             with alone(root / f"{folder.name}.lock"):
                 if card_of(folder) is None:
                     facts = {"identity": text.identity, "sources": text.files}
                     how = {"quiet": quiet, "stopping": stopping}
-                    writing.build(folder, data, seed, length, text.encoder, text.size, facts, **how)
-        corpus = load(folder, hashes=hashes)
-    if not (corpus.lossless or quiet):
-        warn(_losses(corpus.card))
-    return corpus
+                    writing.build(folder, source, seed, text.encoder, text.size, facts, **how)
+        return load(folder, hashes=hashes)
 
 
 class Described(NamedTuple):
@@ -178,43 +174,24 @@ def key_of(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def described(data, seed: int, length: int | None, hashes: Hashes) -> Described:
-    encoder = tokenizer.load(data.tokenizer)
-    listed = [hashes.describe(path) for path in sources.files(data)]
-    held = [hashes.describe(path) for path in sources.held_out_files(data)]
-    size = sum(entry["size"] for entry in listed + held)
+def described(source: Documents, seed: int, hashes: Hashes) -> Described:
+    encoder = tokenizer.load(source.tokenizer)
+    listed = [hashes.describe(path) for path in source.files()]
+    held = [hashes.describe(path) for path in source.held_out_files()]
+    size = sum(entry["size"] for entry in listed + held) if source.size is None else source.size
     identity = {
         "format": FORMAT,
-        "source": data.source,
+        "source": source.kind(),
         "files": [[entry["size"], entry["sha256"]] for entry in listed],
         "tokenizer": encoder.hash,
-        "valid_fraction": data.valid_fraction,
+        "valid_fraction": source.valid_fraction,
+        **source.identity(seed),
     }
-    if data.choose_fraction:
-        identity["choose_fraction"] = data.choose_fraction
-    if data.source == "stdlib" and data.hold_out == "package":
-        identity |= {"hold_out": data.hold_out, "groups": True}  # earlier tokens kept none
+    if source.choose_fraction:
+        identity["choose_fraction"] = source.choose_fraction
     if held:
         identity["held_out"] = [[entry["size"], entry["sha256"]] for entry in held]
-    if data.source in FIELDS:
-        identity["field"] = data.field
-    identity |= {name: data[name] for name in ("begins", "cut_one") if data[name]}
-    if data.source == "hub":
-        identity |= {"path": data.path, "split": data.split}
-        identity |= {name: data[name] for name in ("name", "valid_split") if data[name]}
-        identity["revision"], size = sources.hub_facts(data)
-    if data.source == "synthetic":
-        identity |= _of_synthetic(data, seed, length)
-    return Described(identity, listed + held, encoder, 0 if data.source == "synthetic" else size)
-
-
-def _of_synthetic(data, seed: int, length: int | None) -> dict[str, Any]:
-    identity = {"task": data.task, "documents": data.documents, "seed": seed}
-    if data.task in probes():
-        identity |= {name: data[name] for name in sorted(tasks.options(data.task))}
-        version = tasks.of(data.task).version
-        return identity | {"train_length": length, "tests": tasks.TESTS, "version": version}
-    return identity | {"document_length": data.document_length}
+    return Described(identity, listed + held, encoder, size)
 
 
 def prepared(folder: str) -> Corpus:

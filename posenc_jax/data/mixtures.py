@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.configuration import Config, shares
-from posenc_jax.data import corpora, sources
+from posenc_jax.data import corpora
 from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.data.corpora import Corpus
-from posenc_jax.errors import ConfigError
-from posenc_jax.lineage import part_of
+from posenc_jax.data.sources import Documents, Origin, mixture
+from posenc_jax.data.sources.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -67,36 +66,20 @@ class Mixture:
 
 
 def prepare(
-    data: Config, seed: int, length: int, *, quiet: bool = False, stopping: Sequence[str] = ()
+    origin: Origin, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
 ) -> Corpus | Mixture:
-    """What a configuration's `data` describes, a mixture or not."""
-    if not data.mixture:
-        return corpora.prepare(data, seed, length, quiet=quiet, stopping=stopping)
-    chosen = shares(data.mixture)
-    own = {name: part_of(data, name) for name in chosen}
-    _check_held_out(own)
-    parts = {
-        name: corpora.prepare(part, seed, length, quiet=quiet, stopping=stopping)
-        for name, part in own.items()
-    }
-    return Mixture(parts, chosen)
+    """The tokens of an origin, a mixture or not."""
+    how = {"quiet": quiet, "stopping": stopping}
+    if not isinstance(origin, mixture.Mixture):
+        assert isinstance(origin, Documents | Tokens)
+        return corpora.prepare(origin, seed, **how)
+    parts = {name: corpora.prepare(part, seed, **how) for name, part in origin.parts.items()}
+    return Mixture(parts, origin.shares)
 
 
-def _check_held_out(parts: Mapping[str, Config]) -> None:
-    """Refuse a text that would be trained on files which another one holds out."""
-    if all(part.hold_out != "package" for part in parts.values()):
-        return
-    for name, part in parts.items():
-        if part.source == "synthetic" and sources.task_reads_code(part):
-            raise ConfigError(
-                f"data.hold_out = 'package' and {name} in data.mixture, which holds out single "
-                "files of the same code: take data.hold_out=document, or another task"
-            )
-
-
-def batches(corpus: Corpus | Mixture, config: Config) -> Batches | MixedBatches:
-    """The rows of training."""
-    fields = {"batch_size": config.batch_size, "seed": config.seed}
+def batches(corpus: Corpus | Mixture, config) -> Batches | MixedBatches:
+    """The rows of a training configuration."""
+    every = {"batch_size": config.batch_size, "seed": config.seed}
 
     def of(part: Corpus) -> Batches:
         return Batches(
@@ -104,10 +87,10 @@ def batches(corpus: Corpus | Mixture, config: Config) -> Batches | MixedBatches:
             length=config.train_length,
             within_documents=config.data.mask_documents,
             answers_only=config.data.answers_only,
-            **fields,
+            **every,
         )
 
     if isinstance(corpus, Corpus):
         return of(corpus)
     parts = [(of(part), corpus.shares[name]) for name, part in corpus.parts.items()]
-    return MixedBatches(parts, **fields)
+    return MixedBatches(parts, **every)

@@ -16,6 +16,8 @@ from posenc_jax.data.corpora import (
     prepared,
 )
 from posenc_jax.data.hashes import Hashes
+from posenc_jax.data.sources import Origin, Text
+from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.writing import GROUPS, SPLITS, TOKENIZER, Encoder, fingerprint_of
 from posenc_jax.errors import ConfigError, DataError, Stop
 
@@ -152,30 +154,31 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def encoder_of(data) -> Encoder | tokenizer.Unavailable:
-    """The tokenizer of a configuration's data; that of prepared tokens may be unavailable."""
-    if not data.tokens:
-        return tokenizer.load(data.tokenizer)
-    card = _card(data.tokens)
+def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:
+    """The tokenizer of a text; that of prepared tokens may be unavailable."""
+    if not isinstance(origin, Tokens):
+        return tokenizer.load(file_of(origin))
+    card = _card(origin)
     try:
-        return tokenizer.load(file_of(data))
+        return tokenizer.load(file_of(origin))
     except DataError as error:
         name, vocab = str(card["tokenizer"]), card["vocab"]
         return tokenizer.Unavailable(name, vocab, str(card.get("tokenizer_hash")), str(error))
 
 
-def file_of(data) -> str:
-    """`bytes`, or the tokenizer file that belongs to a configuration's tokens."""
-    if not data.tokens:
-        return data.tokenizer
-    card = _card(data.tokens)
+def file_of(origin: Origin) -> str:
+    """`bytes`, or the tokenizer file that belongs to a text's tokens."""
+    if isinstance(origin, Text):
+        return origin.tokenizer
+    assert isinstance(origin, Tokens)
+    card = _card(origin)
     if card.get("tokenizer_hash") == tokenizer.Bytes.hash:
         return tokenizer.Bytes.name
-    path = Path(data.tokens).expanduser() / TOKENIZER
+    path = origin.folder / TOKENIZER
     if not path.is_file():
         raise DataError(
-            f"{data.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that file "
-            "there, or take tokens made beforehand (data.tokens)"
+            f"{origin.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that "
+            "file there, or take tokens made beforehand (data.tokens)"
         )
     beside = tokenizer.load(str(path))
     if beside.hash != card.get("tokenizer_hash"):
@@ -183,8 +186,8 @@ def file_of(data) -> str:
     return str(path)
 
 
-def _card(folder: str) -> dict:
-    card = card_of(Path(folder).expanduser())
+def _card(origin: Tokens) -> dict:
+    card = card_of(origin.folder)
     if card is None:
-        raise DataError(f"{folder} holds no prepared tokens (data.tokens)")
+        raise DataError(f"{origin.tokens} holds no prepared tokens (data.tokens)")
     return card

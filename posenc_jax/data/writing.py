@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.data import sources, splits, tasks, tokenizer
+from posenc_jax.data import sources, splits, tokenizer
 from posenc_jax.data.hashes import Hashes
 from posenc_jax.errors import DataError, Interrupted
-from posenc_jax.registry import probes
 
 SPLITS = ("train", "valid", "choose")
 TOKENIZER = "tokenizer.json"  # beside prepared tokens, which are readable without it
@@ -27,9 +26,8 @@ Encoder = tokenizer.Bytes | tokenizer.Learned
 
 def build(
     folder: Path,
-    data,
+    source: sources.Documents,
     seed: int,
-    length: int | None,
     encoder: Encoder,
     size: float,  # of what is read, in bytes; 0: not known
     facts: dict[str, Any],  # more of the card
@@ -43,14 +41,14 @@ def build(
     scratch.mkdir()
     bar = tqdm(
         total=size or None,
-        desc=f"tokens of {data.source}",
+        desc=f"tokens of {source.kind()}",
         unit="B",
         unit_scale=True,
         disable=quiet,
     )
     try:
         with bar:
-            card = _write(scratch, data, seed, length, encoder, bar, stopping)
+            card = _write(scratch, source, seed, encoder, bar, stopping)
         card |= {"tokenizer_hash": encoder.hash, **facts}
         card["built"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with (scratch / "corpus.json").open("w", encoding="utf-8") as stream:
@@ -66,9 +64,8 @@ def build(
 
 def _write(
     folder: Path,
-    data,
+    source: sources.Documents,
     seed: int,
-    length: int | None,
     encoder,
     bar,
     stopping: Sequence[str],
@@ -80,9 +77,9 @@ def _write(
     )
     writers = {name: _Writer(folder, name, dtype) for name in SPLITS}
     round_trip = tokenizer.RoundTrip(encoder)
-    documents = _Documents(data, bar, moved or {})
+    documents = _Documents(source, bar, moved or {})
     try:
-        parted = documents.parted(sources.documents(data, seed, length))
+        parted = documents.parted(source.documents(seed))
         for part in encoder.stream(_tried(parted, round_trip)):
             if stopping:
                 raise Interrupted(
@@ -102,9 +99,9 @@ def _write(
         for path in folder.iterdir():
             path.unlink()
         bar.reset()
-        return _write(folder, data, seed, length, encoder, bar, stopping, moved)
+        return _write(folder, source, seed, encoder, bar, stopping, moved)
     if not written["train"]["tokens"]:
-        raise DataError(f"no text to train on: {documents.counts} (data.source={data.source})")
+        raise DataError(f"no text to train on: {documents.counts} (data.source={source.kind()})")
     card = {
         "vocab": encoder.vocab,
         "dtype": dtype.str,
@@ -115,8 +112,7 @@ def _write(
     }
     if documents.cut:
         card["cut"] = documents.cut
-    if data.source == "synthetic" and data.task in probes():
-        card |= {"chance": tasks.of(data.task).chance, "task": data.task}
+    card |= source.card()
     return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
 
 
@@ -129,20 +125,20 @@ def _tried(documents, round_trip: tokenizer.RoundTrip) -> Iterator[sources.Docum
 class _Documents:
     """The documents of a text, each once and each with its split."""
 
-    def __init__(self, data, bar, moved: Mapping[bytes, str]):
-        self.data, self.bar, self.moved = data, bar, moved
+    def __init__(self, source: sources.Documents, bar, moved: Mapping[bytes, str]):
+        self.source, self.bar, self.moved = source, bar, moved
         self.counts = {"documents": 0, "duplicates": 0, "empty": 0}
         self.cut: list[int] = []  # digests of the documents that are in several splits
         self.hashes: set[bytes] = set()  # that decided a split
-        held = sources.names_held_out(data)
-        self.fractions = 0.0 if held else data.valid_fraction, data.choose_fraction
+        valid = 0.0 if source.names_held_out else source.valid_fraction
+        self.fractions = valid, source.choose_fraction
 
     def parted(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
         """All documents; where they are few, the parts of each."""
         distinct = self._distinct(documents)
         first = list(itertools.islice(distinct, FEW))
         whole = len(first) == FEW or any(document.split for document in first)
-        if whole or not (self.data.cut_one and any(self.fractions)):
+        if whole or not (self.source.cuts_few and any(self.fractions)):
             yield from map(self._in_split, itertools.chain(first, distinct))
             return
         for document in first:

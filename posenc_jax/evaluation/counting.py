@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posenc_jax.config import schema
 from posenc_jax.data import mixtures
 from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.errors import ConfigError, DataError, Stop
 from posenc_jax.evaluation import ngrams, protocols, records, sums_file, windows
-from posenc_jax.evaluation.evaluate import CHOOSE, digest_of
+from posenc_jax.evaluation.texts import CHOOSE, digest_of
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs.subject import run_config
 
@@ -40,7 +41,7 @@ def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list
             f"{workdir} went on from {config.init_from}, which read more text than its own steps "
             "did: count the whole training text, --whole"
         )
-    corpus = mixtures.prepare(config.data, config.seed, config.train_length, quiet=True)
+    corpus = mixtures.prepare(config.data.source, config.seed, quiet=True)
     asked = _asked(workdir, corpus, evaluation)
     batches, rows = _rows(mixtures.batches(corpus, config), config, corpus, asked.part)
     part = corpus.parts[asked.part]
@@ -73,7 +74,7 @@ def distinct(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
             continue
         config = run_config(folder)
         names = ("data", "steps", "batch_size", "train_length")
-        trained = {name: value for name, value in config.to_dict().items() if name in names}
+        trained = {name: value for name, value in schema.as_fields(config).items() if name in names}
         try:
             cells = records.of_evaluation(records.read(folder / "eval"), evaluation)
         except DataError as error:

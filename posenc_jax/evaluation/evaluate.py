@@ -1,23 +1,26 @@
 """Evaluate a run from its checkpoints: each pass reads the text once, finished cells are kept."""
 
 import dataclasses
-import hashlib
-import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.configuration import Config, shares
-from posenc_jax.data import corpora, mixtures, sources
-from posenc_jax.data.corpora import Corpus, Split
-from posenc_jax.data.mixtures import Mixture
+from posenc_jax.config import Evaluation, schema
+from posenc_jax.data.corpora import Split
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import diagnostics, keys, planning, progress, protocols, records, windows
+from posenc_jax.evaluation import (
+    diagnostics,
+    keys,
+    planning,
+    progress,
+    protocols,
+    records,
+    texts,
+    windows,
+)
 from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
@@ -26,8 +29,6 @@ from posenc_jax.evaluation.sums import Measured, Sums, is_baseline, label
 from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
-from posenc_jax.lineage import part_of, trained_length, with_unset
-from posenc_jax.registry import FILES
 from posenc_jax.runs import parameters
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
@@ -43,7 +44,7 @@ class Evaluated(NamedTuple):
     facts: dict[str, Any]  # of what was evaluated, and how
 
 
-def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
+def evaluate(config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
     """Evaluate checkpoints of a run, None being the last one; `eval/` is locked meanwhile."""
     folder = workdir / "eval"
     folder.mkdir(exist_ok=True)
@@ -91,7 +92,7 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
         )
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
     facts = {
-        "evaluation": config.to_dict() | {"name": text.name, "text": text.source},
+        "evaluation": schema.as_fields(config) | {"name": text.name, "text": text.source},
         "step": subject.step,
         "data_fingerprint": text.data,
         "parameters": subject.parts.counts(),
@@ -118,25 +119,15 @@ def places_of(text: Text) -> Places:
     return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
-CHOOSE = "choose"  # the name of an evaluation of the third split
-
-
-class Source(NamedTuple):
-    split: Split
-    words: str
-    fingerprint: str
-    name: str  # of an evaluation of it, if no other is given
-
-
 def choose(
-    config: Config,
+    config: Evaluation,
     subject: Subject,
     lengths: list[int],
     stopping: Sequence[str] = (),
     earlier: records.Record = records.NOTHING,
 ) -> Text:
     """Choose the windows of an evaluation, from documents that the run was not trained on."""
-    source = _source(config, subject, stopping)
+    source = texts.text_of(config.data, subject, stopping)
     kept = source.split.without(subject.trained_on(stopping))
     if not kept.all():
         skipped = (
@@ -162,186 +153,10 @@ def choose(
     return dataclasses.replace(text, name=name, source=source.words, data=data)
 
 
-def check_readable(config: Config, run: Config) -> None:
-    """Refuse before a run is trained what would leave its evaluation nothing to read: no document
-    of its own text that is long enough, no file of another one."""
-    asked = config.data
-    parts = shares(run.data.mixture) if run.data.mixture else {}
-    if asked.tokens:
-        corpora.prepared(asked.tokens)
-        return
-    own = asked.path in ("", run.data.path) and asked.source in ("", run.data.source, *parts)
-    if not own:
-        sources.files(asked)
-        return
-    corpus = mixtures.prepare(run.data, run.seed, run.train_length)
-    name = asked.source if asked.source in parts else next(iter(corpus.parts))
-    split = _part(corpus.parts[name], run.data, asked.part).split
-    longest = max(planning.lengths_of(config, trained_length(run)))
-    windows.choose(windows.in_stretches(split, longest), longest)
-
-
-def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source:
-    data, asked = subject.config.data, config.data
-    if asked.tokens:
-        corpus = corpora.prepared(asked.tokens)
-        if not corpus.is_that_of(subject.card):
-            return _prepared(subject, corpus, asked)
-        return _own(subject, corpus, asked.part)
-    run = subject.config
-    if data.mixture and asked.source in ("", *shares(data.mixture)):
-        return _own_part(subject, asked, stopping)
-    there = (asked.source, asked.path) == (data.source, data.path)
-    names = ("field", "name", "revision", "begins", "valid_path")
-    same = there and all(asked[name] in ("", data[name]) for name in names)
-    same = same and asked.split in ("", data.split, data.valid_split)
-    moved = None if same or not asked.source else _moved(subject, asked)
-    if (same and not data.mixture) or not asked.source or moved:
-        data = moved or data
-        if data.source in FILES and not _is_there(data):
-            raise DataError(
-                f"the run's text is no longer at {data.path}. To read it where it is now: python "
-                f"eval_extrapolation.py {shlex.quote(f'--workdir={subject.workdir}')} "
-                f"--config.data.source={data.source} --config.data.path=NEW"
-            )
-        corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
-        return _own(subject, corpus, asked.part)
-    if asked.valid_path:
-        raise DataError(
-            "data.valid_path is for a run's own text at another place, which data.source and "
-            "data.path name; they name another text. To evaluate on a text give data.path alone"
-        )
-    encoder = subject.tokenizer_file  # before these fields are replaced
-    data = data.copy_and_resolve_references()
-    with data.ignore_type():
-        data.mixture, data.answers_only, data.task = None, False, None
-        data.source, data.path, data.valid_fraction = asked.source, asked.path, 0.0
-        data.field, data.split = asked.field or data.field, asked.split or data.split
-        for name in ("name", "revision", "begins"):
-            data[name] = asked[name] or (data[name] if there else None)
-        data.valid_path = data.valid_split = None
-        data.choose_fraction, data.cut_one, data.hold_out = 0.0, False, None
-        data.tokens, data.tokenizer, data.cache = None, encoder, data.cache or ""
-    data = with_unset(data)
-    corpus = corpora.prepare(data, run.seed, run.train_length, stopping=stopping)
-    return Source(corpus.train, in_words(data), corpus.fingerprint, _short(data))
-
-
-def _moved(subject: Subject, asked) -> Config | None:
-    """The run's `data` with another place of its files, if they are gone from their own."""
-    run, key = subject.config, subject.card.get("text")
-    options = (asked.field, asked.split, asked.name, asked.revision, asked.begins)
-    if key is None or asked.source != run.data.source or any(options):
-        return None
-    data = run.data.copy_and_resolve_references()
-    with data.ignore_type():
-        data.path, data.valid_path = asked.path, asked.valid_path or data.valid_path
-    if _is_there(run.data) or not _is_there(data):
-        return None
-    with corpora.remembered(corpora.cache_folder(data.cache)) as hashes:
-        found = corpora.described(data, run.seed, run.train_length, hashes)
-    return data if found.key == key else None
-
-
-def _is_there(data) -> bool:
-    """Whether the files of a text are where it says."""
-    with suppress(DataError):
-        sources.held_out_files(data)
-        return bool(sources.files(data))
-    return False
-
-
-def _own_part(subject: Subject, asked, stopping: Sequence[str]) -> Source:
-    """One text of the run's mixture; the first if none is named."""
-    run = subject.config
-    mixture = mixtures.prepare(run.data, run.seed, run.train_length, stopping=stopping)
-    assert isinstance(mixture, Mixture)
-    name = asked.source or next(iter(mixture.parts))
-    _check_own(subject, mixture)
-    source = _part(mixture.parts[name], part_of(run.data, name), asked.part)
-    if mixture.parts[name] is mixture.first:
-        return source
-    return source._replace(name=f"{name}-{CHOOSE}" if asked.part == CHOOSE else name)
-
-
-def _own(subject: Subject, corpus: Corpus, part: str) -> Source:
-    """A part of the run's own text that it was not trained on."""
-    _check_own(subject, corpus)
-    return _part(corpus, subject.config.data, part)
-
-
-def _part(corpus: Corpus, data, part: str) -> Source:
-    parts = {
-        "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
-        "choose": (corpus.choose, "to choose on, of", CHOOSE, "choose_fraction"),
-    }
-    split, words, name, field = parts[part]
-    if not len(split.lengths):
-        raise DataError(
-            f"data.part={part}: the run kept no documents for it; train it with "
-            f"data.{field} above 0, or name another text (data.source, data.path)"
-        )
-    read = corpus.fingerprint if part == "held_out" else digest_of(name, corpus)
-    return Source(split, f"{words} {in_words(data)}", read, name)
-
-
-def _prepared(subject: Subject, corpus: Corpus, asked) -> Source:
-    """All documents of another text, from prepared tokens."""
-    if asked.part != "held_out":
-        raise ConfigError(
-            f"data.part = {asked.part!r} is a part of the run's own text, and "
-            f"data.tokens={asked.tokens} is another text"
-        )
-    own = subject.encoder
-    if own.hash != corpus.card.get("tokenizer_hash"):
-        raise DataError(
-            f"the tokens in {asked.tokens} are of the tokenizer {corpus.card['tokenizer']}, and "
-            f"the run was trained on those of {own.name}, which is another one"
-        )
-    name = _plain_word(Path(asked.tokens).name) or "tokens"
-    return Source(corpus.whole(), f"tokens:{asked.tokens}", corpus.fingerprint, name)
-
-
-def digest_of(part: str, corpus: Corpus) -> str:
-    """Digest of a part of a text, which counts as a text of its own."""
-    return hashlib.sha256(f"{corpus.fingerprint} {part}".encode()).hexdigest()
-
-
-def _short(data) -> str:
-    """A short name for a path: `books/*.txt` -> `books`, `OWNER/NAME` -> `NAME`."""
-    path = Path(data.path.split(",")[0].strip())
-    plain = [part for part in path.parts if not set(part) & set("*?[")]
-    stem = plain[-1].partition(".")[0] if plain else ""
-    return _plain_word(stem) or data.source
-
-
-def _plain_word(text: str) -> str:
-    return re.sub(r"[^\w]+", "-", text).strip("-_")[:60]
-
-
-def in_words(data) -> str:
-    """Describe what is read in a few words."""
-    if data.tokens:
-        return f"tokens:{data.tokens}"
-    if data.source == "synthetic":
-        options = [str(data[name]) for name in ("variant", "gaps") if data.get(name)]
-        return " ".join([f"synthetic:{data.task}", *options])
-    return f"{data.source}:{data.path}" if data.path else data.source
-
-
-def _check_own(subject: Subject, corpus: Corpus | Mixture) -> None:
-    if not corpus.is_that_of(subject.card):
-        raise DataError(
-            "the run's text changed since it was trained, and its held-out documents with it: they "
-            "may have been trained on. Restore the text, or name another one (data.source, "
-            "data.path)"
-        )
-
-
-def _name(config: Config, earlier: records.Record, usual: str, data: str) -> str:
+def _name(config: Evaluation, earlier: records.Record, usual: str, data: str) -> str:
     """The requested or usual name; an evaluation of another text never takes a used name."""
     name = config.name or usual
-    if name != usual and name in (records.HELD_OUT, CHOOSE):
+    if name != usual and name in (records.HELD_OUT, texts.CHOOSE):
         raise ConfigError(f"name = {name!r} is reserved for the run's own text; take another")
     facts = (cell.facts for cell in earlier.cells)
     taken = next((one["data"] for one in facts if one["evaluation"] == name), None)
@@ -354,7 +169,7 @@ def _name(config: Config, earlier: records.Record, usual: str, data: str) -> str
     return f"{name}-{data[:6]}"
 
 
-def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Text) -> None:
+def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text: Text) -> None:
     count, headline = len(text.starts), protocols.find(protocols.HEADLINE)
     plan = headline.plan(text, text.longest, headline.span(config, subject.trained, lengths))
     targets = 0 if plan is None else int(plan.scored().sum())
@@ -373,7 +188,7 @@ def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Te
 
 
 def measure(
-    config: Config,
+    config: Evaluation,
     subject: Subject,
     cells: Sequence[Cell],
     store: Store,

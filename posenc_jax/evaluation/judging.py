@@ -1,32 +1,39 @@
-"""What is wrong with the configuration of an evaluation."""
+"""The door of an evaluation: its configuration is checked here, once."""
 
-from posenc_jax import validation
-from posenc_jax.configuration import Config
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from posenc_jax.config import Evaluation, Training, building, check, schema
 from posenc_jax.errors import ConfigError
 
 
-def mistakes(config: Config) -> list[str]:
-    """Structure and numbers first, which need no jax; then what protocols and extensions say."""
-    return validation.validate_evaluation(config) or _of_words(config)
+def load(
+    recipe: ConfigDict | Mapping[str, Any],
+    run: Training | None = None,
+    *,
+    more: Sequence[str] = (),
+) -> Evaluation:
+    """The typed configuration of an evaluation, or a ConfigError with every mistake, one a line:
+    structure and numbers first, which need no jax; then what protocols and extensions say, and what
+    does not fit a run that is to be trained."""
+    problems = [*check.mistakes_in_evaluation(recipe), *more]
+    if not problems:
+        given = recipe.to_dict() if isinstance(recipe, ConfigDict) else recipe
+        config = schema.evaluation_from_fields(given)
+        problems = mistakes(config) + ([] if run is None else building.mistakes(run))
+        if not problems:
+            if run is not None:
+                from posenc_jax.evaluation import planning
+
+                planning.check(config, run)
+            return config
+    raise ConfigError("\n".join(problems))
 
 
-def _of_words(config: Config) -> list[str]:
+def mistakes(config: Evaluation) -> list[str]:
+    """What protocols and extensions find wrong."""
     from posenc_jax.evaluation import methods, protocols
 
     return protocols.mistakes(config) + methods.mistakes(config.extensions)
-
-
-def mistakes_ahead(config: Config, run: Config) -> list[str]:
-    """What structure and numbers do not tell, and what does not fit a run that is to be trained."""
-    from posenc_jax import building
-
-    wrong = _of_words(config) + building.mistakes(run)
-    if wrong:
-        return wrong
-    from posenc_jax.evaluation import planning
-
-    try:
-        planning.check(config, run)
-    except ConfigError as error:
-        return [str(error)]
-    return []

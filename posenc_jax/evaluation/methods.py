@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from posenc_jax import composition, extensions
 from posenc_jax.checks import check_options
-from posenc_jax.configuration import LARGEST_SCALE, words
+from posenc_jax.config.schema import LARGEST_SCALE, words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import jax
 from tqdm import tqdm
 
-from posenc_jax import backend, building, composition, extensions
-from posenc_jax.configuration import Config, evaluation, words
+from posenc_jax import backend, composition, extensions
+from posenc_jax.config import Evaluation, Training, building
+from posenc_jax.config.resolve import trained_length
+from posenc_jax.config.schema import words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import protocols, windows
@@ -15,7 +17,6 @@ from posenc_jax.evaluation.methods import Method, check_some_fit, left_out, meth
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.lineage import trained_length
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.subject import Subject
 
@@ -33,7 +34,7 @@ class Cell(NamedTuple):
     text: Text
 
 
-def check(config: Config, run: Config) -> None:
+def check(config: Evaluation, run: Training) -> None:
     """Refuse what no text and no training of a run with this configuration could make right."""
     plain = building.plain(run, jax.random.key(0))
     lengths = lengths_of(config, trained_length(run))
@@ -42,15 +43,15 @@ def check(config: Config, run: Config) -> None:
     _check_windows(asked, lengths[-1])
 
 
-def some_fit(text: str, run: Config) -> bool:
+def some_fit(text: str, run: Training) -> bool:
     """Whether any extension of a list fits the encoding of a run."""
     return set(words(text)) > set(left_out(text, building.plain(run, jax.random.key(0))))
 
 
-def unfit(config: Config, subject: Subject) -> dict[str, str]:
+def unfit(config: Evaluation, subject: Subject) -> dict[str, str]:
     """The extensions asked for that do not fit the run, each with the reason; not all of them. The
     default list is for every encoding, and asks for those that fit."""
-    if config.extensions == evaluation().extensions:
+    if config.extensions == Evaluation.extensions:
         return {}
     found = left_out(config.extensions, subject.plain)
     if not subject.extensible:
@@ -60,7 +61,7 @@ def unfit(config: Config, subject: Subject) -> dict[str, str]:
     return found
 
 
-def lengths_of(config: Config, trained: int) -> list[int]:
+def lengths_of(config: Evaluation, trained: int) -> list[int]:
     multiples = {float(word) for word in words(config.multiples)}
     lengths = sorted({round(multiple * trained) for multiple in multiples})
     if config.lengths:
@@ -71,14 +72,14 @@ def lengths_of(config: Config, trained: int) -> list[int]:
     return lengths
 
 
-def wanted(config: Config, subject: Subject, lengths: list[int]) -> int:
+def wanted(config: Evaluation, subject: Subject, lengths: list[int]) -> int:
     """How many longest windows give enough targets to the headline and to what else is asked."""
     headline = protocols.find(protocols.HEADLINE)
     every = dict.fromkeys([headline, *protocols.asked(config)])
     return max(one.wanted(one.span(config, subject.trained, lengths)) for one in every)
 
 
-def plan(config: Config, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
+def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
     """The requested cells that can be expressed, each with its encoding and windows."""
     largest = text.longest / subject.original
     asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
@@ -153,7 +154,7 @@ class Pass(NamedTuple):
 
 
 def passes_of(
-    config: Config, subject: Subject, text: Text, lengths: list[int]
+    config: Evaluation, subject: Subject, text: Text, lengths: list[int]
 ) -> dict[int, list[Pass]]:
     """The passes of each length, in the order of rows."""
     passes: dict[int, list[Pass]] = {length: [] for length in lengths}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax.configuration import words
+from posenc_jax.config.schema import words
 from posenc_jax.errors import ConfigError, DataError, Stop
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured

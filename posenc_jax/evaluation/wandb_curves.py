@@ -169,7 +169,7 @@ def start_evaluation(
     config, workdir: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
 ) -> Any:
     config = settings_now(config)
-    name = f"{config.wandb.get('name') or workdir.resolve().name}-eval"
+    name = f"{config.wandb.name or workdir.resolve().name}-eval"
     here = (config, workdir / "eval", identity, asked, "eval", name, "eval/length", "extrap/*")
     run = start(*here, facts)
     _hide_axes(run)

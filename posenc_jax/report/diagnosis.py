@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax import composition, configuration
+from posenc_jax import composition
+from posenc_jax.config import Evaluation
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics, evaluate, methods, selection
@@ -45,8 +46,7 @@ def diagnose(asked: str, documents: int, step: int | None) -> list[Path]:
 
 def held_out(subject: Subject, documents: int, length: int) -> np.ndarray:  # [documents, length]
     """A row of each held-out document."""
-    config = configuration.evaluation()
-    config.documents, config.windows = max(2, documents), 1
+    config = Evaluation(documents=max(2, documents), windows=1)
     text = evaluate.choose(config, subject, [length])
     places = text.starts[:, None] + np.arange(length)
     return text.split.tokens[places].astype("int32")

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from posenc_jax.config.compare import experiment, without_seed
+from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.errors import NOT_FINITE, DataError, OtherConfig, Stop
 from posenc_jax.evaluation import keys, protocols, records, sums_file, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts, label
-from posenc_jax.experiment import experiment, without_seed
-from posenc_jax.lineage import TOKENIZER
 from posenc_jax.report.ranking import Tables, most_common, ranked, targets
 from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import read_metrics
@@ -151,7 +151,7 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
         "id": str(folder),
         "name": folder.name,
         "encoding": config.encoding.name,
-        "label": config.get("label", ""),
+        "label": config.label,
         "seed": config.seed,
         "trained": config.train_length,
         "steps": config.steps,

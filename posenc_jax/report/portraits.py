@@ -92,7 +92,7 @@ class Portraits:
             return _untrained_gates(self.dims)
         _, subject = self.runs[GATED]
         row = self._rows(subject)[0, :TOKENS]
-        decode = prepared.encoder_of(subject.config.data).decode
+        decode = prepared.encoder_of(subject.config.data.source).decode
         letters = [repr(decode([token]))[1:-1] for token in row]
         return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
 

@@ -31,7 +31,7 @@ def report(
     written = [*drawn, *([out / captions.FILE] if drawn else []), *tables.write(data, out)]
     say("\n".join(map(str, written)))
     config = Workdir(data.runs[0]["id"]).config() if wandb else None
-    if config is not None and "wandb" in config and len(data.points):
+    if config is not None and len(data.points):
         wandb_report.log_report(config, wandb, out, data, drawn)
     evaluated = sum(run["evaluated"] for run in data.runs)
     say(f"{path}: {counted(len(data.runs), 'run')}, {evaluated} of them evaluated")

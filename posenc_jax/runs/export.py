@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
+from posenc_jax.config import schema
+from posenc_jax.config.resolve import FORMAT
 from posenc_jax.errors import ConfigError
 from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
-from posenc_jax.lineage import FORMAT
 from posenc_jax.runs.checkpoints import PARAMETERS, saved_digest, total_digest
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import Subject, load_subject
@@ -39,7 +40,7 @@ def export(
 
 def weights(subject: Subject) -> Weights:
     state = {PARAMETERS: subject.parts.params()}
-    config = subject.config.to_dict() | {"format": FORMAT}
+    config = schema.as_fields(subject.config) | {"format": FORMAT}
     facts = {
         "config": json.dumps(config, sort_keys=True),
         "step": str(subject.step),

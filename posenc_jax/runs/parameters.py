@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from posenc_jax import building, neighbours
+from posenc_jax import neighbours
 from posenc_jax.attention.kernels import PLATFORMS
+from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.errors import ConfigError, Stop
 
@@ -43,27 +44,26 @@ class Parts:
         )
 
 
-def make(config, *, extended: bool = True, start: Params | None = None) -> Parts:
+def make(config: Training, *, extended: bool = True, start: Params | None = None) -> Parts:
     """Make model and encoding, from the seed or from `start`, then apply the run's extension.
 
     A table is taken over before it is resampled, so the extension comes last.
     """
     model_key, encoding_key = jax.random.split(key_of(config.seed))
-    settings = models.Config.of(dict(config.model))
-    model = jax.jit(lambda key: models.Transformer(settings, key))(model_key)
+    model = jax.jit(lambda key: models.Transformer(config.model, key))(model_key)
     parts = Parts(model, building.plain(config, encoding_key))
     if start is not None:
         parts = parts.replace(start)
     return Parts(parts.model, building.extended(config, parts.encoding)) if extended else parts
 
 
-def first_encoding(config) -> Encoding:
+def first_encoding(config: Training) -> Encoding:
     """The encoding that a run begins with, without its extension and without `init_from`."""
     _, encoding_key = jax.random.split(key_of(config.seed))
     return building.plain(config, encoding_key)
 
 
-def unextended(config, params: Params) -> Encoding:
+def unextended(config: Training, params: Params) -> Encoding:
     """The run's encoding with these parameters, without the run's extension."""
     return with_leaves(first_encoding(config), params["encoding"])
 
@@ -80,7 +80,7 @@ def key_of(seed: int) -> jax.Array:
     return jax.random.fold_in(key, 2**31 + high)
 
 
-def check(config) -> None:
+def check(config: Training) -> None:
     """Check options that only the scheme and the extension themselves can judge."""
     try:
         wrong = building.mistakes(config)

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
-from posenc_jax import lineage
-from posenc_jax.configuration import Config
+from posenc_jax.config import Training, resolve
 from posenc_jax.data import corpora, mixtures
 from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import write_atomically
@@ -27,7 +25,7 @@ def hash_of(digests: np.ndarray) -> str:
     return hashlib.sha256(digests.astype("<u8").tobytes()).hexdigest()
 
 
-def digests_of(config: Config, corpus: corpora.Corpus | mixtures.Mixture) -> np.ndarray:
+def digests_of(config: Training, corpus: corpora.Corpus | mixtures.Mixture) -> np.ndarray:
     """Of a run in training: its own documents, and those of the run whose weights it took."""
     own = corpus.digests
     return np.union1d(own, trained_on(Path(config.init_from)) if config.init_from else own)
@@ -45,8 +43,8 @@ def trained_on(
         kept = _kept(workdir)
         if kept is not None and hash_of(kept) == card.get("trained_on"):
             return kept
-        config: Config = ConfigDict(lineage.read(workdir))
-        corpus = mixtures.prepare(config.data, config.seed, config.train_length, stopping=stopping)
+        config = resolve.read(workdir)
+        corpus = mixtures.prepare(config.data.source, config.seed, stopping=stopping)
         if not corpus.is_that_of(card):
             raise DataError("it changed since")
         return digests_of(config, corpus)

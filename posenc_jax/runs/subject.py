@@ -10,11 +10,12 @@ import jax
 import numpy as np
 
 from posenc_jax import extensions
-from posenc_jax.configuration import Config
+from posenc_jax.config import Training
+from posenc_jax.config.resolve import TOKENIZER, trained_length
 from posenc_jax.data import prepared, tokenizer
+from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import Damaged, DataError, Stop
-from posenc_jax.lineage import TOKENIZER, trained_length
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
@@ -27,7 +28,7 @@ class Subject:
     """A checkpoint and the facts about its run that an evaluation needs."""
 
     name: str
-    config: Config
+    config: Training
     step: int
     parts: parameters.Parts
     plain: Encoding  # without the run's own extension
@@ -55,7 +56,7 @@ class Subject:
         """`bytes`, or the file of the tokenizer: that which the run keeps, or the named one."""
         kept = self.workdir / TOKENIZER
         if not kept.is_file():
-            return prepared.file_of(self.config.data)
+            return prepared.file_of(self.config.data.source)
         if self.card.get("tokenizer") not in (None, tokenizer.load(str(kept)).hash):
             raise DataError(f"{kept} is not the tokenizer that the run was trained with; delete it")
         return str(kept)
@@ -67,9 +68,9 @@ class Subject:
             try:
                 return tokenizer.load(self.tokenizer_file)
             except DataError:
-                if not self.config.data.tokens:
+                if not isinstance(self.config.data.source, Tokens):
                     raise
-        return prepared.encoder_of(self.config.data)
+        return prepared.encoder_of(self.config.data.source)
 
     def trained_on(self, stopping: Sequence[str] = ()) -> np.ndarray:  # uint64, ascending
         """Digests of the documents that its weights have seen."""
@@ -81,7 +82,7 @@ class Run(NamedTuple):
 
     model: parameters.models.Transformer
     encoding: Encoding
-    config: Config
+    config: Training
     tokenizer: prepared.Encoder | tokenizer.Unavailable
 
 
@@ -127,7 +128,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
 
-def run_config(workdir: Path) -> Config:
+def run_config(workdir: Path) -> Training:
     """The configuration of a run, checked against its newest checkpoint's card."""
     config = Workdir(workdir).checked_config()
     if config is None:

@@ -7,12 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from posenc_jax import lineage
-from posenc_jax.configuration import Config
+from posenc_jax.config import resolve, schema
+from posenc_jax.config.compare import FREE, PLACES, differences
+from posenc_jax.config.schema import Training
 from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
-from posenc_jax.experiment import FREE, PLACES, differences, with_defaults
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.facts import KEPT
 from posenc_jax.terminal import warn
@@ -49,16 +47,16 @@ class Workdir:
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
-    def config(self) -> Config | None:
+    def config(self) -> Training | None:
         """The configuration of the run in this folder; None where there is none."""
         if not (self / "config.json").exists():
             return None
         try:
-            return ConfigDict(lineage.read(self.path))
-        except (OSError, ValueError, TypeError) as error:
+            return resolve.read(self.path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
 
-    def checked_config(self) -> Config | None:
+    def checked_config(self) -> Training | None:
         """The configuration, checked against the newest checkpoint's card where one is readable."""
         config = self.config()
         cards = sorted(
@@ -72,12 +70,12 @@ class Workdir:
                     refuse_edited(card, config, self.path)
         return config
 
-    def claim(self, config: Config) -> None:
+    def claim(self, config: Training) -> None:
         """Write the configuration unless the folder belongs to a run with another one."""
         saved = self.config()
         if saved is not None:
             refuse_another(saved, config, str(self.path))
-        fields = config.to_dict() | {"format": lineage.FORMAT}
+        fields = schema.as_fields(config) | {"format": resolve.FORMAT}
         write_atomically(self / "config.json", _json(fields))
 
     def status(self, state: str, code: int, **facts: Any) -> None:
@@ -170,7 +168,7 @@ class Follower(Workdir):
 
     def create(self) -> None: ...
 
-    def claim(self, config: Config) -> None: ...
+    def claim(self, config: Training) -> None: ...
 
     def status(self, state: str, code: int, **facts: Any) -> None: ...
 
@@ -179,8 +177,8 @@ class Follower(Workdir):
     def log(self, text: str) -> None: ...
 
 
-def refuse_another(saved: Config, config: Config, place: str) -> None:
-    lines = differences(saved.to_dict(), config.to_dict(), (*FREE, *PLACES))
+def refuse_another(saved: Training, config: Training, place: str) -> None:
+    lines = differences(saved, config, (*FREE, *PLACES))
     if lines:
         raise OtherConfig(
             f"{place} belongs to another configuration:\n  "
@@ -189,16 +187,16 @@ def refuse_another(saved: Config, config: Config, place: str) -> None:
         )
 
 
-def sealed(card: Mapping[str, Any]) -> Config:
+def sealed(card: Mapping[str, Any]) -> Training:
     """The configuration on a checkpoint's card."""
-    lineage.check_format(card.get("format"))
-    return ConfigDict(with_defaults(card["config"]))
+    resolve.check_format(card.get("format"))
+    return schema.from_fields(card["config"])
 
 
-def refuse_edited(card: Mapping[str, Any], config: Config, workdir: Path) -> None:
+def refuse_edited(card: Mapping[str, Any], config: Training, workdir: Path) -> None:
     """Refuse a config.json that was edited after the checkpoint was sealed."""
-    before, now = sealed(card).to_dict(), config.to_dict()
-    lines = differences(before, now, (*FREE, *PLACES), ("sealed", "in config.json"))
+    words = ("sealed", "in config.json")
+    lines = differences(sealed(card), config, (*FREE, *PLACES), words)
     if lines:
         raise OtherConfig(
             f"{workdir / 'config.json'} is not that of the checkpoint of step {card['step']}:\n  "

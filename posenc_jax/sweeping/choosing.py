@@ -15,15 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from posenc_jax import errors
 from posenc_jax.checks import positive
+from posenc_jax.config import Training
+from posenc_jax.config.compare import experiment, without_seed
+from posenc_jax.data.sources import Origin
+from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.errors import ConfigError, Stop
-from posenc_jax.experiment import experiment, without_seed
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import read_metrics
-from posenc_jax.sweeping.jobs import BUILT_FROM, Job, name_of
+from posenc_jax.sweeping.jobs import Job, built_from, name_of, run_of
 
 FILE = "choices.csv"  # in the folder of the sweep: every rate that was tried
 COLUMNS: Sequence[str] = (
@@ -314,7 +315,7 @@ def mistakes(content: Mapping[str, Any], jobs: Sequence[Job]) -> list[str]:
         ]
     set_twice = {name for job in content["grid"] for name in CHOSEN if name in job}
     wrong = [f"the grid sets {name}, which choose decides" for name in sorted(set_twice)]
-    without = [job.name for job in jobs if not _has_third_split(job.config.data)]
+    without = [job.name for job in jobs if not _has_third_split(job.config.data.source)]
     if without:
         wrong.append(
             f"{without[0]} has no third split to choose on: set data.choose_fraction above 0 in "
@@ -323,18 +324,17 @@ def mistakes(content: Mapping[str, Any], jobs: Sequence[Job]) -> list[str]:
     return wrong
 
 
-def _has_third_split(data) -> bool:
-    if not data.tokens:
-        return data.choose_fraction > 0
+def _has_third_split(origin: Origin) -> bool:
+    if not isinstance(origin, Tokens):
+        return getattr(origin, "choose_fraction", 0) > 0
     from posenc_jax.data.corpora import card_of
 
-    card = card_of(Path(data.tokens).expanduser())
+    card = card_of(origin.folder)
     return card is not None and card["splits"]["choose"]["tokens"] > 0
 
 
-def has_trained_arrays(config) -> bool:
-    fields = config.to_dict()
-    return _trained_arrays(json.dumps({name: fields[name] for name in BUILT_FROM}))
+def has_trained_arrays(config: Training) -> bool:
+    return _trained_arrays(built_from(config))
 
 
 @functools.cache
@@ -342,10 +342,10 @@ def _trained_arrays(fields: str) -> bool:
     """Built once for all jobs with the same fields."""
     import jax
 
-    from posenc_jax import building
+    from posenc_jax.config import building
     from posenc_jax.encoding import trained_mask
 
-    built = building.plain(ConfigDict(json.loads(fields)), jax.random.key(0))
+    built = building.plain(run_of(fields), jax.random.key(0))
     return any(jax.tree.leaves(trained_mask(built)))
 
 

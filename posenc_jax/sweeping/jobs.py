@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ml_collections import ConfigDict
-
-from posenc_jax import command, configuration, errors, experiment, lineage, validation
+from posenc_jax import errors
 from posenc_jax.checks import known
+from posenc_jax.config import Training, parse, schema
+from posenc_jax.config import check as checks
+from posenc_jax.config.check import BUILT_FROM as NUMBERS
+from posenc_jax.config.compare import FREE, differences, flat
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
 from posenc_jax.evaluation import judging, progress
 from posenc_jax.files import write_atomically
@@ -27,7 +29,7 @@ from posenc_jax.runs.workdir import Workdir
 ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
-BUILT_FROM = ("model", "encoding", "extension", *validation.BUILT_FROM)
+BUILT_FROM = ("model", "encoding", "extension", *NUMBERS)
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
 
@@ -76,18 +78,23 @@ class Job:
 
     def _some_fit(self, extensions: str) -> bool:
         try:
-            built_from = json.dumps({name: self.config.to_dict()[name] for name in BUILT_FROM})
-            return _some_fit(extensions, built_from)
+            return _some_fit(extensions, built_from(self.config))
         except (ConfigError, ValueError, KeyError):  # which `mistakes` lists
             return True
 
     @functools.cached_property
-    def config(self) -> configuration.Config:
-        """The resolved training configuration."""
-        return lineage.resolved(command.parse(self._train[1:])[1], self.begun)
+    def _checked(self) -> checks.Checked:
+        return checks.without_building(parse.parse(self._train[1:])[1], self.existing)
+
+    @property
+    def config(self) -> Training:
+        """The training configuration."""
+        if self._checked.run is None:
+            raise ConfigError("\n".join(self._checked.problems))
+        return self._checked.run
 
     @functools.cached_property
-    def begun(self) -> configuration.Config | None:
+    def existing(self) -> Training | None:
         """The configuration of the run already in its folder."""
         try:
             return Workdir(self.folder).config()
@@ -97,25 +104,25 @@ class Job:
     def mistakes(self) -> list[str]:
         """What is wrong with either command, found before anything runs."""
         try:
-            wrong, buildable, _ = validation.judge(self.config, self.begun)
-            default = str(ROOT / "configs" / "eval.py")
-            asked = command.parse(self.evaluate[1:], default_config=default)[1]
+            wrong, run, _ = self._checked
+            evaluation = parse.parse(self.evaluate[1:], evaluation=True)[1]
         except ConfigError as error:
             return [str(error)]
-        except Exception as error:  # a recipe may raise anything
-            return [f"{self.recipe}: {error!r}"]
-        if buildable is not None:
-            fields = {name: buildable.to_dict()[name] for name in BUILT_FROM}
-            wrong += _mistakes_of_building(json.dumps(fields))
-        return wrong + judging.mistakes(asked)
+        if run is not None:
+            wrong = wrong + _mistakes_of_building(built_from(run))
+        try:
+            judging.load(evaluation)
+        except ConfigError as error:
+            return wrong + str(error).splitlines()
+        return wrong
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""
-        if self.begun is None:
+        if self.existing is None:
             return []
-        now = self.config.to_dict()
-        made = [name for name in MADE if not functools.reduce(dict.get, name.split("."), now)]
-        return experiment.differences(self.begun.to_dict(), now, (*experiment.FREE, *made))
+        fields = flat(self.config)
+        made = [name for name in MADE if not fields[name]]
+        return differences(self.existing, self.config, (*FREE, *made))
 
     @property
     def log(self) -> Path:
@@ -219,19 +226,30 @@ def jobs_of(
     return list(jobs.values())
 
 
+def built_from(run: Training) -> str:
+    """The fields that an encoding is built from, as text."""
+    fields = schema.as_fields(run)
+    return json.dumps({name: fields[name] for name in BUILT_FROM})
+
+
+def run_of(fields: str) -> Training:
+    """A run with these fields and the usual text."""
+    return schema.from_fields(json.loads(fields) | {"data": {"source": "stdlib"}})
+
+
 @functools.cache
 def _mistakes_of_building(fields: str) -> list[str]:
     """Built once for all jobs with the same fields."""
-    from posenc_jax import building
+    from posenc_jax.config import building
 
-    return building.mistakes(ConfigDict(json.loads(fields)))
+    return building.mistakes(run_of(fields))
 
 
 @functools.cache
 def _some_fit(extensions: str, fields: str) -> bool:
     from posenc_jax.evaluation import planning
 
-    return planning.some_fit(extensions, ConfigDict(json.loads(fields)))
+    return planning.some_fit(extensions, run_of(fields))
 
 
 def check(jobs: Sequence[Job]) -> None:

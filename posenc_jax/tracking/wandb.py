@@ -1,5 +1,6 @@
 """wandb as a view of a run: the workdir holds all it shows, and it may fail at any call."""
 
+import dataclasses
 import hashlib
 import json
 import netrc
@@ -11,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from posenc_jax.config import Training, environment, schema
 from posenc_jax.errors import DONE, Stop, code_of
 from posenc_jax.files import write_atomically
 from posenc_jax.terminal import say, warn
-from posenc_jax.tracking import environment
 
 
 class View:
@@ -133,7 +134,7 @@ def start_training(
     config, folder: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
 ) -> Any:
     """Start the wandb run of a training run; the summary holds each loss's best value."""
-    name = config.wandb.get("name") or folder.resolve().name
+    name = config.wandb.name or folder.resolve().name
     run = start(config, folder, identity, asked, "train", name, "train/step", "train/*", facts)
     for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
         define(run, f"train/{loss}", step_metric="train/step", summary="min")
@@ -142,11 +143,9 @@ def start_training(
     return run
 
 
-def settings_now(config) -> Any:
+def settings_now(config: Training) -> Training:
     """A run's settings, overridden by the environment of this command."""
-    config = config.copy_and_resolve_references()
-    environment.apply(config)
-    return config
+    return dataclasses.replace(config, wandb=environment.applied(config.wandb))
 
 
 def define(run: Any, name: str, **options: Any) -> None:
@@ -187,8 +186,8 @@ def start(
         id=identity,
         resume="allow",
         mode="online" if mode == "auto" else mode,
-        dir=str(Path(config.wandb.get("dir") or folder).expanduser()),
-        config=config.to_dict() | dict(facts or {}),
+        dir=str(Path(config.wandb.dir or folder).expanduser()),
+        config=schema.as_fields(config) | dict(facts or {}),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
     run.define_metric(axis)
@@ -197,11 +196,12 @@ def start(
     return run
 
 
-def _group(config) -> str:
+def _group(config: Training) -> str:
     """The group of comparable runs: one text, tokenizer, length and size."""
-    text = f"{config.data.source}-{Path(config.data.tokenizer or '').stem}"
-    if config.data.get("tokens"):
-        text = Path(config.data.tokens).name
+    fields = config.data.source.as_fields()
+    text = f"{fields['source']}-{Path(fields.get('tokenizer', '')).stem}"
+    if fields["source"] == "tokens":
+        text = Path(fields["tokens"]).name
     return f"{text}-L{config.train_length}-{_size(config)}"
 
 
@@ -209,14 +209,13 @@ def _size(config) -> str:
     return f"{config.model.layers}x{config.model.width}"
 
 
-def _tags(config) -> list[str]:
+def _tags(config: Training) -> list[str]:
     """Encoding, text and size; wandb takes at most 64 letters."""
-    data = config.data
-    text = data.get("mixture") or data.source
-    if data.get("tokens"):
-        text = Path(data.tokens).name
-    elif text == "synthetic":
-        text = data.get("task") or "copy"
+    fields = config.data.source.as_fields()
+    of_source = {"mixture": "mixture", "synthetic": "task"}
+    text = fields[of_source.get(fields["source"], "source")]
+    if fields["source"] == "tokens":
+        text = Path(fields["tokens"]).name
     return [tag[:64] for tag in (config.encoding.name, text, _size(config))]
 
 

@@ -1,5 +1,6 @@
 """The training loop: what happens at each step, and what a run leaves behind."""
 
+import dataclasses
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +11,13 @@ from typing import Any
 import jax
 
 from posenc_jax import backend, errors
-from posenc_jax.configuration import Config
+from posenc_jax.config import Training, schema
+from posenc_jax.config.compare import differences
+from posenc_jax.config.resolve import FORMAT, TOKENIZER
 from posenc_jax.data import mixtures, prepared, tokenizer
 from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.mixtures import Mixture
-from posenc_jax.experiment import differences
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked, write_atomically
-from posenc_jax.lineage import FORMAT, TOKENIZER, resolved
 from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.facts import data_facts, speed
@@ -34,7 +35,7 @@ from posenc_jax.training.saving import Saving
 from posenc_jax.training.validation import Validation
 
 
-def train(config: Config, workdir: Path, track: Callable[..., View] = TrainingView) -> int:
+def train(config: Training, workdir: Path, track: Callable[..., View] = TrainingView) -> int:
     """Train or resume the run in a workdir and return its exit code; `track` opens its view."""
     try:
         return _begin(config, workdir, track)
@@ -48,12 +49,11 @@ def train(config: Config, workdir: Path, track: Callable[..., View] = TrainingVi
         return errors.DONE
 
 
-def _begin(config: Config, workdir: Path, track: Callable[..., View]) -> int:
+def _begin(config: Training, workdir: Path, track: Callable[..., View]) -> int:
     with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as held:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
-        asked = config
-        config = all_or_none(lambda: take_over(asked, run.config()))
+        all_or_none(lambda: _check_source(config, run.config()))
         all_or_none(lambda: is_lead() and held.enter_context(_held(run)))
         held.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
@@ -63,9 +63,8 @@ def _begin(config: Config, workdir: Path, track: Callable[..., View]) -> int:
             warn(f"{', '.join(unusual)}: not jax's default; the same seed gives other numbers")
         corpus = all_or_none(
             lambda: mixtures.prepare(
-                config.data,
+                config.data.source,
                 config.seed,
-                config.train_length,
                 quiet=not is_lead(),
                 stopping=signals,
             )
@@ -78,15 +77,14 @@ def _begin(config: Config, workdir: Path, track: Callable[..., View]) -> int:
         return _train(config, run, corpus, saving, signals, track)
 
 
-def _finished(config: Config, workdir: Path) -> str | None:
+def _finished(config: Training, workdir: Path) -> str | None:
     """The digest of a finished run, if it has this configuration."""
     run = Workdir(workdir)
     saved, status = run.config(), run.read_status()
     if saved is None or (status.get("state"), status.get("step")) != ("done", config.steps):
         return None
-    asked = take_over(config, saved)
-    asked.model.vocab = asked.model.vocab or saved.model.vocab
-    return None if differences(saved.to_dict(), asked.to_dict()) else status["digest"]
+    config = with_vocab(config, saved.model.vocab_size)
+    return None if differences(saved, config) else status["digest"]
 
 
 @contextmanager
@@ -96,20 +94,15 @@ def _held(run: Workdir) -> Iterator[None]:
         yield
 
 
-def take_over(config: Config, begun: Config | None) -> Config:
-    """With `init_from`, keep the length that the source's encoding was built for."""
-    config = config.copy_and_resolve_references()
-    if begun is not None and not config.init_from:  # given when the run began
-        config.init_from = begun.get("init_from", "")
-    config = resolved(config, begun)
-    if config.init_from and begun is None:
+def _check_source(config: Training, saved: Training | None) -> None:
+    """Refuse to start from a run that is extended already."""
+    if config.init_from and saved is None:
         source = Workdir(config.init_from).checked_config()
         if source is not None:
             _refuse_extended(config.init_from, source)
-    return config
 
 
-def _refuse_extended(place: str, source: Config) -> None:
+def _refuse_extended(place: str, source: Training) -> None:
     if source.extension.name != "none":
         raise errors.OtherConfig(
             f"init_from: {place} is extended by {source.extension.name!r} already; start from the "
@@ -117,14 +110,13 @@ def _refuse_extended(place: str, source: Config) -> None:
         )
 
 
-def with_vocab(config: Config, vocab: int) -> Config:
+def with_vocab(config: Training, vocab: int) -> Training:
     if config.model.vocab is not None and config.model.vocab < vocab:
         raise errors.DataError(
             f"model.vocab = {config.model.vocab} is less than the {vocab} tokens of the tokenizer"
         )
-    config = config.copy_and_resolve_references()
-    config.model.vocab = config.model.vocab or vocab
-    return config
+    model = dataclasses.replace(config.model, vocab=config.model.vocab or vocab)
+    return dataclasses.replace(config, model=model)
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str], track) -> int:
@@ -151,7 +143,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
         "data": corpus.fingerprint,
         "text": corpus.key,
         "tokenizer": encoder,
-        "config": config.to_dict(),
+        "config": schema.as_fields(config),
         "format": FORMAT,
         "trained_on": trained_on,
     }
@@ -210,7 +202,7 @@ def _records(
 
 
 def _steps(
-    config: Config,
+    config: Training,
     parts: parameters.Parts,
     corpus: Corpus | Mixture,
     mesh,
@@ -265,10 +257,10 @@ def starting_parts(config) -> parameters.Parts:
         return parameters.make(config)
     source = load_subject(Path(config.init_from))
     _refuse_extended(config.init_from, source.config)
-    if source.encoder.hash != prepared.encoder_of(config.data).hash:
+    if source.encoder.hash != prepared.encoder_of(config.data.source).hash:
         raise errors.OtherConfig(
             f"init_from: {config.init_from} was trained with another tokenizer than "
-            f"{config.data.tokenizer or config.data.tokens}; give that of that run"
+            "this one; give that of that run"
         )
     theirs, ours = source.parts.params(), parameters.make(config, extended=False).params()
     for group in ours:
@@ -324,7 +316,7 @@ def _keep_trained_on(config, run: Workdir, corpus, step: int) -> str:
 
 def _keep_tokenizer(config, run: Workdir) -> str:
     """Keep the tokenizer in the run's folder, where it is found wherever that is; its hash."""
-    encoder = prepared.encoder_of(config.data)
+    encoder = prepared.encoder_of(config.data.source)
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
     return encoder.hash

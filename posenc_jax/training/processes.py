@@ -15,7 +15,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from posenc_jax import errors, experiment
+from posenc_jax import errors
+from posenc_jax.config import Training, schema
+from posenc_jax.config.compare import differences_of_fields
 from posenc_jax.terminal import code_of, say
 
 T = TypeVar("T")
@@ -128,19 +130,16 @@ def _exchange(value: Any) -> list:
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
-def same_configuration(config) -> None:
+def same_configuration(config: Training) -> None:
     """Refuse processes started by different commands, which would wait for each other."""
-    all_given = _exchange(config.to_dict())
-    for number, given in enumerate(all_given):
-        lines = experiment.differences(all_given[0], given, free=("data.cache", "wandb"))
+    every = _exchange(schema.as_fields(config))
+    for number, fields in enumerate(every):
+        words = ("in process 0", f"in process {number}")
+        lines = differences_of_fields(every[0], fields, ("data.cache", "wandb"), words)
         if lines:
             stop = errors.ConfigError(
                 "the processes of a run must be given the same configuration:\n  "
-                + "\n  ".join(
-                    line.replace(" in the workdir, ", " in process 0, ").removesuffix(" now")
-                    + f" in process {number}"
-                    for line in lines
-                )
+                + "\n  ".join(lines)
             )
             stop.ends_all = True
             raise stop

@@ -10,7 +10,7 @@ from importlib.metadata import version
 import jax
 
 from posenc_jax import backend
-from posenc_jax.experiment import chosen
+from posenc_jax.config.compare import changed
 from posenc_jax.runs.facts import data_facts, data_in_words
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import clock, counted, say
@@ -144,7 +144,7 @@ def flops_per_token(config, parts) -> float:
     products = sum(leaf.size for name, leaf in params.items() if name.endswith("kernel"))
     settings = parts.model.config
     if settings.tied:
-        products += settings.vocab * settings.width
+        products += settings.vocab_size * settings.width
     inner = settings.heads * settings.head_size
     return 6.0 * products + 6.0 * settings.layers * inner * config.train_length
 
@@ -183,7 +183,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
             f"{mesh.size} x {devices} ({jax.default_backend()}){unusual and f'; {unusual}'}",
             "",
             *textwrap.wrap(
-                " ".join(chosen(config)), 80, break_long_words=False, break_on_hyphens=False
+                " ".join(changed(config)), 80, break_long_words=False, break_on_hyphens=False
             ),
             f"parameters: {counts}",
             f"data {data_in_words(data_facts(corpus))}; {kept}",

@@ -8,7 +8,8 @@ from running import ROOT, python
 USE = """
 import posenc_jax
 from configs import rope
-from posenc_jax import building, command, extensions, lineage, validation
+from posenc_jax import extensions
+from posenc_jax.config import building, check, load, parse
 from posenc_jax.evaluation import methods
 
 encoding = posenc_jax.build("rope", posenc_jax.Dims(2, 8, 16, 16))
@@ -21,12 +22,12 @@ assert methods.mistakes("slowed:2,slowed:shares=1") == [
 ]
 words = ["train.py", "--config=configs/rope.py", "--config.extension.scale=2"]
 words += ["--config.extension.name=slowed", "--config.extension.share=0.25"]
-config = lineage.resolved(command.parse(words)[1])
-assert validation.validate(config) == building.mistakes(config) == []
-ours = building.extended(config, encoding)
+recipe = parse.parse(words)[1]
+ours = building.extended(load(recipe), encoding)
 assert (ours.inv_freq == extended.inv_freq).all()
-config.extension.share = -1.0
-assert building.mistakes(config) == ["share must be a finite number above 0; got -1.0"]
+recipe.extension.share = -1.0
+run = check.without_building(recipe).run
+assert building.mistakes(run) == ["share must be a finite number above 0; got -1.0"]
 """
 
 

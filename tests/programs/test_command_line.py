@@ -8,7 +8,8 @@ import sys
 import pytest
 from running import ROOT, python
 
-from posenc_jax import command, configuration, fields
+from posenc_jax import fields
+from posenc_jax.config import parse, schema
 from posenc_jax.evaluation import table
 from posenc_jax.runs.facts import KEPT
 
@@ -16,7 +17,7 @@ ROPE = f"--config={ROOT}/configs/rope.py"
 
 
 def read(*words):
-    return command.parse(["train.py", *words])[1]
+    return parse.parse(["train.py", *words])[1]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_a_field_that_is_none_by_default_is_unset_again(field):
 
 
 def test_what_is_no_number_is_refused():
-    with pytest.raises(command.errors.ConfigError, match="steps.*1.5"):
+    with pytest.raises(parse.errors.ConfigError, match="steps.*1.5"):
         read(ROPE, "--config.steps=1.5")
 
 
@@ -62,14 +63,14 @@ def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "rope.py").write_text(
         "from posenc_jax import configuration\n\n\ndef get_config():\n"
-        "    config = configuration.training()\n    config.steps = 3\n    return config\n"
+        "    config = schema.training()\n    config.steps = 3\n    return config\n"
     )
     assert read("--config=configs/rope.py").steps == 3  # one's own comes first
 
 
-@pytest.mark.parametrize("described", [configuration.Training, configuration.Evaluation])
+@pytest.mark.parametrize("described", [schema.Training, schema.Evaluation])
 def test_help_tells_type_default_and_meaning_of_every_field(described):
-    lines = list(configuration.explained(described, "--config."))
+    lines = list(schema.explained(described, "--config."))
     for line, below in zip(lines, lines[1:], strict=False):
         if line.startswith("  --config."):
             assert re.match(r" {6}(str|int|float|bool): \S", below), line

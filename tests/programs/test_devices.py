@@ -17,6 +17,7 @@ from posenc_jax import backend
 backend.configure()
 import jax
 from importlib import import_module
+from configured import run_of
 from training_rows import rows
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw, compiled
@@ -25,6 +26,7 @@ def losses(devices, sharding='replicated', attention='plain'):
     config.sharding, config.model.attention = sharding, attention
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
+    config = run_of(config)
     mesh = compiled.make_mesh(jax.devices()[:devices])
     parts, optimizer = parameters.make(config), adamw.make(config)
     state = compiled.fresh_state(parts, optimizer)

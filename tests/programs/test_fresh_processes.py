@@ -91,9 +91,9 @@ import sys
 from importlib.metadata import version
 import posenc_jax, posenc_jax.checks, posenc_jax.backend
 import models; models.Config()
-from configs import rope; from posenc_jax import validation
+from configs import rope; from posenc_jax.config import check
 config = rope.get_config(); config.steps, config.encoding.name = 0, "ropee"
-assert len(validation.validate(config)) == 2
+assert len(check.without_building(config).problems) == 2
 import eval_extrapolation, train
 run = ["train.py", "--config=configs/rope.py", "--workdir=x"]
 for main, words, code in (

@@ -229,15 +229,15 @@ def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, m
 
 @pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
 def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp_path, monkeypatch):
-    from posenc_jax.data import sources
+    from posenc_jax.data.sources.text import Source
 
-    real = sources.documents
+    real = Source.documents
 
     def interrupted(*given):
         os.kill(os.getpid(), signal.SIGTERM)
         yield from real(*given)
 
-    monkeypatch.setattr(sources, "documents", interrupted)
+    monkeypatch.setattr(Source, "documents", interrupted)
     (tmp_path / "a.txt").write_text("never seen before " * 40)
     words, workdir = [], tmp_path / "run"
     fields = {"data.path": str(tmp_path / "a.txt"), "data.cache": str(tmp_path / "cache")}

@@ -1,17 +1,20 @@
 """The plans for a GPU that is lent for minutes: they are valid, their minutes are those of the
 project's own count, and they run to their end."""
 
+import dataclasses
 import json
 import re
 from importlib import import_module
 
 import numpy as np
 import pytest
+from configured import origin_of
 from running import script
 
 from configs import base
+from posenc_jax.config import schema
+from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import corpora, prepared, tokenizer
-from posenc_jax.lineage import FORMAT
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import check, jobs_of
 from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
@@ -35,7 +38,7 @@ def tokens(tmp_path_factory):
         (folder / "text" / f"{i}.txt").write_text(" ".join(drawn))
     data = base.get_config().data
     data.update(source="text", path=f"{folder}/text/*.txt", cache=str(folder), valid_fraction=0.4)
-    made = corpora.prepare(data, 0, quiet=True)
+    made = corpora.prepare(origin_of(data), 0, quiet=True)
     prepared.write(made, tokenizer.Bytes(), folder / "tokens")
     return folder / "tokens"
 
@@ -46,7 +49,9 @@ def extended(tokens, tmp_path):
     extra = [("data.tokens", str(tokens)), ("model.vocab", "4096")]
     (cell,) = jobs_of(plan("gpu_extend").get_config(), tmp_path / "extend", extra)
     cell.folder.mkdir(parents=True)
-    (cell.folder / "config.json").write_text(json.dumps(cell.config.to_dict() | {"format": FORMAT}))
+    (cell.folder / "config.json").write_text(
+        json.dumps(schema.as_fields(cell.config) | {"format": FORMAT})
+    )
     return cell.folder
 
 
@@ -85,8 +90,8 @@ def test_fine_tuning_starts_from_the_run_of_the_plan_before(extended):
 def test_the_minutes_of_a_plan_are_counted(name, cells):
     """Every number of minutes in its docstring, at the MFU that stands before it."""
     made = cells(name)
-    config = made[0].config.copy_and_resolve_references()  # all of a plan are of one size
-    config.model.vocab = 4_096
+    config = made[0].config  # all of a plan are of one size
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab=4_096))
     done = config.steps * config.batch_size * config.train_length
     run = flops_per_token(config, parameters.make(config, extended=False)) * done / PEAK / 60
     total = run * len(made)

@@ -7,15 +7,16 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from configured import origin_of, run_of, source_of
 from prepared_texts import recipe, text_of, words
 from running import ROOT, python, script
 
 import posenc_jax
 from configs import base
-from posenc_jax import lineage, validation
+from posenc_jax.config import check, schema
+from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.lineage import FORMAT
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
 
@@ -48,9 +49,7 @@ def data_of(folder, **fields):
 
 
 def named(folder):
-    data = base.get_config().data
-    data.tokens = str(folder)
-    return lineage.with_unset(data)
+    return source_of(tokens=str(folder))
 
 
 def documents_of(split):
@@ -100,7 +99,7 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     data = base.get_config().data
     data.update(source="synthetic", task="copy", documents=20, document_length=200)
     data.cache = str(tmp_path)
-    whole = corpora.prepare(data, 0, quiet=True)
+    whole = corpora.prepare(origin_of(data), 0, quiet=True)
     made = prepared.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
     for name in ("train", "valid"):
         ours, theirs = getattr(made, name), getattr(whole, name)
@@ -185,58 +184,56 @@ def test_the_tokenizer_lies_beside_its_tokens_or_is_said_to_be_missing(texts, tm
 def test_fields_without_effect_beside_tokens_are_refused(texts, fields, message):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
-    assert validation.validate(config) == []
-    config.update_from_flattened_dict(fields)
-    (problem,) = validation.validate(config)
+    assert check.without_building(config).problems == []
+    for field, value in fields.items():
+        config.data[field.partition(".")[2]] = value
+    (problem,) = check.without_building(config).problems
     assert message in problem
 
 
 def test_in_an_evaluation_too(texts):
     config = import_module("configs.eval").get_config()
     config.data.tokens = f"{texts}/tokens"
-    assert validation.validate_evaluation(config) == []
+    assert check.mistakes_in_evaluation(config) == []
     config.data.update(source="text", path="a/*.txt")
-    problems = "\n".join(validation.validate_evaluation(config))
+    problems = "\n".join(check.mistakes_in_evaluation(config))
     assert "data.source = 'text' has no effect with data.tokens" in problems
     assert "data.path = 'a/*.txt' has no effect with data.tokens" in problems
     config.data.update(source="", path="", tokens="no/such")
-    assert "no corpus.json in 'no/such'" in "\n".join(validation.validate_evaluation(config))
+    assert "no corpus.json in 'no/such'" in "\n".join(check.mistakes_in_evaluation(config))
 
 
-def test_what_is_resolved_says_what_is_read_and_stays(texts):
+def test_a_run_of_tokens_keeps_no_field_of_a_text(texts):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
-    made = lineage.resolved(config)
-    left = {name: value for name, value in made.data.items() if value is not None}
-    assert left == {
-        "tokens": f"{texts}/tokens",
-        "mask_documents": False,
-        "answers_only": False,
-    }
-    assert validation.validate(made) == [] and lineage.resolved(made) == made
+    run = run_of(config)
+    own = {"mask_documents": False, "answers_only": False}
+    assert schema.as_fields(run)["data"] == own | {"source": "tokens", "tokens": f"{texts}/tokens"}
+    assert run_of(schema.as_fields(run)) == run
     config.data.tokens = ""
-    assert lineage.resolved(config) == lineage.resolved(import_module("configs.rope").get_config())
+    assert run_of(config) == run_of(import_module("configs.rope").get_config())
 
 
 def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path):
     source = import_module("configs.rope").get_config()
     source.data.tokens = f"{texts}/tokens"
-    kept = lineage.resolved(source).to_dict() | {"format": FORMAT}
+    kept = schema.as_fields(run_of(source)) | {"format": FORMAT}
     (tmp_path / "config.json").write_text(json.dumps(kept))
 
     def tuned(**fields):
         config = import_module("configs.finetune").get_config()
         config.init_from = str(tmp_path)
-        config.update_from_flattened_dict(fields)
-        return validation.validate(config), lineage.resolved(config).data
+        config.data.update(fields)
+        problems, run, _ = check.without_building(config)
+        return problems, run.data.source
 
-    wrong, data = tuned()
-    assert wrong == [] and data.tokens == f"{texts}/tokens" and data.source is None
+    wrong, source = tuned()
+    assert wrong == [] and source.tokens == f"{texts}/tokens"
     shutil.copytree(texts / "tokens", tmp_path / "others")
-    wrong, data = tuned(**{"data.tokens": f"{tmp_path}/others"})
-    assert wrong == [] and data.tokens == f"{tmp_path}/others"
-    wrong, data = tuned(**{"data.source": "stdlib"})
-    assert data.source == "stdlib" and data.tokens is None
+    wrong, source = tuned(tokens=f"{tmp_path}/others")
+    assert wrong == [] and source.tokens == f"{tmp_path}/others"
+    wrong, source = tuned(source="stdlib")
+    assert source == source_of()
     assert "data.tokenizer is" in wrong[0]  # bytes are not the tokens of that run
 
 
@@ -328,7 +325,7 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, t
     news = ["--config.data.source=text", f"--config.data.path={tmp_path}/news/*.txt"]
     call("eval_extrapolation.py", run, *SMALL, *news)
     data = data_of(texts, path=f"{tmp_path}/news/*.txt", valid_fraction=0.0)
-    made = corpora.prepare(data, 0, quiet=True)
+    made = corpora.prepare(origin_of(data), 0, quiet=True)
     prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "newer")
     call("eval_extrapolation.py", run, *SMALL, f"--config.data.tokens={tmp_path}/newer")
     nll = {

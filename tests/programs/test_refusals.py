@@ -8,8 +8,8 @@ import pytest
 from running import finish
 
 import posenc_jax
-from posenc_jax import validation
-from posenc_jax.configuration import evaluation
+from posenc_jax.config import check
+from posenc_jax.config.schema import evaluation
 from posenc_jax.errors import ConfigError
 
 
@@ -74,7 +74,7 @@ def test_a_run_is_called_by_no_formula(sign, call, run, tmp_path):
 def test_an_evaluation_is_called_by_no_formula(name):
     config = evaluation()
     config.name = name
-    (said,) = validation.validate_evaluation(config)
+    (said,) = check.mistakes_in_evaluation(config)
     assert said.endswith(f"and begin with neither + nor -; got {name!r}")
     config.name = f"a{name[0]}" if name[0] in "+-" else "a.b"
-    assert not validation.validate_evaluation(config)
+    assert not check.mistakes_in_evaluation(config)

@@ -32,13 +32,18 @@ def folder(tmp_path):
 
 def test_two_processes_build_one_corpus(folder, tmp_path):
     code = (
-        "import sys, json\nfrom ml_collections import ConfigDict\n"
-        "from posenc_jax.data import corpora\n"
-        "print(corpora.prepare(ConfigDict(json.loads(sys.argv[1])), 0, quiet=True).fingerprint)"
+        "import sys, json\nfrom posenc_jax.data import corpora, sources\n"
+        "source, _ = sources.read(json.loads(sys.argv[1]), 128)\n"
+        "print(corpora.prepare(source, 0, quiet=True).fingerprint)"
     )
     data = base.get_config().data
     data.update(source="text", path=f"{folder}/*.txt", cache=str(tmp_path / "cache"))
-    command = [sys.executable, "-c", code, json.dumps(data.to_dict())]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        json.dumps({n: data[n] for n in ("source", "path", "cache")}),
+    ]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)
     ]

@@ -12,6 +12,8 @@ import pytest
 import yaml
 from running import ROOT, wandb_records
 
+from posenc_jax.config import load, parse
+
 CLEAN = ("MODE", "PROJECT", "NAME", "RUN_GROUP", "DIR", "SWEEP_ID", "RUN_ID", "API_KEY")
 
 
@@ -360,7 +362,6 @@ def test_a_run_without_wandb_is_evaluated_too(call, started, tmp_path):
 def test_the_documented_sweep_is_a_command_that_runs():
     from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
-    from posenc_jax import command, validation
     from posenc_jax.evaluation import judging
 
     found = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
@@ -372,13 +373,12 @@ def test_the_documented_sweep_is_a_command_that_runs():
     }
     args = create_sweep_command_args({"args": least})["args"]
     written = sweep["command"][sweep["command"].index("train.py") :]
-    words, asked = command.apart(
+    words, asked = parse.without_evaluation(
         [w for word in written for w in (args if word == "${args}" else [word])]
     )
-    _, config = command.parse(words)
-    evaluation = command.read_evaluation(asked)
+    evaluation = parse.read_evaluation(asked)
     assert evaluation is not None
-    assert validation.validate(config) + judging.mistakes_ahead(evaluation, config) == []
+    judging.load(evaluation, load(parse.parse(words)[1]))
     _, protocol, method = sweep["metric"]["name"].split("/")
     extension, _, multiple = method.partition("@")
     assert protocol in evaluation.protocols.split(",")

@@ -27,7 +27,7 @@ def evaluated(whole, tmp_path, call):
 def bits_of_a_trigram(run):
     """By dictionaries, from the rows of an epoch and the bytes of the held-out documents."""
     config = run_config(run)
-    corpus = mixtures.prepare(config.data, config.seed, config.train_length, quiet=True)
+    corpus = mixtures.prepare(config.data.source, config.seed, quiet=True)
     batches = mixtures.batches(corpus, config)
     seen = Counter()
     rows = batches.at(range(batches.rows))

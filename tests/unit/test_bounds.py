@@ -7,8 +7,8 @@ from sizes import DIMS, L
 
 import posenc_jax
 from configs import base
-from posenc_jax import validation
 from posenc_jax.attention import attend
+from posenc_jax.config import check, schema
 
 HUGE = "9" * 400
 KEY = jax.random.key(0)
@@ -130,25 +130,29 @@ def test_new_and_old_keys_of_jax_build_the_same(key):
 def test_a_field_of_400_digits_is_refused(field):
     config = base.get_config()
     config[field] = int(HUGE)
-    said = [line for line in validation.validate(config) if f"{field} must be at most" in line]
+    said = [
+        line
+        for line in check.without_building(config).problems
+        if f"{field} must be at most" in line
+    ]
     assert len(said) == 1 and "\n" not in said[0] and len(said[0]) < 150
 
 
 def test_every_seed_below_2_to_63_is_taken():
     config = base.get_config()
     config.seed = 2**63 - 1
-    assert not validation.validate(config)
+    assert not check.without_building(config).problems
     config.seed = 2**63
-    assert validation.validate(config) == [
+    assert check.without_building(config).problems == [
         "seed must be at most 9,223,372,036,854,775,807; got 9,223,372,036,854,775,808"
     ]
 
 
 @pytest.mark.parametrize("lengths", ["128,２５６", "1_28", "128,+2_56"])
 def test_only_ascii_digits_are_numbers(lengths):
-    config = validation.configuration.evaluation()
+    config = schema.evaluation()
     config.lengths = lengths
-    (said,) = validation.validate_evaluation(config)
+    (said,) = check.mistakes_in_evaluation(config)
     assert said.startswith("each of lengths must be a whole number of at least 2; got '")
 
 

@@ -1,38 +1,29 @@
 """Every encoding has a recipe, and every recipe builds and runs."""
 
-import inspect
+import dataclasses
 import json
 from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import pytest
+from configured import problems_of, run_of, source_of
+from ml_collections import ConfigDict
 from running import ROOT
 
 import models
 import posenc_jax
 from configs import base
-from posenc_jax import (
-    building,
-    command,
-    configuration,
-    experiment,
-    lineage,
-    schemes,
-    validation,
-)
+from posenc_jax import registry, schemes
+from posenc_jax.config import building, compare, parse, resolve, schema
+from posenc_jax.config.resolve import FORMAT
+from posenc_jax.data import sources
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
-from posenc_jax.lineage import FORMAT
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
 
 pytestmark = pytest.mark.sampled
-
-
-def said(config):
-    """What is said without building, and where that is nothing, by building."""
-    return validation.validate(config) or building.mistakes(lineage.resolved(config))
 
 
 FOLDER = ROOT / "configs"
@@ -45,35 +36,39 @@ def test_every_encoding_has_a_recipe_that_runs(name):
     assert recipe.__doc__
     config = recipe.get_config()
     assert config.encoding.name == name
-    assert said(config) == []
-    config.model.vocab = 256
-    parts = parameters.make(config)
+    assert problems_of(config) == []
+    parts = parameters.make(run_of(config))
     tokens = jax.ShapeDtypeStruct((1, config.train_length), jnp.int32)
     logits = jax.eval_shape(lambda t: parts.model(t, parts.encoding), tokens)
     assert logits.shape == (1, config.train_length, 256)
 
 
 @pytest.mark.parametrize("name", schemes.names())
-def test_a_recipe_lists_the_options_of_its_encoding_with_their_defaults(name):
-    """So that each of them can be set on the command line."""
-    encoding = import_module(f"configs.{name}").get_config().encoding
-    parameters = inspect.signature(schemes.find(name).build).parameters.values()
-    for option in (p for p in parameters if p.kind is p.KEYWORD_ONLY):
-        assert option.name in encoding
-        if option.default is not None:
-            assert encoding[option.name] == option.default
+def test_options_read_from_the_source_are_those_of_the_function(name):
+    """They are listed, checked and kept without importing jax."""
+    expected = {
+        option: registry.REQUIRED if one.default is one.empty else one.default
+        for option, one in schemes.options_of(name).items()
+    }
+    assert registry.encoding_options(name) == expected
+
+
+@pytest.mark.parametrize("name", schemes.names())
+def test_a_run_keeps_every_option_of_its_encoding(name):
+    encoding = run_of(import_module(f"configs.{name}").get_config()).encoding
+    assert set(encoding.options) >= set(schemes.options_of(name))
 
 
 def test_the_defaults_of_the_model_are_those_of_the_decoder():
     given = base.get_config().model
     assert set(given) == set(models.Config.__dataclass_fields__)
-    for field in set(given) - {"vocab"}:
+    for field in given:
         assert given[field] == getattr(models.Config(), field), field
 
 
 @pytest.mark.parametrize("size", base.SIZES)
 def test_every_size_is_valid(size):
-    assert said(base.get_config(size)) == []
+    assert problems_of(base.get_config(size)) == []
     with pytest.raises(ValueError, match="unknown size 'huge'; have: tiny, small"):
         base.get_config("huge")
 
@@ -98,7 +93,7 @@ def test_every_size_is_valid(size):
         ({"extension.name": "dynamic_ntk"}, ["train with 'ntk' and a scale"]),
         ({"extension.name": "dca"}, ["train with one that takes a scale, such as yarn, and leave"]),
         ({"data.source": "text"}, ["data.path must say what to read"]),
-        ({"data.source": "disk"}, ["data.source must be one of 'stdlib', 'text'"]),
+        ({"data.source": "disk"}, ["data.source must be one of 'hub', 'jsonl'"]),
         ({"data.tokenizer": "no/such.json"}, ["there is no 'no/such.json'"]),
         (
             {"init_from": "no/run"},
@@ -117,7 +112,7 @@ def test_every_mistake_is_named_at_once(changes, messages):
         group, _, name = field.rpartition(".")
         with (config[group] if group else config).ignore_type():
             (config[group] if group else config)[name] = value
-    problems = said(config)
+    problems = problems_of(config)
     for message in messages:
         assert any(message in problem for problem in problems), problems
 
@@ -126,7 +121,7 @@ def test_a_replaced_subtree_is_found():
     config = import_module("configs.rope").get_config()
     with config.unlocked(), config.ignore_type():
         config.model = {"width": 64}
-    assert "model.heads is missing" in "\n".join(said(config))
+    assert "model.heads" not in config and "init_from is missing" in problems_of(config)[0]
 
 
 def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
@@ -134,28 +129,28 @@ def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
     config.original_length, config.train_length = 128, 512
     assert (
         "beyond the 128 positions that encoding 'learned' reaches; extend it with"
-        in said(config)[0]
+        in problems_of(config)[0]
     )
     config.extension.name, config.extension.scale = "interpolate", 4.0
-    assert said(config) == []
+    assert problems_of(config) == []
 
 
-def test_a_field_that_an_older_run_lacks_is_one_that_is_none():
-    config = import_module("configs.fox").get_config()
-    assert config.encoding.bias_init is None
-    older = config.copy_and_resolve_references()
-    with older.unlocked():
-        del older.encoding["bias_init"]
-    assert experiment.experiment(older) == experiment.experiment(config)
+def test_a_run_that_lacks_a_field_has_its_default(tmp_path):
+    run = run_of(import_module("configs.fox").get_config())
+    fields = schema.as_fields(run) | {"format": FORMAT}
+    del fields["clip"], fields["wandb"], fields["data"]["mask_documents"], fields["model"]["bos"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert resolve.read(tmp_path) == run
 
 
 def test_a_tuple_read_back_from_json_is_no_difference():
-    config = import_module("configs.rope").get_config()
-    before = config.to_dict() | {"extension": {"lambdas": [1.0, 2.0]}}
-    after = config.to_dict() | {"extension": {"lambdas": (1.0, 2.0)}, "steps": 1}
-    assert experiment.differences(before, after) == []
-    changed = after | {"seed": 3}
-    assert experiment.differences(before, changed) == ["seed: 0 in the workdir, 3 now"]
+    recipe = import_module("configs.rope").get_config()
+    recipe.extension = ConfigDict({"name": "longrope", "scale": 2.0, "lambdas": (1.0, 2.0)})
+    run = schema.from_fields(resolve.resolve(recipe.to_dict()))
+    again = schema.from_fields(json.loads(json.dumps(schema.as_fields(run))))
+    assert compare.differences(run, dataclasses.replace(again, steps=1)) == []
+    changed = dataclasses.replace(again, seed=3)
+    assert compare.differences(run, changed) == ["seed: 0 in the workdir, 3 now"]
 
 
 @pytest.mark.parametrize(
@@ -177,11 +172,13 @@ def test_a_tuple_read_back_from_json_is_no_difference():
 )
 def test_every_mistake_in_an_evaluation_is_named(changes, message):
     config = import_module("configs.eval").get_config()
-    assert judging.mistakes(config) == []
+    judging.load(config)
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
         (config[group] if group else config)[name] = value
-    assert message in "\n".join(judging.mistakes(config))
+    with pytest.raises(ConfigError) as caught:
+        judging.load(config)
+    assert message in str(caught.value)
 
 
 WITHOUT_EFFECT = [
@@ -204,8 +201,10 @@ WITHOUT_EFFECT = [
 @pytest.mark.parametrize(("fields", "message"), WITHOUT_EFFECT)
 def test_fields_without_effect_are_refused(fields, message):
     config = import_module("configs.rope").get_config()
-    config.update_from_flattened_dict(fields)
-    assert message in "\n".join(said(config))
+    for field, value in fields.items():
+        group, _, name = field.rpartition(".")
+        config[group][name] = value
+    assert message in "\n".join(problems_of(config))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +223,9 @@ def test_fields_without_effect_are_refused(fields, message):
 def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
     config = import_module("configs.eval").get_config()
     config.update_from_flattened_dict(fields)
-    assert message in "\n".join(judging.mistakes(config))
+    with pytest.raises(ConfigError) as caught:
+        judging.load(config)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])
@@ -239,9 +240,9 @@ def test_an_axis_without_effect_is_no_sweep(field, tmp_path):
 def test_what_training_reads_stands_in_the_configuration():
     config = base.get_config()
     config.data.update(source="synthetic")
-    data = lineage.resolved(config).data
-    assert (data.task, data.documents, data.document_length) == ("copy", 2_000, 2_048)
-    assert data.field is data.split is None
+    data = schema.as_fields(run_of(config))["data"]
+    assert (data["task"], data["documents"], data["document_length"]) == ("copy", 2_000, 2_048)
+    assert not {"field", "split", "path"} & set(data)
 
 
 @pytest.fixture
@@ -252,56 +253,63 @@ def source(tmp_path):
     config.update(train_length=64, batch_size=48, learning_rate=1e-3)
     config.model.update(width=96, kv_heads=2, activation="swiglu")
     config.data.update(source="jsonl", path="a.jsonl", field="body")
-    (tmp_path / "config.json").write_text(json.dumps(config.to_dict() | {"format": FORMAT}))
+    (tmp_path / "config.json").write_text(
+        json.dumps(schema.as_fields(run_of(config)) | {"format": FORMAT})
+    )
     return tmp_path
 
 
 def finetune(source, **fields):
     config = import_module("configs.finetune").get_config()
     config.init_from = str(source)
-    config.update_from_flattened_dict(fields)
+    for field, value in fields.items():
+        group, _, name = field.rpartition(".")
+        (config[group] if group else config)[name] = value
     return config
 
 
 def test_a_fine_tuned_run_takes_model_encoding_text_and_lengths_from_its_source(source):
     config = finetune(source)
-    assert said(config) == []
-    made = lineage.resolved(config)
+    assert problems_of(config) == []
+    made = run_of(config)
     assert (made.train_length, made.batch_size, made.learning_rate) == (256, 12, 2e-4)
     assert (made.model.width, made.model.kv_heads, made.model.activation) == (96, 2, "swiglu")
-    assert (made.encoding.name, made.encoding.base) == ("rope", 500_000.0)
-    assert (made.data.source, made.data.path, made.data.field) == ("jsonl", "a.jsonl", "body")
+    assert (made.encoding.name, made.encoding.options["base"]) == ("rope", 500_000.0)
+    text = made.data.source
+    assert (text.kind(), text.path, text.field) == ("jsonl", "a.jsonl", "body")
     assert made.extension.name == "yarn" and made.extension.scale == 4
 
 
 def test_what_is_said_wins_over_the_source(source):
     fields = {"data.source": "stdlib", "train_length": 128, "learning_rate": 3e-4}
-    made = lineage.resolved(finetune(source, **fields))
-    assert (made.data.source, made.data.path, made.data.field) == ("stdlib", "", None)
+    made = run_of(finetune(source, **fields))
+    assert made.data.source == source_of()
     assert (made.train_length, made.batch_size, made.learning_rate) == (128, 24, 3e-4)
 
 
 def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
-    (problem,) = said(finetune(source, train_length=512))
+    (problem,) = problems_of(finetune(source, train_length=512))
     assert "train_length = 512 is beyond scale x L = 4 x 64 = 256" in problem
-    assert said(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
+    assert problems_of(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
 
 
 def test_a_recipe_that_goes_on_needs_a_run_to_go_on_from():
-    (problem,) = said(import_module("configs.finetune").get_config())
+    (problem,) = problems_of(import_module("configs.finetune").get_config())
     assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
 
 def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
     source = import_module("configs.rope").get_config()
     source.encoding.base = 500_000.0
-    (tmp_path / "config.json").write_text(json.dumps(source.to_dict() | {"format": FORMAT}))
+    (tmp_path / "config.json").write_text(
+        json.dumps(schema.as_fields(run_of(source)) | {"format": FORMAT})
+    )
     config = import_module("configs.finetune").get_config()
     config.init_from = str(tmp_path)
-    assert said(config) == []
-    assert lineage.resolved(config).encoding.base == 500_000.0
+    assert problems_of(config) == []
+    assert run_of(config).encoding.options["base"] == 500_000.0
     config.model.activation = "swiglu"
-    (problem,) = said(config)
+    (problem,) = problems_of(config)
     assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
 
 
@@ -310,12 +318,14 @@ def test_positions_are_drawn_around_the_encoding_of_the_run_that_goes_on(tmp_pat
     config = import_module("configs.randomized_yarn").get_config()
     config.init_from = str(tmp_path)
     config.train_length = config.encoding.inner_length = source.train_length
-    (tmp_path / "config.json").write_text(json.dumps(source.to_dict() | {"format": FORMAT}))
-    assert said(config) == []
-    encoding = building.plain(lineage.resolved(config), jax.random.key(0))
+    (tmp_path / "config.json").write_text(
+        json.dumps(schema.as_fields(run_of(source)) | {"format": FORMAT})
+    )
+    assert problems_of(config) == []
+    encoding = building.plain(run_of(config), jax.random.key(0))
     assert (encoding.train_length, encoding.max_position) == (128, 1024)
     config.encoding.base = 500_000.0
-    (problem,) = said(config)
+    (problem,) = problems_of(config)
     assert "encoding.base is 10000.0 in" in problem and "500000.0 here" in problem
 
 
@@ -327,18 +337,18 @@ def with_extension(recipe="rope", **fields):
 
 
 def test_options_of_an_extension_stand_in_its_name_or_beside_it():
-    inside = lineage.resolved(with_extension(name="yarn:8:beta_fast=16"))
+    inside = run_of(with_extension(name="yarn:8:beta_fast=16"))
     words = ["train.py", "--config=configs/rope.py", "--config.extension.name=yarn"]
     words += ["--config.extension.scale=8", "--config.extension.beta_fast=16"]
-    beside = lineage.resolved(command.parse(words)[1])
+    beside = run_of(parse.parse(words)[1])
     assert inside.extension == beside.extension
-    assert inside.extension.to_dict() == {"name": "yarn", "scale": 8, "beta_fast": 16}
-    assert experiment.differences(inside.to_dict(), beside.to_dict()) == []
-    assert said(inside) == said(beside) == []
-    composed = lineage.resolved(with_extension(name="yarn:8:beta_fast=16+logn"))
-    assert composed.extension.to_dict() == {"name": "yarn:beta_fast=16+logn", "scale": 8}
-    assert lineage.resolved(composed).extension == composed.extension
-    assert said(composed) == []
+    extension = inside.extension
+    assert (extension.name, extension.scale, extension.options) == ("yarn", 8, {"beta_fast": 16})
+    assert compare.differences(inside, beside) == []
+    composed = run_of(with_extension(name="yarn:8:beta_fast=16+logn"))
+    extension = composed.extension
+    assert (extension.name, extension.scale) == ("yarn:beta_fast=16+logn", 8)
+    assert run_of(schema.as_fields(composed)).extension == extension
 
 
 @pytest.mark.parametrize(
@@ -357,32 +367,33 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
     ],
 )
 def test_what_an_extension_cannot_be_is_refused(fields, message):
-    assert message in "\n".join(said(with_extension(**fields)))
+    assert message in "\n".join(problems_of(with_extension(**fields)))
 
 
 def test_everything_that_building_says_is_said_at_once():
     config = import_module("configs.t5").get_config()
     config.encoding.num_buckets, config.encoding.scale = 7, -1.0
     config.extension.name = "yran"
-    told = "\n".join(said(config))
+    told = "\n".join(problems_of(config))
     for part in ("num_buckets must be even", "scale must be a finite", "unknown extension 'yran'"):
         assert part in told
 
 
 def test_help_lists_every_field_with_its_default():
-    for described, config in (
-        (configuration.Training, configuration.training()),
-        (configuration.Evaluation, configuration.evaluation()),
+    for described, recipe in (
+        (schema.Training, schema.training()),
+        (schema.Evaluation, schema.evaluation()),
     ):
-        lines = [line.strip() for line in configuration.explained(described, "--config.")]
+        lines = [line.strip() for line in schema.explained(described, "--config.")]
         lines = [line for line in lines if line.startswith("--config.")]
         shown = dict(line.removeprefix("--config.").split("=", 1) for line in lines)
-        flat = {
-            f"{group}.{name}" if isinstance(value, dict) else group: default
-            for group, value in config.to_dict().items()
-            for name, default in (value if isinstance(value, dict) else {"": value}).items()
-        }
-        assert shown == {name: str(default) for name, default in flat.items()}
+        usual = {}
+        for name in schema.every_field(recipe):
+            group, _, last = name.rpartition(".")
+            usual[name] = str((recipe[group] if group else recipe)[last])
+        options = {f"data.{option}" for option in sources.every_option()}
+        assert {name: shown.pop(name) for name in usual} == usual
+        assert set(shown) == (options - set(usual) if described is schema.Training else set())
 
 
 def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):

@@ -2,15 +2,15 @@
 
 import ast
 import gzip
-import json
 import os
 from importlib import import_module
 
 import pytest
+from configured import origin_of
 from running import ROOT
 
 from configs import base
-from posenc_jax import experiment, validation
+from posenc_jax.config import check
 from posenc_jax.data import corpora
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import methods
@@ -23,7 +23,7 @@ def prepared(folder, source="jsonl", pattern="*"):
     data.update(source=source, path=f"{folder}/{pattern}", cache=str(folder / "cache"))
     if source == "jsonl":
         data.field = "text"
-    return corpora.prepare(data, 0, quiet=True)
+    return corpora.prepare(origin_of(data), 0, quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_no_machine_can_do_is_refused_before_jax(field, value, message):
     config.update_from_flattened_dict({field: value})
     if field == "extension.scale":
         config.extension.name, config.encoding = "yarn", {"name": "rope"}
-    said = "\n".join(validation.validate(config))
+    said = "\n".join(check.without_building(config).problems)
     assert message in said and len(said) < 2_000
 
 
@@ -94,14 +94,8 @@ def test_what_no_machine_can_do_is_refused_before_jax(field, value, message):
 def test_an_evaluation_of_impossible_size_is_refused(fields, message):
     config = import_module("configs.eval").get_config()
     config.update(fields)
-    said = validation.validate_evaluation(config) or methods.mistakes(config.extensions)
+    said = check.mistakes_in_evaluation(config) or methods.mistakes(config.extensions)
     assert message in "\n".join(said)
-
-
-def test_nan_is_no_difference_to_itself():
-    same = {"extension": {"beta_fast": float("nan")}, "seed": 0}
-    assert experiment.differences(same, json.loads(json.dumps(same))) == []
-    assert experiment.differences(same, same | {"seed": 1}) == ["seed: 0 in the workdir, 1 now"]
 
 
 def test_every_text_file_is_utf_8_in_any_locale():

@@ -1,16 +1,20 @@
-"""Tasks whose answer stands a known number of tokens back. The file names are the registry.
+"""Tasks that draw text with answers. The file names are the registry. Nothing here imports jax.
 
-A file holds a frozen dataclass that derives from `Task`, called `Task` there by assignment. Its
-fields beyond L are its options in `data`; their defaults and rules stand in `configuration.Data`.
+A file holds a frozen dataclass that derives from `Task` or, where the answer lies a known number of
+tokens back, from `Probe`, called `Task` there by assignment. Its fields are its options in `data`.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from posenc_jax import registry
+from posenc_jax.fields import between, default, fields, whole
+
+DEFAULT = "copy"  # of data.task
 TESTS = 640  # documents to test on
 CHOICES = 256  # documents to choose rates on
 
@@ -20,15 +24,76 @@ class Drawn(NamedTuple):
 
     text: np.ndarray  # [N], uint8
     answers: np.ndarray  # [N], bool: which bytes are answers
-    gaps: np.ndarray  # [N], int32: how many bytes before its question an answer lies; 0: none does
+    gaps: np.ndarray | None = None  # [N], int32: bytes from an answer's setting to its question
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
+    """A rule by which documents are drawn."""
+
+    reads_code: ClassVar[bool] = False  # whether its documents are made of source code
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Options that name its text."""
+        return ()
+
+    def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:
+        """Documents of each split; of the split `any`, which a hash of its text decides."""
+        raise NotImplementedError
+
+    def draw(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
+        raise NotImplementedError
+
+    def identity(self) -> dict[str, Any]:
+        """What its documents depend on beside the seed."""
+        return {field.name: getattr(self, field.name) for field in fields(type(self))}
+
+
+NONE = Task()
+
+
+def generator(seed: int, *more: int) -> np.random.Generator:
+    """A generator of its own for a seed and more numbers.
+
+    NumPy cuts numbers into words of 32 bits, so the high word of the seed comes third.
+    """
+    first, *others = more
+    return np.random.default_rng([seed % 2**32, first, seed >> 32, *others])
+
+
+@dataclasses.dataclass(frozen=True)
+class ShortText(Task):
+    """Text of which a part follows from the rest within a short context."""
+
+    documents: int = default(2_000, "number of documents", whole(1))
+    document_length: int = default(2_048, "tokens of a document", whole(2))
+
+    def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:
+        return {"any": self.documents}
+
+    def draw(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
+        for i in range(count):
+            rng, pieces, size = generator(seed, i), [], 0
+            while size < self.document_length:
+                pieces.append(self.piece(rng))
+                size += len(pieces[-1].text)
+            text = np.concatenate([piece.text for piece in pieces])
+            answers = np.concatenate([piece.answers for piece in pieces])
+            yield Drawn(text[: self.document_length], answers[: self.document_length])
+
+    def piece(self, rng: np.random.Generator) -> Drawn:
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Probe(Task):
     """Documents of training, which fill a row each, and of the test, which are `far` L long."""
 
     train_length: int  # L
-    far: float
+    documents: int = default(20_000, "rows of L to train on", whole(1))
+    far: float = default(8.0, "how many times L back the test asks", between(1, 4096))
+    valid_fraction: float = 0.1  # of the source code: tests are hidden in what is held out
 
     chance: ClassVar[float]  # accuracy of a reader that knows what answers look like, and no more
     twins: ClassVar[int] = 1  # documents that share their draws, one after another
@@ -46,7 +111,11 @@ class Task:
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         raise NotImplementedError
 
-    def documents(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
+    def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:
+        rows = -(-self.documents * (self.train_length + 1) // self.length(training=True))
+        return {"train": rows, "valid": TESTS * valid, "choose": CHOICES * choose}
+
+    def draw(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
         """Documents of `train`, `valid` (the test) or `choose`, which is drawn like training.
 
         The test is the same whatever the seed of a run, so that all runs answer the same questions.
@@ -54,10 +123,11 @@ class Task:
         stream = {"train": 1, "valid": 0, "choose": 2}[split]
         seed = 0 if split == "valid" else seed
         for i in range(count):
-            # NumPy cuts numbers into words of 32 bits: a high word before i would be taken for it.
-            draw = i // self.twins
-            rng = np.random.default_rng([seed % 2**32, draw, seed >> 32, stream])
-            yield self.document(rng, split != "valid", i)
+            yield self.document(generator(seed, i // self.twins, stream), split != "valid", i)
+
+    def identity(self) -> dict[str, Any]:
+        more = {"train_length": self.train_length, "tests": TESTS, "version": self.version}
+        return super().identity() | more
 
 
 def ceiling(chance: float, gaps: np.ndarray, seen: np.ndarray | int) -> float:
@@ -66,17 +136,21 @@ def ceiling(chance: float, gaps: np.ndarray, seen: np.ndarray | int) -> float:
     return known + (1 - known) * chance
 
 
-def of(name: str) -> type[Task]:
+def find(name: str) -> type[Task]:
     return import_module(f"{__name__}.{name}").Task
 
 
-def make(name: str, train_length: int, **options) -> Task:
-    return of(name)(train_length=train_length, **options)
+def make(name: str, train_length: int, *, valid_fraction: float = 0.1, **options) -> Task:
+    """A task by its name, at L; `valid_fraction` is the share of source code for its tests."""
+    task = find(name)
+    at_length = {"train_length": train_length, "valid_fraction": valid_fraction}
+    return task(**(at_length if issubclass(task, Probe) else {}), **options)
 
 
-def options(name: str) -> set[str]:
-    """The fields of `data` that a task reads."""
-    return {field.name for field in dataclasses.fields(of(name))} - {"train_length"}
+def readers_of(option: str) -> list[str]:
+    """The tasks with an option of this name."""
+    every = ((name, fields(find(name))) for name in registry.tasks())
+    return [name for name, described in every if option in (field.name for field in described)]
 
 
 def settings_of(name: str | None) -> "Callable[[np.ndarray], Settings] | None":
@@ -101,8 +175,3 @@ def apart(rng: np.random.Generator, count: int, end: int, size: int) -> np.ndarr
     """Starts of stretches before `end` that do not overlap, ascending."""
     before = np.sort(rng.integers(0, end - count * size + 1, count))  # places that no stretch takes
     return before + size * np.arange(count)
-
-
-def read_code(name: str) -> bool:
-    """Whether the documents of a task are made of source code, some of which is held out."""
-    return "valid_fraction" in options(name)

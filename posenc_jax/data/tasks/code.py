@@ -13,11 +13,10 @@ SHARE = 0.5  # of a document, at most, that is settings and questions
 
 
 @dataclasses.dataclass(frozen=True)
-class Code(tasks.Task):
+class Code(tasks.Probe):
     """Gaps are uniform: up to L in training, up to `far` L in the test."""
 
-    valid_fraction: float  # of the source code: tests are hidden in what is held out
-
+    reads_code = True
     chance = 1 / VALUES
 
     def __post_init__(self):

@@ -12,7 +12,7 @@ WORD = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class DelayedRepeat(tasks.Task):
+class DelayedRepeat(tasks.Probe):
     chance = 1 / len(LETTERS)
 
     def __post_init__(self):

@@ -7,6 +7,7 @@ import numpy as np
 
 from posenc_jax.data import stdlib, tasks
 from posenc_jax.data.tasks import Drawn
+from posenc_jax.fields import default, whole
 
 DIGITS = 4
 # Of the test: none that training has seen.
@@ -19,12 +20,12 @@ WORDS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Needle(tasks.Task):
+class Needle(tasks.Probe):
     """A needle is a line; the one asked for lies anywhere before the question."""
 
-    needles: int
-    valid_fraction: float  # of the source code: tests are hidden in what is held out
+    needles: int = default(2, "lines hidden in the text", whole(1, 16))
 
+    reads_code = True
     chance: ClassVar[float] = 1 / 10  # of each digit
     version: ClassVar[int] = 2
 

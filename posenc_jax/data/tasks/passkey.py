@@ -13,7 +13,7 @@ LINE, QUESTION = "The key is {}. ", "What is it? "
 
 
 @dataclasses.dataclass(frozen=True)
-class Passkey(tasks.Task):
+class Passkey(tasks.Probe):
     """One needle in a haystack that is the same everywhere: the easiest of tasks."""
 
     chance = 1 / 10  # of each digit

@@ -5,12 +5,14 @@ was set to last. What a context of l tokens can answer follows from the law of t
 """
 
 import dataclasses
+import re
 from typing import ClassVar
 
 import numpy as np
 
 from posenc_jax.data import tasks
 from posenc_jax.data.tasks import Drawn, Settings
+from posenc_jax.fields import between, default, one_of
 
 NAMES, VALUES, FILLERS = 24, 6, 16
 FILLER, VALUE, ASK, SET = 32, 48, 65, 112  # the first byte of each kind
@@ -26,7 +28,7 @@ LAST, ASKED_LAST = 16, 4  # the test asks so many questions in its last tokens, 
 
 
 @dataclasses.dataclass(frozen=True)
-class Variables(tasks.Task):
+class Variables(tasks.Probe):
     """`latest`: a name is set again and again, so order matters; `once`: once in a document.
 
     `ordered`: each name is asked for once, and how often it was set before its last setting is
@@ -39,29 +41,45 @@ class Variables(tasks.Task):
     to L in training, `far` L in the test.
     """
 
-    variant: str
-    gaps: str
-    older: str | None = None
-    separation: float | None = None
+    variant: str = default(
+        "latest",
+        "latest (a name is set again and again), once, ordered (each name is asked for once, after "
+        "a known number of settings)",
+        one_of(*VARIANTS),
+    )
+    gaps: str = default(
+        "within",
+        "from a setting to its question: within (uniform, to L in training and to far L in the "
+        "test), octaves (log-uniform, to the same), log (log-uniform to far L in both), fixed",
+        one_of(*LAWS),
+    )
+    older: str | None = default(
+        None,
+        "of ordered: shares of questions whose name was set 0, 1, ... times before its last "
+        f"setting; None: {OLDER}",
+    )
+    separation: float | None = default(
+        None,
+        "of ordered: the longest distance between two settings of a name, log-uniform, in "
+        "multiples of L in training and of far L in the test; None: 1",
+        between(1e-3, 1),
+    )
 
     chance: ClassVar[float] = 1 / VALUES
 
     def __post_init__(self):
-        if self.variant not in VARIANTS:
-            raise ValueError(f"unknown variant {self.variant!r}; have: {', '.join(VARIANTS)}")
-        if self.gaps not in LAWS:
-            raise ValueError(f"unknown law of gaps {self.gaps!r}; have: {', '.join(LAWS)}")
         if self.variant != "ordered" and (self.older, self.separation) != (None, None):
             raise ValueError(
                 f"older and separation have no effect with variant={self.variant}; they are for "
                 "variant=ordered"
             )
         self.shares()
-        if self.train_length < 2 * LAST or self.far < 1:
-            raise ValueError(
-                f"L must be at least {2 * LAST} and far at least 1; got L = {self.train_length} "
-                f"and far = {self.far}"
-            )
+        if self.train_length < 2 * LAST:
+            raise ValueError(f"L must be at least {2 * LAST}; got {self.train_length}")
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        return self.variant, self.gaps
 
     def length(self, training: bool) -> int:
         """With `log` gaps rows of training are cut from documents as long as those of the test."""
@@ -81,7 +99,7 @@ class Variables(tasks.Task):
         """The shares of questions by how many older settings there are, which add up to 1."""
         written = OLDER if self.older is None else self.older
         try:
-            found = np.array([float(word) for word in written.split(",")])
+            found = np.array([float(word) for word in re.split("[,/]", written)])
         except ValueError:
             found = np.array([-1.0])
         if not (len(found) <= VALUES and np.all(found >= 0) and 0 < found.sum() < np.inf):

@@ -22,7 +22,7 @@ EVERY = 4  # tokens to a sentence or question, on the average
 
 
 @dataclasses.dataclass(frozen=True)
-class Who(tasks.Task):
+class Who(tasks.Probe):
     """Distances are uniform: up to L in training, up to `far` L in the test."""
 
     chance = 1 / NOUNS  # where the sentence is not seen; one half, knowing its nouns, not the order

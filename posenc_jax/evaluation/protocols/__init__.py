@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from posenc_jax import registry
-from posenc_jax.configuration import words
+from posenc_jax.config.schema import words
 from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
@@ -138,15 +138,15 @@ def asked(config: Any) -> list[Protocol]:
 
 def mistakes(config: Any) -> list[str]:
     """Options of an evaluation that no protocol in it reads; those of structure are not sought."""
-    names = words(str(config.get("protocols", "")))
+    names = words(config.protocols)
     readers: dict[str, list[str]] = {}
     for one in every():
         if one.option:
             readers.setdefault(one.option, []).append(one.name)
     said = [
-        f"{option} = {config[option]} has no effect without {' or '.join(of)} in protocols"
+        f"{option} = {getattr(config, option)} has no effect without {' or '.join(of)} in protocols"
         for option, of in readers.items()
-        if config.get(option) and not set(of) & set(names)
+        if getattr(config, option) and not set(of) & set(names)
     ]
     return said + [
         f"{one.name} in protocols is read off {one.needs}: ask for that too"

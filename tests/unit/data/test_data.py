@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from configured import origin_of
 
 from configs import base
-from posenc_jax import registry
-from posenc_jax.data import corpora, hashes, synthetic, tokenizer, writing
+from posenc_jax.data import corpora, hashes, tasks, tokenizer, writing
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.errors import DataError
 
@@ -23,7 +23,7 @@ def settings(tmp_path):
     def make(**fields):
         data = base.get_config().data
         data.cache = str(tmp_path / "cache")
-        data.update({"field": "text", "split": "train"} | fields)
+        data.update(fields)
         return data
 
     return make
@@ -44,7 +44,7 @@ def texts(tmp_path, settings):
 
 
 def prepare(data, seed=0):
-    return corpora.prepare(data, seed, quiet=True)
+    return corpora.prepare(origin_of(data), seed, quiet=True)
 
 
 def test_documents_are_kept_whole_and_split_by_their_hash(texts):
@@ -341,21 +341,23 @@ class TestBatches:
         assert rows.inputs[0, 0] == 0 and rows.inputs[-1, 0] > 900 and len(rows.inputs) == 5
 
 
-@pytest.mark.parametrize("task", registry.TEXTS)
-def test_the_answers_of_a_task_follow_from_what_came_before(task):
-    for text, answers in synthetic.documents(task, 3, 1_500, seed=1):
-        assert len(text) == len(answers) == 1_500 and answers.any()
-        where = np.flatnonzero(answers)
-        if task == "copy":
+@pytest.mark.parametrize("name", ["copy", "induction"])
+def test_the_answers_of_a_short_text_follow_from_what_came_before(name):
+    task = tasks.make(name, 0, document_length=1_500)
+    for drawn in task.draw("any", 3, 1):
+        text, where = drawn.text.tobytes(), np.flatnonzero(drawn.answers)
+        assert len(text) == len(drawn.answers) == 1_500 and len(where)
+        if name == "copy":
             assert all(text[i] == text[i - 33] for i in where)
         else:
-            first_line = where[where < 256]
-            for i in first_line:
+            for i in where[where < 256]:
                 earlier = text[: i - 1 : 2].index(text[i - 1 : i])
                 assert text[2 * earlier + 1] == text[i]
-    again = [text for text, _ in synthetic.documents(task, 3, 1_500, seed=1)]
-    assert again == [text for text, _ in synthetic.documents(task, 3, 1_500, seed=1)]
-    assert again != [text for text, _ in synthetic.documents(task, 3, 1_500, seed=2)]
+
+    def texts(seed):
+        return [drawn.text.tobytes() for drawn in task.draw("any", 3, seed)]
+
+    assert texts(1) == texts(1) != texts(2)
 
 
 def test_synthetic_answers_are_kept_beside_the_tokens(settings):

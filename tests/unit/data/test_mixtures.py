@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
+from configured import run_of
 from solving import solve
 
 from configs import rope
-from posenc_jax import lineage, validation
+from posenc_jax.config import check
 from posenc_jax.data import batches, mixtures
-from posenc_jax.errors import ConfigError
 
 L = 32
 
 
-def config(tmp_path, mixture="text:0.7,variables:0.3", **fields):
+def config(tmp_path, mixture="text:0.7:path={}/*.txt,variables:0.3:documents=40", **fields):
     made = rope.get_config()
     made.update(train_length=L, batch_size=10)
-    made.data.update(mixture=mixture, path=f"{tmp_path}/*.txt", documents=40, cache=str(tmp_path))
+    made.data.update(mixture=mixture.format(tmp_path), cache=str(tmp_path))
     made.data.update(fields)
     return made
 
@@ -31,9 +31,9 @@ def texts(tmp_path):
 def made(texts, seed=0, **fields):
     chosen = config(texts, **fields)
     chosen.seed = seed
-    assert validation.validate(chosen) == []
-    chosen = lineage.resolved(chosen)
-    corpus = mixtures.prepare(chosen.data, seed, L, quiet=True)
+    assert check.without_building(chosen).problems == []
+    chosen = run_of(chosen)
+    corpus = mixtures.prepare(chosen.data.source, seed, quiet=True)
     return corpus, mixtures.batches(corpus, chosen)
 
 
@@ -114,30 +114,48 @@ def test_largest_remainders_add_up():
         ),
         ("stdlib:0.5,variables:0", "the share of variables must be a finite number above 0"),
         ("stdlib:0.5,variables:-1", "must be a finite number above 0"),
-        ("stdlib:0.5,variables:much", "must be a finite number above 0"),
-        ("stdlib:0.5,variables", "must be a finite number above 0"),
-        ("stdlib:0.5,stdlib:0.5", "stands in it twice"),
+        ("stdlib:0.5,variables:much", "the share of variables must be a number"),
+        ("stdlib:0.5,variables", "'variables' must give one share, such as variables:0.2"),
+        (
+            "stdlib:0.5,variables:0.2:fra=2",
+            "unknown option of variables: 'fra'; did you mean 'far'?",
+        ),
+        ("stdlib:0.5,variables:0.2:far=two", "far of variables must be a number"),
+        ("stdlib:0.5,stdlib:0.5", "stdlib is in it twice"),
         ("stdlib:1", "two texts or more"),
     ],
 )
 def test_mixtures_that_are_none_are_refused(texts, mixture, message):
-    said = validation.validate(config(texts, mixture, path="", documents=None))
-    assert len(said) == 1 and message in said[0], said
+    problems = check.without_building(config(texts, mixture)).problems
+    assert len(problems) == 1 and message in problems[0], problems
 
 
-def test_fields_that_no_text_reads_are_refused(texts):
-    said = validation.validate(config(texts, "stdlib:0.5,variables:0.5"))
-    assert any("data.path" in line and "no text of data.mixture reads it" in line for line in said)
-    said = validation.validate(
-        config(texts, "stdlib:0.5,text:0.5", documents=None, answers_only=True)
-    )
-    assert any("data.answers_only has no effect" in line for line in said)
-    said = validation.validate(config(texts, task="who"))
-    assert any("data.task = 'who' has no effect beside data.mixture" in line for line in said)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"path": "a"}, "data.path = 'a' has no effect with data.mixture; an option is written in"),
+        ({"task": "who"}, "data.task = 'who' has no effect with data.mixture"),
+        ({"mixture": "stdlib:1,nope:1", "answers_only": True}, "unknown source or task 'nope'"),
+        (
+            {"mixture": "stdlib:0.5,text:0.5:path=/work", "answers_only": True},
+            "data.answers_only has no effect",
+        ),
+    ],
+)
+def test_fields_that_no_part_reads_are_refused(texts, fields, message):
+    assert message in "\n".join(check.without_building(config(texts, **fields)).problems)
+
+
+def test_an_option_of_a_part_is_that_of_its_source_alone(tmp_path):
+    parts = run_of(
+        config(tmp_path, "stdlib:1:hold_out=package,variables:1:far=2")
+    ).data.source.parts
+    assert parts["stdlib"].hold_out == "package" and parts["variables"].drawn.farthest == 2 * L
 
 
 def test_no_text_is_trained_on_what_another_one_holds_out(tmp_path):
     """Tasks that are hidden in source code hold out its files, not its packages."""
-    chosen = config(tmp_path, mixture="stdlib:0.7,code:0.3", hold_out="package", path="")
-    with pytest.raises(ConfigError, match="code in data.mixture, which holds out single files"):
-        mixtures.prepare(lineage.resolved(chosen).data, 0, 64, quiet=True)
+    chosen = config(tmp_path, "stdlib:0.7:hold_out=package,code:0.3")
+    chosen.train_length = 64
+    (problem,) = check.without_building(chosen).problems
+    assert "code holds out single files of the code that stdlib holds out by package" in problem

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from configured import run_of
 
 from configs import randomized
-from posenc_jax.data import synthetic
+from posenc_jax.data import tasks
 from posenc_jax.data.batches import Batch, Batches
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw, compiled
@@ -24,7 +25,7 @@ def config(seed):
     made.model.update(width=16, heads=2, layers=1, vocab=31)
     made.update(train_length=8, batch_size=4, steps=50, warmup_steps=5, seed=seed)
     made.encoding.max_position = 64
-    return made
+    return run_of(made)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])
@@ -74,7 +75,8 @@ def test_a_large_seed_has_an_order_of_its_own():
 
 def test_a_large_seed_has_synthetic_documents_of_its_own():
     def texts(seed):
-        return [text for text, _ in synthetic.documents("copy", 4, 100, seed)]
+        task = tasks.make("copy", 0, document_length=100)
+        return [drawn.text.tobytes() for drawn in task.draw("any", 4, seed)]
 
     found = [text for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1) for text in texts(seed)]
     assert len(set(found)) == 16

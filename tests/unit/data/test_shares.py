@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
+from configured import source_of
 
 from configs import base
-from posenc_jax import validation
+from posenc_jax.config import check
 from posenc_jax.data import mixtures
 
 
 def said_of(mixture):
     config = base.get_config()
     config.data.mixture = mixture
-    return "\n".join(validation.validate(config))
+    return "\n".join(check.without_building(config).problems)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def said_of(mixture):
         ),
         (
             "stdlib:1_0,variables:1",
-            "the share of stdlib must be a finite number above 0; got '1_0'",
+            "the share of stdlib must be a number, such as 0.003 or 3e-3; got '1_0'",
         ),
     ],
 )
@@ -47,7 +48,7 @@ def test_shares_that_are_never_trained_on_are_refused(mixture, message):
 )
 def test_every_share_that_is_taken_trains_one_row_in_a_thousand(mixture):
     assert "share" not in said_of(mixture)
-    shares = mixtures.shares(mixture).values()
+    shares = source_of(mixture=mixture).shares.values()
     rows = mixtures.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0).counts
     assert rows.sum() == 1000 and rows.min() >= 1
     np.testing.assert_allclose(rows, 1000 * np.array(list(shares)) / sum(shares), atol=2.5)

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from configured import run_of
 
 from configs import base
-from posenc_jax import lineage, validation
+from posenc_jax.config import check
 from posenc_jax.data import corpora, tokenizer
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import windows
@@ -29,8 +30,8 @@ def resolve(tmp_path):
         config = base.get_config()
         with config.data.ignore_type():
             config.data.update(cache=str(tmp_path / "cache"), **fields)
-        assert validation.validate(config) == []
-        return lineage.resolved(config).data
+        assert check.without_building(config).problems == []
+        return run_of(config).data.source
 
     return make
 
@@ -153,7 +154,7 @@ class TestDocumentsOfManyRows:
     def test_what_is_no_expression_is_refused(self):
         config = base.get_config()
         config.data.update(source="text", path="a.txt", begins="(")
-        (problem,) = validation.validate(config)
+        (problem,) = check.without_building(config).problems
         assert "data.begins must be a regular expression; got '('" in problem
 
 
@@ -209,7 +210,7 @@ class TestHeldOutByName:
     def test_what_has_no_effect_is_refused(self, fields, message):
         config = base.get_config()
         config.data.update(**{"source": "text", "path": "a"} | fields)
-        assert message in "\n".join(validation.validate(config))
+        assert message in "\n".join(check.without_building(config).problems)
 
 
 class TestOneDocument:

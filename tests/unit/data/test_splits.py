@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import tokenizers
+from configured import origin_of
 
 from configs import base
 from posenc_jax.data import corpora, sources, splits
@@ -31,7 +32,7 @@ def prepare(tmp_path):
     def make(path, source="text", **fields):
         data = base.get_config().data
         data.update(source=source, path=str(path), cache=str(tmp_path / "cache"), **fields)
-        return corpora.prepare(data, 0, quiet=True)
+        return corpora.prepare(origin_of(data), 0, quiet=True)
 
     return make
 

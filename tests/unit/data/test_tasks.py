@@ -4,28 +4,31 @@ import re
 
 import numpy as np
 import pytest
+from configured import run_of
 from solving import solve
 
 from configs import rope
-from posenc_jax import lineage, registry, validation
-from posenc_jax.data import corpora, sources, tasks
+from posenc_jax import registry
+from posenc_jax.config import check
+from posenc_jax.data import corpora, tasks
 
 L, FAR = 128, 4.0
+PROBES = [name for name in registry.tasks() if issubclass(tasks.find(name), tasks.Probe)]
 
 
 def task(name):
     config = rope.get_config()
     config.train_length = L
     config.data.update(source="synthetic", task=name, far=FAR)
-    return sources.task_of(lineage.resolved(config).data, L)
+    return run_of(config).data.source.drawn
 
 
 def drawn(name, split="valid", count=24, seed=3):
-    return list(task(name).documents(split, count, seed))
+    return list(task(name).draw(split, count, seed))
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "choose"])
-@pytest.mark.parametrize("name", registry.probes())
+@pytest.mark.parametrize("name", PROBES)
 def test_documents_fill_a_row_or_the_longest_window_and_answer_within(name, split):
     for text, answers, gaps in drawn(name, split):
         assert len(text) == L * (1 if split != "valid" else FAR) + 1
@@ -36,7 +39,7 @@ def test_documents_fill_a_row_or_the_longest_window_and_answer_within(name, spli
         assert not gaps[~answers].any()
 
 
-@pytest.mark.parametrize("name", registry.probes())
+@pytest.mark.parametrize("name", PROBES)
 def test_tests_are_the_same_for_every_seed_and_no_training(name):
     def texts(split, seed):
         return [document.text.tobytes() for document in drawn(name, split, 8, seed)]
@@ -46,7 +49,7 @@ def test_tests_are_the_same_for_every_seed_and_no_training(name):
     assert not set(texts("train", 1)) & set(texts("choose", 1))
 
 
-@pytest.mark.parametrize("name", registry.probes())
+@pytest.mark.parametrize("name", PROBES)
 def test_the_last_tokens_ask(name):
     """What is scored at every length are the last 16 targets."""
     for _, answers, _ in drawn(name):
@@ -88,7 +91,7 @@ def solved(name, seen):
     return chr(answer) if answer >= 0 else None
 
 
-@pytest.mark.parametrize("name", registry.probes())
+@pytest.mark.parametrize("name", PROBES)
 def test_a_program_that_knows_the_task_answers_all_that_it_sees_and_nothing_else(name):
     """Ceiling and chance: within a context that holds the answer all are right; where it does not,
     a guess."""
@@ -106,7 +109,7 @@ def test_the_ceiling_is_what_is_known_and_a_guess_at_the_rest():
     assert tasks.ceiling(0.25, np.array([1, 2, 3, 4]), 2) == pytest.approx(0.5 + 0.5 * 0.25)
 
 
-@pytest.mark.parametrize("name", registry.probes())
+@pytest.mark.parametrize("name", PROBES)
 def test_one_that_guesses_is_right_by_chance(name):
     """Of a kind: the values that stand where answers do, drawn evenly."""
     rng = np.random.default_rng(0)
@@ -152,7 +155,7 @@ def test_nouns_of_a_sentence_of_the_test_stand_in_none_of_training():
 @pytest.mark.parametrize(("length", "needles"), [(34, 1), (102, 5), (128, 6), (289, 16)])
 def test_as_many_needles_as_fit_lie_apart(length, needles):
     made = tasks.make("needle", length, far=2.0, needles=needles, valid_fraction=0.1)
-    for drawn in made.documents("train", 8, 0):
+    for drawn in made.draw("train", 8, 0):
         text = drawn.text.tobytes().decode("latin-1")
         assert len(re.findall(r"# [a-z]{5} is \d{4}", text)) == needles + 1
 
@@ -162,8 +165,8 @@ def prepared(tmp_path, seed=0, **data):
     config.train_length = 32
     config.data.update(source="synthetic", task="variables", documents=50, cache=str(tmp_path))
     config.data.update(data)
-    assert validation.validate(config) == []
-    return corpora.prepare(lineage.resolved(config).data, seed, 32, quiet=True)
+    assert check.without_building(config).problems == []
+    return corpora.prepare(run_of(config).data.source, seed, quiet=True)
 
 
 def test_a_corpus_keeps_gaps_and_chance_and_has_tests_of_their_own(tmp_path):
@@ -194,7 +197,7 @@ def test_another_law_or_length_is_another_corpus(tmp_path):
         ({"task": "who", "document_length": 9}, "data.document_length = 9 has no effect with data"),
         (
             {"task": "variables", "gaps": "wide"},
-            "data.gaps must be one of 'within', 'octaves'",
+            "data.gaps must be one of 'within', 'log'",
         ),
         ({"task": "variabels"}, "data.task must be one of"),
         ({"source": "stdlib", "answers_only": True}, "data.answers_only has no effect"),
@@ -203,4 +206,5 @@ def test_another_law_or_length_is_another_corpus(tmp_path):
 def test_a_field_without_effect_is_refused(fields, message):
     config = rope.get_config()
     config.data.update({"source": "synthetic"} | fields)
-    assert any(message in line for line in validation.validate(config)), validation.validate(config)
+    problems = check.without_building(config).problems
+    assert any(message in line for line in problems), problems

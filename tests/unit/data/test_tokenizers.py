@@ -1,6 +1,7 @@
 """Tokenizers that do not give the text back: noticed, said, and no bits per byte from them."""
 
 import pytest
+from configured import origin_of
 from lossy import LOSSY, TEXT, letters
 from tokenizers import Tokenizer, models
 
@@ -33,7 +34,7 @@ def made(tmp_path):
         data.update(source="text", path=f"{tmp_path}/texts/*.txt", cache=str(tmp_path / "cache"))
         data.update(tokenizer="bytes" if learned is None else str(tmp_path / "t.json"))
         data.update(valid_fraction=0.0, **fields)
-        return corpora.prepare(data, 0)
+        return corpora.prepare(origin_of(data), 0)
 
     return make
 
@@ -71,7 +72,7 @@ def test_bytes_that_are_no_text_are_lossless(tmp_path):
     data = base.get_config().data
     data.update(source="text", path=f"{tmp_path}/a.txt", cache=str(tmp_path / "cache"))
     data.update(valid_fraction=0.0)
-    assert corpora.prepare(data, 0).lossless
+    assert corpora.prepare(origin_of(data), 0).lossless
 
 
 def test_a_text_that_loses_no_letter_may_still_come_back_another(made, capsys):

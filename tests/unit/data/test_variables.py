@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from solving import solve
 
+from posenc_jax.data import sources
 from posenc_jax.data.tasks.variables import (
     ASK,
     LAST,
@@ -27,11 +28,11 @@ KINDS += [("ordered", law) for law in LAWS[:3]]
 
 
 def task(variant="latest", law="within"):
-    return Variables(L, FAR, variant, law)
+    return Variables(train_length=L, far=FAR, variant=variant, gaps=law)
 
 
 def drawn(variant, law, training, count=60, seed=3):
-    return task(variant, law).documents("train" if training else "valid", count, seed)
+    return task(variant, law).draw("train" if training else "valid", count, seed)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -112,17 +113,18 @@ def test_order_matters_in_latest_and_not_in_once():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ((L, 8.0, "first", "within"), "unknown variant 'first'; have: latest, once, ordered"),
-        ((L, 8.0, "once", "far"), "unknown law of gaps 'far'; have: within, log, octaves, fixed"),
-        ((L, 8.0, "latest", "within", "1,1"), "older and separation .* for variant=ordered"),
-        ((L, 8.0, "ordered", "within", "-1,1"), "older must be up to 6 shares"),
-        ((L, 8.0, "ordered", "within", "often"), "older must be up to 6 shares"),
-        ((L, 0.5, "once", "log"), "far at least 1"),
+        ({"variant": "first"}, "data.variant must be one of 'latest', 'once', 'ordered'"),
+        ({"gaps": "far"}, "data.gaps must be one of 'within', 'log', 'octaves', 'fixed'"),
+        ({"variant": "latest", "older": "1,1"}, "for variant=ordered"),
+        ({"older": "-1,1"}, "older must be up to 6 shares"),
+        ({"older": "often"}, "older must be up to 6 shares"),
+        ({"far": 0.5}, "data.far must be a number from 1 to 4096"),
     ],
 )
 def test_what_is_no_task_is_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        Variables(*fields)
+    given = {"source": "synthetic", "task": "variables", "variant": "ordered"} | fields
+    _, problems = sources.read(given, L)
+    assert message in "\n".join(problems)
 
 
 class TestOrdered:
@@ -130,8 +132,8 @@ class TestOrdered:
 
     def asked(self, training, length=L, far=FAR, count=300, last=False, **fields):
         """Of each question its settings and the place of its answer."""
-        task = Variables(length, far, "ordered", "octaves", **fields)
-        for drawn_ in task.documents("train" if training else "valid", count, 0):
+        task = Variables(train_length=length, far=far, variant="ordered", gaps="octaves", **fields)
+        for drawn_ in task.draw("train" if training else "valid", count, 0):
             for place in np.flatnonzero(drawn_.answers):
                 if place >= len(drawn_.text) - LAST or not last:
                     yield settings(drawn_.text[: place + 1]), drawn_

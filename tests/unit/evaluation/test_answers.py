@@ -7,6 +7,7 @@ import pytest
 from measuring import LENGTHS, find, split, text
 from sizes import L
 
+from posenc_jax.config import check
 from posenc_jax.data.corpora import Split
 from posenc_jax.data.tasks import variables, who
 from posenc_jax.errors import ConfigError
@@ -189,7 +190,7 @@ def test_records_keep_parts(tmp_path, measure):
 def chases(documents=6):
     """Documents of `who`, twins beside each other; the text begins with the second of a pair."""
     task = who.Who(train_length=32, far=2.0)
-    drawn = list(task.documents("valid", documents + 1, 0))[1:]
+    drawn = list(task.draw("valid", documents + 1, 0))[1:]
     starts = np.cumsum([0, *(len(one.text) for one in drawn)])
     columns = [np.concatenate(column) for column in zip(*drawn, strict=True)]
     digests = np.arange(documents, dtype=np.uint64)
@@ -266,11 +267,10 @@ def test_wilson_is_sound_at_the_ends():
 def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
     config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
     assert planning.lengths_of(config, subject().trained) == [16, 32, 64]
-    from posenc_jax import validation
 
-    said = validation.validate_evaluation(settings(lengths="16,32"))
+    said = check.mistakes_in_evaluation(settings(lengths="16,32"))
     assert any("lengths = '16,32' and multiples" in line for line in said)
-    said = validation.validate_evaluation(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
+    said = check.mistakes_in_evaluation(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
     assert any("each of lengths" in line for line in said)
 
 
@@ -282,8 +282,8 @@ def test_depths_beyond_the_trained_length_are_of_other_answers_and_have_no_null(
 
 def ordered(documents=40):
     """A text of the task `ordered`, of L = 16 and 4 L."""
-    task = variables.Variables(32, 2.0, "ordered", "octaves")
-    drawn = list(task.documents("valid", documents, 0))
+    task = variables.Variables(train_length=32, far=2.0, variant="ordered", gaps="octaves")
+    drawn = list(task.draw("valid", documents, 0))
     longest = task.farthest
     tokens = np.concatenate([one.text for one in drawn])
     whole = dataclasses.replace(

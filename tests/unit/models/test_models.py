@@ -168,7 +168,7 @@ def test_tokens_outside_the_vocabulary_are_refused_where_they_are_seen(
     model, tokens, rope = make_model(), np.array(make_tokens(L), np.int64), build()
     bad = tokens.copy()
     bad[0, 3] = wrong  # in 64 bits, of which jax keeps 32
-    message = f"must be at least 0 and below {VOCAB}, the vocabulary; got {wrong}"
+    message = f"must be at least 0 and below {VOCAB}, the vocabulary size; got {wrong}"
     with pytest.raises(ValueError, match=f"tokens {message}"):
         model(bad, rope)
     with pytest.raises(ValueError, match=f"tokens {message}"):

@@ -72,7 +72,7 @@ def test_names_that_clash_say_what_differs(tmp_path):
     data = gather.gather(sorted(tmp_path.glob("0.? ?0")))
     assert len({run["group"] for run in data.runs}) == 6
     for width in range(6):
-        model = {"layers": 2, "width": 8 + width}
+        model = {"layers": 2, "width": 8 + 4 * width}
         make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
     data = gather.gather([tmp_path / "widths"])
     assert {run["group"] for run in data.runs} == {f"rope-width={n}" for n in range(6)}

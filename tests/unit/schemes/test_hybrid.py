@@ -6,13 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from configured import run_of
 from jaxprs import equations
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax import building, command, extensions
+from posenc_jax import extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.attention.kernels import Unfit, splash
+from posenc_jax.config import building, parse
 from posenc_jax.encoding import Dims, Tokens, Wrapper
 from posenc_jax.extensions.distance import Remapped
 
@@ -277,8 +279,8 @@ def test_first_tokens_are_not_added_where_layers_see_a_window_alone(chunked):
 def read(recipe, *words):
     name, _, size = recipe.partition(":")
     words = [f"--config=configs/{name}.py:{size or 'tiny'}", *words]
-    _, config = command.parse(["train.py", *words])
-    return building.plain(config, jax.random.key(0))
+    _, config = parse.parse(["train.py", *words])
+    return building.plain(run_of(config), jax.random.key(0))
 
 
 def test_every_option_is_set_on_the_command_line():

@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from configured import run_of
 from running import ROOT
 from sizes import DIMS, L
 
 import posenc_jax
 from configs import ssmax as recipe
-from posenc_jax import building, command
 from posenc_jax.attention import attend
 from posenc_jax.attention.plain import query_scale
+from posenc_jax.config import building, parse
 from posenc_jax.encoding import Dims, Wrapper
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.ssmax import temperature
@@ -228,13 +229,13 @@ def test_options_of_the_inner_encoding_stand_behind_its_name_or_beside():
         assert one.inner.kernel.shape == (5, DIMS.heads)
     hybrid = build(inner="hybrid:pattern=local/global:window=3").inner
     assert hybrid.pattern == ("local", "global") and hybrid.layer(0).window == 3
-    _, config = command.parse(
+    _, config = parse.parse(
         ["train.py", "--config=configs/ssmax.py", "--config.encoding.inner=rope:keep=turned"]
     )
-    assert building.plain(config, KEY).inner.keep == "turned"
+    assert building.plain(run_of(config), KEY).inner.keep == "turned"
     config = recipe.get_config()
     config.encoding.update(inner="fire", hidden=5)
-    assert building.plain(config, KEY).inner.kernel.shape == (5, 4)
+    assert building.plain(run_of(config), KEY).inner.kernel.shape == (5, 4)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from rich.console import Console
 from running import ROOT
 
 from posenc_jax import errors
+from posenc_jax.config import schema
+from posenc_jax.config.resolve import FORMAT
 from posenc_jax.errors import ConfigError
-from posenc_jax.lineage import FORMAT
 from posenc_jax.registry import encodings
 from posenc_jax.sweeping import grid, scheduler
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
@@ -403,7 +404,7 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     made = {"grid": [{}], "recipe": "configs/rope.py"}
     (job,) = jobs_of(made, tmp_path)
     job.folder.mkdir()
-    trained = job.config.to_dict()
+    trained = schema.as_fields(job.config)
     trained["model"]["vocab"] = 256  # as training makes it
     trained["init_from"] = "runs/x"  # of a first command; it has been said once
     del trained["sharding"], trained["model"]["attention"]  # of a run from before there were any

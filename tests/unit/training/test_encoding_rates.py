@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from configured import run_of
 
 from configs import base
-from posenc_jax import building
+from posenc_jax.config import building
 from posenc_jax.runs import parameters
 from posenc_jax.training import adamw
 
@@ -21,7 +22,8 @@ def parts_of(name, **fields):
     config.encoding = {"name": name} | TRAINED.get(name, {})
     config.update(fields)
     config.model.update(width=16, heads=2, layers=1, vocab=11)
-    return config, parameters.make(config)
+    run = run_of(config)
+    return run, parameters.make(run)
 
 
 def moved(name, rate, *, decay=0.1, steps=3):
@@ -81,5 +83,5 @@ def test_a_rate_of_nothing_is_refused(name):
     config = base.get_config()
     config.encoding = {"name": name} | ({"inner": "rope"} if name == "randomized" else {})
     config.encoding_rate = 4.0
-    (problem,) = building.mistakes(config)
+    (problem,) = building.mistakes(run_of(config))
     assert "encoding_rate = 4.0 has no effect: encoding" in problem

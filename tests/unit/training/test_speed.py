@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from configured import run_of
 
 from configs import rope
 from posenc_jax.runs import parameters
@@ -17,7 +18,8 @@ MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
 def run():
     config = rope.get_config()
     config.model.update(width=16, heads=2, layers=1, vocab=31)
-    return config, parameters.make(config)
+    run = run_of(config)
+    return run, parameters.make(run)
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from ml_collections import ConfigDict
+from configured import run_of
 from training_rows import rows
 
+from posenc_jax.config import schema
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
@@ -30,7 +31,7 @@ def config():
         if name == "randomized":
             config.encoding.max_position = 64
         config.update_from_flattened_dict(fields)
-        return config
+        return run_of(config)
 
     return make
 
@@ -38,14 +39,14 @@ def config():
 @functools.cache
 def compiled_of(fields):
     """Parts, optimizer and step of a configuration, compiled once for all tests."""
-    config = ConfigDict(json.loads(fields))
+    config = schema.from_fields(json.loads(fields))
     parts, optimizer = parameters.make(config), adamw.make(config)
     mesh = compiled.make_mesh(jax.devices()[:1])
     return parts, optimizer, compiled.train_step(parts, optimizer, config, mesh)
 
 
 def step_of(config):
-    return compiled_of(json.dumps(config.to_dict(), sort_keys=True))
+    return compiled_of(json.dumps(schema.as_fields(config), sort_keys=True))
 
 
 def run(config, count=3):

@@ -1,8 +1,14 @@
 """Apply wandb's own environment variables beneath the command line and sweeps."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from posenc_jax.config.schema import Wandb
 
 VARIABLES = {  # by field of config.wandb
     "mode": "WANDB_MODE",
@@ -14,13 +20,22 @@ VARIABLES = {  # by field of config.wandb
 MODES = {"dryrun": "offline", "run": "online"}  # older names
 
 
-def apply(config, argv: Sequence[str] = ()) -> None:
+def apply(recipe: ConfigDict, argv: Sequence[str] = ()) -> None:
     """Set fields from the environment: it wins over the recipe, command line and sweep over it."""
-    for field, variable in VARIABLES.items():
-        value = os.environ.get(variable, "")
+    wandb: Any = recipe.wandb
+    for field, value in _fields().items():
         given = any(word.partition("=")[0] == f"--config.wandb.{field}" for word in argv)
-        if value and not given and field in config.wandb:
-            config.wandb[field] = MODES.get(value, value)
+        if not given and field in wandb:
+            wandb[field] = value
+
+
+def applied(wandb: Wandb) -> Wandb:
+    return dataclasses.replace(wandb, **_fields())
+
+
+def _fields() -> dict[str, str]:
+    values = {field: os.environ.get(variable, "") for field, variable in VARIABLES.items()}
+    return {field: MODES.get(value, value) for field, value in values.items() if value}
 
 
 def trial() -> str:

@@ -5,25 +5,29 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import difflib
-import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from posenc_jax import composition, fields, neighbours, registry
-from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST, choice, known, positive
-from posenc_jax.fields import above_zero, between, default, one_of, true_or_false, whole, within
-from posenc_jax.registry import FILES, SOURCES, TEXTS, WANDB_MODES
+from posenc_jax import fields, neighbours
+from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST
+from posenc_jax.data import sources
+from posenc_jax.data.sources import Origin
+from posenc_jax.fields import above_zero, between, default, group, one_of, true_or_false, whole
+from posenc_jax.registry import WANDB_MODES
+
+if TYPE_CHECKING:
+    from models.config import Config as Model
+else:
+    Model = neighbours.models().Config
 
 INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
-LEAST_SHARE = 1 / 2000  # of a mixture, which is half a row of a thousand
-Config = Any  # a ConfigDict, whose fields have no static types
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Encoding:
     """The encoding of a run; other fields are options of the scheme, which a recipe names."""
 
@@ -36,197 +40,30 @@ class Encoding:
         "True: a trained logit per layer and head, without a value, in every softmax",
         true_or_false,
     )
+    options: Mapping[str, Any] = fields.options()
 
 
-OF_ANY_ENCODING = ("per_layer", "sink")  # a recipe that replaces the group need not name them
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Extension:
     """The extension of a run; its options are other fields or part of the name: `yarn:8:low=2`."""
 
     name: str = default("none", "used while training, such as yarn or yarn:beta_fast=16+logn")
-    scale: float = default(1.0, "how many times L it reaches", above_zero(0, LARGEST_SCALE))
+    scale: float = default(1.0, "how many times L it reaches", above_zero(1, LARGEST_SCALE))
+    options: Mapping[str, Any] = fields.options()
 
 
-def _pattern(name: str, value: Any):
-    try:
-        re.compile(value)
-    except (re.error, TypeError) as error:
-        raise ValueError(f"{name} must be a regular expression; got {value!r}: {error}") from error
-
-
-def _task(name: str, value: Any):
-    choice(name, value, registry.tasks())
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Data:
-    """`of` are the sources that read a field, `tasks` those of synthetic text; `unset` is what None
-    stands for there."""
+    """The text of a run; the fields of its source are beside these."""
 
-    source: str = default("stdlib", ", ".join(SOURCES), one_of(*SOURCES))
-    tokens: str | None = default(
-        None,
-        "a folder of prepared tokens (scripts/prepare_data.py --tokens_out), instead of a source "
-        "and a tokenizer; None: tokens are made from the text",
-    )
-    path: str = default(
-        "",
-        "files, folders or globs, separated by commas, also packed (.gz, .zst); of hub: the "
-        "name of a data set of the Hugging Face Hub, or a folder of one",
-        of=(*FILES, "hub"),
-        unset="",
-    )
-    name: str | None = default(
-        None, "of hub: the configuration of the data set, such as wikitext-103-raw-v1", of=("hub",)
-    )
-    revision: str | None = default(None, "of hub: a branch, tag or commit", of=("hub",))
-    tokenizer: str = default(
-        "bytes",
-        "bytes, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a name "
-        "of the Hugging Face Hub: gpt2",
-    )
-    field: str | None = default(
-        None,
-        "for jsonl, parquet and hub: the field with the text; None: text",
-        of=("jsonl", "parquet", "hub"),
-        unset="text",
-    )
-    split: str | None = default(
-        None, "of hub: the split that is trained on; None: train", of=("hub",), unset="train"
-    )
-    valid_split: str | None = default(
-        None,
-        "of hub: the split that is held out, such as validation; None: valid_fraction of split",
-        of=("hub",),
-    )
-    valid_path: str | None = default(
-        None,
-        "files that are held out, named as in path; None: valid_fraction of path",
-        of=FILES,
-    )
-    begins: str | None = default(
-        None,
-        "a regular expression of the line or row that begins a document, ' = [^=]' for WikiText; "
-        "None: each file or row is one",
-        _pattern,
-        of=(*FILES, "hub"),
-    )
-    cut_one: bool | None = default(
-        None,
-        "True: of a text of four documents or fewer the end of each is held out, valid_fraction of "
-        "it; None: True",
-        true_or_false,
-        of=(*FILES, "hub"),
-        unset=True,
-    )
-    mixture: str | None = default(
-        None,
-        "sources or tasks with shares of the tokens, instead of a source: stdlib:0.8,variables:0.2",
-    )
-    task: str | None = default(
-        None,
-        "of synthetic: a file in posenc_jax/data/tasks, or copy or induction; None: copy",
-        _task,
-        of=("synthetic",),
-        unset="copy",
-    )
-    documents: int | None = default(
-        None,
-        "of synthetic; None: 2,000 of copy and induction, of others 20,000 rows of L",
-        whole(1),
-        of=("synthetic",),
-        unset={name: 2_000 for name in TEXTS} | {"": 20_000},
-    )
-    document_length: int | None = default(
-        None,
-        "of copy and induction, in tokens; None: 2,048",
-        whole(2),
-        of=("synthetic",),
-        tasks=TEXTS,
-        unset=2_048,
-    )
-    far: float | None = default(
-        None,
-        "of tasks: how many times L back the test asks; None: 8",
-        between(1, 4096),
-        of=("synthetic",),
-        tasks=registry.probes,
-        unset=8.0,
-    )
-    variant: str | None = default(
-        None,
-        "of variables: latest (a name is set again and again), once, ordered (each name is asked "
-        "for once, after a known number of settings); None: latest",
-        one_of("latest", "once", "ordered"),
-        of=("synthetic",),
-        tasks=("variables",),
-        unset="latest",
-    )
-    gaps: str | None = default(
-        None,
-        "of variables, from a setting to its question: within (uniform, to L in training and to "
-        "far L in the test), octaves (log-uniform, to the same), log (log-uniform to far L in "
-        "both), fixed; None: within",
-        one_of("within", "octaves", "log", "fixed"),
-        of=("synthetic",),
-        tasks=("variables",),
-        unset="within",
-    )
-    older: str | None = default(
-        None,
-        "of variables ordered: shares of questions whose name was set 0, 1, ... times before its "
-        "last setting; None: 0.4,0.4,0.1,0.1",
-        of=("synthetic",),
-        tasks=("variables",),
-    )
-    separation: float | None = default(
-        None,
-        "of variables ordered: the longest distance between two settings of a name, log-uniform, "
-        "in multiples of L in training and of far L in the test; None: 1",
-        between(1e-3, 1),
-        of=("synthetic",),
-        tasks=("variables",),
-    )
-    needles: int | None = default(
-        None,
-        "of needle: how many lie in the text; None: 2",
-        whole(1, 16),
-        of=("synthetic",),
-        tasks=("needle",),
-        unset=2,
-    )
+    source: Origin = dataclasses.field(default_factory=lambda: sources.find("stdlib")())
     answers_only: bool = default(
-        False,
-        "True: where a text marks its answers, the loss is theirs alone",
-        true_or_false,
-        beside_tokens=True,
+        False, "True: where a text marks its answers, the loss is theirs alone", true_or_false
     )
-    valid_fraction: float = default(
-        0.1, "share of documents held out, chosen by a hash of their text", between(0, 1)
-    )
-    choose_fraction: float = default(
-        0.0,
-        "share of a third split, to choose rates on: of a text taken from training, of a task that "
-        "asks beyond L documents of its own",
-        between(0, 1),
-    )
-    hold_out: str | None = default(
-        None,
-        "of stdlib, what goes to one split as a whole: document (a file), package (all files of a "
-        "top-level package, which count as one in errors); None: document",
-        one_of("document", "package"),
-        of=("stdlib",),
-        unset="document",
-    )
-    mask_documents: bool = default(
-        False, "attention stays within a document", true_or_false, beside_tokens=True
-    )
-    cache: str = default("", "folder for tokens; empty: posenc-jax in XDG_CACHE_HOME or ~/.cache")
+    mask_documents: bool = default(False, "attention stays within a document", true_or_false)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Wandb:
     mode: str = default(
         "auto",
@@ -252,7 +89,7 @@ def _length(name: str, value: Any):
         )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Training:
     label: str = default(
         "",
@@ -270,9 +107,9 @@ class Training:
     original_length: int | None = default(
         None, "L of the encoding; None: init_from's, or train_length", whole(2, FARTHEST)
     )
-    model: Any = within(neighbours.models().Config)
-    encoding: Encoding = within(Encoding)
-    extension: Extension = within(Extension)
+    model: Model = group(Model)
+    encoding: Encoding = group(Encoding)
+    extension: Extension = group(Extension)
     learning_rate: float = default(
         3e-3, "largest rate of AdamW, after the warm-up", above_zero(1e-30, 1e30)
     )
@@ -308,7 +145,7 @@ class Training:
     accumulate: int = default(
         1, "pieces a batch is computed in; the gradient is that of the whole batch", whole(1, 2**24)
     )
-    data: Data = within(Data)
+    data: Data = group(Data)
     sharding: str = default(
         "replicated",
         "of parameters and optimizer: replicated, fsdp",
@@ -322,10 +159,10 @@ class Training:
     save_every: int = default(200, "steps between checkpoints", whole(1))
     valid_batches: int = default(16, "batches of batch_size rows", whole(1))
     keep: int = default(2, "checkpoints kept", whole(1, 2**20))
-    wandb: Wandb = within(Wandb)
+    wandb: Wandb = group(Wandb)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class EvaluationData:
     source: str = default("", "empty: the held-out documents of the run's own text")
     path: str = default("", "files or globs of another text to evaluate on")
@@ -347,17 +184,17 @@ class EvaluationData:
     )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class EvaluationWandb:
     mode: str = default(
         "", f"empty: that of the run; {', '.join(WANDB_MODES)}", one_of("", *WANDB_MODES)
     )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Evaluation:
     name: str = default("", "name of this evaluation in eval/curves.csv; empty: from its text")
-    data: EvaluationData = within(EvaluationData)
+    data: EvaluationData = group(EvaluationData)
     multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
     lengths: str = default("", "the same in tokens, instead of multiples: 64,128,256")
     extensions: str = default(
@@ -399,40 +236,109 @@ class Evaluation:
         whole(0, MOST),
     )
     tokens_per_call: int = default(16_384, "tokens in a batch of windows, at most", whole(1, MOST))
-    wandb: EvaluationWandb = within(EvaluationWandb)
+    wandb: EvaluationWandb = group(EvaluationWandb)
 
 
-def training() -> Config:
+def training() -> ConfigDict:
     """Every field of a training configuration, at its default."""
     config = _tree(Training)
-    config.model.vocab = placeholder(int)  # None: the tokenizer's
+    config.data = ConfigDict(data_defaults())
     return config
 
 
-def evaluation() -> Config:
+def evaluation() -> ConfigDict:
     """Every field of an evaluation, at its default."""
     return _tree(Evaluation)
 
 
-def _tree(described: type) -> Config:
+def data_defaults() -> dict[str, Any]:
+    """Fields of `data` that every text has; a source adds its own."""
+    every = [*fields.fields(sources.Text), *fields.fields(Data)]
+    return {"source": "stdlib"} | {field.name: field.default for field in every}
+
+
+def _tree(described: type) -> ConfigDict:
     config = ConfigDict()
-    for name, kind, value, _ in fields.fields(described):
-        config[name] = placeholder(kind) if value is None else value
+    for field in fields.fields(described):
+        config[field.name] = placeholder(field.kind) if field.optional else field.default
     for name, inner in fields.groups(described):
         config[name] = _tree(inner)
     return config
 
 
+def as_fields(config: Any) -> dict[str, Any]:
+    """A configuration as nested plain values, in the form that recipes and config.json have."""
+    values: dict[str, Any] = {}
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if entry.name == "options":
+            values |= value
+        elif isinstance(value, Origin):
+            values |= value.as_fields()
+        else:
+            values[entry.name] = as_fields(value) if "group" in entry.metadata else value
+    return values
+
+
+def from_fields(values: Mapping[str, Any]) -> "Training":
+    """The typed configuration of fields that are valid; a field that is missing has its default."""
+    groups = {
+        "model": Model(**values["model"]),
+        "encoding": _with_options(Encoding, values["encoding"]),
+        "extension": _with_options(Extension, values["extension"]),
+        "data": _data(values["data"], values["train_length"]),
+        "wandb": Wandb(**values.get("wandb", {})),
+    }
+    single = {
+        field.name: values[field.name] for field in fields.fields(Training) if field.name in values
+    }
+    return Training(**single, **groups)
+
+
+def evaluation_from_fields(values: Mapping[str, Any]) -> "Evaluation":
+    inner = {"data": EvaluationData(**values["data"]), "wandb": EvaluationWandb(**values["wandb"])}
+    return Evaluation(**{**values, **inner})
+
+
+def _with_options(described: Any, values: Mapping[str, Any]) -> Any:
+    own = {field.name for field in fields.fields(described)}
+    options = {name: value for name, value in values.items() if name not in own}
+    return described(**{name: values[name] for name in own & set(values)}, options=options)
+
+
+def _data(values: Mapping[str, Any], length: int) -> Data:
+    own = {field.name for field in fields.fields(Data)}
+    source, problems = sources.read({n: v for n, v in values.items() if n not in own}, length)
+    if source is None:
+        raise ValueError("; ".join(problems))
+    return Data(source, **{name: values[name] for name in own & set(values)})
+
+
 def explained(described: type, prefix: str = "") -> Iterator[str]:
     """Lines for each field: its name and default, then its type and its description."""
-    for name, kind, value, facts in fields.fields(described):
-        about = facts["about"]
-        if name == "vocab":  # the tokenizer decides it
-            value, about = None, "V; None: the tokenizer's"
-        yield f"  {prefix}{name}={value}"
-        yield from textwrap.wrap(f"{kind.__name__}: {about}", 80, **INDENTED)
+    if described is Data:
+        yield from _explained_data(prefix)
+        return
+    for field in fields.fields(described):
+        yield from _lines(field, prefix, field.about)
     for name, inner in fields.groups(described):
         yield from explained(inner, f"{prefix}{name}.")
+
+
+def _explained_data(prefix: str) -> Iterator[str]:
+    names = [name for name in sources.names() if name not in ("tokens", "mixture")]
+    yield from _lines(fields.Field("source", str, "stdlib", "", None), prefix, ", ".join(names))
+    common = [*fields.fields(sources.Text), *fields.fields(Data)]
+    for field in common:
+        yield from _lines(field, prefix, field.about)
+    for field, readers in sources.every_option().values():
+        if field.name not in {one.name for one in common}:
+            yield from _lines(field, prefix, f"of {', '.join(readers)}: {field.about}")
+
+
+def _lines(field: fields.Field, prefix: str, about: str) -> Iterator[str]:
+    yield f"  {prefix}{field.name}={field.default}"
+    yield from textwrap.wrap(f"{field.kind.__name__}: {about}", 80, **INDENTED)
 
 
 # What other projects call these fields (transformers, nanoGPT, torchtune).
@@ -465,7 +371,7 @@ ELSEWHERE = {
 
 
 def unknown(field: str, names: Sequence[str]) -> str:
-    """What is said of a field that is none of these names."""
+    """The message about a field that is none of these names."""
     last = field.rpartition(".")[2]
     meant = [ours for ours, theirs in ELSEWHERE.items() if last in theirs.split()]
     meant = [ours for ours in meant if ours.partition(",")[0] in (*names, "encoding.base")]
@@ -478,7 +384,7 @@ def unknown(field: str, names: Sequence[str]) -> str:
     return f"unknown field {field!r}; {guess}--help lists all fields"
 
 
-def every_field(config: Config, prefix: str = "") -> list[str]:
+def every_field(config: ConfigDict, prefix: str = "") -> list[str]:
     """`model.width` and so on, groups not included."""
     found = []
     for name, value in config.items():
@@ -490,62 +396,3 @@ def every_field(config: Config, prefix: str = "") -> list[str]:
 def words(text: str) -> list[str]:
     """The entries of a comma-separated list."""
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def beside_tokens() -> list[str]:
-    """Fields of `data` that are read beside prepared tokens."""
-    return [name for name, _, _, facts in fields.fields(Data) if "beside_tokens" in facts]
-
-
-def shares(mixture: str) -> dict[str, float]:
-    """`stdlib:0.8,variables:0.2` by name; a ValueError says what is wrong."""
-    found: dict[str, float] = {}
-    for word in words(mixture):
-        name, _, share = word.partition(":")
-        known("source or task", name, [*mixed_sources(), *registry.tasks()])
-        if name in found:
-            raise ValueError(f"{name} stands in it twice")
-        found[name] = positive(f"the share of {name}", composition.value(share))
-    if len(found) < 2:
-        raise ValueError(f"a mixture has two texts or more; got {mixture!r}")
-    least = sum(found.values()) * LEAST_SHARE
-    for name, share in found.items():
-        if share < least:
-            raise ValueError(
-                f"the share of {name} must be at least {least:g} here, 1/2000 of all: less is not "
-                f"trained on; got {share:g}"
-            )
-    return found
-
-
-def mixed_sources() -> list[str]:
-    return [name for name in SOURCES if name != "synthetic"]
-
-
-class Readers(NamedTuple):
-    """Who reads a field of `data`, and what None stands for there."""
-
-    sources: tuple[str, ...]
-    tasks: Sequence[str] | None  # of synthetic text; None: all
-    by_task: Mapping[str, Any]  # "" is every other one
-
-    def unset(self, task: str | None) -> Any:
-        return self.by_task.get(task or "", self.by_task.get(""))
-
-
-def _names(given: Sequence[str] | Callable[[], Sequence[str]] | None) -> Sequence[str] | None:
-    """Names that are listed, or that a function finds."""
-    return given() if callable(given) else given
-
-
-def read_by() -> dict[str, Readers]:
-    """Fields of `data` that some sources read, not all."""
-    return {
-        name: Readers(
-            facts["of"],
-            _names(facts.get("tasks")),
-            facts["unset"] if isinstance(facts.get("unset"), dict) else {"": facts.get("unset")},
-        )
-        for name, _, _, facts in fields.fields(Data)
-        if "of" in facts
-    }

@@ -6,50 +6,37 @@ from typing import Any
 import jax
 
 from posenc_jax import extensions, neighbours, schemes
+from posenc_jax.config.resolve import original_length
+from posenc_jax.config.schema import Training
 from posenc_jax.encoding import Dims, Encoding, trained_mask
-from posenc_jax.lineage import original_length
 
 
-def plain(config, key: jax.Array) -> Encoding:
+def plain(config: Training, key: jax.Array) -> Encoding:
     """The encoding without the run's own extension."""
-    options = _encoding_options(config)
+    options = {**config.encoding.options, "sink": config.encoding.sink}
     return _builder(config)(config.encoding.name, dims(config), key, **options)
 
 
-def _builder(config) -> Callable[..., Encoding]:
-    return schemes.build_per_layer if config.encoding.get("per_layer") else schemes.build
+def _builder(config: Training) -> Callable[..., Encoding]:
+    return schemes.build_per_layer if config.encoding.per_layer else schemes.build
 
 
-def _encoding_options(config) -> dict[str, Any]:
-    """The fields of `encoding` that its scheme reads."""
-    return {k: v for k, v in config.encoding.items() if k not in ("name", "per_layer")}
+def dims(config: Training) -> Dims:
+    model = config.model
+    return Dims(model.heads, model.head_size, model.width, original_length(config), model.layers)
 
 
-def dims(config) -> Dims:
-    fields = {name: value for name, value in dict(config.model).items() if value is not None}
-    settings = neighbours.models().Config.of(fields)
-    return Dims(
-        settings.heads,
-        settings.head_size,
-        settings.width,
-        original_length(config),
-        settings.layers,
-    )
+def extended(config: Training, encoding: Encoding) -> Encoding:
+    extension = config.extension
+    return extensions.extend(extension.name, encoding, float(extension.scale), **extension.options)
 
 
-def extended(config, encoding: Encoding) -> Encoding:
-    options = dict(config.extension)
-    name, scale = options.pop("name"), float(options.pop("scale"))
-    return extensions.extend(name, encoding, scale, **options)
-
-
-def mistakes(config) -> list[str]:
+def mistakes(config: Training) -> list[str]:
     """Errors of schemes and extensions for a configuration whose numbers are valid."""
+    encoding = config.encoding
     problems, built = _all_errors(
-        lambda options: _builder(config)(
-            config.encoding.name, dims(config), jax.random.key(0), **options
-        ),
-        _encoding_options(config),
+        lambda options: _builder(config)(encoding.name, dims(config), jax.random.key(0), **options),
+        {**encoding.options, "sink": encoding.sink},
     )
     if built is not None and config.encoding_rate != 1:
         if not any(jax.tree.leaves(trained_mask(built))):
@@ -60,7 +47,7 @@ def mistakes(config) -> list[str]:
     return problems + _of_extension(config, built)
 
 
-def _of_extension(config, encoding: Encoding | None) -> list[str]:
+def _of_extension(config: Training, encoding: Encoding | None) -> list[str]:
     name, scale = config.extension.name, float(config.extension.scale)
     try:
         records = [record for record, _ in extensions.named(name)]
@@ -79,9 +66,9 @@ def _of_extension(config, encoding: Encoding | None) -> list[str]:
         )
     if encoding is None:
         return problems
-    options = {k: v for k, v in config.extension.items() if k not in ("name", "scale")}
     more, built = _all_errors(
-        lambda options: extensions.extend(name, encoding, scale, **options), options
+        lambda options: extensions.extend(name, encoding, scale, **options),
+        config.extension.options,
     )
     if problems or built is None:
         return problems + more
@@ -96,7 +83,7 @@ def _static(record: extensions.Extension) -> str:
     return "one that takes a scale, such as yarn, and leave this one to evaluations"
 
 
-def _of_length(config, encoding: Encoding, takes_scale: bool) -> list[str]:
+def _of_length(config: Training, encoding: Encoding, takes_scale: bool) -> list[str]:
     length, original = config.train_length, original_length(config)
     name, scale = config.extension.name, config.extension.scale
     if takes_scale and length > scale * original:

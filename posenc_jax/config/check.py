@@ -1,0 +1,260 @@
+"""Check a configuration once, before anything believes it: structure, numbers, choices, and what
+its encoding and extension say when they are built. Only the last needs jax."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from posenc_jax import composition, fields, neighbours, registry
+from posenc_jax.checks import known, positive, token_count
+from posenc_jax.config import compare, schema
+from posenc_jax.config.resolve import Fields, encoding_defaults, read, resolve
+from posenc_jax.config.schema import Evaluation, Training, words
+from posenc_jax.data import sources
+from posenc_jax.data.sources import _files
+from posenc_jax.errors import ConfigError
+
+FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet program computes
+BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
+
+
+class Checked(NamedTuple):
+    """A configuration that was checked without jax."""
+
+    problems: list[str]
+    run: Training | None  # None where it cannot be built; with a problem its data may be missing
+    missing_files: list[str] = []  # beside other mistakes; alone they are an error of the data
+
+
+def load(
+    recipe: ConfigDict | Mapping[str, Any],
+    saved: Training | None = None,
+    *,
+    more: Sequence[str] = (),
+    build: bool = True,
+) -> Training:
+    """The typed configuration of a recipe, or a ConfigError with every mistake, one a line.
+
+    `saved` is the run that is resumed; `more` are mistakes that a program found itself. With
+    mistakes already found, the encoding is built only with `build`, since that imports jax.
+    """
+    checked = without_building(recipe, saved)
+    problems = [*checked.problems, *more]
+    if checked.run is not None and (build or not problems):
+        from posenc_jax.config import building
+
+        problems += building.mistakes(checked.run)
+    if problems or checked.run is None:
+        raise ConfigError("\n".join([*problems, *checked.missing_files]))
+    return checked.run
+
+
+def without_building(
+    recipe: ConfigDict | Mapping[str, Any], saved: Training | None = None
+) -> Checked:
+    """Every mistake that is found without jax."""
+    given = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
+    wrong = _structure(given, schema.training().to_dict())
+    if wrong:
+        return Checked(wrong, None)
+    try:
+        values = resolve(given, saved)
+    except ConfigError as error:
+        return Checked([str(error)], None)
+    numbers = fields.mistakes(Training, values) + _together(values)
+    parts = _model(values["model"]) + _names(values["encoding"], values["extension"])
+    source, of_data = _data(values)
+    problems = numbers + parts + of_data
+    problems += fields.mistakes(schema.Wandb, values["wandb"], "wandb.")
+    if saved is None and values["init_from"] and not parts:
+        problems += _unlike(values)
+    missing = source.missing() if isinstance(source, _files.Files) else []
+    if parts or any(line.startswith(BUILT_FROM) for line in numbers):
+        return Checked(problems, None, missing)
+    if source is None:  # the encoding can be judged nevertheless
+        values = values | {"data": {"source": "stdlib"}}
+    return Checked(problems, schema.from_fields(values), missing)
+
+
+def _structure(given: Mapping, expected: Mapping) -> list[str]:
+    """Fields that are unknown, groups that are none, values that are no truth value."""
+    problems, names = [], schema.every_field(ConfigDict(expected))
+    for name, default in expected.items():
+        if isinstance(default, Mapping) and not isinstance(given.get(name), Mapping):
+            problems.append(f"{name} is a group of fields; got {given.get(name)!r}")
+    if problems:
+        return problems
+    known_options = {"encoding": _encoding_options(given["encoding"]), "extension": None}
+    known_options["data"] = {"source", *sources.every_option()}
+    for field, value in _leaves(given):
+        group, _, name = field.rpartition(".")
+        default = expected[group].get(name) if group else expected.get(name)
+        if field in names:
+            if isinstance(default, bool) and not isinstance(value, bool | None):
+                problems.append(f"{field} must be bool; got {value!r}")
+            continue
+        options = known_options.get(group, ())
+        if options is not None and name not in options:
+            every = [*names, *(f"{group}.{option}" for option in options)]
+            problems.append(schema.unknown(field, every))
+    for name in expected:
+        if name not in given:
+            problems.append(f"{name} is missing; set single fields, --config.{name}=...")
+    return problems
+
+
+def _encoding_options(encoding: Mapping) -> Iterable[str] | None:
+    """The options that an encoding may have; None where its name is not known."""
+    inner = str(encoding.get("inner", "")).partition(":")[0]
+    if encoding.get("name") not in registry.encodings():
+        return None
+    return encoding_defaults({**encoding, "inner": inner} if inner else encoding)
+
+
+def _leaves(tree: Mapping, prefix: str = ""):
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and not prefix:
+            yield from _leaves(value, f"{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _together(values: Fields) -> list[str]:
+    """Mistakes in numbers that depend on each other."""
+    batch, pieces = values["batch_size"], values["accumulate"]
+    if isinstance(batch, int) and isinstance(pieces, int) and pieces >= 1 and batch % pieces:
+        return [f"batch_size must be a multiple of accumulate = {pieces}; got {batch}"]
+    return []
+
+
+def _model(values: Fields) -> list[str]:
+    return neighbours.models().config.mistakes(values, "model.")
+
+
+def _names(encoding: Fields, extension: Fields) -> list[str]:
+    problems = fields.mistakes(schema.Encoding, encoding, "encoding.")
+    problems += fields.mistakes(schema.Extension, extension, "extension.")
+    for check in (
+        lambda: known("encoding", encoding["name"], registry.encodings()),
+        lambda: composition.parts(extension["name"]),
+    ):
+        try:
+            check()
+        except ValueError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
+    data, length = values["data"], values["train_length"]
+    own = {field.name for field in fields.fields(schema.Data)}
+    described = {name: value for name, value in data.items() if name not in own}
+    source, problems = sources.read(described, length)
+    problems += fields.mistakes(schema.Data, data, "data.")
+    if source is not None and data.get("answers_only") is True and not source.has_answers:
+        problems.append("data.answers_only has no effect: the text marks no answers")
+    return source, problems
+
+
+def _unlike(values: Fields) -> list[str]:
+    """Mistakes in starting from the run that `init_from` names."""
+    place = values["init_from"]
+    lines = compare.unlike(values, read(Path(place)), place)
+    return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
+
+
+def mistakes_in_workdir(workdir: str | Path) -> list[str]:
+    """What is wrong with the name of a run's folder, which begins the rows of curves.csv."""
+    name = Path(workdir).resolve().name
+    if not name.startswith(FORMULA):
+        return []
+    return [
+        f"--workdir must not end in a name that begins with {' '.join(FORMULA)}, which spreadsheet "
+        f"programs compute as a formula in eval/curves.csv; rename {name!r}"
+    ]
+
+
+def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
+    """Every mistake in the configuration of an evaluation that is found without jax."""
+    values = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
+    expected = schema.evaluation().to_dict()
+    names = schema.every_field(ConfigDict(expected))
+    wrong = [schema.unknown(field, names) for field, _ in _leaves(values) if field not in names]
+    if wrong:
+        return wrong
+    problems = fields.mistakes(Evaluation, values)
+    problems += fields.mistakes(schema.EvaluationData, values["data"], "data.")
+    problems += fields.mistakes(schema.EvaluationWandb, values["wandb"], "wandb.")
+    name = str(values["name"])
+    if re.fullmatch(r"[\w.+-]{0,80}", name) is None or name.startswith(FORMULA):
+        problems.append(
+            "name must be letters, digits and . + - _, 80 at most, and begin with neither + nor -; "
+            f"got {values['name']!r}"
+        )
+    if values["lengths"] and values["multiples"] != expected["multiples"]:
+        problems.append(
+            f"lengths = {values['lengths']!r} and multiples = {values['multiples']!r} are "
+            "mutually exclusive; give one"
+        )
+    return problems + _words(values) + _text(values["data"])
+
+
+def _words(values: Fields) -> list[str]:
+    """Mistakes in the words of the lists."""
+    problems = []
+    for rule, text in (
+        (
+            lambda word: token_count("each of lengths", composition.value(word), at_least=2),
+            values["lengths"] or "2",
+        ),
+        (lambda word: positive("each of multiples", composition.value(word)), values["multiples"]),
+        (lambda word: word == "all" or composition.parts(word), values["extensions"]),
+        (lambda word: known("protocol", word, registry.protocols()), values["protocols"]),
+    ):
+        for word in words(text) or ["nothing"]:
+            try:
+                rule(word)
+            except ValueError as error:
+                problems.append(str(error))
+    return problems
+
+
+def _text(data: Fields) -> list[str]:
+    """Mistakes in naming a text other than the run's own."""
+    if data["tokens"]:
+        _, problems = sources.read({"tokens": data["tokens"]}, 2)
+        return problems + [
+            f"data.{name} = {data[name]!r} has no effect with data.tokens, which names the text"
+            for name in ("source", "path", "field", "split")
+            if data[name]
+        ]
+    problems, source = [], data["source"]
+    texts = [n for n in registry.sources() if n not in ("synthetic", "mixture", "tokens")]
+    others = [*texts, *registry.tasks()]  # tasks: of the run's mixture
+    if source and source not in others:
+        listed = ", ".join(map(repr, others))
+        problems.append(f"data.source must be one of {listed}; got {source!r}")
+    if data["part"] != "held_out" and source:
+        problems.append(
+            f"data.part = {data['part']!r} is a part of the run's own text and has no effect with "
+            f"data.source={source}"
+        )
+    options = sources.every_option()
+    readers = options["path"][1]
+    if bool(data["path"]) != (source in readers):
+        problems.append(
+            f"data.path goes with data.source={' or '.join(readers)}; got source={source!r}, "
+            f"path={data['path']!r}"
+        )
+    for name in ("field", "split", "name", "revision", "begins", "valid_path"):
+        readers = options[name][1]
+        if data[name] and source not in readers:
+            problems.append(
+                f"data.{name} = {data[name]!r} has no effect with data.source="
+                f"{source or repr('') + ' (the run' + chr(39) + 's own text)'}; it is for "
+                f"data.source={' or '.join(readers)}"
+            )
+    return problems

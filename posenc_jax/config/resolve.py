@@ -1,0 +1,170 @@
+"""Fill in what a recipe leaves open, from another run, and the options that a scheme has.
+
+A resumed run takes it from itself, a run with `init_from` from the run it starts from.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc_jax import composition, registry
+from posenc_jax.composition import Part
+from posenc_jax.config import schema
+from posenc_jax.config.schema import Training
+from posenc_jax.errors import ConfigError
+from posenc_jax.fields import fields as described
+
+FORMAT = 4  # of config.json and of a checkpoint's card
+TOKENIZER = "tokenizer.json"  # that a run keeps
+FIRST = {"model": "layers", "encoding": "name", "data": "source"}  # a group without it is open
+SINGLE = ("train_length", "batch_size", "learning_rate")
+
+Fields = dict[str, Any]  # of a configuration, as recipes and config.json have them
+
+
+def read(workdir: Path) -> Training:
+    """The configuration of a run; a field that it lacks has its default."""
+    fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
+    missing = {"seed", "train_length", *FIRST} - set(fields)
+    if missing:
+        raise ValueError(f"no {', '.join(sorted(missing))}")
+    check_format(fields.pop("format", None))
+    kept, data = workdir / TOKENIZER, fields["data"]
+    if kept.is_file() and not _is_here(data.get("tokenizer", "bytes")):
+        fields["data"] = data | {"tokenizer": str(kept)}
+    return schema.from_fields(fields)
+
+
+def check_format(written: Any) -> None:
+    if written != FORMAT:
+        raise ValueError(
+            f"it has format {written!r}, and this version reads {FORMAT}: use the version of "
+            "posenc-jax that wrote it"
+        )
+
+
+def original_length(config: Training) -> int:
+    """L of the formulas: the run's own, or that of the run it starts from."""
+    return config.original_length or config.train_length
+
+
+def trained_length(config: Training) -> int:
+    """The longest length a run is trained at."""
+    return max(config.train_length, original_length(config))
+
+
+def resolve(fields: Fields, saved: Training | None = None) -> Fields:
+    """The fields with every value that training reads; `saved` is the run that is resumed."""
+    fields = dict(fields)
+    fields["extension"] = _extension(fields["extension"])
+    if saved is not None and not fields.get("init_from"):  # given when the run began
+        fields["init_from"] = saved.init_from
+    fields = _from_source(fields, saved)
+    usual = {field.name: field.default for field in described(schema.Encoding)}
+    fields["encoding"] = usual | encoding_defaults(fields["encoding"]) | fields["encoding"]
+    tokenizer = fields["data"].get("tokenizer")
+    if saved is not None and not _is_here(tokenizer):
+        kept = saved.data.source.as_fields().get("tokenizer")
+        fields["data"] = fields["data"] | ({"tokenizer": kept} if kept else {})
+    return fields
+
+
+def _is_here(tokenizer: str | None) -> bool:
+    return tokenizer in (None, "bytes") or Path(tokenizer).expanduser().exists()
+
+
+def encoding_defaults(encoding: Mapping[str, Any]) -> Fields:
+    """The options of an encoding, and of the one inside it, with their defaults."""
+    name = encoding.get("name")
+    if name not in registry.encodings():  # `check` reports it
+        return {}
+    defaults = _defaults_of(name)
+    inner = encoding.get("inner", defaults.get("inner"))
+    if registry.takes_inner(name) and inner in registry.encodings():  # not `fire:hidden=16`
+        defaults = _defaults_of(inner) | defaults
+    return defaults
+
+
+def _defaults_of(name: str) -> Fields:
+    options = registry.encoding_options(name).items()
+    return {option: value for option, value in options if value is not registry.REQUIRED}
+
+
+def _extension(given: Fields) -> Fields:
+    """Split `yarn:8:beta_fast=16` into fields; a composition keeps its options in its name."""
+    given = {name: value for name, value in given.items() if value is not None}
+    try:
+        parts = composition.parts(given["name"])
+    except (KeyError, ValueError):  # `check` reports it
+        return given
+    scales = {part.scale for part in parts} - {None}
+    beside = given.get("scale", 1)
+    if len(scales) > 1 or (scales and beside not in (1, *scales)):
+        raise ConfigError(
+            f"extension.name = {given['name']!r} and extension.scale = {beside} give different "
+            "scales; give one"
+        )
+    given["scale"] = next(iter(scales), beside)
+    if len(parts) > 1:
+        given["name"] = composition.text([Part(p.name, None, p.options) for p in parts])
+        return given
+    (part,) = parts
+    twice = sorted(set(part.options) & set(given) | set(part.options) & {"name", "scale"})
+    if twice:
+        raise ConfigError(f"extension.name = {given['name']!r} sets {twice[0]!r} a second time")
+    return given | {"name": part.name} | dict(part.options)
+
+
+def _from_source(fields: Fields, saved: Training | None) -> Fields:
+    """The fields with those that are open taken from the run in `init_from`, or from itself."""
+    groups = [name for name, first in FIRST.items() if fields[name].get(first) is None]
+    single = [name for name in SINGLE if fields[name] is None]
+    if fields.get("init_from"):
+        source = saved or _source(fields["init_from"])
+        fields["original_length"] = fields.get("original_length") or original_length(source)
+    elif groups or single:
+        source = saved
+        if source is None:
+            raise ConfigError(
+                f"init_from is missing: this recipe takes {', '.join([*groups, *single])} from a "
+                "run; give --config.init_from=RUN"
+            )
+    else:
+        return fields
+    taken = schema.as_fields(source)
+    for name in groups:
+        given = {field: value for field, value in fields[name].items() if value is not None}
+        fields[name] = (_beside(given, taken["data"]) if name == "data" else taken[name]) | given
+    lengths = taken if saved is not None else _lengthened(fields, source)
+    return fields | {name: lengths[name] for name in single}
+
+
+def _source(workdir: str) -> Training:
+    try:
+        return read(Path(workdir))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"init_from must be the workdir of a run; {workdir!r} holds no config.json that can be "
+            f"read: {error if isinstance(error, ValueError) else type(error).__name__}"
+        ) from error
+
+
+def _beside(given: Fields, taken: Fields) -> Fields:
+    """Fields of the other run's `data` that go with those given here."""
+    another = {"tokens", "mixture", "source"} & set(given)
+    if not another or given.get("source") == taken["source"]:
+        return taken
+    common = schema.data_defaults()
+    return {name: value for name, value in taken.items() if name in common and name != "source"}
+
+
+def _lengthened(fields: Fields, source: Training) -> Fields:
+    """Length, batch and rate for training at the length the extension reaches, at as many tokens a
+    step and a fifth of the rate."""
+    length = fields["train_length"] or round(fields["extension"]["scale"] * original_length(source))
+    return {
+        "train_length": length,
+        "batch_size": max(1, source.batch_size * source.train_length // length),
+        "learning_rate": source.learning_rate / 5,
+    }

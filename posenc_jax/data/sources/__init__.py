@@ -1,0 +1,235 @@
+"""Sources of documents, one per file; the file name is the registry. Nothing here imports jax.
+
+A file holds a frozen dataclass derived from `Documents` and assigned to `Source`: its fields are
+the options that a person sets as `data.FIELD`, and what its tokens depend on is its `identity`.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posenc_jax import fields
+from posenc_jax.checks import choice, may_be_of_hub
+from posenc_jax.errors import ConfigError
+from posenc_jax.fields import Field, between, default
+from posenc_jax.registry import sources as names
+
+
+class Document(NamedTuple):
+    name: str
+    text: bytes
+    answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
+    gaps: np.ndarray | None = None  # of each answer, its distance from its question in tokens
+    group: str | None = None  # documents of one group go to one split; None: each by its own text
+    split: str | None = None  # where the source names it; None: by a hash
+    size: float = 0.0  # of what was read for it, in bytes of its file, packed or not
+
+
+def digest(text: bytes) -> int:
+    """A 64-bit hash of a document's text, the same for a file and a JSON line: line ends and
+    surrounding white space do not count."""
+    plain = text.replace(b"\r\n", b"\n").strip()
+    return int.from_bytes(hashlib.sha256(plain).digest()[:8], "big")
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where the tokens of a run come from: documents, a mixture of them, or prepared tokens."""
+
+    @classmethod
+    def kind(cls) -> str:
+        """Its file, which is its name in `data.source`."""
+        return cls.__module__.rpartition(".")[2]
+
+    @classmethod
+    def options(cls, given: Mapping[str, Any]) -> list[Field]:
+        """The fields of `data` that it reads, beside these."""
+        return list(fields.fields(cls))
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], length: int) -> "Origin":
+        """Built from valid values of its options, at L; a ConfigError names what does not fit."""
+        return cls(**given)
+
+    def as_fields(self) -> dict[str, Any]:
+        """The fields of `data` as a person sets them."""
+        values = {field.name: getattr(self, field.name) for field in fields.fields(type(self))}
+        return {"source": self.kind(), **values}
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether a text marks its answers."""
+        return False
+
+    @property
+    def description(self) -> str:
+        """What is read, in a few words."""
+        return self.kind()
+
+    @property
+    def short_name(self) -> str:
+        """A word that names an evaluation of it."""
+        return self.kind()
+
+    def mistakes(self) -> list[str]:
+        """Options that contradict each other."""
+        return []
+
+
+def _tokenizer(name: str, value: Any):
+    if not (exists(value) or may_be_of_hub(str(value))):
+        raise ValueError(
+            f"{name} must be 'bytes', a tokenizer.json, a folder with one or with vocab.json and "
+            f"merges.txt, or a name of the Hugging Face Hub such as gpt2; there is no "
+            f"{shortened(value)!r}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Text(Origin):
+    """Text that is cut into documents, split by their hashes and made into tokens."""
+
+    tokenizer: str = default(
+        "bytes",
+        "bytes, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a name "
+        "of the Hugging Face Hub: gpt2",
+        _tokenizer,
+    )
+    valid_fraction: float = default(
+        0.1, "share of documents held out, chosen by a hash of their text", between(0, 1)
+    )
+    choose_fraction: float = default(
+        0.0,
+        "share of a third split, to choose rates on: of a text taken from training, of a task that "
+        "asks beyond L documents of its own",
+        between(0, 1),
+    )
+    cache: str = default("", "folder for tokens; empty: posenc-jax in XDG_CACHE_HOME or ~/.cache")
+
+    def mistakes(self) -> list[str]:
+        if self.valid_fraction + self.choose_fraction < 1:
+            return []
+        return [
+            "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
+            f"below 1; got {self.valid_fraction} + {self.choose_fraction}"
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents(Text):
+    """A text of one source."""
+
+    def files(self) -> list[Path]:
+        """The files it reads, in order, which identify it."""
+        return []
+
+    def held_out_files(self) -> list[Path]:
+        """The files whose documents are held out, where they are named."""
+        return []
+
+    @property
+    def names_held_out(self) -> bool:
+        """Whether the held-out documents are named, instead of chosen from the others."""
+        return False
+
+    @property
+    def cuts_few(self) -> bool:
+        """Whether each document is cut in splits where they are few."""
+        return False
+
+    @property
+    def size(self) -> float | None:
+        """Bytes of what is read, 0 if not known; None: those of its files."""
+        return None
+
+    def identity(self, seed: int) -> dict[str, Any]:
+        """What its tokens depend on beside its files, its tokenizer and its fractions."""
+        return {}
+
+    def card(self) -> dict[str, Any]:
+        """Facts about its answers, kept beside its tokens."""
+        return {}
+
+    def documents(self, seed: int) -> Iterator[Document]:
+        """Documents in order, those that are held out by name first, so that their duplicates are
+        not trained on."""
+        raise NotImplementedError
+
+
+def find(name: str) -> type[Origin]:
+    return import_module(f"{__name__}.{name}").Source
+
+
+def every_option() -> dict[str, tuple[Field, list[str]]]:
+    """Each option of a source or a task, with the sources that read it."""
+    readers: dict[str, tuple[Field, list[str]]] = {}
+    for name in names():
+        for field in find(name).options({"task": None}):
+            readers.setdefault(field.name, (field, []))[1].append(name)
+    return readers
+
+
+def read(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[str]]:
+    """The origin that fields of `data` describe, at L, or every mistake in them."""
+    given = {name: value for name, value in given.items() if value not in (None, "")}
+    name = given.pop("source", "stdlib")
+    if name == "stdlib":  # the default
+        name = next((other for other in ("tokens", "mixture") if other in given), name)
+    try:
+        source = find(choice("data.source", name, names()))
+    except ValueError as error:
+        return None, [str(error)]
+    options = {field.name: field for field in source.options(given)}
+    common = {field.name: field for field in fields.fields(Text)}
+    problems = []
+    for field in sorted(set(given) - set(options)):
+        value = given.pop(field)
+        if field not in common or value != common[field].default:
+            problems.append(_unread(field, value, name, given))
+    for option in options.values():
+        try:
+            option.check(f"data.{option.name}", given.get(option.name, option.default))
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        return None, problems
+    try:
+        made = source.of(given, length)
+    except ConfigError as error:
+        return None, str(error).splitlines()
+    problems = made.mistakes()
+    return (None if problems else made), problems
+
+
+def _unread(field: str, value: Any, source: str, given: Mapping[str, Any]) -> str:
+    """An option that another source or task reads."""
+    effect = f"data.{field} = {value!r} has no effect with"
+    if source == "tokens":
+        return f"{effect} data.tokens: its text was read and split when the tokens were made"
+    if source == "mixture":
+        return f"{effect} data.mixture; an option is written in its part, variables:0.2:far=8"
+    readers = every_option()[field][1]
+    if source not in readers:
+        return f"{effect} data.source={source}; it is for data.source={' or '.join(readers)}"
+    from posenc_jax.data import tasks
+
+    return (
+        f"{effect} data.task={given.get('task', tasks.DEFAULT)}; it is for "
+        f"data.task={' or '.join(tasks.readers_of(field))}"
+    )
+
+
+def exists(path: Any) -> bool:
+    try:
+        return path == "bytes" or Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError, TypeError):  # too long, or no name
+        return False
+
+
+def shortened(text: Any, most: int = 200) -> str:
+    return str(text) if len(str(text)) <= most else f"{str(text)[:most]}..."

@@ -1,0 +1,276 @@
+"""Reading of files that a person names: patterns, packed files, documents of several rows."""
+
+import dataclasses
+import glob
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+from posenc_jax.data.sources import Document, Documents
+from posenc_jax.errors import DataError
+from posenc_jax.fields import default, true_or_false
+
+# Errors that a damaged file raises, packed or not.
+UNREADABLE = (OSError, EOFError, zlib.error)
+BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to about a tenth; more than this is no text
+ROWS = 256  # of parquet and of data sets, read at once
+
+
+def given(name: str, value: Any):
+    if not words(value):
+        raise ValueError(f"{name} must say what to read; it is empty")
+
+
+def _regular_expression(name: str, value: Any):
+    try:
+        re.compile(value)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"{name} must be a regular expression; got {value!r}: {error}") from error
+
+
+FIELD = default("text", "the field with the text")
+BEGINS = default(
+    None,
+    "a regular expression of the line or row that begins a document, ' = [^=]' for WikiText; None: "
+    "each file or row is one",
+    _regular_expression,
+)
+CUT_ONE = default(
+    True,
+    "True: of a text of four documents or fewer the end of each is held out, valid_fraction of it",
+    true_or_false,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Files(Documents):
+    """Files, folders or globs of one kind."""
+
+    path: str = default(
+        "", "files, folders or globs, separated by commas, also packed (.gz, .zst)", given
+    )
+    valid_path: str | None = default(
+        None, "files that are held out, named as in path; None: valid_fraction of path"
+    )
+    begins: str | None = BEGINS
+    cut_one: bool = CUT_ONE
+
+    endings: ClassVar[tuple[str, ...]]  # of the files in a folder that are read
+
+    def files(self) -> list[Path]:
+        return _matches("data.path", self.path, self.endings)
+
+    def held_out_files(self) -> list[Path]:
+        return _matches("data.valid_path", self.valid_path, self.endings) if self.valid_path else []
+
+    @property
+    def cuts_few(self) -> bool:
+        return self.cut_one
+
+    @property
+    def names_held_out(self) -> bool:
+        return bool(self.valid_path)
+
+    def identity(self, seed: int) -> dict[str, Any]:
+        options = {"begins": self.begins, "cut_one": self.cut_one}
+        return {name: value for name, value in options.items() if value}
+
+    def documents(self, seed: int) -> Iterator[Document]:
+        for document in self.read(self.held_out_files()):
+            yield document._replace(split="valid")
+        yield from self.read(self.files())
+
+    def read(self, paths: Iterable[Path]) -> Iterator[Document]:
+        raise NotImplementedError
+
+    @property
+    def description(self) -> str:
+        return f"{self.kind()}:{self.path}"
+
+    @property
+    def short_name(self) -> str:
+        return short(self.path) or self.kind()
+
+    def mistakes(self) -> list[str]:
+        return super().mistakes() + without_fraction(self, "valid_path")
+
+    def missing(self) -> list[str]:
+        """Patterns that match no file."""
+        return [
+            f"data.{name}: nothing matches {pattern!r}"
+            for name in ("path", "valid_path")
+            for pattern in words(getattr(self, name) or "")
+            if not glob.glob(str(Path(pattern).expanduser()), recursive=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows(Files):
+    """Files of rows, with the text in one field."""
+
+    field: str = FIELD
+
+    def identity(self, seed: int) -> dict[str, Any]:
+        return super().identity(seed) | {"field": self.field}
+
+    def read(self, paths: Iterable[Path]) -> Iterator[Document]:
+        rows = self.rows(paths)
+        return joined(rows, self.begins) if self.begins else rows
+
+    def rows(self, paths: Iterable[Path]) -> Iterator[Document]:
+        raise NotImplementedError
+
+
+def without_fraction(source: Documents, field: str) -> list[str]:
+    """A fraction that is given although another field names what is held out."""
+    usual = type(source).valid_fraction
+    if not getattr(source, field) or source.valid_fraction == usual:
+        return []
+    return [
+        f"data.valid_fraction = {source.valid_fraction!r} has no effect beside data.{field}, which "
+        "names what is held out"
+    ]
+
+
+def short(path: str) -> str:
+    """A short name for a path: `books/*.txt` -> `books`, `OWNER/NAME` -> `NAME`."""
+    parts = Path(path.split(",")[0].strip()).parts
+    plain = [part for part in parts if not set(part) & set("*?[")]
+    return plain_word(plain[-1].partition(".")[0]) if plain else ""
+
+
+def plain_word(text: str) -> str:
+    return re.sub(r"[^\w]+", "-", text).strip("-_")[:60]
+
+
+def words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _matches(field: str, patterns: str, endings: tuple[str, ...]) -> list[Path]:
+    paths: list[Path] = []
+    for pattern in words(patterns):
+        place = Path(pattern).expanduser()
+        names = sorted(glob.glob(str(place), recursive=True))
+        matched = [Path(name) for name in names if Path(name).is_file()]
+        matched = _files_in(place, endings) if place.is_dir() else matched
+        if not matched:
+            raise DataError(f"{field}: nothing matches {pattern!r}")
+        paths.extend(matched)
+    return paths
+
+
+def _files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The files of a folder with one of these endings, without hidden ones."""
+    inside = (p for p in folder.rglob("*") if p.is_file() and p.name.endswith(endings))
+    return sorted(p for p in inside if not any(_hidden(w) for w in p.relative_to(folder).parts))
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
+    """The text of a file, unpacked, and the file itself, whose place tells how much was read."""
+    with path.open("rb") as raw:
+        if path.suffix == ".gz":
+            with gzip.open(raw) as text:
+                yield text, raw
+        elif path.suffix == ".zst":
+            with io.BufferedReader(pyarrow(path).input_stream(raw, compression="zstd")) as text:
+                yield text, raw
+        else:
+            yield raw, raw
+
+
+def pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path} is read by the package pyarrow, which is not installed here; install it, or "
+            "take tokens made beforehand (data.tokens)"
+        ) from error
+    return pyarrow
+
+
+def whole(path: Path) -> Document:
+    try:
+        size = path.stat().st_size
+        most = max(LEAST_BOMB, BOMB * size)
+        with opened(path) as (stream, raw):
+            text = stream.read() if stream is raw else stream.read(most + 1)
+            packed = stream is not raw
+    except UNREADABLE as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if packed and len(text) > most:
+        raise DataError(
+            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size, and is no text"
+        )
+    return Document(str(path), text, size=size)
+
+
+def cut(document: Document, begins: str | None) -> Iterator[Document]:
+    """The documents in a file, each of which begins with a line that matches."""
+    starts = [m.start() for m in re.finditer(_pattern(begins), document.text)] if begins else []
+    edges = sorted({0, *starts, len(document.text)})
+    if len(edges) > 2 and not document.text[: edges[1]].strip():  # nothing before the first
+        edges.pop(1)
+    if len(edges) <= 2:
+        yield document
+        return
+    each = document.size / len(document.text)
+    for start, end in zip(edges, edges[1:], strict=False):
+        text = document.text[start:end]
+        yield Document(f"{document.name} at byte {start:,}", text, size=each * len(text))
+
+
+def joined(rows: Iterable[Document], begins: str) -> Iterator[Document]:
+    """Documents of several rows, each of which begins with a row that matches."""
+    pattern, gathered, blank = re.compile(_pattern(begins)), [], True
+    for row in rows:
+        if not blank and pattern.match(row.text):
+            yield _one(gathered)
+            gathered, blank = [], True
+        gathered.append(row)
+        blank = blank and not row.text.strip()
+    if gathered:
+        yield _one(gathered)
+
+
+def _one(rows: list[Document]) -> Document:
+    text = b"".join(r.text if r.text.endswith(b"\n") else r.text + b"\n" for r in rows)
+    return Document(rows[0].name, text, size=sum(row.size for row in rows))
+
+
+def _pattern(begins: str) -> bytes:
+    return f"(?m)^(?:{begins})".encode()
+
+
+def encoded(text: str, place: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:  # JSON can encode half of a surrogate pair
+        raise DataError(
+            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; repair it"
+        ) from error
+
+
+def check_column(place: str, field: str, names: Iterable[str]) -> None:
+    if field not in names:
+        raise DataError(f"{place}: no field {field!r} (data.field); has: {', '.join(names)}")
+
+
+def row(place: str, number: int, text: Any, field: str, size: float) -> Document:
+    if not isinstance(text, str):
+        raise DataError(
+            f"{place}, row {number}: no text in field {field!r} (data.field); got "
+            f"{type(text).__name__}"
+        )
+    return Document(f"{place}:{number}", encoded(text, f"{place}, row {number}"), size=size)

@@ -1,0 +1,131 @@
+"""A data set of the Hugging Face Hub, or of a folder written by `save_to_disk`."""
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.data.sources import Document, Documents, _files
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.fields import default
+
+
+@dataclasses.dataclass(frozen=True)
+class Hub(Documents):
+    path: str = default(
+        "", "the name of a data set of the Hugging Face Hub, or a folder of one", _files.given
+    )
+    name: str | None = default(
+        None, "the configuration of the data set, such as wikitext-103-raw-v1"
+    )
+    revision: str | None = default(None, "a branch, tag or commit")
+    field: str = _files.FIELD
+    split: str = default("train", "the split that is trained on")
+    valid_split: str | None = default(
+        None, "the split that is held out, such as validation; None: valid_fraction of split"
+    )
+    begins: str | None = _files.BEGINS
+    cut_one: bool = _files.CUT_ONE
+
+    @property
+    def cuts_few(self) -> bool:
+        return self.cut_one
+
+    @property
+    def names_held_out(self) -> bool:
+        return bool(self.valid_split)
+
+    @cached_property
+    def _train(self) -> Any:
+        return _rows(self, self.split)
+
+    @cached_property
+    def _valid(self) -> Any:
+        return _rows(self, self.valid_split) if self.valid_split else None
+
+    @property
+    def size(self) -> float:
+        sets = [self._train] if self._valid is None else [self._train, self._valid]
+        return sum(rows.data.nbytes for rows in sets)
+
+    def identity(self, seed: int) -> dict[str, Any]:
+        """Fingerprints by `datasets` stand for the text."""
+        revision = self._train._fingerprint
+        if self._valid is not None:
+            revision = [revision, self._valid._fingerprint]
+        names = ("begins", "cut_one", "name", "valid_split")
+        options = {name: getattr(self, name) for name in names if getattr(self, name)}
+        own = {"field": self.field, "path": self.path, "split": self.split, "revision": revision}
+        return own | options
+
+    def documents(self, seed: int) -> Iterator[Document]:
+        if self._valid is not None:
+            for document in self._documents(self._valid):
+                yield document._replace(split="valid")
+        yield from self._documents(self._train)
+
+    def _documents(self, rows: Any) -> Iterator[Document]:
+        every = self._every_row(rows)
+        return _files.joined(every, self.begins) if self.begins else every
+
+    def _every_row(self, rows: Any) -> Iterator[Document]:
+        _files.check_column(self.path, self.field, rows.column_names)
+        each, number = rows.data.nbytes / max(len(rows), 1), 0
+        for batch in rows.select_columns(self.field).iter(_files.ROWS):
+            for text in batch[self.field]:
+                yield _files.row(self.path, number, text, self.field, each)
+                number += 1
+
+    @property
+    def description(self) -> str:
+        return f"hub:{self.path}"
+
+    @property
+    def short_name(self) -> str:
+        return _files.short(self.path) or "hub"
+
+    def mistakes(self) -> list[str]:
+        problems = super().mistakes() + _files.without_fraction(self, "valid_split")
+        if self.valid_split == self.split:
+            problems.append(
+                f"data.valid_split must be another split than data.split; both are {self.split!r}"
+            )
+        return problems
+
+
+def _rows(source: Hub, split: str) -> Any:
+    import datasets
+
+    folder = Path(source.path).expanduser()
+    name = "" if source.name is None else f", data.name={source.name}"
+    if folder.exists() and source.revision:
+        raise ConfigError(f"data.revision has no effect: {source.path} is a folder, not of the Hub")
+    saved = any((folder / file).is_file() for file in ("dataset_dict.json", "state.json"))
+    if saved and source.name:
+        raise ConfigError(f"data.name has no effect: {source.path} was saved as one configuration")
+    try:
+        if saved:
+            return _saved(folder, split)
+        place = str(folder) if folder.exists() else source.path
+        return datasets.load_dataset(place, source.name, split=split, revision=source.revision)
+    except Exception as error:  # many types, from the network to a missing split
+        reason = " ".join(str(error).split())
+        raise DataError(f"cannot load {source.path!r}{name}, split {split!r}: {reason}") from error
+
+
+def _saved(folder: Path, split: str) -> Any:
+    """A split of what `save_to_disk` wrote: one set, or one for each split."""
+    import datasets
+
+    found = datasets.load_from_disk(str(folder))
+    if isinstance(found, datasets.DatasetDict):
+        sets = {str(name): rows for name, rows in found.items()}
+    else:
+        sets = {str(found.split or "train"): found}
+    if split not in sets:
+        raise ValueError(f"have: {', '.join(sets)}")
+    return sets[split]
+
+
+Source = Hub

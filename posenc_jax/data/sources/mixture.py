@@ -1,0 +1,106 @@
+"""Several texts by their shares of the tokens, each with its options behind its name."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from posenc_jax import registry
+from posenc_jax.checks import known, positive
+from posenc_jax.data import sources
+from posenc_jax.data.sources import Documents, Text
+from posenc_jax.errors import ConfigError
+from posenc_jax.fields import default, parsed
+
+LEAST_SHARE = 1 / 2000  # half a row of a thousand
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(Text):
+    mixture: str = default(
+        "",
+        "sources or tasks with their shares of the tokens and their options, instead of a source: "
+        "stdlib:0.8,variables:0.2:far=8",
+    )
+    parts: Mapping[str, Documents] = dataclasses.field(default_factory=dict)
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], length: int) -> "Mixture":
+        shared = {name: value for name, value in given.items() if name != "mixture"}
+        parts, shares = {}, {}
+        for word in filter(None, map(str.strip, given["mixture"].split(","))):
+            try:
+                name, share, options = _part(word)
+                if name in parts:
+                    raise ValueError(f"{name} is in it twice")
+            except ValueError as error:
+                raise ConfigError(f"data.mixture: {error}") from error
+            source = {"source": "synthetic", "task": name} if _is_task(name) else {"source": name}
+            part, problems = sources.read(shared | source | options, length)
+            if problems:
+                raise ConfigError("\n".join(problems))
+            parts[name], shares[name] = part, share
+        _check_shares(shares, given["mixture"])
+        return cls(**given, parts=parts, shares=shares)
+
+    @property
+    def has_answers(self) -> bool:
+        return any(part.has_answers for part in self.parts.values())
+
+    @property
+    def description(self) -> str:
+        return f"mixture:{self.mixture}"
+
+    def mistakes(self) -> list[str]:
+        problems = super().mistakes()
+        by_package = any(getattr(p, "hold_out", "") == "package" for p in self.parts.values())
+        for name, part in self.parts.items():
+            if by_package and _is_task(name) and part.files():
+                problems.append(
+                    f"data.mixture: {name} holds out single files of the code that stdlib holds "
+                    "out by package; take stdlib without hold_out=package, or another task"
+                )
+        return problems
+
+
+def _is_task(name: str) -> bool:
+    return name in registry.tasks()
+
+
+def names() -> list[str]:
+    """Sources that can be a part, and tasks."""
+    return [n for n in registry.sources() if n not in ("synthetic", "mixture", "tokens")]
+
+
+def _part(word: str) -> tuple[str, float, dict[str, Any]]:
+    """`variables:0.2:far=8` as name, share and options."""
+    name, *settings = word.split(":")
+    known("source or task", name, [*names(), *registry.tasks()])
+    share = [setting for setting in settings if "=" not in setting]
+    if len(share) != 1:
+        raise ValueError(f"{word!r} must give one share, such as {name}:0.2")
+    described = [sources.find("synthetic" if _is_task(name) else name)]
+    kinds = {f.name: f.kind for each in described for f in each.options({"task": name})}
+    options = {}
+    for setting in settings:
+        option, equals, text = setting.partition("=")
+        if equals:
+            known(f"option of {name}:", option, kinds)
+            options[option] = parsed(f"{option} of {name}", kinds[option], text)
+    what = f"the share of {name}"
+    return name, positive(what, parsed(what, float, share[0])), options
+
+
+def _check_shares(shares: Mapping[str, float], written: str) -> None:
+    if len(shares) < 2:
+        raise ConfigError(f"data.mixture: a mixture has two texts or more; got {written!r}")
+    least = sum(shares.values()) * LEAST_SHARE
+    for name, share in shares.items():
+        if share < least:
+            raise ConfigError(
+                f"data.mixture: the share of {name} must be at least {least:g} here, 1/2000 of "
+                f"all: less is not trained on; got {share:g}"
+            )
+
+
+Source = Mixture

@@ -1,0 +1,90 @@
+"""Text that a task draws."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc_jax.checks import choice
+from posenc_jax.data import stdlib, tasks
+from posenc_jax.data.sources import Document, Documents
+from posenc_jax.errors import ConfigError
+from posenc_jax.fields import Field, default, fields
+from posenc_jax.registry import tasks as names
+
+
+def _task(name: str, value: Any):
+    choice(name, value, names())
+
+
+@dataclasses.dataclass(frozen=True)
+class Synthetic(Documents):
+    task: str = default(tasks.DEFAULT, "a file in posenc_jax/data/tasks", _task)
+    drawn: tasks.Task = tasks.NONE  # the task, with its options
+
+    @classmethod
+    def options(cls, given: Mapping[str, Any]) -> list[Field]:
+        """Those of the task as well; of every task where none is named."""
+        task = given.get("task", tasks.DEFAULT)
+        described = [tasks.find(name) for name in names() if task in (None, name)]
+        own = {field.name: field for field in fields(cls)}
+        return list(own.values()) + [
+            field
+            for name, field in {f.name: f for each in described for f in fields(each)}.items()
+            if name not in own
+        ]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], length: int) -> "Synthetic":
+        own = {field.name for field in fields(cls)}
+        task = given.get("task", tasks.DEFAULT)
+        options = {name: value for name, value in given.items() if name not in own}
+        fraction = given.get("valid_fraction", cls.valid_fraction)
+        try:
+            drawn = tasks.make(task, length, valid_fraction=fraction, **options)
+        except ValueError as error:
+            raise ConfigError(f"data.task={task}: {error}") from error
+        return cls(**{name: given[name] for name in own & set(given)}, drawn=drawn)
+
+    @property
+    def has_answers(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> float:
+        return 0.0  # not known before it is drawn
+
+    def as_fields(self) -> dict[str, Any]:
+        options = {f.name: getattr(self.drawn, f.name) for f in fields(type(self.drawn))}
+        return super().as_fields() | options
+
+    def files(self) -> list[Path]:
+        return stdlib.files() if self.drawn.reads_code else []
+
+    def identity(self, seed: int) -> dict[str, Any]:
+        return {"task": self.task, "seed": seed, **self.drawn.identity()}
+
+    def documents(self, seed: int) -> Iterator[Document]:
+        counts = self.drawn.counts(bool(self.valid_fraction), bool(self.choose_fraction))
+        for split, count in counts.items():
+            for i, drawn in enumerate(self.drawn.draw(split, count, seed)):
+                name = f"{self.task}-{split}-{i}"
+                own = None if split == "any" else split
+                yield Document(name, drawn.text.tobytes(), drawn.answers, drawn.gaps, split=own)
+
+    def card(self) -> dict[str, Any]:
+        if not isinstance(self.drawn, tasks.Probe):
+            return {}
+        return {"chance": self.drawn.chance, "task": self.task}
+
+    @property
+    def description(self) -> str:
+        return " ".join([f"synthetic:{self.task}", *self.drawn.called])
+
+    def mistakes(self) -> list[str]:
+        if self.tokenizer == "bytes":
+            return super().mistakes()
+        return [*super().mistakes(), "data.tokenizer must be 'bytes' for synthetic data"]
+
+
+Source = Synthetic
