@@ -14,8 +14,8 @@ from posenc_jax.config.schema import EvaluationData
 from posenc_jax.data import corpora, mixtures, sources
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
-from posenc_jax.data.sources import Documents, Origin
-from posenc_jax.data.sources._files import Files, plain_word
+from posenc_jax.data.sources import Documents, Origin, plain_word
+from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.errors import ConfigError, DataError

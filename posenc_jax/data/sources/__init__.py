@@ -6,6 +6,7 @@ the options that a person sets as `data.FIELD`, and what its tokens depend on is
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -69,12 +70,15 @@ class Origin:
     @property
     def description(self) -> str:
         """What is read, in a few words."""
-        return self.kind()
+        path = getattr(self, "path", "")
+        return f"{self.kind()}:{path}" if path else self.kind()
 
     @property
     def short_name(self) -> str:
-        """A word that names an evaluation of it."""
-        return self.kind()
+        """A word for an evaluation of it: `books` of `books/*.txt`, `NAME` of `OWNER/NAME`."""
+        parts = Path(getattr(self, "path", "").split(",")[0].strip()).parts
+        plain = [part for part in parts if not set(part) & set("*?[")]
+        return plain_word(plain[-1].partition(".")[0] if plain else "") or self.kind()
 
     def mistakes(self) -> list[str]:
         """Options that contradict each other."""
@@ -222,6 +226,10 @@ def _unread(field: str, value: Any, source: str, given: Mapping[str, Any]) -> st
         f"{effect} data.task={given.get('task', tasks.DEFAULT)}; it is for "
         f"data.task={' or '.join(tasks.readers_of(field))}"
     )
+
+
+def plain_word(text: str) -> str:
+    return re.sub(r"[^\w]+", "-", text).strip("-_")[:60]
 
 
 def exists(path: Any) -> bool:

@@ -34,21 +34,51 @@ def _regular_expression(name: str, value: Any):
 
 
 FIELD = default("text", "the field with the text")
-BEGINS = default(
-    None,
-    "a regular expression of the line or row that begins a document, ' = [^=]' for WikiText; None: "
-    "each file or row is one",
-    _regular_expression,
-)
-CUT_ONE = default(
-    True,
-    "True: of a text of four documents or fewer the end of each is held out, valid_fraction of it",
-    true_or_false,
-)
 
 
 @dataclasses.dataclass(frozen=True)
-class Files(Documents):
+class Cut(Documents):
+    """A text that may be cut into documents."""
+
+    begins: str | None = default(
+        None,
+        "a regular expression of the line or row that begins a document, ' = [^=]' for WikiText; "
+        "None: each file or row is one",
+        _regular_expression,
+    )
+    cut_one: bool = default(
+        True,
+        "True: of a text of four documents or fewer the end of each is held out, valid_fraction of "
+        "it",
+        true_or_false,
+    )
+
+    held_out_by: ClassVar[str]  # the option that names what is held out
+
+    @property
+    def cuts_few(self) -> bool:
+        return self.cut_one
+
+    @property
+    def names_held_out(self) -> bool:
+        return bool(getattr(self, self.held_out_by))
+
+    def identity(self, seed: int) -> dict[str, Any]:
+        options = {"begins": self.begins, "cut_one": self.cut_one}
+        return {name: value for name, value in options.items() if value}
+
+    def mistakes(self) -> list[str]:
+        if not self.names_held_out or self.valid_fraction == type(self).valid_fraction:
+            return super().mistakes()
+        return [
+            *super().mistakes(),
+            f"data.valid_fraction = {self.valid_fraction!r} has no effect beside "
+            f"data.{self.held_out_by}, which names what is held out",
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Files(Cut):
     """Files, folders or globs of one kind."""
 
     path: str = default(
@@ -57,9 +87,8 @@ class Files(Documents):
     valid_path: str | None = default(
         None, "files that are held out, named as in path; None: valid_fraction of path"
     )
-    begins: str | None = BEGINS
-    cut_one: bool = CUT_ONE
 
+    held_out_by = "valid_path"
     endings: ClassVar[tuple[str, ...]]  # of the files in a folder that are read
 
     def files(self) -> list[Path]:
@@ -68,18 +97,6 @@ class Files(Documents):
     def held_out_files(self) -> list[Path]:
         return _matches("data.valid_path", self.valid_path, self.endings) if self.valid_path else []
 
-    @property
-    def cuts_few(self) -> bool:
-        return self.cut_one
-
-    @property
-    def names_held_out(self) -> bool:
-        return bool(self.valid_path)
-
-    def identity(self, seed: int) -> dict[str, Any]:
-        options = {"begins": self.begins, "cut_one": self.cut_one}
-        return {name: value for name, value in options.items() if value}
-
     def documents(self, seed: int) -> Iterator[Document]:
         for document in self.read(self.held_out_files()):
             yield document._replace(split="valid")
@@ -87,17 +104,6 @@ class Files(Documents):
 
     def read(self, paths: Iterable[Path]) -> Iterator[Document]:
         raise NotImplementedError
-
-    @property
-    def description(self) -> str:
-        return f"{self.kind()}:{self.path}"
-
-    @property
-    def short_name(self) -> str:
-        return short(self.path) or self.kind()
-
-    def mistakes(self) -> list[str]:
-        return super().mistakes() + without_fraction(self, "valid_path")
 
     def missing(self) -> list[str]:
         """Patterns that match no file."""
@@ -124,28 +130,6 @@ class Rows(Files):
 
     def rows(self, paths: Iterable[Path]) -> Iterator[Document]:
         raise NotImplementedError
-
-
-def without_fraction(source: Documents, field: str) -> list[str]:
-    """A fraction that is given although another field names what is held out."""
-    usual = type(source).valid_fraction
-    if not getattr(source, field) or source.valid_fraction == usual:
-        return []
-    return [
-        f"data.valid_fraction = {source.valid_fraction!r} has no effect beside data.{field}, which "
-        "names what is held out"
-    ]
-
-
-def short(path: str) -> str:
-    """A short name for a path: `books/*.txt` -> `books`, `OWNER/NAME` -> `NAME`."""
-    parts = Path(path.split(",")[0].strip()).parts
-    plain = [part for part in parts if not set(part) & set("*?[")]
-    return plain_word(plain[-1].partition(".")[0]) if plain else ""
-
-
-def plain_word(text: str) -> str:
-    return re.sub(r"[^\w]+", "-", text).strip("-_")[:60]
 
 
 def words(text: str) -> list[str]:

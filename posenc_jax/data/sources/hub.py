@@ -6,13 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.data.sources import Document, Documents, _files
+from posenc_jax.data.sources import Document, _files
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.fields import default
 
 
 @dataclasses.dataclass(frozen=True)
-class Hub(Documents):
+class Hub(_files.Cut):
     path: str = default(
         "", "the name of a data set of the Hugging Face Hub, or a folder of one", _files.given
     )
@@ -25,16 +25,8 @@ class Hub(Documents):
     valid_split: str | None = default(
         None, "the split that is held out, such as validation; None: valid_fraction of split"
     )
-    begins: str | None = _files.BEGINS
-    cut_one: bool = _files.CUT_ONE
 
-    @property
-    def cuts_few(self) -> bool:
-        return self.cut_one
-
-    @property
-    def names_held_out(self) -> bool:
-        return bool(self.valid_split)
+    held_out_by = "valid_split"
 
     @cached_property
     def _train(self) -> Any:
@@ -54,10 +46,10 @@ class Hub(Documents):
         revision = self._train._fingerprint
         if self._valid is not None:
             revision = [revision, self._valid._fingerprint]
-        names = ("begins", "cut_one", "name", "valid_split")
-        options = {name: getattr(self, name) for name in names if getattr(self, name)}
+        options = {name: getattr(self, name) for name in ("name", "valid_split")}
         own = {"field": self.field, "path": self.path, "split": self.split, "revision": revision}
-        return own | options
+        given = {name: value for name, value in options.items() if value}
+        return super().identity(seed) | own | given
 
     def documents(self, seed: int) -> Iterator[Document]:
         if self._valid is not None:
@@ -77,16 +69,8 @@ class Hub(Documents):
                 yield _files.row(self.path, number, text, self.field, each)
                 number += 1
 
-    @property
-    def description(self) -> str:
-        return f"hub:{self.path}"
-
-    @property
-    def short_name(self) -> str:
-        return _files.short(self.path) or "hub"
-
     def mistakes(self) -> list[str]:
-        problems = super().mistakes() + _files.without_fraction(self, "valid_split")
+        problems = super().mistakes()
         if self.valid_split == self.split:
             problems.append(
                 f"data.valid_split must be another split than data.split; both are {self.split!r}"

@@ -7,7 +7,7 @@ import pytest
 from measuring import LENGTHS, find, split, text
 from sizes import L
 
-from posenc_jax.config import check
+from posenc_jax.config import check, schema
 from posenc_jax.data.corpora import Split
 from posenc_jax.data.tasks import variables, who
 from posenc_jax.errors import ConfigError
@@ -268,9 +268,11 @@ def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
     config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
     assert planning.lengths_of(config, subject().trained) == [16, 32, 64]
 
-    said = check.mistakes_in_evaluation(settings(lengths="16,32"))
+    said = check.mistakes_in_evaluation(schema.as_fields(settings(lengths="16,32")))
     assert any("lengths = '16,32' and multiples" in line for line in said)
-    said = check.mistakes_in_evaluation(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
+    said = check.mistakes_in_evaluation(
+        schema.as_fields(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
+    )
     assert any("each of lengths" in line for line in said)
 
 

@@ -406,7 +406,7 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     job.folder.mkdir()
     trained = schema.as_fields(job.config)
     trained["model"]["vocab"] = 256  # as training makes it
-    trained["init_from"] = "runs/x"  # of a first command; it has been said once
+    trained["init_from"], trained["original_length"] = "runs/x", 128  # of a first command
     del trained["sharding"], trained["model"]["attention"]  # of a run from before there were any
     (job.folder / "config.json").write_text(json.dumps(trained | {"format": FORMAT}))
     assert main(command) == errors.DONE
