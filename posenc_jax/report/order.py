@@ -65,6 +65,8 @@ def arrows(data: Gathered, found: Ordered, *, brief: bool = False) -> list[Arrow
         begin = _place(own[own.length == found.trained]) if found.trained in lengths else end
         name = f"{group} + {method}" if named is None else answers.entry(named, group, method)
         look = answers.look_of(looks[group], method)
+        if oracle:
+            look = look | {"fillstyle": "left"}
         made.append(Arrow(name, look, end if oracle else begin, end))
     made.sort(key=lambda one: -min(one.end.reach, one.end.order))
     if brief:
