@@ -1,4 +1,4 @@
-"""The sizes of the small model that most tests use, and recipes at such a size."""
+"""The sizes of the small model that most tests use, and recipes of that size."""
 
 from importlib import import_module
 
@@ -10,7 +10,7 @@ DIMS = Dims(heads=4, head_dim=8, width=32, train_length=L)
 
 
 def config_of(name, **fields):
-    """A recipe made small; fields are flattened, `model.layers`."""
+    """Return a recipe of small size with flattened fields (`model.layers`) set."""
     config = import_module(f"configs.{name}").get_config()
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=L, batch_size=4, steps=20, warmup_steps=2)

@@ -30,8 +30,8 @@ from posenc_jax.sweeping import jobs
 pytestmark = pytest.mark.sampled
 
 
-def said(config):
-    """What is said without building, and where that is nothing, by building."""
+def problems_of(config):
+    """Return the problems found without building, or else those found by building."""
     return validation.validate(config) or building.mistakes(lineage.resolved(config))
 
 
@@ -45,7 +45,7 @@ def test_every_encoding_has_a_recipe_that_runs(name):
     assert recipe.__doc__
     config = recipe.get_config()
     assert config.encoding.name == name
-    assert said(config) == []
+    assert problems_of(config) == []
     config.model.vocab = 256
     parts = parameters.make(config)
     tokens = jax.ShapeDtypeStruct((1, config.train_length), jnp.int32)
@@ -55,7 +55,7 @@ def test_every_encoding_has_a_recipe_that_runs(name):
 
 @pytest.mark.parametrize("name", schemes.names())
 def test_a_recipe_lists_the_options_of_its_encoding_with_their_defaults(name):
-    """So that each of them can be set on the command line."""
+    """The command line can then set every option."""
     encoding = import_module(f"configs.{name}").get_config().encoding
     parameters = inspect.signature(schemes.find(name).build).parameters.values()
     for option in (p for p in parameters if p.kind is p.KEYWORD_ONLY):
@@ -64,16 +64,16 @@ def test_a_recipe_lists_the_options_of_its_encoding_with_their_defaults(name):
             assert encoding[option.name] == option.default
 
 
-def test_the_defaults_of_the_model_are_those_of_the_decoder():
-    given = base.get_config().model
-    assert set(given) == set(models.Config.__dataclass_fields__)
-    for field in set(given) - {"vocab"}:
-        assert given[field] == getattr(models.Config(), field), field
+def test_config_and_decoder_have_the_same_defaults():
+    fields = base.get_config().model
+    assert set(fields) == set(models.Config.__dataclass_fields__)
+    for field in set(fields) - {"vocab"}:
+        assert fields[field] == getattr(models.Config(), field), field
 
 
 @pytest.mark.parametrize("size", base.SIZES)
 def test_every_size_is_valid(size):
-    assert said(base.get_config(size)) == []
+    assert problems_of(base.get_config(size)) == []
     with pytest.raises(ValueError, match="unknown size 'huge'; have: tiny, small"):
         base.get_config("huge")
 
@@ -111,36 +111,36 @@ def test_every_size_is_valid(size):
         ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
     ],
 )
-def test_every_mistake_is_named_at_once(changes, messages):
+def test_validation_reports_every_mistake(changes, messages):
     config = import_module("configs.rope").get_config()
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
         with (config[group] if group else config).ignore_type():
             (config[group] if group else config)[name] = value
-    problems = said(config)
+    problems = problems_of(config)
     for message in messages:
         assert any(message in problem for problem in problems), problems
 
 
-def test_a_replaced_subtree_is_found():
+def test_missing_fields_of_a_replaced_subtree_are_reported():
     config = import_module("configs.rope").get_config()
     with config.unlocked(), config.ignore_type():
         config.model = {"width": 64}
-    assert "model.heads is missing" in "\n".join(said(config))
+    assert "model.heads is missing" in "\n".join(problems_of(config))
 
 
-def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
+def test_fine_tuning_beyond_a_learned_table_needs_an_extension():
     config = import_module("configs.learned").get_config()
     config.original_length, config.train_length = 128, 512
     assert (
         "beyond the 128 positions that encoding 'learned' reaches; extend it with"
-        in said(config)[0]
+        in problems_of(config)[0]
     )
     config.extension.name, config.extension.scale = "interpolate", 4.0
-    assert said(config) == []
+    assert problems_of(config) == []
 
 
-def test_a_field_that_an_older_run_lacks_is_one_that_is_none():
+def test_a_field_missing_in_an_older_run_equals_none():
     config = import_module("configs.fox").get_config()
     assert config.encoding.bias_init is None
     older = config.copy_and_resolve_references()
@@ -149,7 +149,7 @@ def test_a_field_that_an_older_run_lacks_is_one_that_is_none():
     assert experiment.experiment(older) == experiment.experiment(config)
 
 
-def test_a_tuple_read_back_from_json_is_no_difference():
+def test_a_tuple_equals_the_list_read_from_json():
     config = import_module("configs.rope").get_config()
     before = config.to_dict() | {"extension": {"lambdas": [1.0, 2.0]}}
     after = config.to_dict() | {"extension": {"lambdas": (1.0, 2.0)}, "steps": 1}
@@ -175,7 +175,7 @@ def test_a_tuple_read_back_from_json_is_no_difference():
         ({"data.source": "foo"}, "data.source must be one of"),
     ],
 )
-def test_every_mistake_in_an_evaluation_is_named(changes, message):
+def test_evaluation_mistakes_are_reported(changes, message):
     config = import_module("configs.eval").get_config()
     assert judging.mistakes(config) == []
     for field, value in changes.items():
@@ -205,7 +205,7 @@ WITHOUT_EFFECT = [
 def test_fields_without_effect_are_refused(fields, message):
     config = import_module("configs.rope").get_config()
     config.update_from_flattened_dict(fields)
-    assert message in "\n".join(said(config))
+    assert message in "\n".join(problems_of(config))
 
 
 @pytest.mark.parametrize(
@@ -228,15 +228,15 @@ def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
 
 
 @pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])
-def test_an_axis_without_effect_is_no_sweep(field, tmp_path):
+def test_a_sweep_axis_without_effect_is_refused(field, tmp_path):
     values = {"data.task": ["copy", "passkey"], "data.field": ["text", "body"]}.get(field, [2, 3])
     grid = [{field: value} for value in values]
-    found = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
+    planned = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
     with pytest.raises(ConfigError, match=f"2 of the jobs cannot be run\n.*{field} = .* has no"):
-        jobs.check(found)
+        jobs.check(planned)
 
 
-def test_what_training_reads_stands_in_the_configuration():
+def test_the_resolved_config_holds_the_defaults_of_the_source():
     config = base.get_config()
     config.data.update(source="synthetic")
     data = lineage.resolved(config).data
@@ -246,7 +246,7 @@ def test_what_training_reads_stands_in_the_configuration():
 
 @pytest.fixture
 def source(tmp_path):
-    """The folder of a run of other sizes than the defaults."""
+    """Folder of a run whose sizes differ from the defaults."""
     config = import_module("configs.rope").get_config()
     config.encoding.base = 500_000.0
     config.update(train_length=64, batch_size=48, learning_rate=1e-3)
@@ -263,59 +263,67 @@ def finetune(source, **fields):
     return config
 
 
-def test_a_fine_tuned_run_takes_model_encoding_text_and_lengths_from_its_source(source):
+def test_fine_tuning_inherits_model_encoding_text_and_lengths(source):
     config = finetune(source)
-    assert said(config) == []
-    made = lineage.resolved(config)
-    assert (made.train_length, made.batch_size, made.learning_rate) == (256, 12, 2e-4)
-    assert (made.model.width, made.model.kv_heads, made.model.activation) == (96, 2, "swiglu")
-    assert (made.encoding.name, made.encoding.base) == ("rope", 500_000.0)
-    assert (made.data.source, made.data.path, made.data.field) == ("jsonl", "a.jsonl", "body")
-    assert made.extension.name == "yarn" and made.extension.scale == 4
+    assert problems_of(config) == []
+    resolved = lineage.resolved(config)
+    assert (resolved.train_length, resolved.batch_size, resolved.learning_rate) == (256, 12, 2e-4)
+    assert (resolved.model.width, resolved.model.kv_heads, resolved.model.activation) == (
+        96,
+        2,
+        "swiglu",
+    )
+    assert (resolved.encoding.name, resolved.encoding.base) == ("rope", 500_000.0)
+    assert (resolved.data.source, resolved.data.path, resolved.data.field) == (
+        "jsonl",
+        "a.jsonl",
+        "body",
+    )
+    assert resolved.extension.name == "yarn" and resolved.extension.scale == 4
 
 
-def test_what_is_said_wins_over_the_source(source):
+def test_explicit_fields_override_the_source_run(source):
     fields = {"data.source": "stdlib", "train_length": 128, "learning_rate": 3e-4}
-    made = lineage.resolved(finetune(source, **fields))
-    assert (made.data.source, made.data.path, made.data.field) == ("stdlib", "", None)
-    assert (made.train_length, made.batch_size, made.learning_rate) == (128, 24, 3e-4)
+    resolved = lineage.resolved(finetune(source, **fields))
+    assert (resolved.data.source, resolved.data.path, resolved.data.field) == ("stdlib", "", None)
+    assert (resolved.train_length, resolved.batch_size, resolved.learning_rate) == (128, 24, 3e-4)
 
 
-def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
-    (problem,) = said(finetune(source, train_length=512))
+def test_a_train_length_beyond_the_extension_is_refused(source):
+    (problem,) = problems_of(finetune(source, train_length=512))
     assert "train_length = 512 is beyond scale x L = 4 x 64 = 256" in problem
-    assert said(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
+    assert problems_of(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
 
 
-def test_a_recipe_that_goes_on_needs_a_run_to_go_on_from():
-    (problem,) = said(import_module("configs.finetune").get_config())
+def test_the_fine_tuning_recipe_requires_init_from():
+    (problem,) = problems_of(import_module("configs.finetune").get_config())
     assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
 
-def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
+def test_init_from_requires_the_same_model_and_encoding(tmp_path):
     source = import_module("configs.rope").get_config()
     source.encoding.base = 500_000.0
     (tmp_path / "config.json").write_text(json.dumps(source.to_dict() | {"format": FORMAT}))
     config = import_module("configs.finetune").get_config()
     config.init_from = str(tmp_path)
-    assert said(config) == []
+    assert problems_of(config) == []
     assert lineage.resolved(config).encoding.base == 500_000.0
     config.model.activation = "swiglu"
-    (problem,) = said(config)
+    (problem,) = problems_of(config)
     assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
 
 
-def test_positions_are_drawn_around_the_encoding_of_the_run_that_goes_on(tmp_path):
+def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
     source = import_module("configs.rope").get_config()
     config = import_module("configs.randomized_yarn").get_config()
     config.init_from = str(tmp_path)
     config.train_length = config.encoding.inner_length = source.train_length
     (tmp_path / "config.json").write_text(json.dumps(source.to_dict() | {"format": FORMAT}))
-    assert said(config) == []
+    assert problems_of(config) == []
     encoding = building.plain(lineage.resolved(config), jax.random.key(0))
     assert (encoding.train_length, encoding.max_position) == (128, 1024)
     config.encoding.base = 500_000.0
-    (problem,) = said(config)
+    (problem,) = problems_of(config)
     assert "encoding.base is 10000.0 in" in problem and "500000.0 here" in problem
 
 
@@ -326,7 +334,7 @@ def with_extension(recipe="rope", **fields):
     return config
 
 
-def test_options_of_an_extension_stand_in_its_name_or_beside_it():
+def test_extension_options_in_the_name_equal_options_as_fields():
     inside = lineage.resolved(with_extension(name="yarn:8:beta_fast=16"))
     words = ["train.py", "--config=configs/rope.py", "--config.extension.name=yarn"]
     words += ["--config.extension.scale=8", "--config.extension.beta_fast=16"]
@@ -334,11 +342,11 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
     assert inside.extension == beside.extension
     assert inside.extension.to_dict() == {"name": "yarn", "scale": 8, "beta_fast": 16}
     assert experiment.differences(inside.to_dict(), beside.to_dict()) == []
-    assert said(inside) == said(beside) == []
+    assert problems_of(inside) == problems_of(beside) == []
     composed = lineage.resolved(with_extension(name="yarn:8:beta_fast=16+logn"))
     assert composed.extension.to_dict() == {"name": "yarn:beta_fast=16+logn", "scale": 8}
     assert lineage.resolved(composed).extension == composed.extension
-    assert said(composed) == []
+    assert problems_of(composed) == []
 
 
 @pytest.mark.parametrize(
@@ -356,17 +364,21 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
         ({"name": "yarn", "scale": 2.0, "beta_fast": -1, "ramp": "steep"}, "ramp must be one of"),
     ],
 )
-def test_what_an_extension_cannot_be_is_refused(fields, message):
-    assert message in "\n".join(said(with_extension(**fields)))
+def test_invalid_extensions_are_refused(fields, message):
+    assert message in "\n".join(problems_of(with_extension(**fields)))
 
 
-def test_everything_that_building_says_is_said_at_once():
+def test_building_reports_all_its_mistakes():
     config = import_module("configs.t5").get_config()
     config.encoding.num_buckets, config.encoding.scale = 7, -1.0
     config.extension.name = "yran"
-    told = "\n".join(said(config))
-    for part in ("num_buckets must be even", "scale must be a finite", "unknown extension 'yran'"):
-        assert part in told
+    message = "\n".join(problems_of(config))
+    for expected in (
+        "num_buckets must be even",
+        "scale must be a finite",
+        "unknown extension 'yran'",
+    ):
+        assert expected in message
 
 
 def test_help_lists_every_field_with_its_default():
@@ -385,6 +397,6 @@ def test_help_lists_every_field_with_its_default():
         assert shown == {name: str(default) for name, default in flat.items()}
 
 
-def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):
+def test_evaluation_from_python_is_validated(tmp_path):
     with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
         posenc_jax.evaluate(tmp_path, {"stride": 16})
