@@ -1,4 +1,4 @@
-"""Every share of a mixture is trained on, or refused with the least one."""
+"""Every accepted share of a mixture yields rows; smaller ones are refused."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from posenc_jax import validation
 from posenc_jax.data import mixtures
 
 
-def said_of(mixture):
+def problems_of(mixture):
     config = base.get_config()
     config.data.mixture = mixture
     return "\n".join(validation.validate(config))
@@ -33,8 +33,8 @@ def said_of(mixture):
         ),
     ],
 )
-def test_shares_that_are_never_trained_on_are_refused(mixture, message):
-    assert message in said_of(mixture)
+def test_shares_too_small_to_yield_rows_are_refused(mixture, message):
+    assert message in problems_of(mixture)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_shares_that_are_never_trained_on_are_refused(mixture, message):
         "stdlib:1,variables:0.0006,needle:0.0006,passkey:0.0006,copy:0.0006,induction:0.0006",
     ],
 )
-def test_every_share_that_is_taken_trains_one_row_in_a_thousand(mixture):
-    assert "share" not in said_of(mixture)
+def test_every_accepted_share_yields_one_row_in_a_thousand(mixture):
+    assert "share" not in problems_of(mixture)
     shares = mixtures.shares(mixture).values()
     rows = mixtures.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0).counts
     assert rows.sum() == 1000 and rows.min() >= 1
