@@ -94,8 +94,7 @@ def test_a_recipe_docstring_holds_its_command_and_measured_bits(name):
 
 
 def mean_bits(encoding, length):
-    """Return the mean bits per byte of `same_token` over seeds, from the first zoo or else the fair
-    one."""
+    """Return the mean bits per byte of `same_token` over seeds, from zoo or else from fair."""
     for folder, evaluation in (("zoo", "first-targets"), ("fair", "held-out")):
         wanted = ("same_token", "none", "", str(length), evaluation)
         bits = []

@@ -29,8 +29,9 @@ def qkv(length=T, heads=H, seed=0):
 
 
 def close(ours, theirs, tolerance=2e-5):
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(one, other, atol=tolerance * max(1, np.abs(other).max()))
+    for actual, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        limit = tolerance * max(1, np.abs(expected).max())
+        np.testing.assert_allclose(actual, expected, atol=limit)
 
 
 def gradients(loss, *arguments):

@@ -222,14 +222,18 @@ def test_a_query_joins_the_last_document_with_its_segment_or_none():
         assert jnp.all(out[:, 2] == 0) == (expected[2] == 0)
     # Segment 3 occurs twice among the keys; nothing decides which one the query is in.
     keys = np.tile([3] * 4 + [5] * 4 + [3] * 4 + [7] * (L - 12), (B, 1))
-    q_, one = q[:, :1], {"q_positions": np.array([3]), "k_positions": np.r_[0:4, 0:4, 0:4, 0:4]}
-    compiled = attend(q_, k, v, encoding, segments=(np.full((B, 1), 3), keys), **one)
+    first, places = (
+        q[:, :1],
+        {"q_positions": np.array([3]), "k_positions": np.r_[0:4, 0:4, 0:4, 0:4]},
+    )
+    compiled = attend(first, k, v, encoding, segments=(np.full((B, 1), 3), keys), **places)
     numbers = np.tile(np.repeat([1, 2, 3, 4], 4), (B, 1))
     pair = (np.full((B, 1), 3), numbers)
-    right = by_hand(q_, k, v, encoding, *one.values(), segments=pair)
+    right = by_hand(first, k, v, encoding, *places.values(), segments=pair)
     np.testing.assert_allclose(compiled, right, atol=2e-6)
     with pytest.raises(ValueError, match="row 0 of the key segments has several documents 3"):
-        posenc_jax.attention.attend(q_, k, v, encoding, segments=(np.full((B, 1), 3), keys), **one)
+        pair = (np.full((B, 1), 3), keys)
+        posenc_jax.attention.attend(first, k, v, encoding, segments=pair, **places)
 
 
 def test_more_queries_than_keys_find_their_documents():
@@ -365,6 +369,6 @@ def test_mismatched_arguments_are_refused(change, message):
     call = {"q": q, "k": k, "v": v, "encoding": build("rope")} | change
     if "k" in change:
         call["v"] = call["k"]
-    plain_attend = posenc_jax.attention.attend  # under jit, values are not known
+    plain_attend = posenc_jax.attention.attend  # under jit values are unknown
     with pytest.raises(ValueError, match=message):
         plain_attend(call.pop("q"), call.pop("k"), call.pop("v"), call.pop("encoding"), **call)

@@ -120,13 +120,13 @@ def check(name, length, **options):
 
         return jax.jit(jax.value_and_grad(run, (0, 1, 2, 3, 4), has_aux=True))
 
-    ours = loss(blockwise, lambda found: found[0])
+    ours = loss(blockwise, lambda result: result[0])
     (_, out), gradients = ours(q, k, v, encoding, features)
     with jax.enable_x64(True):
         double = jax.tree.map(
             lambda x: jnp.asarray(np.asarray(x), jnp.float64), (q, k, v, encoding, features)
         )
-        (_, expected), exact = loss(full, lambda found: found)(*double)
+        (_, expected), exact = loss(full, lambda result: result)(*double)
         assert expected.dtype == jnp.float64
         exact, expected = jax.tree.map(np.asarray, (exact, expected))
     np.testing.assert_allclose(out, expected, atol=2e-5)
@@ -202,8 +202,8 @@ def test_token_order_decides_visibility(name, window):
     given = dict(zip(("q_tokens", "k_tokens"), sides, strict=True), encoding=encoding)
     given |= {"phase": phase, "window": window}
     ours, theirs = (jax.jit(functools.partial(way, **given))(q, k, v) for way in (blockwise, plain))
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, atol=3e-6)
+    for actual, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(actual, expected, atol=3e-6)
     orders = jnp.zeros(50, jnp.int32), jnp.arange(1, 201)
     sides = [side.replace(order=order) for side, order in zip(sides, orders, strict=True)]
     for way in (blockwise, plain):
@@ -213,7 +213,7 @@ def test_token_order_decides_visibility(name, window):
 
 @pytest.mark.parametrize("name", ["t5", "fire", pytest.param("nope", marks=SLOW)])
 def test_bfloat16_is_as_exact_as_in_plain_attention(name):
-    """Its error is at most twice that of plain attention, for output and gradients."""
+    """The error is at most twice that of plain attention, for output and gradients."""
     encoding, sides, (q, k, v, cotangent) = setting(name, 200)
     low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
     exact = [x.astype(jnp.float32) for x in low]
@@ -254,9 +254,9 @@ def test_blockwise_works_under_vmap_and_on_several_devices(length):
         in_specs=(rows, rows, rows, whole, rows),
         out_specs=((rows, rows, rows, whole), rows),
     )
-    found = jax.jit(shared)(q, k, v, encoding, cotangent)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6 + 1e-6 * np.abs(other).max())
+    sharded = jax.jit(shared)(q, k, v, encoding, cotangent)
+    for ours, theirs in zip(jax.tree.leaves(sharded), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 + 1e-6 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,17 @@ def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
     model, tokens, extension, options
 ):
     encoding = posenc_jax.extend(extension, ROPE, 1.0)
-    found = model.hidden(tokens, encoding, positions=GAPPED, **options)
+    actual = model.hidden(tokens, encoding, positions=GAPPED, **options)
     expected = by_attend(model, tokens, encoding, GAPPED, **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_refuses_positions_that_restart_without_segments(model, tokens):
     restarting = jnp.where(TWO[0] == 0, jnp.arange(L), jnp.arange(L) - 7)
     with pytest.raises(ValueError, match="those that restart within a row need segments"):
         model(tokens, ROPE, positions=restarting)
-    found = model(tokens, ROPE, positions=restarting, segments=TWO)
-    np.testing.assert_allclose(found, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
+    actual = model(tokens, ROPE, positions=restarting, segments=TWO)
+    np.testing.assert_allclose(actual, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("segments", [TWO * 1.0, TWO * jnp.nan])

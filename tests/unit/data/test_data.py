@@ -179,12 +179,12 @@ def test_a_bad_line_is_named(content, message, tmp_path, settings):
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
 
 
-def test_what_is_not_there_is_named(settings, tmp_path):
+def test_a_pattern_without_files_is_refused(settings, tmp_path):
     with pytest.raises(DataError, match="nothing matches 'no/such/\\*.txt'"):
         prepare(settings(source="text", path="no/such/*.txt"))
 
 
-def test_the_standard_library_is_there_without_its_tests(settings):
+def test_the_standard_library_is_read_without_its_tests(settings):
     corpus = prepare(settings())
     names = [entry["path"] for entry in corpus.card["sources"]]
     assert any(name.endswith("/argparse.py") for name in names)
@@ -290,11 +290,11 @@ class TestBatches:
         return Batches(split, **(defaults | options))
 
     def test_a_step_is_a_pure_function_of_seed_and_step(self):
-        one, other = self.make(), self.make()
+        first, second = self.make(), self.make()
         for step in (0, 7, 40, 3):
-            for a, b in zip(one.batch(step), other.batch(step), strict=True):
+            for a, b in zip(first.batch(step), second.batch(step), strict=True):
                 np.testing.assert_array_equal(a, b)
-        assert np.any(self.make(seed=1).batch(0).inputs != one.batch(0).inputs)
+        assert np.any(self.make(seed=1).batch(0).inputs != first.batch(0).inputs)
 
     def test_targets_are_the_next_tokens(self):
         batch = self.make().batch(5)

@@ -54,8 +54,8 @@ def test_batches_depend_on_seed_and_step_only(texts):
     again, same = prepared(texts)
     assert corpus.fingerprint == again.fingerprint
     for step in (0, 7, 101):
-        for one, other in zip(rows.batch(step), same.batch(step), strict=True):
-            np.testing.assert_array_equal(one, other)
+        for first, second in zip(rows.batch(step), same.batch(step), strict=True):
+            np.testing.assert_array_equal(first, second)
     assert (rows.batch(3).inputs != prepared(texts, seed=1)[1].batch(3).inputs).any()
 
 
@@ -72,8 +72,8 @@ def test_a_mixture_keeps_the_row_order_of_each_text(texts):
     alone = rows.parts[1]
     expected = alone.at(range(30)).inputs
     batches_read = map(rows.batch, range(10))
-    found = np.concatenate([batch.inputs[is_task(batch)] for batch in batches_read])
-    np.testing.assert_array_equal(found[:30], expected[: len(found)])
+    read = np.concatenate([batch.inputs[is_task(batch)] for batch in batches_read])
+    np.testing.assert_array_equal(read[:30], expected[: len(read)])
 
 
 def test_text_without_answers_trains_on_all_its_tokens(texts):

@@ -29,8 +29,8 @@ def config(seed):
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])
 def test_seeds_below_2_to_32_keep_their_key(seed):
-    found = jax.random.key_data(parameters.key_of(seed))
-    np.testing.assert_array_equal(found, jax.random.key_data(jax.random.key(seed)))
+    key = jax.random.key_data(parameters.key_of(seed))
+    np.testing.assert_array_equal(key, jax.random.key_data(jax.random.key(seed)))
 
 
 @pytest.mark.parametrize("other", [5 + FAR, 5 + 2**62])
@@ -57,9 +57,9 @@ def test_large_seeds_give_different_draws_in_training():
         copies = [jax.tree.map(jnp.copy, fresh) | {"step": jnp.int32(i)} for i in range(3)]
         return [float(step(state, batch)[1]["loss"]) for state in copies]
 
-    found = [losses(seed) for seed in (5, 5 + 2 * FAR)]
-    assert losses(5) == found[0]
-    assert len({loss for each in found for loss in each}) == 6
+    by_seed = [losses(seed) for seed in (5, 5 + 2 * FAR)]
+    assert losses(5) == by_seed[0]
+    assert len({loss for each in by_seed for loss in each}) == 6
 
 
 def test_large_seeds_give_different_row_orders():
@@ -76,7 +76,7 @@ def test_large_seeds_give_different_synthetic_documents():
     def texts(seed):
         return [text for text, _ in synthetic.documents("copy", 4, 100, seed)]
 
-    found = [text for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1) for text in texts(seed)]
-    assert len(set(found)) == 16
+    documents = [text for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1) for text in texts(seed)]
+    assert len(set(documents)) == 16
     digest = hashlib.sha256(b"".join(texts(5))).hexdigest()
     assert digest.startswith("46179018fc2118ad")  # unchanged since before larger seeds

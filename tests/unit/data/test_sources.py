@@ -101,13 +101,13 @@ class TestHub:
         sets["test"].save_to_disk(str(tmp_path / "one"))
         both = prepare(source="hub", path=str(tmp_path / "all"), valid_split="validation")
         assert texts_of(both.valid) == [f"raw validation {i}" for i in range(3)]
-        one = {"source": "hub", "path": str(tmp_path / "one")}
-        corpus = prepare(split="test", valid_fraction=0.0, **one)
+        single = {"source": "hub", "path": str(tmp_path / "one")}
+        corpus = prepare(split="test", valid_fraction=0.0, **single)
         assert texts_of(corpus.train) == [f"raw test {i}" for i in range(3)]
         with pytest.raises(DataError, match="split 'train': have: test"):
-            prepare(**one)
+            prepare(**single)
         with pytest.raises(ConfigError, match="data.name has no effect"):
-            prepare(name="raw", **one)
+            prepare(name="raw", **single)
 
     def test_name_revision_and_split_reach_the_hub_unchanged(self, prepare, monkeypatch):
         calls = []

@@ -243,13 +243,15 @@ class TestFewDocuments:
                 folder.mkdir()
                 for i, text in enumerate(texts[::order]):
                     (folder / f"{i:02d}.txt").write_text(text)
-            one, other = (prepare(tmp_path / f"{draw}{order}" / "*.txt") for order in (1, -1))
-            held, hashes = texts_of(one.valid), [splits.hash_of(t.encode()) for t in texts]
-            assert sorted(held) == sorted(texts_of(other.valid))
+            corpus, reordered = (
+                prepare(tmp_path / f"{draw}{order}" / "*.txt") for order in (1, -1)
+            )
+            held, hashes = texts_of(corpus.valid), [splits.hash_of(t.encode()) for t in texts]
+            assert sorted(held) == sorted(texts_of(reordered.valid))
             lowest = sorted(texts, key=lambda text: splits.hash_of(text.encode())[:8])
             below = [h for h in hashes if splits.split_of(h, 0.1) == "valid"]
             assert sorted(held) == sorted(lowest[: len(below) or math.ceil(0.1 * count)])
-            assert sorted(texts_of(one.train) + held) == sorted(texts)
+            assert sorted(texts_of(corpus.train) + held) == sorted(texts)
 
     @pytest.mark.parametrize("fraction", [0.1, 0.3, 0.45])
     def test_few_documents_leave_some_to_train_on(self, fraction):
