@@ -266,27 +266,19 @@ def finetune(source, **fields):
 def test_fine_tuning_inherits_model_encoding_text_and_lengths(source):
     config = finetune(source)
     assert problems_of(config) == []
-    resolved = lineage.resolved(config)
-    assert (resolved.train_length, resolved.batch_size, resolved.learning_rate) == (256, 12, 2e-4)
-    assert (resolved.model.width, resolved.model.kv_heads, resolved.model.activation) == (
-        96,
-        2,
-        "swiglu",
-    )
-    assert (resolved.encoding.name, resolved.encoding.base) == ("rope", 500_000.0)
-    assert (resolved.data.source, resolved.data.path, resolved.data.field) == (
-        "jsonl",
-        "a.jsonl",
-        "body",
-    )
-    assert resolved.extension.name == "yarn" and resolved.extension.scale == 4
+    tuned = lineage.resolved(config)
+    assert (tuned.train_length, tuned.batch_size, tuned.learning_rate) == (256, 12, 2e-4)
+    assert (tuned.model.width, tuned.model.kv_heads, tuned.model.activation) == (96, 2, "swiglu")
+    assert (tuned.encoding.name, tuned.encoding.base) == ("rope", 500_000.0)
+    assert (tuned.data.source, tuned.data.path, tuned.data.field) == ("jsonl", "a.jsonl", "body")
+    assert tuned.extension.name == "yarn" and tuned.extension.scale == 4
 
 
 def test_explicit_fields_override_the_source_run(source):
     fields = {"data.source": "stdlib", "train_length": 128, "learning_rate": 3e-4}
-    resolved = lineage.resolved(finetune(source, **fields))
-    assert (resolved.data.source, resolved.data.path, resolved.data.field) == ("stdlib", "", None)
-    assert (resolved.train_length, resolved.batch_size, resolved.learning_rate) == (128, 24, 3e-4)
+    tuned = lineage.resolved(finetune(source, **fields))
+    assert (tuned.data.source, tuned.data.path, tuned.data.field) == ("stdlib", "", None)
+    assert (tuned.train_length, tuned.batch_size, tuned.learning_rate) == (128, 24, 3e-4)
 
 
 def test_a_train_length_beyond_the_extension_is_refused(source):
@@ -373,12 +365,8 @@ def test_building_reports_all_its_mistakes():
     config.encoding.num_buckets, config.encoding.scale = 7, -1.0
     config.extension.name = "yran"
     message = "\n".join(problems_of(config))
-    for expected in (
-        "num_buckets must be even",
-        "scale must be a finite",
-        "unknown extension 'yran'",
-    ):
-        assert expected in message
+    for text in ("num_buckets must be even", "scale must be a finite", "unknown extension 'yran'"):
+        assert text in message
 
 
 def test_help_lists_every_field_with_its_default():
