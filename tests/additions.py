@@ -33,7 +33,7 @@ def get_config():
     return config
 '''
 EXTENSION = '''
-"""A part of the pairs slowed."""
+"""Slow down some rotary pairs."""
 
 import numpy as np
 
@@ -46,12 +46,12 @@ from posenc_jax.schemes.rope import RoPE
 
 @extension(ROTATION, scale="given", of=RoPE)
 def slowed(rope: RoPE, scale: float, *, share: float = 0.5) -> RoPE:
-    """Nobody 2026: the slowest `share` of the pairs divided by the scale."""
+    """Example 2026: divide the slowest `share` of the pairs by the scale."""
     pairs = rope.inv_freq.shape[-1]
     slow = np.arange(pairs) >= pairs * (1 - positive("share", share))
     return rope.replace(inv_freq=fixed(np.where(slow, rope.inv_freq / scale, rope.inv_freq)))
 '''
-LAST_THREE = '''"""Written by a test: the last three targets of each longest window."""
+LAST_THREE = '''"""The last three targets of each longest window; written by a test."""
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class LastThree(Protocol):
 
 protocol = LastThree()
 '''
-DOUBLED = '''"""Written by a test, as is its text: that of the evaluation, every token twice."""
+DOUBLED = '''"""The evaluation's text with every token twice; written by a test."""
 
 import dataclasses
 
@@ -80,16 +80,15 @@ from posenc_jax.evaluation.protocols.nonoverlap import NonOverlap
 
 
 class Doubled(NonOverlap):
-    title = "a text of its own, in which every token comes twice"
+    title = "the text with every token doubled"
     order = 10
 
     def text(self, text, subject, lengths):
         split = text.split
         tokens = np.repeat(split.tokens, 2)
         starts = 2 * np.asarray(split.starts)
-        own = dataclasses.replace(split, tokens=tokens, starts=starts, bytes_of=None)
-        whole = dataclasses.replace(text, split=own, starts=2 * text.starts, source="doubled")
-        return whole
+        doubled = dataclasses.replace(split, tokens=tokens, starts=starts, bytes_of=None)
+        return dataclasses.replace(text, split=doubled, starts=2 * text.starts, source="doubled")
 
 
 protocol = Doubled()

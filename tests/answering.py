@@ -1,4 +1,4 @@
-"""What a report gathers of runs that answered, with accuracies that are given."""
+"""Gathered report data of question-answering runs with chosen accuracies."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ PARTS = ["1-64", "65-512"]
 
 
 def cell(group, method, accuracy, *, trained=L, by_gap=(1.0, 0.5), length=LONG):
-    """The rows of one method: accuracy at the longest length, and by gap."""
+    """Return the rows of one method: accuracy at the longest length and by gap."""
     encoding = group.partition("-")[0]
     extension = method.partition(":")[0]
     names = {"id": group, "name": group, "group": group, "encoding": encoding, "seed": 0}

@@ -1,6 +1,6 @@
-"""A cluster of one machine, this one: Debian's slurm-wlm and munge, started and stopped by tests.
+"""A SLURM cluster on this machine, started and stopped by tests.
 
-Needs root, `apt-get install slurm-wlm munge`, and nothing else that uses SLURM on this machine.
+Needs root, `apt-get install slurm-wlm munge` and no other SLURM on this machine.
 """
 
 import os
@@ -48,7 +48,7 @@ PartitionName=tests Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str:
-    """Why a cluster cannot be started here; empty where it can."""
+    """Return the reason that no cluster can start here, or an empty string."""
     lacking = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
     if lacking:
         return f"no {', '.join(lacking)}: apt-get install slurm-wlm munge"
@@ -57,7 +57,7 @@ def missing() -> str:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[dict[str, str]]:
-    """The environment in which sbatch and its friends find it."""
+    """Start a cluster; yield the environment variables for sbatch and the other commands."""
     host = os.uname().nodename.partition(".")[0]
     conf = folder / "slurm.conf"
     for name in ("state", "spool"):
@@ -106,10 +106,10 @@ def _sinfo(environment) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
 
-def _until(ready, what: str, folder: Path) -> None:
+def _until(ready, service: str, folder: Path) -> None:
     end = time.monotonic() + 60
     while not ready():
         if time.monotonic() > end:
             logs = [path.read_text()[-1500:] for path in folder.glob("*.log")]
-            raise RuntimeError(f"{what} did not come up:\n" + "\n".join(logs))
+            raise RuntimeError(f"{service} did not start:\n" + "\n".join(logs))
         time.sleep(0.3)

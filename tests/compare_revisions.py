@@ -1,8 +1,8 @@
 """python tests/compare_revisions.py REV_A REV_B
 
-Trains and evaluates the same tiny runs with two revisions of this repository, each in a temporary
-checkout, and compares the digests of the weights and the bytes of curves.csv. One of the runs is
-stopped halfway and resumed. A revision is what git calls one, or `tree` for the files as they are.
+Train and evaluate the same tiny runs with two revisions of this repository, each in a temporary
+checkout, and compare the digests of the weights and the bytes of curves.csv. One run is stopped
+halfway and resumed. A revision is any git revision, or `tree` for the working tree.
 """
 
 import json
@@ -50,13 +50,15 @@ def main(revisions: list[str]) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_text(folder / "text")
-        found = [results(revision, folder, i) for i, revision in enumerate(revisions)]
-    wrong = [run for run in RUNS for kind in (0, 1) if found[0][run][kind] != found[1][run][kind]]
+        compared = [results(revision, folder, i) for i, revision in enumerate(revisions)]
+    wrong = [
+        run for run in RUNS for kind in (0, 1) if compared[0][run][kind] != compared[1][run][kind]
+    ]
     for run in RUNS:
-        print(f"{run}: {'DIFFERENT' if run in wrong else 'the same'}, digest {found[0][run][0]}")
-        for one, other in zip(*(f[run][1].splitlines() for f in found), strict=False):
-            if one != other:
-                print(f"  {revisions[0]}: {one}\n  {revisions[1]}: {other}")
+        print(f"{run}: {'DIFFERENT' if run in wrong else 'the same'}, digest {compared[0][run][0]}")
+        for first, second in zip(*(r[run][1].splitlines() for r in compared), strict=False):
+            if first != second:
+                print(f"  {revisions[0]}: {first}\n  {revisions[1]}: {second}")
                 break
     return bool(wrong)
 
@@ -69,22 +71,22 @@ def write_text(folder: Path) -> None:
 
 
 def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, str]]:
-    """Of each run the digest of its weights and its curves."""
+    """Train and evaluate every run; return the digest of its weights and its curves."""
     tree = folder / f"tree{number}"
     check_out(revision, tree)
-    found = {}
-    for name, more in RUNS.items():
-        workdir = folder / f"runs{number}" / name  # of one name, which is a column of the curves
-        fields = FIELDS | more | {"data.path": f"{folder}/text/*.txt"}
+    by_run = {}
+    for name, changes in RUNS.items():
+        workdir = folder / f"runs{number}" / name  # the name is a column of the curves
+        fields = FIELDS | changes | {"data.path": f"{folder}/text/*.txt"}
         fields["data.cache"] = f"{folder}/cache{number}"
         words = [f"--config=configs/{name}.py", f"--workdir={workdir}", *flags(fields)]
-        if "stop_at" in more:
+        if "stop_at" in changes:
             run(tree, "train.py", *words, code=75)
         run(tree, "train.py", *words)
         run(tree, "eval_extrapolation.py", f"--workdir={workdir}", *flags(EVALUATION))
         status = json.loads((workdir / "status.json").read_text())
-        found[name] = status["digest"], (workdir / "eval" / "curves.csv").read_text()
-    return found
+        by_run[name] = status["digest"], (workdir / "eval" / "curves.csv").read_text()
+    return by_run
 
 
 def check_out(revision: str, tree: Path) -> None:

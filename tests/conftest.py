@@ -1,4 +1,4 @@
-"""What every test stands on: right sums, no silent broadcasting over ranks, small models."""
+"""Settings and fixtures of every test: exact sums, no implicit rank promotion, small models."""
 
 import atexit
 import functools
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import posenc_jax.backend
 
-# Programs that tests start are those of this checkout, whichever one is installed.
+# Tests start the programs of this checkout, even if another one is installed.
 ROOT = str(Path(__file__).parent.parent)
 os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 posenc_jax.backend.configure(keep_programs=False)
-# Compilation is most of the suite's time, and half of it is spent on code that runs for
-# milliseconds. The optimised programs are tested by XLA_FLAGS=--xla_backend_optimization_level=3.
+# Compilation takes most of the suite's time; half of it optimises code that runs for milliseconds.
+# XLA_FLAGS=--xla_backend_optimization_level=3 tests the optimised programs.
 LEVEL = "--xla_backend_optimization_level"
 if LEVEL not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {LEVEL}=0".strip()
 
-# The workers and the programs they start share what they compile.
+# The workers and the programs they start share a compilation cache.
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 if CACHE not in os.environ:
     os.environ[CACHE] = tempfile.mkdtemp(prefix="posenc-jax-tests-")
@@ -44,7 +44,7 @@ from posenc_jax import schemes  # noqa: E402
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-VARIANTS = {  # options under which a scheme is another encoding
+VARIANTS = {  # options that turn a scheme into another encoding
     "rope with a sink": ("rope", {"sink": True}, "none"),
     "fox of fixed gates around rope": ("fox", {"gate": "fixed", "inner": "rope"}, "none"),
     "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
@@ -78,7 +78,7 @@ def make_model():
 
 @pytest.fixture(scope="session")
 def forward():
-    """One compiled forward pass for all tests: most of a test's time is compilation."""
+    """One compiled forward pass shared by all tests, to save compilation time."""
     return jax.jit(
         lambda model, tokens, encoding, **options: model(tokens, encoding, **options),
         static_argnames="window",
@@ -96,7 +96,7 @@ def make_tokens():
 
 @pytest.fixture
 def drawn():
-    """An encoding with its trained leaves drawn at random, so that none of them is neutral."""
+    """Redraw the trained leaves of an encoding at random, so that none of them is neutral."""
 
     def draw(encoding, seed=0):
         leaves, structure = jax.tree.flatten(encoding)

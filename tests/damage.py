@@ -1,4 +1,4 @@
-"""What may happen to a file."""
+"""Ways to damage a file."""
 
 
 def truncate(path):

@@ -1,4 +1,4 @@
-"""Folders of evaluated runs, whose losses are what a test says. The fixture is in conftest."""
+"""Folders of evaluated runs with losses chosen by the test."""
 
 import json
 
@@ -25,7 +25,7 @@ def make_run(
     documents=DOCUMENTS,
     **fields,
 ):
-    """A run's folder with an evaluation whose losses are what this says."""
+    """Write a run's folder with an evaluation; lower losses by `better`."""
     folder.mkdir(parents=True)
     config = {
         "seed": seed,
@@ -49,15 +49,15 @@ def make_run(
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if not evaluated:
         return folder
-    rng = np.random.default_rng(0)  # the documents are hard or easy to all alike
+    rng = np.random.default_rng(0)  # a document is equally hard for every run
     tokens = np.full(documents, 50.0)
-    hard = tokens * (2 + rng.random(documents))
-    own = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, documents)
+    difficulty = tokens * (2 + rng.random(documents))
+    noise = np.random.default_rng([seed, len(encoding)]).normal(0, 0.5, documents)
     cells = []
-    for one in protocols.shown():
-        if one.value == "accuracy":  # the text asks nothing
+    for protocol in protocols.shown():
+        if protocol.value == "accuracy":  # the text has no questions
             continue
-        protocol, by_place = one.name, one.by_place
+        by_place = protocol.by_place
         for length in LENGTHS[-1:] if by_place else LENGTHS:
             for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
@@ -66,7 +66,7 @@ def make_run(
                     "encoding": encoding,
                     "extension": extension,
                     "scale": scale,
-                    "protocol": protocol,
+                    "protocol": protocol.name,
                     "train_length": 32,
                     "length": length,
                     "token_hash": targets,
@@ -74,10 +74,10 @@ def make_run(
                     "step": 10,
                 }
                 places = np.full(length, 2.5) if by_place else np.zeros(0)
-                nats = hard + own + worse * tokens
-                read = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
-                read |= dict(tail_nats=nats, tail_tokens=tokens)
-                sums = sums_by_document(nats, tokens, places, **read)
+                nats = difficulty + noise + worse * tokens
+                extra = dict(within_nats=nats, within_tokens=tokens, early=tokens / 2)
+                extra |= dict(tail_nats=nats, tail_tokens=tokens)
+                sums = sums_by_document(nats, tokens, places, **extra)
                 cells.append(Measured(facts, sums))
     records.write(folder / "eval", cells)
     return folder

@@ -1,8 +1,8 @@
-"""Looking into programs before they are compiled."""
+"""Inspection of programs before compilation."""
 
 
 def equations(jaxpr):
-    """Every operation, those inside of loops and calls included."""
+    """Yield every operation, also inside loops and calls."""
     for equation in jaxpr.eqns:
         yield equation
         for value in equation.params.values():

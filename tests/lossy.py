@@ -1,4 +1,4 @@
-"""Tokenizers that do not give the text back, by what they lose."""
+"""Lossy tokenizers, by the kind of loss."""
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -6,22 +6,22 @@ TEXT = "Ann and Émile met at the café. They said \x1b<end>\x1b 1 word\r\n"
 
 
 def letters(normalizer=None):
-    """One token per letter."""
+    """Return a tokenizer with one token per letter."""
     known = sorted({"?", *"abcdefgh 0123456789E", *TEXT, *TEXT.lower()})
     vocab = {letter: i for i, letter in enumerate(known)}
-    learned = Tokenizer(models.WordLevel(vocab, unk_token="?"))
-    learned.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    learned.decoder = decoders.Fuse()
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Fuse()
     if normalizer is not None:
-        learned.normalizer = normalizer
-    return learned
+        tokenizer.normalizer = normalizer
+    return tokenizer
 
 
 def gapped():
-    """A BPE that has no token for some letters, and none for the unknown."""
-    learned = Tokenizer(models.BPE({letter: 2 * i for i, letter in enumerate("abcdef ")}, []))
-    learned.decoder = decoders.Fuse()
-    return learned
+    """Return a BPE without tokens for some letters and without an unknown token."""
+    tokenizer = Tokenizer(models.BPE({letter: 2 * i for i, letter in enumerate("abcdef ")}, []))
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
 
 
 LOSSY = {

@@ -1,4 +1,4 @@
-"""Texts, runs and measurements small enough to be checked by hand. Fixtures by conftest."""
+"""Texts, runs and measurements small enough to check by hand."""
 
 from types import SimpleNamespace
 
@@ -60,18 +60,18 @@ def settings():
 
 @pytest.fixture
 def measure(subject, settings, tmp_path):
-    def run(who=None, read=None, folder="cells", **fields):
-        who, config = who or subject(), settings(**fields)
-        lengths = planning.lengths_of(config, who.trained)
+    def run(evaluated=None, read=None, folder="cells", **fields):
+        evaluated, config = evaluated or subject(), settings(**fields)
+        lengths = planning.lengths_of(config, evaluated.trained)
         read = read or text(lengths[-1])
-        cells = planning.plan(config, who, read, lengths)
-        return evaluate.measure(config, who, cells, Store(tmp_path / folder))
+        cells = planning.plan(config, evaluated, read, lengths)
+        return evaluate.measure(config, evaluated, cells, Store(tmp_path / folder))
 
     return run
 
 
 def sums_by_document(nats, tokens, by_place=(), **others):
-    """What was measured of a text of one byte a token, all else zero."""
+    """Return the sums of a text with one byte per token, all other sums zero."""
     zeros = {name: np.zeros(len(tokens)) for name in sums.DOCUMENTS}
     given = dict(nats=nats, tokens=tokens, bytes=tokens, by_place=np.asarray(by_place, float))
     return records.Sums(**(zeros | {"windows": np.ones(1)} | given | others))
@@ -79,5 +79,5 @@ def sums_by_document(nats, tokens, by_place=(), **others):
 
 def find(cells, **facts):
     facts = {"extension": "none", "window": None} | facts
-    (found,) = [c for c in cells if all(c.facts[k] == v for k, v in facts.items())]
-    return found
+    (cell,) = [c for c in cells if all(c.facts[k] == v for k, v in facts.items())]
+    return cell

@@ -1,4 +1,4 @@
-"""Texts of many alphabets, and the words that prepare them and train on them."""
+"""Texts in many alphabets and the command-line words to prepare and train on them."""
 
 import numpy as np
 from running import TINY

@@ -1,4 +1,4 @@
-"""Programs run by tests as a user runs them, on a text of a few kilobytes. Fixtures by conftest."""
+"""Programs run by tests as a user runs them, on a text of a few kilobytes."""
 
 import os
 import re
@@ -34,7 +34,7 @@ TINY = {
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory):
-    """Few enough tokens that 12 steps are more than an epoch."""
+    """Eight short documents: 12 training steps are more than an epoch."""
     folder = tmp_path_factory.mktemp("text")
     for i in range(8):
         letters = np.random.default_rng(i).choice(list("abcdefgh "), 240)
@@ -58,19 +58,19 @@ def command(text):
 
 @pytest.fixture
 def call(command, capfd, monkeypatch):
-    """A program in this process: what it says, once it ended as expected."""
+    """Run a program in this process, check its exit code and return its output."""
     monkeypatch.chdir(ROOT)
 
     def run(name, workdir, *words, code=0, **fields):
         capfd.readouterr()
         try:
-            ended = import_module(name.removesuffix(".py")).main(
+            exit_code = import_module(name.removesuffix(".py")).main(
                 command(name, workdir, *words, **fields)
             )
         except SystemExit as exit:
-            ended = exit.code
+            exit_code = exit.code
         out = "".join(capfd.readouterr())
-        assert ended == code, out
+        assert exit_code == code, out
         return out
 
     return run
@@ -78,7 +78,7 @@ def call(command, capfd, monkeypatch):
 
 @pytest.fixture(scope="session")
 def program(text, command):
-    """A program in a process of its own, started."""
+    """Start a program in a new process."""
 
     def start(*words, env=None, **fields):
         return subprocess.Popen(
@@ -101,14 +101,14 @@ def finish(process, code=0):
 
 @pytest.fixture(scope="session")
 def whole(program, tmp_path_factory):
-    """One uninterrupted run, the ground truth of the others."""
+    """One uninterrupted run, the reference for the others."""
     workdir = tmp_path_factory.mktemp("runs") / "whole"
     out = finish(program("train.py", workdir))
     return workdir, out
 
 
 def python(*words, code=0, cwd=ROOT, env=None):
-    """What a fresh interpreter says, once it ended as expected."""
+    """Run a fresh interpreter, check its exit code and return its output."""
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         cwd=cwd,
@@ -125,7 +125,7 @@ def script(name, *words, code=0):
 
 
 def copy_of(folder):
-    """The project in a folder, where files may be added, and its interpreter."""
+    """Copy the project to a folder; return a function that runs Python there."""
     folders = ("benchmarks", "configs", "docs", "models", "posenc_jax", "scripts", "tests")
     for name in (".github", *folders):
         skip = shutil.ignore_patterns("__pycache__")
@@ -145,18 +145,18 @@ def copy_of(folder):
 
 
 def committed(names, *folder):
-    """Without files that are new here: a row is owed with the commit, not before."""
+    """Drop the names of uncommitted files, which need no row in the docs yet."""
     done = subprocess.run(
         ["git", "ls-files", "/".join(folder)], cwd=ROOT, capture_output=True, text=True
     )
     if done.returncode or not done.stdout:
-        pytest.skip("not a checkout: which files are committed is not known")
+        pytest.skip("not a git checkout: cannot list the committed files")
     text = "".join((ROOT / line).read_text() for line in done.stdout.split())
     return [n for n in names if f"/{n}.py" in done.stdout or re.search(rf"^def {n}\(", text, re.M)]
 
 
 def wandb_records(path):
-    """The records of an offline run: LevelDB's log format, blocks of 32 KiB after a header of 7."""
+    """Yield the records of an offline run: LevelDB's log format, 32 KiB blocks after 7 bytes."""
     from wandb.proto import wandb_internal_pb2
 
     data, at, whole = path.read_bytes(), 7, b""
@@ -179,7 +179,7 @@ def wandb_records(path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 2 MiB, where one may be mounted."""
+    """A file system of 2 MiB; skips the test where mounting is not allowed."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]

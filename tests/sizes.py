@@ -1,4 +1,4 @@
-"""The sizes of the small model that most tests use, and recipes at such a size."""
+"""The sizes of the small model that most tests use, and recipes of that size."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""A reader of `variables` that knows the task."""
+"""A program that solves the task `variables`."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from posenc_jax.data.tasks.variables import ASK, NAMES, SET, VALUE, VALUES
 
 
 def solve(tokens: np.ndarray) -> np.ndarray:
-    """The value after each question, for one that has read these tokens; -1 where none was set."""
+    """Return the answer after each question given these tokens; -1 if its variable is unset."""
     answers, last = np.full(len(tokens), -1), np.full(NAMES, -1)
     for place, token in enumerate(tokens.tolist()):
         if token >= SET:

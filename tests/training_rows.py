@@ -1,4 +1,4 @@
-"""A batch of rows for steps in process."""
+"""A batch of rows for training steps in this process."""
 
 import numpy as np
 

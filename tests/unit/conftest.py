@@ -1,4 +1,4 @@
-"""Units start no program of ours; that is what tests/programs is for."""
+"""Unit tests start none of our programs; tests/programs does."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-SHARE = 8  # of this many cases of a sampled test one runs by default
+SHARE = 8  # by default one in this many cases of a sampled test runs
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def no_program(request, monkeypatch):
 
     def checked(self, args, *more, **options):
         ours = not isinstance(args, str) and str(next(iter(args))) == sys.executable
-        assert not ours, "a test that starts a program belongs into tests/programs"
+        assert not ours, "a test that starts a program belongs in tests/programs"
         start(self, args, *more, **options)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", checked)
@@ -24,11 +24,11 @@ def no_program(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Runs every eighth case of a test marked `sampled` by default, and all of them where tests are
-    chosen by name or with the slow ones.
+    """Run one in eight cases of a `sampled` test by default, and all when tests are chosen by name
+    or slow tests run.
 
-    The choice differs from test to test, so that every encoding has some of each kind of property
-    tried, and every property some encodings.
+    The choice differs between tests, so that every encoding meets some of the properties and every
+    property some encodings.
     """
     if config.option.keyword or any("tests/unit" in word and "::" in word for word in config.args):
         return
@@ -36,8 +36,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("sampled") and hasattr(item, "callspec"):
             cases[item.nodeid.partition("[")[0]].append(item)
-    for name, own in cases.items():
-        offset = zlib.crc32(name.encode()) % min(SHARE, len(own))
-        for number, item in enumerate(own):
+    for name, items_of in cases.items():
+        offset = zlib.crc32(name.encode()) % min(SHARE, len(items_of))
+        for number, item in enumerate(items_of):
             if number % SHARE != offset:
                 item.add_marker(pytest.mark.slow)

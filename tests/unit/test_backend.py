@@ -1,4 +1,4 @@
-"""What `configure` sets, and whose settings win."""
+"""Settings of `configure` and their precedence."""
 
 import os
 from importlib.metadata import version
@@ -6,7 +6,7 @@ from importlib.metadata import version
 from posenc_jax import backend
 
 
-def test_the_folder_of_programs_is_the_users_word_or_none_where_it_cannot_be(tmp_path, monkeypatch):
+def test_the_compilation_cache_is_the_users_choice_or_off(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "mine")
     backend.configure()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "mine"
@@ -15,13 +15,13 @@ def test_the_folder_of_programs_is_the_users_word_or_none_where_it_cannot_be(tmp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     backend.configure()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, as XDG says
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # nobody's home
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # XDG: relative paths are ignored
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # no home folder
     backend.configure()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
 
-def test_a_machine_is_known_by_its_processor_its_cores_and_its_library(monkeypatch):
+def test_machine_reports_processor_jaxlib_and_cores(monkeypatch):
     machine = backend.machine()
     assert machine["processor"] and machine["jaxlib"] == version("jaxlib")
     monkeypatch.setenv("NPROC", "3")

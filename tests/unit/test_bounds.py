@@ -1,4 +1,4 @@
-"""Numbers that nothing could be computed with are refused in one line that says what is allowed."""
+"""Numbers out of range are refused with one line that names the limits."""
 
 import jax
 import numpy as np
@@ -17,9 +17,9 @@ KEY = jax.random.key(0)
 def refusal(call):
     with pytest.raises(ValueError) as caught:
         call()
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ def refusal(call):
     ],
 )
 @pytest.mark.parametrize("digits", ["99999999999", HUGE])
-def test_a_number_of_tokens_has_an_upper_bound(option, digits):
+def test_token_counts_have_an_upper_bound(option, digits):
     rope = posenc_jax.build("rope", DIMS)
-    said = refusal(lambda: posenc_jax.extend(f"{option}={digits}", rope, 2.0))
-    assert said.startswith(f"{option.partition(':')[2]} must be at most 16,777,216; got 9")
-    assert len(said) < 150
+    message = refusal(lambda: posenc_jax.extend(f"{option}={digits}", rope, 2.0))
+    assert message.startswith(f"{option.partition(':')[2]} must be at most 16,777,216; got 9")
+    assert len(message) < 150
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_a_number_of_tokens_has_an_upper_bound(option, digits):
         ("randomized", "max_position"),
     ],
 )
-def test_a_whole_number_of_an_encoding_has_an_upper_bound(name, option):
-    said = refusal(lambda: posenc_jax.build(name, DIMS, KEY, **{option: 10**12}))
-    assert said.startswith(f"{option} must be at most ")
+def test_integer_options_of_encodings_have_an_upper_bound(name, option):
+    message = refusal(lambda: posenc_jax.build(name, DIMS, KEY, **{option: 10**12}))
+    assert message.startswith(f"{option} must be at most ")
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_a_whole_number_of_an_encoding_has_an_upper_bound(name, option):
         f"longrope:4:lambdas=1/1/1/{HUGE}",
     ],
 )
-def test_400_digits_are_refused_as_a_number_that_is_too_large(written):
+def test_option_values_of_400_digits_are_refused(written):
     rope = posenc_jax.build("rope", DIMS)
-    said = refusal(lambda: posenc_jax.extend(written, rope, 2.0))
-    assert "must be a" in said or "must be 'turned' or a number from 0 to 1" in said
+    message = refusal(lambda: posenc_jax.extend(written, rope, 2.0))
+    assert "must be a" in message or "must be 'turned' or a number from 0 to 1" in message
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_400_digits_are_refused_as_a_number_that_is_too_large(written):
         ("longrope:4:lambdas=1e-300/1/1/1", "each of lambdas must be a number from 1e-30 to"),
     ],
 )
-def test_a_factor_that_makes_logits_infinite_is_refused(written, rule):
+def test_factors_that_make_logits_infinite_are_refused(written, rule):
     assert refusal(lambda: extended(written)).startswith(rule)
 
 
@@ -108,26 +108,26 @@ def extended(written):
 
 
 @pytest.mark.parametrize("pattern", [5, None, 2.5])
-def test_a_pattern_that_is_no_list_of_words_is_refused(pattern):
-    said = refusal(lambda: posenc_jax.build("hybrid", DIMS, pattern=pattern))
-    assert said == f"pattern must be words of local and global; got {pattern}"
+def test_a_pattern_that_is_not_text_is_refused(pattern):
+    message = refusal(lambda: posenc_jax.build("hybrid", DIMS, pattern=pattern))
+    assert message == f"pattern must be words of local and global; got {pattern}"
 
 
 @pytest.mark.parametrize("key", [3, "x", np.ones(2), jax.random.split(KEY, 2)])
 @pytest.mark.parametrize("name", ["fire", "rope"])
-def test_a_key_that_is_none_of_jax_is_refused(name, key):
-    said = refusal(lambda: posenc_jax.build(name, DIMS, key=key))
-    assert said.startswith("key must be a single key, such as jax.random.key(0); got ")
+def test_an_invalid_random_key_is_refused(name, key):
+    message = refusal(lambda: posenc_jax.build(name, DIMS, key=key))
+    assert message.startswith("key must be a single key, such as jax.random.key(0); got ")
 
 
 @pytest.mark.parametrize("key", [KEY, jax.random.PRNGKey(0)])
-def test_new_and_old_keys_of_jax_build_the_same(key):
-    one, other = (posenc_jax.build("fire", DIMS, key=each) for each in (KEY, key))
-    assert all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
+def test_typed_and_raw_keys_build_the_same_encoding(key):
+    typed, given = (posenc_jax.build("fire", DIMS, key=each) for each in (KEY, key))
+    assert all(map(np.array_equal, jax.tree.leaves(typed), jax.tree.leaves(given)))
 
 
 @pytest.mark.parametrize("field", ["seed", "warmup_steps", "log_every", "original_length"])
-def test_a_field_of_400_digits_is_refused(field):
+def test_config_fields_of_400_digits_are_refused(field):
     config = base.get_config()
     config[field] = int(HUGE)
     said = [
@@ -138,7 +138,7 @@ def test_a_field_of_400_digits_is_refused(field):
     assert len(said) == 1 and "\n" not in said[0] and len(said[0]) < 150
 
 
-def test_every_seed_below_2_to_63_is_taken():
+def test_seeds_below_2_to_63_are_valid():
     config = base.get_config()
     config.seed = 2**63 - 1
     assert not check.without_building(config).problems
@@ -157,5 +157,5 @@ def test_only_ascii_digits_are_numbers(lengths):
 
 
 @pytest.mark.parametrize("written", ["yarn:1_6", "yarn:１６"])
-def test_only_ascii_digits_are_a_scale(written):
+def test_a_scale_must_be_ascii_digits(written):
     assert "the scale of yarn must be a finite number" in refusal(lambda: extended(written))

@@ -1,4 +1,4 @@
-"""Finding encodings by name, and what is said when an option is wrong."""
+"""Encodings by name, and errors of wrong options."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ def test_wrong_options_are_refused(name, options, message):
         posenc_jax.build(name, DIMS, key=KEY, **options)
 
 
-def test_odd_head_sizes_are_refused_by_what_rotates_pairs():
+def test_rope_refuses_odd_head_sizes():
     with pytest.raises(ValueError, match=r"got 1 \* 7 = 7"):
         posenc_jax.build("rope", posenc_jax.Dims(4, 7, 28, 16))
 
@@ -61,19 +61,19 @@ def test_dims_are_positive_whole_numbers(field, value):
 
 
 @pytest.mark.parametrize("name", schemes.names())
-def test_a_key_is_needed_exactly_where_something_is_drawn(name):
-    one, other = (
+def test_a_key_is_required_exactly_for_random_initialisation(name):
+    first, second = (
         jax.tree.leaves(posenc_jax.build(name, DIMS, key=jax.random.key(i))) for i in (0, 1)
     )
-    if any(jnp.any(a != b) for a, b in zip(one, other, strict=True)):
+    if any(jnp.any(a != b) for a, b in zip(first, second, strict=True)):
         with pytest.raises(ValueError, match=f"'{name}' has trained fields"):
             posenc_jax.build(name, DIMS)
     else:
-        without = jax.tree.leaves(posenc_jax.build(name, DIMS))
-        assert all(jnp.array_equal(a, b) for a, b in zip(one, without, strict=True))
+        without_key = jax.tree.leaves(posenc_jax.build(name, DIMS))
+        assert all(jnp.array_equal(a, b) for a, b in zip(first, without_key, strict=True))
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_valid_options():
     slopes = posenc_jax.schemes.alibi.slopes(np.int64(4))
     assert list(slopes) == [0.25, 0.0625, 0.015625, 0.00390625]
     buckets = posenc_jax.schemes.t5.bucket(np.arange(300), np.int64(32), np.int64(128))
@@ -83,28 +83,28 @@ def test_numbers_of_numpy_are_numbers():
     assert rope.inv_freq.shape == (4, 4)
 
 
-def test_buckets_that_cannot_be_are_refused():
+def test_invalid_t5_buckets_are_refused():
     for buckets, distance in ((7, 16), (0, 16), (32, 8)):
         with pytest.raises(ValueError, match="num_buckets|max_distance"):
             posenc_jax.schemes.t5.bucket(5, buckets, distance)
 
 
-def test_dims_are_dims():
+def test_a_tuple_instead_of_dims_is_refused():
     with pytest.raises(ValueError, match="dims must be a posenc_jax.Dims"):
         posenc_jax.build("rope", (4, 8, 32, 16))  # pyright: ignore
 
 
-def test_the_inner_encoding_of_randomized_asks_for_its_key():
+def test_randomized_requires_the_key_of_its_inner_encoding():
     with pytest.raises(ValueError, match="'t5' has trained fields"):
         posenc_jax.build("randomized", DIMS, inner="t5")
 
 
-def test_rows_of_random_positions_are_for_the_whole_range():
+def test_a_learned_table_inside_randomized_covers_max_position():
     learned = posenc_jax.build("randomized", DIMS, key=KEY, inner="learned", max_position=50)
     assert learned.reach == 50 and learned.train_length == 50 and learned.dims.train_length == 16
 
 
-def test_schemes_are_reachable_by_name():
+def test_public_names_resolve():
     assert posenc_jax.schemes.alibi.slopes(8)[0] == 0.5
     assert int(posenc_jax.schemes.t5.bucket(40)) == 21 + 2
     with pytest.raises(AttributeError):

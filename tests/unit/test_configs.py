@@ -106,7 +106,7 @@ def test_every_size_is_valid(size):
         ({"model.width": 0, "steps": 0}, ["steps must be", "model.width must be"]),
     ],
 )
-def test_every_mistake_is_named_at_once(changes, messages):
+def test_validation_reports_every_mistake(changes, messages):
     config = import_module("configs.rope").get_config()
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
@@ -117,14 +117,14 @@ def test_every_mistake_is_named_at_once(changes, messages):
         assert any(message in problem for problem in problems), problems
 
 
-def test_a_replaced_subtree_is_found():
+def test_missing_fields_of_a_replaced_subtree_are_reported():
     config = import_module("configs.rope").get_config()
     with config.unlocked(), config.ignore_type():
         config.model = {"width": 64}
     assert "model.heads" not in config and "init_from is missing" in problems_of(config)[0]
 
 
-def test_a_learned_table_has_no_rows_for_a_longer_fine_tuning():
+def test_fine_tuning_beyond_a_learned_table_needs_an_extension():
     config = import_module("configs.learned").get_config()
     config.original_length, config.train_length = 128, 512
     assert (
@@ -170,7 +170,7 @@ def test_a_tuple_read_back_from_json_is_no_difference():
         ({"data.source": "foo"}, "data.source must be one of"),
     ],
 )
-def test_every_mistake_in_an_evaluation_is_named(changes, message):
+def test_evaluation_mistakes_are_reported(changes, message):
     config = import_module("configs.eval").get_config()
     judging.load(config)
     for field, value in changes.items():
@@ -229,15 +229,15 @@ def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
 
 
 @pytest.mark.parametrize("field", ["data.task", "data.field", "extension.scale", "data.documents"])
-def test_an_axis_without_effect_is_no_sweep(field, tmp_path):
+def test_a_sweep_axis_without_effect_is_refused(field, tmp_path):
     values = {"data.task": ["copy", "passkey"], "data.field": ["text", "body"]}.get(field, [2, 3])
     grid = [{field: value} for value in values]
-    found = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
+    planned = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
     with pytest.raises(ConfigError, match=f"2 of the jobs cannot be run\n.*{field} = .* has no"):
-        jobs.check(found)
+        jobs.check(planned)
 
 
-def test_what_training_reads_stands_in_the_configuration():
+def test_the_resolved_config_holds_the_defaults_of_the_source():
     config = base.get_config()
     config.data.update(source="synthetic")
     data = schema.as_fields(run_of(config))["data"]
@@ -247,7 +247,7 @@ def test_what_training_reads_stands_in_the_configuration():
 
 @pytest.fixture
 def source(tmp_path):
-    """The folder of a run of other sizes than the defaults."""
+    """Folder of a run whose sizes differ from the defaults."""
     config = import_module("configs.rope").get_config()
     config.encoding.base = 500_000.0
     config.update(train_length=64, batch_size=48, learning_rate=1e-3)
@@ -268,7 +268,7 @@ def finetune(source, **fields):
     return config
 
 
-def test_a_fine_tuned_run_takes_model_encoding_text_and_lengths_from_its_source(source):
+def test_fine_tuning_inherits_model_encoding_text_and_lengths(source):
     config = finetune(source)
     assert problems_of(config) == []
     made = run_of(config)
@@ -280,7 +280,7 @@ def test_a_fine_tuned_run_takes_model_encoding_text_and_lengths_from_its_source(
     assert made.extension.name == "yarn" and made.extension.scale == 4
 
 
-def test_what_is_said_wins_over_the_source(source):
+def test_explicit_fields_override_the_source_run(source):
     fields = {"data.source": "stdlib", "train_length": 128, "learning_rate": 3e-4}
     made = run_of(finetune(source, **fields))
     assert made.data.source == source_of()
@@ -298,7 +298,7 @@ def test_a_recipe_that_goes_on_needs_a_run_to_go_on_from():
     assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
 
-def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
+def test_init_from_requires_the_same_model_and_encoding(tmp_path):
     source = import_module("configs.rope").get_config()
     source.encoding.base = 500_000.0
     (tmp_path / "config.json").write_text(
@@ -313,7 +313,7 @@ def test_weights_are_taken_from_a_run_of_the_same_model_and_encoding(tmp_path):
     assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
 
 
-def test_positions_are_drawn_around_the_encoding_of_the_run_that_goes_on(tmp_path):
+def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
     source = import_module("configs.rope").get_config()
     config = import_module("configs.randomized_yarn").get_config()
     config.init_from = str(tmp_path)
@@ -370,7 +370,7 @@ def test_what_an_extension_cannot_be_is_refused(fields, message):
     assert message in "\n".join(problems_of(with_extension(**fields)))
 
 
-def test_everything_that_building_says_is_said_at_once():
+def test_building_reports_all_its_mistakes():
     config = import_module("configs.t5").get_config()
     config.encoding.num_buckets, config.encoding.scale = 7, -1.0
     config.extension.name = "yran"
@@ -396,6 +396,6 @@ def test_help_lists_every_field_with_its_default():
         assert set(shown) == (options - set(usual) if described is schema.Training else set())
 
 
-def test_an_evaluation_from_python_is_judged_as_from_the_command_line(tmp_path):
+def test_evaluation_from_python_is_validated(tmp_path):
     with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
         posenc_jax.evaluate(tmp_path, {"stride": 16})

@@ -1,4 +1,4 @@
-"""What can be chosen and what is written is documented, and what documents name is there."""
+"""Documents cover every choice and output, and name only what exists."""
 
 import csv
 import re
@@ -16,7 +16,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 
 
 def in_first_cells(text):
-    """Names in the first cell of the rows of every table."""
+    """Return the names in the first cell of every table row."""
     cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
@@ -36,16 +36,16 @@ def test_every_protocol_has_a_row():
 
 
 @pytest.mark.parametrize(
-    ("document", "folder", "own"),
+    ("document", "folder", "encodings"),
     [("runs.md", "configs", schemes.names()), ("sweeps.md", "configs/sweeps", ())],
 )
-def test_every_recipe_and_sweep_has_a_row(document, folder, own):
-    names = {path.stem for path in (ROOT / folder).glob("*.py")} - set(own)
+def test_every_recipe_and_sweep_has_a_row(document, folder, encodings):
+    names = {path.stem for path in (ROOT / folder).glob("*.py")} - set(encodings)
     rows = in_first_cells((ROOT / "docs" / document).read_text())
     assert set(committed(names, folder)) <= rows | {"__init__"}
 
 
-def test_every_script_is_named():
+def test_every_script_is_documented():
     text = "".join(path.read_text() for path in [*DOCUMENTS, ROOT / "Makefile"])
     for name in committed([path.stem for path in (ROOT / "scripts").glob("*.py")], "scripts"):
         assert f"scripts/{name}.py" in text, name
@@ -67,7 +67,7 @@ def test_every_document_is_in_the_index():
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_links_and_commands_name_what_is_there(path):
+def test_links_and_commands_name_existing_files(path):
     text = path.read_text()
     for link in re.findall(r"\]\(([^)#]+)", text):
         assert link.startswith("https://") or (path.parent / link).exists(), link
@@ -75,17 +75,7 @@ def test_links_and_commands_name_what_is_there(path):
         assert (ROOT / program).is_file() and (ROOT / config).exists(), (program, config)
 
 
-def test_the_faults_name_tests_that_there_are():
-    files = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
-    tests = re.findall(r"^def (test_\w+)", "".join(files), re.MULTILINE)
-    reliability = (ROOT / "docs" / "reliability.md").read_text()
-    for name in re.findall(r"`(test_\w+)(?:\.\.\.)?`", reliability):
-        assert any(test.startswith(name) for test in tests), name
-    for name in re.findall(r"`(test_\w+\.py)`", reliability):
-        assert any((ROOT / "tests").rglob(name)), name
-
-
-def test_the_python_of_the_readme_is_that_of_a_test():
+def test_a_test_runs_the_python_of_the_readme():
     (block,) = re.findall(r"```python\n(rope = .*?)```", README, re.DOTALL)
     modules = (ROOT / "tests" / "unit" / "attention" / "test_modules.py").read_text()
     for line in (line for line in block.splitlines() if "self." in line or "attend" in line):
@@ -93,7 +83,7 @@ def test_the_python_of_the_readme_is_that_of_a_test():
 
 
 @pytest.mark.parametrize("name", schemes.names())
-def test_a_recipe_tells_its_command_and_the_bits_that_were_measured(name):
+def test_a_recipe_docstring_holds_its_command_and_measured_bits(name):
     docstring = import_module(f"configs.{name}").__doc__ or ""
     if not committed([name], "configs"):
         return
@@ -104,17 +94,16 @@ def test_a_recipe_tells_its_command_and_the_bits_that_were_measured(name):
 
 
 def mean_bits(encoding, length):
-    """Of `same_token` over the seeds of the first zoo, or of the fair one, from the targets that
-    docs/results reads there."""
+    """Return the mean bits per byte of `same_token` over seeds, from zoo or else from fair."""
     for folder, evaluation in (("zoo", "first-targets"), ("fair", "held-out")):
-        asked = ("same_token", "none", "", str(length), evaluation)
+        wanted = ("same_token", "none", "", str(length), evaluation)
         bits = []
         for path in (ROOT / "docs" / "results" / folder).glob(f"{encoding}-s*.csv"):
             with path.open() as stream:
                 rows = [{"evaluation": evaluation} | row for row in csv.DictReader(stream)]
             names = ("protocol", "extension", "window", "length", "evaluation")
-            own = [row for row in rows if tuple(row[name] for name in names) == asked]
-            bits += [float(row["bpb"]) for row in own]
+            cells = [row for row in rows if tuple(row[name] for name in names) == wanted]
+            bits += [float(row["bpb"]) for row in cells]
         if bits:
             return sum(bits) / len(bits)
     return None

@@ -1,4 +1,4 @@
-"""The rooms of the package stand on one another in one order, and none looks up."""
+"""Import order of the subpackages: each imports earlier ones only."""
 
 import ast
 from graphlib import TopologicalSorter
@@ -14,22 +14,22 @@ ROOMS = (
     "encoding positions schemes extensions attention data config tracking runs training evaluation "
     "plots programs sweeping report lab"
 ).split()
-APART = [("training", "evaluation"), ("sweeping", "training")]
+INDEPENDENT = [("training", "evaluation"), ("sweeping", "training")]
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package but the façade, by its name below posenc_jax."""
-    found = {}
+    """Return the path of every module below posenc_jax by name, without the façade."""
+    paths = {}
     for path in PACKAGE.rglob("*.py"):
         words = path.relative_to(PACKAGE).with_suffix("").parts
         words = words[:-1] if words[-1] == "__init__" else words
         if words:
-            found[".".join(words)] = path
-    return found
+            paths[".".join(words)] = path
+    return paths
 
 
 def imports(path: Path, known: dict[str, Path]):
-    """Modules of the package that one imports, anywhere in its text; "" is the façade."""
+    """Yield the modules of the package that a file imports anywhere; "" is the façade."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -49,36 +49,36 @@ def graph() -> dict[str, set[str]]:
     return {name: set(imports(path, known)) for name, path in known.items()}
 
 
-def room(module: str) -> str:
+def layer_of(module: str) -> str:
     return module.partition(".")[0]
 
 
 def test_no_module_imports_itself_through_others(graph):
-    """A package's own file may name its modules, which do not import it."""
+    """A package's __init__ may import its modules, which do not import it."""
     assert list(TopologicalSorter(graph).static_order())
 
 
-def test_no_room_looks_up(graph):
-    assert set(ROOMS) == {room(name) for name in graph}, "say on which rooms a new one stands"
+def test_layers_import_earlier_layers_only(graph):
+    assert set(LAYERS) == {layer_of(name) for name in graph}, "add a new layer to LAYERS"
     for module, imported in graph.items():
-        for other in {room(name) for name in imported if name} - {room(module)}:
-            assert ROOMS.index(other) < ROOMS.index(room(module)), f"{module} imports {other}"
+        for other in {layer_of(name) for name in imported if name} - {layer_of(module)}:
+            assert LAYERS.index(other) < LAYERS.index(layer_of(module)), f"{module} imports {other}"
 
 
-@pytest.mark.parametrize("pair", APART, ids="-".join)
-def test_rooms_side_by_side_know_nothing_of_each_other(pair, graph):
+@pytest.mark.parametrize("pair", INDEPENDENT, ids="-".join)
+def test_independent_layers_do_not_import_each_other(pair, graph):
     for module, imported in graph.items():
-        for one, other in (pair, pair[::-1]):
-            if room(module) == one:
-                assert other not in {room(name) for name in imported}, module
+        for first, other in (pair, pair[::-1]):
+            if layer_of(module) == first:
+                assert other not in {layer_of(name) for name in imported}, module
 
 
-def test_only_the_facade_points_up(graph):
-    """What stands in posenc_jax/__init__.py is for users; modules import from where things are."""
+def test_no_module_imports_the_facade(graph):
+    """posenc_jax/__init__.py is for users; modules import from the defining module."""
     assert [name for name, imported in graph.items() if "" in imported] == []
 
 
-def test_what_tracks_a_run_knows_nobody(graph):
+def test_tracking_imports_base_layers_only(graph):
     for module, imported in graph.items():
         if room(module) == "tracking":
             known = {"tracking", "errors", "files", "terminal", "config"}

@@ -1,4 +1,4 @@
-"""What an encoding may bring beyond phase and bias, on the plain path and by blocks alike."""
+"""Hooks of an encoding beyond phase and bias, in plain and blockwise attention."""
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,9 @@ def qkv(length=T, heads=H, seed=0):
 
 
 def close(ours, theirs, tolerance=2e-5):
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(one, other, atol=tolerance * max(1, np.abs(other).max()))
+    for actual, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        limit = tolerance * max(1, np.abs(expected).max())
+        np.testing.assert_allclose(actual, expected, atol=limit)
 
 
 def gradients(loss, *arguments):
@@ -41,12 +42,12 @@ def gradients(loss, *arguments):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_attentions_over_disjoint_keys_are_merged_by_their_log_sums(way):
+def test_log_sums_merge_attention_over_disjoint_keys(way):
     q, k, v = qkv()
     encoding, cut = build("alibi"), 40
     tokens = Tokens(position=jnp.arange(T), order=jnp.arange(T))
 
-    def of(part):
+    def keys_of(part):
         return jax.tree.map(lambda x: x[part], tokens)
 
     def whole(q, k, v, encoding):
@@ -55,24 +56,24 @@ def test_attentions_over_disjoint_keys_are_merged_by_their_log_sums(way):
 
     def merged(q, k, v, encoding):
         parts = [
-            way(q, k[:, :, part], v[:, :, part], encoding, tokens, of(part))
+            way(q, k[:, :, part], v[:, :, part], encoding, tokens, keys_of(part))
             for part in (slice(None, cut), slice(cut, None))
         ]
         out, logsum = merge(parts)
         return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum)), out
 
-    one, other = (
+    expected, found = (
         jax.jit(jax.value_and_grad(f, (0, 1, 2, 3), has_aux=True))(q, k, v, encoding)
         for f in (whole, merged)
     )
-    close(other, one)
+    close(found, expected)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_empty_region_has_weight_0_and_finite_gradients(way):
+def test_an_empty_region_has_zero_weight_and_finite_gradients(way):
     q, k, v = qkv(20)
     tokens = Tokens(position=jnp.arange(20), order=jnp.arange(20))
-    later = tokens.replace(order=100 + jnp.arange(20))  # which no query sees
+    later = tokens.replace(order=100 + jnp.arange(20))  # no query sees these keys
 
     def loss(q, k, v, other):
         parts = [way(q, k, v, build("nope"), tokens, tokens)]
@@ -80,23 +81,23 @@ def test_an_empty_region_has_weight_0_and_finite_gradients(way):
         out, logsum = merge(parts[1:] if k is None else parts)
         return jnp.sum(out**2) + jnp.sum(logsum)
 
-    value, found = gradients(loss, q, k, v, k + 1)
+    value, slopes = gradients(loss, q, k, v, k + 1)
     alone = jnp.sum(plain(q, k, v, build("nope"), tokens, tokens)[0] ** 2)
     alone += jnp.sum(plain(q, k, v, build("nope"), tokens, tokens)[1])
     np.testing.assert_allclose(value, alone, rtol=1e-5)
-    assert all(jnp.all(jnp.isfinite(one)) for one in found)
-    assert jnp.all(found[3] == 0)
+    assert all(jnp.all(jnp.isfinite(slope)) for slope in slopes)
+    assert jnp.all(slopes[3] == 0)
 
     def nothing(q, other):
         out, logsum = merge([way(q, other, other, build("nope"), tokens, later)] * 2)
         return jnp.sum(out) + 1e-30 * jnp.sum(logsum)
 
-    _, found = gradients(nothing, q, k)
-    assert all(jnp.all(one == 0) for one in found)
+    _, slopes = gradients(nothing, q, k)
+    assert all(jnp.all(slope == 0) for slope in slopes)
 
 
 @pytest.mark.parametrize("name", ["nope", "fire", pytest.param("t5", marks=pytest.mark.slow)])
-def test_the_log_sum_has_the_gradient_of_a_log_sum(name):
+def test_the_blockwise_log_sum_has_the_plain_gradient(name):
     q, k, v = qkv()
     encoding = build(name)
 
@@ -122,7 +123,7 @@ class WithSink(Encoding):
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
-def test_a_sink_is_one_more_column_of_the_softmax(how):
+def test_a_sink_adds_one_column_to_the_softmax(how):
     q, k, v = qkv(70)
     tokens = Tokens(position=jnp.arange(70), contiguous=True)
     weights = jnp.array([0.5, -1.0, 3.0, 0.0])
@@ -142,7 +143,7 @@ def test_a_sink_is_one_more_column_of_the_softmax(how):
     close(gradients(ours, q, k, v, weights), gradients(theirs, q, k, v, weights), 1e-4)
 
 
-def test_a_sink_is_golden():
+def test_a_sink_matches_golden_weights():
     """Scores 1, 2, 0 and a sink of 0.5."""
     k = jnp.array([1.0, 2.0, 0.0])[None, None, :, None]
     row = Tokens(position=jnp.arange(3))
@@ -152,7 +153,7 @@ def test_a_sink_is_golden():
     np.testing.assert_allclose(out[0, 0, 0], [0.213097, 0.579259, 0.078394], atol=1e-6)
 
 
-# How scores and bias meet
+# The combination of scores and bias
 
 
 class Capped(Wrapper):
@@ -175,7 +176,7 @@ class Capped(Wrapper):
         *(pytest.param(name, T, H, marks=pytest.mark.slow) for name in ("nope", "t5", "fire")),
     ],
 )
-def test_scores_and_bias_may_meet_in_another_way(inner, length, groups):
+def test_an_encoding_may_override_logits(inner, length, groups):
     q, k, v = qkv(length, groups)
     row = Tokens(position=jnp.arange(length), contiguous=True)
     encoding = Capped(
@@ -208,7 +209,7 @@ class Scaled(Encoding):
 
 @pytest.mark.parametrize("rows", [1, B])
 @pytest.mark.parametrize("way", WAYS)
-def test_queries_may_be_scaled_by_head_and_row(way, rows):
+def test_query_scales_differ_by_head_and_row(way, rows):
     q, k, v = qkv()
     positions = jnp.arange(T) if rows == 1 else jnp.stack([jnp.arange(T), 3 + jnp.arange(T)])
     row, scale = Tokens(position=positions), jnp.array([0.5, 1.0, 2.0, -0.3])
@@ -229,7 +230,7 @@ def test_queries_may_be_scaled_by_head_and_row(way, rows):
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
-def test_a_window_of_the_encoding_is_the_window_asked_for_and_the_smaller_counts(how):
+def test_the_smaller_window_of_encoding_and_argument_applies(how):
     q, k, v = (x.swapaxes(1, 2) for x in qkv())
     rope = build("rope")
 
@@ -237,8 +238,8 @@ def test_a_window_of_the_encoding_is_the_window_asked_for_and_the_smaller_counts
         return attend(q, k, v, encoding, window=window, implementation=how)
 
     expected = run(rope, 9)
-    for own, asked in ((9, None), (9, 40), (40, 9), (9, 9)):
-        np.testing.assert_array_equal(run(rope.replace(window=own), asked), expected)
+    for of_encoding, argument in ((9, None), (9, 40), (40, 9), (9, 9)):
+        np.testing.assert_array_equal(run(rope.replace(window=of_encoding), argument), expected)
     wrapped = Wrapper(dims=DIMS, inner=rope.replace(window=40), window=9)
     np.testing.assert_array_equal(run(wrapped, 70), expected)
 
@@ -255,13 +256,13 @@ def test_blocks_before_the_window_of_an_encoding_are_skipped():
     assert whole == 16 * 17 // 2 and near == 16 + 15
 
 
-# Wrappers and attentions of a scheme's own
+# Wrappers and custom attention
 
 
 @pytest.mark.parametrize("name", ["nope", "rope", "alibi", "fire", "fox"])
 @pytest.mark.parametrize("way", WAYS)
-def test_hooks_that_nobody_overrides_cost_nothing(name, way):
-    """The program of a wrapper that overrides none of them is that of what it is around."""
+def test_unused_hooks_cost_nothing(name, way):
+    """A wrapper without overrides compiles to the program of its inner encoding."""
     shapes = [jax.ShapeDtypeStruct((B, H, T, K), jnp.float32)] * 3
     inner = build(name)
     features = None
@@ -293,7 +294,7 @@ def test_a_wrapper_forwards_every_hook():
     )
 
 
-def test_a_scheme_may_bring_an_attention_of_its_own():
+def test_a_scheme_may_define_its_own_attention():
     class Mean(Encoding):
         def attend(self, q, k, v, q_tokens, k_tokens):
             return jnp.zeros_like(q) + self.window
@@ -306,21 +307,21 @@ def test_a_scheme_may_bring_an_attention_of_its_own():
     np.testing.assert_array_equal(attend(q, k, v, wrapped, window=3), jnp.full_like(q, 3))
 
 
-def test_drawn_positions_offer_no_curve():
+def test_random_positions_have_no_curve():
     from posenc_jax.attention.plain import curve_of
     from posenc_jax.positions import tokens_of_row
 
-    even, drawn = (
+    even, random = (
         build("randomized", inner="alibi", evenly=True),
         build("randomized", inner="alibi"),
     )
-    for encoding, key, offers in ((drawn, None, True), (drawn, 3, False), (even, None, False)):
+    for encoding, key, has_curve in ((random, None, True), (random, 3, False), (even, None, False)):
         key = key if key is None else jax.random.key(key)
         row = tokens_of_row(encoding, B, 8, key)
-        assert row.contiguous == offers == (curve_of(encoding, row, row) is not None)
+        assert row.contiguous == has_curve == (curve_of(encoding, row, row) is not None)
 
 
-def test_features_are_asked_for_where_they_are_read():
+def test_missing_or_unused_features_are_refused():
     q, k, v = (x.swapaxes(1, 2) for x in qkv())
     fox = build("fox")
     features = fox.read(jnp.zeros((B, T, DIMS.width)))

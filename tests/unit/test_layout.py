@@ -1,4 +1,4 @@
-"""The house rules that a machine can hold."""
+"""Code rules checked on the syntax trees of the sources."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from running import ROOT
 
 @pytest.fixture(scope="module")
 def sources():
-    """The syntax tree of every file of ours, by its path below the root."""
+    """Syntax tree of every source file, by its path below the root."""
     patterns = "*.py posenc_jax/**/*.py models/*.py configs/**/*.py scripts/*.py".split()
     paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     return {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
@@ -26,7 +26,7 @@ def imports(tree):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-# Who may be imported by whom: data flows one way.
+# Modules of posenc_jax that each place may import: dependencies go one way.
 ALLOWED = {
     "posenc_jax/checks.py": set(),
     "posenc_jax/backend.py": set(),
@@ -77,27 +77,27 @@ def is_unsafe(call):
 
 
 def test_reading_never_runs_code(sources):
-    """No pickle by any name, no unsafe YAML, no data set's own scripts, no text run as code."""
-    found = [
+    """Sources use no pickle, unsafe YAML, data set scripts or evaluated text."""
+    unsafe = [
         f"{path}:{node.lineno}: {ast.unparse(node.func)}"
         for path, tree in sources.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and is_unsafe(node)
     ]
-    assert found == []
+    assert unsafe == []
     for code in ("eval(x)", "yaml.load(x)", "np.load(x)", "f(x, allow_pickle=True)"):
         assert is_unsafe(ast.parse(code, mode="eval").body)
     assert not is_unsafe(ast.parse("np.load(x, allow_pickle=False)", mode="eval").body)
 
 
-def test_no_source_file_reaches_for_what_it_should_not(sources):
-    found = [
+def test_no_source_imports_private_jax_or_pickle(sources):
+    forbidden = [
         f"{path} imports {name}"
         for path, tree in sources.items()
         for name in imports(tree)
         if name.startswith("jax._src") or name.split(".")[0] in PICKLES
     ]
-    assert found == []
+    assert forbidden == []
     assert not {path.name for path in sources} & {"utils.py", "helpers.py", "common.py", "misc.py"}
 
 
@@ -114,7 +114,7 @@ def test_the_decoder_names_no_encoding(sources):
     assert not words & set(schemes.names())
 
 
-def test_the_table_of_faults_names_tests_that_are_there():
+def test_the_table_of_faults_names_existing_tests():
     files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
     document = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     missing, count = [], 0
@@ -124,7 +124,7 @@ def test_the_table_of_faults_names_tests_that_are_there():
             if name.endswith(".py"):
                 file = name
             start = rf"def {name.removesuffix('...')}" + ("" if name.endswith("...") else r"\(")
-            there = file in files and (name == file or re.search(start, files[file]))
-            missing += [] if there else [f"{file}: {name}"]
+            exists = file in files and (name == file or re.search(start, files[file]))
+            missing += [] if exists else [f"{file}: {name}"]
             count += 1
     assert missing == [] and count > 80

@@ -1,4 +1,4 @@
-"""The pages of results say what the published rows say."""
+"""Agreement of the result pages with the published rows."""
 
 import importlib.util
 import re
@@ -23,38 +23,38 @@ tables = load_tables()
 
 
 def split(text):
-    """The lines of a page's tables, and its findings without code and addresses."""
+    """Split a page into its table lines and its answer, without code and links."""
     lines = text.splitlines()
-    held = "\n".join(line for line in lines if line.startswith("|"))
+    table_lines = "\n".join(line for line in lines if line.startswith("|"))
     findings = text.partition("## Answer")[2].splitlines()
     prose = "\n".join(line for line in findings if not line.startswith("|"))
     prose = re.sub(r"(?s)```.*?```|`[^`]*`|\]\([^)]*\)|arXiv:\d+\.\d+|<!--.*?-->", "", prose)
-    return held, prose
+    return table_lines, prose
 
 
 @pytest.mark.parametrize("page", tables.PAGES)
-def test_tables_are_those_of_the_rows(page):
+def test_tables_match_the_published_rows(page):
     text = (RESULTS / page).read_text()
     assert tables.written(page, text) == text
 
 
 @pytest.mark.parametrize("page", [path.name for path in RESULTS.glob("*.md")])
-def test_every_decimal_of_a_sentence_is_in_a_table_of_its_page(page):
-    held, prose = split((RESULTS / page).read_text())
-    known = [float(number) for number in re.findall(DECIMAL, held)]
+def test_every_decimal_of_an_answer_is_in_a_table_of_its_page(page):
+    table_lines, prose = split((RESULTS / page).read_text())
+    known = [float(number) for number in re.findall(DECIMAL, table_lines)]
     for number in re.findall(DECIMAL, prose):
         digits = len(number.partition(".")[2])
         assert float(number) in {round(value, digits) for value in known}, number
 
 
 @pytest.mark.parametrize("folder", [path.parent.name for path in RESULTS.glob("*/rows.csv.xz")])
-def test_every_accuracy_is_that_of_the_published_documents(folder):
+def test_published_accuracies_match_the_documents(folder):
     keys = ["run", "method", "protocol", "length", "part"]
     rows = pd.read_csv(RESULTS / folder / "rows.csv.xz", low_memory=False)
     rows = rows[rows.answers > 0].assign(part=rows.part.fillna("").astype(str)).set_index(keys)
-    found = pd.read_parquet(RESULTS / folder / "documents.parquet")
-    found["part"] = found.part.astype(object).fillna("").astype(str)
-    sums = found.groupby(keys, observed=True)[["answers", "right"]].sum()
+    documents = pd.read_parquet(RESULTS / folder / "documents.parquet")
+    documents["part"] = documents.part.astype(object).fillna("").astype(str)
+    sums = documents.groupby(keys, observed=True)[["answers", "right"]].sum()
     assert rows.index.is_unique and set(rows.index) == set(sums.index)
     sums = sums.loc[rows.index]
     assert (sums.answers == rows.answers).all()

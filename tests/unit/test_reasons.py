@@ -1,4 +1,4 @@
-"""A line that says what to do, where there was a traceback; exit codes: see programs."""
+"""Error messages in place of tracebacks; tests/programs tests the exit codes."""
 
 import ast
 import gzip
@@ -34,14 +34,14 @@ def prepared(folder, source="jsonl", pattern="*"):
         (b'{"text": "\xff"}', "line 2: not JSON"),
     ],
 )
-def test_a_line_that_is_no_text_is_named(line, message, tmp_path):
+def test_invalid_lines_are_reported_by_number(line, message, tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "whole"}\n' + line + b"\n")
     with pytest.raises(DataError, match=message):
         prepared(tmp_path, pattern="a.jsonl")
 
 
 @pytest.mark.parametrize("source", ["jsonl", "text"])
-def test_packed_text_that_is_damaged_is_named(source, tmp_path):
+def test_damaged_compressed_files_are_named(source, tmp_path):
     packed = gzip.compress(b"".join(b'{"text": "line %d"}\n' % i for i in range(500)))
     for place in range(10, len(packed), 41):
         damaged = packed[:place] + bytes([packed[place] ^ 0xFF]) + packed[place + 1 :]
@@ -50,7 +50,7 @@ def test_packed_text_that_is_damaged_is_named(source, tmp_path):
             prepared(tmp_path, source, "a.jsonl.gz")
 
 
-def test_what_unpacks_to_far_more_than_text_does_is_refused(tmp_path):
+def test_decompression_bombs_are_refused(tmp_path):
     with gzip.open(tmp_path / "a.txt.gz", "wb") as stream:
         for _ in range(300):
             stream.write(bytes(1 << 20))
@@ -73,7 +73,7 @@ def test_what_unpacks_to_far_more_than_text_does_is_refused(tmp_path):
         ("data.tokenizer", "x" * 5_000, "data.tokenizer must be 'bytes', a tokenizer.json"),
     ],
 )
-def test_what_no_machine_can_do_is_refused_before_jax(field, value, message):
+def test_impossible_sizes_are_refused_before_jax(field, value, message):
     config = base.get_config()
     config.update_from_flattened_dict({field: value})
     if field == "extension.scale":
@@ -99,7 +99,7 @@ def test_an_evaluation_of_impossible_size_is_refused(fields, message):
 
 
 def test_every_text_file_is_utf_8_in_any_locale():
-    """By the sources: what is opened as text names its encoding."""
+    """Every call in the sources that opens a text file names its encoding."""
     missing = []
     folders = [ROOT / name for name in ("posenc_jax", "models", "configs", "scripts")]
     for path in [*ROOT.glob("*.py"), *(p for folder in folders for p in folder.rglob("*.py"))]:
@@ -117,12 +117,12 @@ def test_every_text_file_is_utf_8_in_any_locale():
     assert missing == []
 
 
-def test_a_field_of_a_sweep_is_a_name(tmp_path):
+def test_sweep_fields_must_be_names(tmp_path):
     with pytest.raises(ConfigError, match="a job of the grid has the field 5; a field is a name"):
         jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
 
 
-def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
+def test_an_unwritable_cache_names_the_field(tmp_path):
     (tmp_path / "a.txt").write_text("some text " * 50)
     (tmp_path / "cache").write_text("a file is there")
     with pytest.raises(Exception, match="name a folder that can be written: data.cache") as caught:
@@ -130,7 +130,7 @@ def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
     assert caught.value.code == 74
 
 
-def test_a_relative_cache_home_is_no_place(monkeypatch, tmp_path):
+def test_a_relative_cache_home_is_ignored(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/cache")
     assert corpora.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
@@ -138,8 +138,8 @@ def test_a_relative_cache_home_is_no_place(monkeypatch, tmp_path):
     assert str(corpora.cache_folder("")) == "/some/cache/posenc-jax"
 
 
-def test_nothing_is_written_through_a_link(tmp_path):
-    """The scratch file's name can be guessed."""
+def test_atomic_writes_do_not_follow_links(tmp_path):
+    """An attacker could guess the name of the scratch file."""
     (tmp_path / "precious").write_text("precious")
     (tmp_path / ".config.json.part").symlink_to(tmp_path / "precious")
     write_atomically(tmp_path / "config.json", "new")
@@ -148,7 +148,7 @@ def test_nothing_is_written_through_a_link(tmp_path):
     assert not os.path.islink(tmp_path / "config.json")
 
 
-def test_a_job_is_called_by_what_every_shell_takes(tmp_path, monkeypatch):
+def test_slurm_job_names_are_shell_safe(tmp_path, monkeypatch):
     assert slurm._job_name("zoo\n#SBATCH --exclusive") == "zoo_SBATCH_--exclusive"
     monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
     with pytest.raises(ConfigError, match="holds characters that cannot be printed"):

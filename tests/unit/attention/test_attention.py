@@ -1,4 +1,4 @@
-"""The plain reference against a loop in float64, and what its arguments promise."""
+"""Plain attention against a float64 loop, and the contract of its arguments."""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def build(name, heads=H, head_dim=K, **options):
 
 
 def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, window=None):
-    """One query and one key at a time, in float64. Positions are [Q] and [S], or of each row."""
+    """Attention by a float64 loop over queries and keys; positions are [Q] and [S], or per row."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     q_positions = np.broadcast_to(q_positions, q.shape[:2])
     k_positions = np.broadcast_to(k_positions, k.shape[:2])
@@ -68,7 +68,7 @@ def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, windo
 CUTS = (6, L - 6)
 ROW = jnp.array([[0] * cut + [1] * (L - cut) for cut in CUTS])
 IN_DOCUMENT = np.stack([np.r_[0:cut, 0 : L - cut] for cut in CUTS])
-# Of 90 combinations fifteen, in which any two values meet; the others are slow.
+# Fifteen of 90 combinations cover every pair of values; the others are slow.
 NAMES, GROUPS, WINDOWS = ["nope", "rope", "alibi", "t5", "fire"], [4, 2, 1], [None, 1, 5]
 ALL = [
     pytest.param(
@@ -86,7 +86,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(("name", "groups", "window", "segments"), ALL)
-def test_it_is_attention(name, groups, window, segments):
+def test_attention_matches_a_float64_loop(name, groups, window, segments):
     encoding = build(name)
     q, k, v = qkv(L, L, groups)
     out = attend(q, k, v, encoding, window=window, segments=segments)
@@ -98,7 +98,7 @@ def test_it_is_attention(name, groups, window, segments):
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
 @pytest.mark.parametrize("window", [None, 4])
-def test_queries_may_stand_anywhere_among_the_keys(name, window):
+def test_query_positions_may_lie_between_key_positions(name, window):
     encoding = build(name)
     q, k, v = qkv(3, L)
     k_positions = jnp.sort(jax.random.choice(jax.random.key(1), 90, (L,), replace=False))
@@ -118,7 +118,7 @@ def test_a_query_before_every_key_sees_nothing():
 
 
 @pytest.mark.slow
-def test_the_farthest_positions_are_taken_and_under_jit_none_is_refused():
+def test_positions_up_to_the_limit_are_valid_and_jit_refuses_none():
     q, k, v = qkv(L, L)
     far, beyond = 2**24 - L + 1 + np.arange(L), 2**24 + 2 * np.arange(L)
     expected = attend(q, k, v, build("alibi"))
@@ -132,7 +132,7 @@ def test_the_farthest_positions_are_taken_and_under_jit_none_is_refused():
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
-def test_packed_rows_carry_positions_of_their_own(name):
+def test_each_packed_row_has_its_own_positions(name):
     encoding = build(name)
     q, k, v = qkv(L, L)
     positions = jnp.asarray(IN_DOCUMENT)
@@ -146,7 +146,7 @@ def test_packed_rows_carry_positions_of_their_own(name):
 @pytest.mark.parametrize(
     ("name", "queries"), [("alibi", 1), ("t5", 5), ("kerple_log", L), ("sandwich", 5)]
 )
-def test_the_curve_laid_out_is_the_bias(name, queries):
+def test_spreading_the_curve_gives_the_bias(name, queries):
     encoding = build(name)
     laid_out = jax.jit(lambda e: spread(e.curve(jnp.arange(L)), queries))(encoding)
     bias = jax.jit(lambda e: e.bias(jnp.arange(L - queries, L), jnp.arange(L)))(encoding)
@@ -155,8 +155,8 @@ def test_the_curve_laid_out_is_the_bias(name, queries):
 
 
 @pytest.mark.parametrize("name", ["rope", "fire"])
-def test_packed_positions_may_be_one_row_and_are_read_by_value(name):
-    """Under jit, where two equal arrays are not one object, and in documents numbered again."""
+def test_packed_positions_may_be_one_row_compared_by_value(name):
+    """Equal arrays compare by value under jit, and segment numbers may repeat."""
     encoding = build(name)
     q, k, v = qkv(L, L)
     row, both = jnp.asarray(IN_DOCUMENT[0]), jnp.tile(ROW[0], (B, 1))
@@ -164,8 +164,8 @@ def test_packed_positions_may_be_one_row_and_are_read_by_value(name):
     for segments in (ROW[0], both):
         out = attend(q, k, v, encoding, q_positions=row, k_positions=row + 0, segments=segments)
         np.testing.assert_allclose(out, expected, atol=2e-6)
-        derived = attend(q, k, v, encoding, segments=segments)
-        np.testing.assert_allclose(derived, expected, atol=2e-6)
+        default = attend(q, k, v, encoding, segments=segments)
+        np.testing.assert_allclose(default, expected, atol=2e-6)
     again = jnp.array([[3] * 4 + [5] * 4 + [3] * (L - 8)] * 2)
     once = jnp.array([[0] * 4 + [1] * 4 + [2] * (L - 8)] * 2)
     np.testing.assert_array_equal(
@@ -185,9 +185,7 @@ AGAIN = np.array([[3] * 4 + [5] * 4 + [3] * (L - 8), [1] * 6 + [2] * 3 + [1] * 2
         ("fire", "plain", True),
     ],
 )
-def test_a_pair_of_segments_is_the_segments_where_a_number_comes_again(
-    name, implementation, compiled
-):
+def test_a_pair_of_segments_equals_one_array_with_repeated_numbers(name, implementation, compiled):
     encoding = build(name)
     q, k, v = qkv(L, L)
 
@@ -199,16 +197,16 @@ def test_a_pair_of_segments_is_the_segments_where_a_number_comes_again(
     run = jax.jit(run) if compiled else run
     whole = run(q, AGAIN)
     np.testing.assert_array_equal(run(q, (AGAIN, AGAIN)), whole)
-    for queries in (1, 7) if compiled else ():  # eagerly, see below
+    for queries in (1, 7) if compiled else ():  # eager calls refuse repeated numbers
         last = run(q[:, -queries:], (AGAIN[:, -queries:], AGAIN))
         np.testing.assert_allclose(last, whole[:, -queries:], atol=2e-6)
-    row = run(q, (AGAIN[0], AGAIN[0]))  # one for all rows
+    row = run(q, (AGAIN[0], AGAIN[0]))  # one row of segments serves all rows
     np.testing.assert_array_equal(row, run(q, np.tile(AGAIN[0], (B, 1))))
 
 
 @pytest.mark.slow
-def test_a_query_elsewhere_is_of_the_last_document_with_its_segment_or_of_none():
-    """Three queries for keys of segments 3, 5 and 3 again, of which the last ones are their own."""
+def test_a_query_joins_the_last_document_with_its_segment_or_none():
+    """Keys have segments 3, 5 and 3 again; three queries read the last matching document."""
     encoding = build("rope")
     q, k, v = qkv(3, L)
     in_document = np.r_[0:4, 0:4, 0 : L - 8]
@@ -222,16 +220,20 @@ def test_a_query_elsewhere_is_of_the_last_document_with_its_segment_or_of_none()
         right = by_hand(q, k, v, encoding, *places.values(), segments=pair)
         np.testing.assert_allclose(out, right, atol=2e-6)
         assert jnp.all(out[:, 2] == 0) == (expected[2] == 0)
-    # Rows of which the keys know the segment twice, and the query stands in neither as it comes.
+    # Segment 3 occurs twice among the keys; nothing decides which one the query is in.
     keys = np.tile([3] * 4 + [5] * 4 + [3] * 4 + [7] * (L - 12), (B, 1))
-    q_, one = q[:, :1], {"q_positions": np.array([3]), "k_positions": np.r_[0:4, 0:4, 0:4, 0:4]}
-    compiled = attend(q_, k, v, encoding, segments=(np.full((B, 1), 3), keys), **one)
+    first, places = (
+        q[:, :1],
+        {"q_positions": np.array([3]), "k_positions": np.r_[0:4, 0:4, 0:4, 0:4]},
+    )
+    compiled = attend(first, k, v, encoding, segments=(np.full((B, 1), 3), keys), **places)
     numbers = np.tile(np.repeat([1, 2, 3, 4], 4), (B, 1))
     pair = (np.full((B, 1), 3), numbers)
-    right = by_hand(q_, k, v, encoding, *one.values(), segments=pair)
+    right = by_hand(first, k, v, encoding, *places.values(), segments=pair)
     np.testing.assert_allclose(compiled, right, atol=2e-6)
     with pytest.raises(ValueError, match="row 0 of the key segments has several documents 3"):
-        posenc_jax.attention.attend(q_, k, v, encoding, segments=(np.full((B, 1), 3), keys), **one)
+        pair = (np.full((B, 1), 3), keys)
+        posenc_jax.attention.attend(first, k, v, encoding, segments=pair, **places)
 
 
 def test_more_queries_than_keys_find_their_documents():
@@ -244,8 +246,8 @@ def test_more_queries_than_keys_find_their_documents():
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
-def test_what_is_fixed_in_training_can_be_differentiated(how):
-    """Nothing is held fixed in the forward pass: the gradient of a frequency, and of its gain."""
+def test_fixed_frequencies_have_exact_gradients(how):
+    """Frequencies and gains have gradients, though training keeps them fixed."""
     q, k, v = (np.asarray(x, np.float64) for x in qkv(70, 70))
     rope = build("rope")
 
@@ -254,7 +256,7 @@ def test_what_is_fixed_in_training_can_be_differentiated(how):
         low = (jnp.asarray(x, jnp.float32) for x in (q, k, v))
         return jnp.sum(jnp.sin(posenc_jax.attention.attend(*low, moved, implementation=how)))
 
-    found = jax.jit(jax.grad(loss, (0, 1)))(rope.inv_freq, rope.gain)
+    gradients = jax.jit(jax.grad(loss, (0, 1)))(rope.inv_freq, rope.gain)
 
     def exact(inv_freq, gain):  # float64, one pair of entries at a time
         angle = np.arange(70)[:, None] * inv_freq
@@ -272,19 +274,21 @@ def test_what_is_fixed_in_training_can_be_differentiated(how):
         (exact(freq + step * unit, gain) - exact(freq - step * unit, gain)) / (2 * step)
         for unit in np.eye(len(freq))
     ]
-    np.testing.assert_allclose(found[0], expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        gradients[0], expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max()
+    )
     expected = (exact(freq, gain + step) - exact(freq, gain - step)) / (2 * step)
-    np.testing.assert_allclose(found[1], expected, rtol=1e-3)
+    np.testing.assert_allclose(gradients[1], expected, rtol=1e-3)
 
 
-def test_scores_and_sums_of_bfloat16_are_float32():
+def test_bfloat16_products_accumulate_in_float32():
     q, k, v = qkv(L, L, dtype=jnp.bfloat16)
     jaxpr = jax.make_jaxpr(lambda: posenc_jax.attention.attend(q, k, v, build("nope")))()
     products = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "dot_general"]
     assert [e.outvars[0].aval.dtype for e in products] == [jnp.float32, jnp.float32]
 
 
-def test_grouped_keys_serve_their_heads():
+def test_grouped_keys_equal_repeated_keys():
     q, k, v = qkv(L, L, groups=2)
     repeated = (jnp.repeat(x, 2, axis=2) for x in (k, v))
     np.testing.assert_allclose(
@@ -293,7 +297,7 @@ def test_grouped_keys_serve_their_heads():
 
 
 @pytest.mark.parametrize("groups", [4, 2])
-def test_heads_may_turn_at_their_own_frequencies(groups):
+def test_heads_may_have_their_own_rope_base(groups):
     bases = [10.0, 100.0, 1e4, 1e6]
     q, k, v = qkv(L, L, groups)
     out = attend(q, k, v, build("rope", base=bases))
@@ -302,7 +306,7 @@ def test_heads_may_turn_at_their_own_frequencies(groups):
         np.testing.assert_allclose(out[:, :, head], alone[:, :, head], atol=1e-6)
 
 
-def test_a_gain_per_head_multiplies_the_logits_of_that_head():
+def test_a_gain_per_head_scales_the_logits_of_that_head():
     q, k, v = qkv(L, L)
     gains = jnp.array([1.0, 1.2, 1.0, 0.5])
     rope = build("rope")
@@ -311,7 +315,7 @@ def test_a_gain_per_head_multiplies_the_logits_of_that_head():
     np.testing.assert_allclose(out, scaled, atol=1e-6)
 
 
-def test_bfloat16_loses_no_more_than_its_inputs():
+def test_bfloat16_attention_is_close_to_float32():
     q, k, v = qkv(64, 64)
     rope = build("rope")
     exact = attend(q, k, v, rope)
@@ -320,14 +324,14 @@ def test_bfloat16_loses_no_more_than_its_inputs():
     np.testing.assert_allclose(low.astype(jnp.float32), exact, atol=0.03)
 
 
-def test_the_phase_may_be_made_once_and_handed_in():
+def test_a_precomputed_phase_gives_the_same_result():
     q, k, v = qkv(L, L)
     rope = build("rope")
-    handed = attend(q, k, v, rope, phase=rope.phase(jnp.arange(L)))
-    np.testing.assert_array_equal(handed, attend(q, k, v, rope))
+    given = attend(q, k, v, rope, phase=rope.phase(jnp.arange(L)))
+    np.testing.assert_array_equal(given, attend(q, k, v, rope))
 
 
-def test_the_core_is_heads_major():
+def test_plain_takes_heads_before_tokens():
     q, k, v = qkv(L, L)
     tokens = Tokens(position=jnp.arange(L))
     core, _ = plain(*(x.swapaxes(1, 2) for x in (q, k, v)), build("alibi"), tokens, tokens)
@@ -360,11 +364,11 @@ def test_the_core_is_heads_major():
         ({"encoding": posenc_jax.stack([build("rope")] * 3)}, "stacked over 3 layers"),
     ],
 )
-def test_what_does_not_fit_is_refused(change, message):
+def test_mismatched_arguments_are_refused(change, message):
     q, k, v = qkv(L, L)
     call = {"q": q, "k": k, "v": v, "encoding": build("rope")} | change
     if "k" in change:
         call["v"] = call["k"]
-    plain_attend = posenc_jax.attention.attend  # under jit, values are not known
+    plain_attend = posenc_jax.attention.attend  # under jit values are unknown
     with pytest.raises(ValueError, match=message):
         plain_attend(call.pop("q"), call.pop("k"), call.pop("v"), call.pop("encoding"), **call)

@@ -1,4 +1,4 @@
-"""Attention by blocks against full attention in float64, gradients included, for every encoding."""
+"""Blockwise attention and its gradients against full float64 attention, for every encoding."""
 
 import functools
 import sys
@@ -34,7 +34,7 @@ def build(name, length):
     mask = jax.tree.leaves(trained_mask(encoding))
     leaves, tree = jax.tree.flatten(encoding)
     rng = np.random.default_rng(6)
-    moved = [  # so that no field that is trained is neutral
+    moved = [  # no trained field is then neutral
         leaf + jnp.asarray(0.3 * rng.normal(size=jnp.shape(leaf)), leaf.dtype)
         if is_trained
         else leaf
@@ -51,7 +51,7 @@ def inputs(length, queries, groups, dtype=jnp.float32):
 
 
 def full(q, k, v, encoding, q_tokens, k_tokens, *, phase, window):
-    """Every score, in the precision of what is given; cosines and biases as the encoding says."""
+    """Full attention in the precision of its inputs."""
     if phase is not None:
 
         def turned(x, cos, sin):
@@ -80,7 +80,7 @@ def full(q, k, v, encoding, q_tokens, k_tokens, *, phase, window):
 
 
 def setting(name, length, *, queries=None, groups=H, window=None, cut=None):
-    """What both sides are given. `cut`: a second document begins there."""
+    """Return the inputs of both implementations; a second document begins at `cut`."""
     queries, encoding = queries or length, build(name, length)
     positions = np.arange(length)
     documents = None, None
@@ -120,18 +120,18 @@ def check(name, length, **options):
 
         return jax.jit(jax.value_and_grad(run, (0, 1, 2, 3, 4), has_aux=True))
 
-    ours = loss(blockwise, lambda found: found[0])
+    ours = loss(blockwise, lambda result: result[0])
     (_, out), gradients = ours(q, k, v, encoding, features)
     with jax.enable_x64(True):
         double = jax.tree.map(
             lambda x: jnp.asarray(np.asarray(x), jnp.float64), (q, k, v, encoding, features)
         )
-        (_, expected), exact = loss(full, lambda found: found)(*double)
+        (_, expected), exact = loss(full, lambda result: result)(*double)
         assert expected.dtype == jnp.float64
         exact, expected = jax.tree.map(np.asarray, (exact, expected))
     np.testing.assert_allclose(out, expected, atol=2e-5)
-    # Where a query sees itself alone the exact gradient is 0, and what is left is rounding, summed
-    # over queries: most in T5's table, which is multiplied by sqrt(K).
+    # The exact gradient of a query that sees only itself is 0; rounding errors sum over queries,
+    # most in T5's table, which is multiplied by sqrt(K).
     rounding = 6e-5 if name == "t5" else 3e-5
     pairs = zip(jax.tree.leaves(gradients), jax.tree.leaves(exact), strict=True)
     for ours_, exact_ in pairs:
@@ -147,15 +147,15 @@ SOME = ("nope", "rope", "alibi", "t5", "fire")
 @pytest.mark.parametrize(
     "length", [100, *(pytest.param(n, marks=SLOW) for n in (1, 2, 63, 64, 65, 200, 1024))]
 )
-def test_it_is_full_attention(name, length):
+def test_blockwise_matches_full_attention(name, length):
     check(name, length)
 
 
 @pytest.mark.parametrize(
     ("name", "length", "options", "loop"),
     [
-        pytest.param(*case, loop, marks=[] if loop == often else SLOW)
-        for *case, often in [
+        pytest.param(*case, loop, marks=[] if loop == quick else SLOW)
+        for *case, quick in [
             ("rope", 65, {"window": 7}, False),
             ("alibi", 200, {"window": 64, "groups": 2}, True),
             ("t5", 200, {"cut": 70}, False),
@@ -166,7 +166,9 @@ def test_it_is_full_attention(name, length):
         for loop in (True, False)
     ],
 )
-def test_windows_documents_groups_and_offsets(name, length, options, loop, monkeypatch):
+def test_blockwise_matches_with_windows_documents_groups_and_offsets(
+    name, length, options, loop, monkeypatch
+):
     if loop:
         monkeypatch.setattr(sys.modules[blockwise.__module__], "UNROLLED", 0)
     check(name, length, **options)
@@ -175,7 +177,7 @@ def test_windows_documents_groups_and_offsets(name, length, options, loop, monke
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 200, 1024])
-def test_all_of_them_together(name, length):
+def test_blockwise_matches_with_random_combinations(name, length):
     rng = np.random.default_rng(length)
     for _ in range(4):
         check(
@@ -190,7 +192,7 @@ def test_all_of_them_together(name, length):
 
 @pytest.mark.parametrize(("name", "window"), [("rope", None), ("fire", 40)])
 @pytest.mark.slow
-def test_given_positions_say_what_is_seen(name, window):
+def test_token_order_decides_visibility(name, window):
     encoding = build(name, 300)
     q, k, v, _ = inputs(200, 50, H)
     places = np.sort(np.random.default_rng(0).permutation(300)[:200])
@@ -200,8 +202,8 @@ def test_given_positions_say_what_is_seen(name, window):
     given = dict(zip(("q_tokens", "k_tokens"), sides, strict=True), encoding=encoding)
     given |= {"phase": phase, "window": window}
     ours, theirs = (jax.jit(functools.partial(way, **given))(q, k, v) for way in (blockwise, plain))
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, atol=3e-6)
+    for actual, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(actual, expected, atol=3e-6)
     orders = jnp.zeros(50, jnp.int32), jnp.arange(1, 201)
     sides = [side.replace(order=order) for side, order in zip(sides, orders, strict=True)]
     for way in (blockwise, plain):
@@ -210,8 +212,8 @@ def test_given_positions_say_what_is_seen(name, window):
 
 
 @pytest.mark.parametrize("name", ["t5", "fire", pytest.param("nope", marks=SLOW)])
-def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
-    """At most twice its error, output and gradients."""
+def test_bfloat16_is_as_exact_as_in_plain_attention(name):
+    """The error is at most twice that of plain attention, for output and gradients."""
     encoding, sides, (q, k, v, cotangent) = setting(name, 200)
     low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
     exact = [x.astype(jnp.float32) for x in low]
@@ -226,14 +228,14 @@ def test_bfloat16_is_as_exact_as_plain_bfloat16(name):
         return [np.asarray(x, np.float32) for x in (out, *gradients)]
 
     right = run(plain, exact)
-    for ours, theirs, exactly in zip(run(blockwise, low), run(plain, low), right, strict=True):
-        assert np.abs(ours - exactly).mean() <= 2 * np.abs(theirs - exactly).mean()
+    for ours, theirs, correct in zip(run(blockwise, low), run(plain, low), right, strict=True):
+        assert np.abs(ours - correct).mean() <= 2 * np.abs(theirs - correct).mean()
 
 
 @pytest.mark.parametrize("length", [200, pytest.param(600, marks=SLOW)])
 @pytest.mark.slow
-def test_it_maps_and_lies_on_several_devices(length):
-    """Rows over devices, and what they share: its gradient is the sum of theirs."""
+def test_blockwise_works_under_vmap_and_on_several_devices(length):
+    """Rows are sharded over devices, and gradients of shared arrays are summed."""
     encoding, sides, (q, k, v, cotangent) = setting("t5", length)
 
     def loss(q, k, v, encoding, cotangent):
@@ -252,17 +254,17 @@ def test_it_maps_and_lies_on_several_devices(length):
         in_specs=(rows, rows, rows, whole, rows),
         out_specs=((rows, rows, rows, whole), rows),
     )
-    found = jax.jit(shared)(q, k, v, encoding, cotangent)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6 + 1e-6 * np.abs(other).max())
+    sharded = jax.jit(shared)(q, k, v, encoding, cotangent)
+    for ours, theirs in zip(jax.tree.leaves(sharded), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 + 1e-6 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize(
     ("dtype", "start"), [("int8", -100), ("uint8", 0), ("uint32", 0), ("float32", -100)]
 )
 @pytest.mark.slow
-def test_positions_of_any_kind_say_what_is_seen(dtype, start):
-    """Below zero, and of types whose differences or fillings would wrap."""
+def test_positions_may_have_any_real_dtype(dtype, start):
+    """Positions below zero or of types whose differences would overflow."""
     encoding = build("alibi", 70)
     q = inputs(70, 70, H)[0].swapaxes(1, 2)
     positions = (np.arange(70) + start).astype(dtype)
@@ -284,7 +286,7 @@ def test_positions_may_be_constants_of_a_compiled_function():
 
 
 class WithWholeNumbers(Encoding):
-    """A bias that is learned by a table that whole numbers point into."""
+    """A trained bias table indexed by integer edges."""
 
     edges: jax.Array
     table: jax.Array = trained()
@@ -295,7 +297,7 @@ class WithWholeNumbers(Encoding):
 
 
 @pytest.mark.slow
-def test_an_encoding_may_hold_whole_numbers():
+def test_an_encoding_may_hold_integers():
     dims = posenc_jax.Dims(H, K, DIMS.width, 70)
     table = jax.random.normal(jax.random.key(0), (4, H))
     encoding = WithWholeNumbers(dims=dims, edges=jnp.array([3, 9, 30]), table=table)
@@ -315,21 +317,21 @@ def test_an_encoding_may_hold_whole_numbers():
 @pytest.mark.parametrize(
     ("name", "length"),
     [
-        pytest.param(name, length, marks=[] if length == often else SLOW)
-        for name, often in (("alibi", 600), ("fire", 256), ("fox", 600))
+        pytest.param(name, length, marks=[] if length == quick else SLOW)
+        for name, quick in (("alibi", 600), ("fire", 256), ("fox", 600))
         for length in (256, 600)
     ],
 )
-def test_a_bias_that_nobody_differentiates_has_no_gradient_to_work_out(name, length):
-    """By the operations of the program, written out and as a loop: the curve, asked for, summed."""
+def test_no_gradient_of_a_fixed_bias_is_computed(name, length):
+    """Count the program's operations, unrolled and in a loop: only a differentiated bias sums."""
     encoding, sides, (q, k, v, _) = setting(name, length)
     leaves, tree = jax.tree.flatten((encoding, sides["q_tokens"].features))
 
     def operations(differentiated):
         def loss(q, k, v, some):
-            own, features = jax.tree.unflatten(tree, some if differentiated else leaves)
+            rebuilt, features = jax.tree.unflatten(tree, some if differentiated else leaves)
             given = {s: sides[s].replace(features=features) for s in ("q_tokens", "k_tokens")}
-            return jnp.sum(attention(q, k, v, own, **sides | given) ** 2)
+            return jnp.sum(attention(q, k, v, rebuilt, **sides | given) ** 2)
 
         jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2, 3)))(q, k, v, leaves)
         return [e.primitive.name for e in equations(jaxpr.jaxpr)]
@@ -352,8 +354,8 @@ def operations_without_bias(length):
 
 
 @pytest.mark.parametrize("length", [1024, pytest.param(8192, marks=SLOW)])
-def test_memory_is_linear_in_the_length(length):
-    """Temporary bytes of the compiled gradient: twice the length, twice the memory."""
+def test_memory_is_linear_in_length(length):
+    """Twice the length takes twice the temporary bytes of the compiled gradient."""
 
     def temporary(length, how):
         encoding, sides, (q, k, v, _) = setting("t5", length)

@@ -1,4 +1,4 @@
-"""The kernels of GPUs and TPUs: what they are given, their lowering, and where they do not fit."""
+"""GPU and TPU kernels: inputs, lowering and unsupported cases."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def outputs_and_gradients(way, given, places, **options):
 
     def loss(q, k, v):
         out = way(q, k, v, encoding, **places, **options)
-        out = out[0] if way is plain else out  # beside its log-sum
+        out = out[0] if way is plain else out  # without its log-sum
         return jnp.sum(out.astype(jnp.float32) ** 2), out
 
     gradient = jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))
@@ -44,11 +44,11 @@ def outputs_and_gradients(way, given, places, **options):
 @pytest.mark.parametrize(
     ("name", "groups"),
     [
-        pytest.param(name, groups, marks=[] if groups == often else pytest.mark.slow)
-        for name, often in (
+        pytest.param(name, groups, marks=[] if groups == quick else pytest.mark.slow)
+        for name, quick in (
             ("nope", 1),
             ("rope", H),
-            ("xpos", 0),  # 0: only where all are run
+            ("xpos", 0),  # 0: both cases are slow
             ("alibi", H),
             ("t5", 1),
             ("kerple_log", 0),
@@ -57,8 +57,8 @@ def outputs_and_gradients(way, given, places, **options):
         for groups in (H, 1)
     ],
 )
-def test_what_cudnn_is_given_is_the_same_attention(name, groups, monkeypatch):
-    """jax.nn's own way stands in for cuDNN: the same call, on this machine."""
+def test_the_cudnn_call_matches_plain_attention(name, groups, monkeypatch):
+    """The XLA implementation of jax.nn replaces cuDNN in the same call."""
     monkeypatch.setattr(kernels, "CUDNN", "xla")
     given, places = setting(name, jnp.bfloat16, groups)
     exact = [x.astype(jnp.float32) for x in given[:3]]
@@ -70,7 +70,7 @@ def test_what_cudnn_is_given_is_the_same_attention(name, groups, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_window_on_a_gpu(monkeypatch):
+def test_the_cudnn_call_applies_a_window(monkeypatch):
     monkeypatch.setattr(kernels, "CUDNN", "xla")
     given, places = setting("rope", jnp.bfloat16)
     places["window"] = 20
@@ -80,8 +80,8 @@ def test_a_window_on_a_gpu(monkeypatch):
     )
 
 
-def test_alibi_stays_exact_far_out():
-    """In the places of 30,000 tokens, and with slopes that bfloat16 cannot hold."""
+def test_alibi_is_exact_at_30000_tokens():
+    """Products of 30,000 positions and slopes that bfloat16 cannot represent."""
     dims = posenc_jax.Dims(6, K, 6 * K, 128)
     encoding = posenc_jax.build("alibi", dims, key=jax.random.key(0))
     zeros = jnp.zeros((1, 6, 30_000, K), jnp.bfloat16)
@@ -97,7 +97,7 @@ def test_alibi_stays_exact_far_out():
 @pytest.mark.parametrize(
     ("name", "window", "groups"), [("nope", None, 1), ("rope", 40, H), ("alibi", None, 1)]
 )
-def test_splash_attention_is_the_same_attention(name, groups, window):
+def test_splash_attention_matches_plain_attention(name, groups, window):
     given, places = setting(name, jnp.float32, groups)
     places["window"] = window
     ours = outputs_and_gradients(kernels.splash, given, places, interpret=True)
@@ -107,7 +107,7 @@ def test_splash_attention_is_the_same_attention(name, groups, window):
 
 
 @pytest.mark.slow
-def test_splash_attention_keeps_documents_apart():
+def test_splash_attention_separates_documents():
     given, places = setting("rope", jnp.float32)
     segments = jnp.broadcast_to((jnp.arange(T) >= 50).astype(jnp.int32), (B, T))
     for side in ("q_tokens", "k_tokens"):
@@ -118,7 +118,7 @@ def test_splash_attention_keeps_documents_apart():
 
 @pytest.fixture
 def pretend(monkeypatch):
-    """That this process runs on a platform; with cuDNN 9.10, which jax.nn asks for."""
+    """Pretend to run on a platform, with cuDNN 9.10, which jax.nn requires."""
     from jax._src.cudnn import fused_attention_stablehlo as stablehlo
 
     def on(platform):
@@ -166,22 +166,22 @@ def test_the_program_for_a_tpu_calls_splash_attention(name, pretend):
         ("t5", "gpu", jnp.bfloat16, 8192, "4096 keys"),
     ],
 )
-def test_without_its_kernel_it_says_why_once(
+def test_an_unsupported_kernel_is_reported_once(
     name, platform, dtype, length, reason, pretend, caplog
 ):
     pretend(platform)
-    of = {"gpu": "cuda"}.get(platform, platform)
+    lowering = {"gpu": "cuda"}.get(platform, platform)
     for _ in range(2):
-        text = lowered(name, of, dtype, how="auto", length=length)
+        text = lowered(name, lowering, dtype, how="auto", length=length)
     assert "custom_call" not in text or "cudnn" not in text
     assert "tpu_custom_call" not in text
     assert len(caplog.messages) == 1
     assert reason in caplog.text
     with pytest.raises(ValueError, match=reason):
-        lowered(name, of, dtype, how="kernel", length=length)
+        lowered(name, lowering, dtype, how="kernel", length=length)
 
 
-def test_no_cudnn_is_a_reason_too(pretend, caplog, monkeypatch):
+def test_missing_cudnn_is_reported(pretend, caplog, monkeypatch):
     from jax._src.cudnn import fused_attention_stablehlo as stablehlo
 
     pretend("gpu")
@@ -194,14 +194,14 @@ def test_no_cudnn_is_a_reason_too(pretend, caplog, monkeypatch):
     assert "cuDNN is not detected" in caplog.text
 
 
-def test_a_kernel_that_is_asked_for_on_a_cpu_is_refused():
+def test_a_kernel_on_a_cpu_is_refused():
     given, places = setting("rope", jnp.bfloat16)
     with pytest.raises(ValueError, match="needs a GPU or a TPU, this process runs on cpu"):
         attention(*given, implementation="kernel", **places)
 
 
 @pytest.mark.slow
-def test_a_curve_that_a_subclass_changed_is_not_taken_for_its_parents(monkeypatch):
+def test_a_subclass_may_override_the_alibi_curve(monkeypatch):
     class Bent(ALiBi):
         def curve(self, distance):
             return -self.slopes[:, None] * jnp.sqrt(distance.astype(jnp.float32))[None]

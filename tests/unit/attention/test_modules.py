@@ -1,4 +1,4 @@
-"""An encoding inside a module of one's own, by NNX and by Linen, as the README says."""
+"""An encoding inside a custom NNX or Linen module, as in the README."""
 
 import flax.linen as nn
 import jax
@@ -22,7 +22,7 @@ def built(name):
 
 
 def mixed(x, qkv, encoding):
-    """Attention with whatever the encoding adds to the embeddings, and reads from them."""
+    """Attention with the encoding's embeddings and features."""
     encoding = encoding.layer(0)
     x = encoding.embed(x, jnp.arange(x.shape[1]))
     q, k, v = jnp.split(qkv(x).reshape(*x.shape[:2], DIMS.heads, -1), 3, axis=-1)
@@ -98,7 +98,7 @@ CASES = [(name, 0.5) for name in schemes.names()] + [("t5", 0.0), ("rope", 0.0)]
         for turn, way in enumerate(WAYS)
     ],
 )
-def test_what_is_trained_moves_and_what_is_fixed_stays_to_the_bit(name, decay, train):
+def test_training_moves_trained_fields_only(name, decay, train):
     encoding = built(name)
     drawn = np.random.default_rng(1).normal(size=(2, DIMS.train_length, DIMS.width))
     x = jnp.asarray(drawn, jnp.float32)
@@ -111,18 +111,18 @@ def test_what_is_trained_moves_and_what_is_fixed_stays_to_the_bit(name, decay, t
         assert same != is_trained
 
 
-def test_the_parts_of_an_encoding_make_it_again(encoding):
+def test_combining_the_partition_restores_an_encoding(encoding):
     trained, fixed = posenc_jax.partition(encoding)
     mask = jax.tree.leaves(posenc_jax.trained_mask(encoding))
     assert len(jax.tree.leaves(trained)) == sum(mask)
     assert len(jax.tree.leaves(fixed)) == len(mask) - sum(mask)
     again = posenc_jax.combine(trained, fixed)
     assert jax.tree.structure(again) == jax.tree.structure(encoding)
-    for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(encoding), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for restored, leaf in zip(jax.tree.leaves(again), jax.tree.leaves(encoding), strict=True):
+        np.testing.assert_array_equal(restored, leaf)
 
 
-def test_a_stack_is_parted_like_one_layer():
+def test_combining_the_partition_restores_a_stack():
     stacked = posenc_jax.stack([built("t5"), built("t5")])
     again = posenc_jax.combine(*posenc_jax.partition(stacked))
     assert again.layers == 2 and again.table.shape == (2, 32, DIMS.heads)

@@ -1,4 +1,4 @@
-"""What attention cannot compute is refused in one line, and positions mean one thing everywhere."""
+"""Refusals of invalid attention inputs, and one meaning of positions in models and attention."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ TWO = jnp.asarray([[0] * 7 + [1] * 9])
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64", "float16", "float8_e4m3fn"])
 @pytest.mark.parametrize("place", range(3))
-def test_numbers_that_are_no_real_numbers_are_refused(dtype, place):
+def test_unsupported_dtypes_are_refused(dtype, place):
     given = [x.astype(dtype) if i == place else x for i, x in enumerate(QKV)]
     name = "qkv"[place]
     with pytest.raises(ValueError, match=f"takes float32 or bfloat16, .*; {name} is {dtype}"):
@@ -29,7 +29,7 @@ def test_numbers_that_are_no_real_numbers_are_refused(dtype, place):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_real_numbers_keep_their_dtype(dtype):
+def test_real_inputs_keep_their_dtype(dtype):
     with jax.enable_x64(dtype == "float64"):
         assert attend(*(x.astype(dtype) for x in QKV), ROPE).dtype == dtype
 
@@ -51,7 +51,7 @@ def test_real_numbers_keep_their_dtype(dtype):
         ),
     ],
 )
-def test_what_is_no_attention_is_refused_with_a_reason(changes, message):
+def test_invalid_inputs_are_refused_with_a_reason(changes, message):
     given = dict(zip("qkv", QKV, strict=True)) | {"encoding": ROPE} | changes
     with pytest.raises(ValueError, match=message):
         attend(**given)
@@ -69,12 +69,12 @@ def tokens(make_tokens):
 
 
 def by_attend(model, tokens, encoding, positions, **options):
-    """The last hidden states of a model of one layer, with `attend` as its attention."""
+    """Return the last hidden states of a one-layer model that attends with `attend`."""
     block = jax.tree.map(lambda leaf: leaf[0], model.blocks)
     x = model.embed(tokens)
-    read = block.attention_norm(x)
+    normed = block.attention_norm(x)
     q, k, v = (
-        project(read).reshape(*tokens.shape, DIMS.heads, DIMS.head_dim)
+        project(normed).reshape(*tokens.shape, DIMS.heads, DIMS.head_dim)
         for project in (block.attention.q, block.attention.k, block.attention.v)
     )
     both = {"q_positions": positions, "k_positions": positions}
@@ -89,21 +89,21 @@ def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
     model, tokens, extension, options
 ):
     encoding = posenc_jax.extend(extension, ROPE, 1.0)
-    found = model.hidden(tokens, encoding, positions=GAPPED, **options)
+    actual = model.hidden(tokens, encoding, positions=GAPPED, **options)
     expected = by_attend(model, tokens, encoding, GAPPED, **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_refuses_positions_that_restart_without_segments(model, tokens):
     restarting = jnp.where(TWO[0] == 0, jnp.arange(L), jnp.arange(L) - 7)
     with pytest.raises(ValueError, match="those that restart within a row need segments"):
         model(tokens, ROPE, positions=restarting)
-    found = model(tokens, ROPE, positions=restarting, segments=TWO)
-    np.testing.assert_allclose(found, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
+    actual = model(tokens, ROPE, positions=restarting, segments=TWO)
+    np.testing.assert_allclose(actual, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("segments", [TWO * 1.0, TWO * jnp.nan])
-def test_a_model_refuses_segments_that_are_no_integers(model, tokens, segments):
+def test_a_model_refuses_float_segments(model, tokens, segments):
     with pytest.raises(ValueError, match="segments must be integers or booleans; got float32"):
         model(tokens, ROPE, segments=segments)
     as_boolean = model(tokens, ROPE, segments=TWO.astype(bool))

@@ -1,4 +1,4 @@
-"""From text to batches: what is read, how it is cut, and that it is the same every time."""
+"""From text to batches: reading, tokenizing, splitting and reproducibility."""
 
 import gzip
 import hashlib
@@ -47,20 +47,20 @@ def prepare(data, seed=0):
     return corpora.prepare(origin_of(data), seed, quiet=True)
 
 
-def test_documents_are_kept_whole_and_split_by_their_hash(texts):
-    made = prepare(texts)
-    kept = []
-    for split in (made.train, made.valid):
+def test_documents_stay_whole_and_are_split_by_hash(texts):
+    corpus = prepare(texts)
+    documents = []
+    for split in (corpus.train, corpus.valid):
         for start, end in zip(split.starts, split.starts[1:], strict=False):
             text = bytes(split.tokens[start:end]).decode()
             digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-            assert (digest < 0.3 * 2**64) == (split is made.valid)
-            kept.append(text)
-    assert sorted(kept) == sorted(words(i) for i in range(20))
-    assert len(made.valid.lengths) > 0
+            assert (digest < 0.3 * 2**64) == (split is corpus.valid)
+            documents.append(text)
+    assert sorted(documents) == sorted(words(i) for i in range(20))
+    assert len(corpus.valid.lengths) > 0
 
 
-def test_the_sidecar_says_where_tokens_came_from(texts):
+def test_the_card_records_the_source_files(texts):
     card = prepare(texts).card
     assert card["counts"] == {"documents": 20, "duplicates": 0, "empty": 0}
     assert card["splits"]["train"]["bytes_per_token"] == 1.0
@@ -71,17 +71,17 @@ def test_the_sidecar_says_where_tokens_came_from(texts):
             assert entry["sha256"] == hashlib.sha256(stream.read()).hexdigest()
 
 
-def test_a_corpus_is_built_once_and_again_when_a_file_changes(texts, tmp_path):
+def test_a_corpus_is_rebuilt_only_when_a_file_changes(texts, tmp_path):
     first = prepare(texts)
     assert prepare(texts).card["built"] == first.card["built"]
     (tmp_path / "texts" / "00.txt").write_text("something else")
     changed = prepare(texts)
     assert changed.folder != first.folder and changed.fingerprint != first.fingerprint
-    assert corpora.load(first.folder).fingerprint == first.fingerprint  # the old one is still there
+    assert corpora.load(first.folder).fingerprint == first.fingerprint  # the old corpus remains
 
 
-def test_files_unchanged_by_size_and_time_are_not_hashed_again(texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(hashes, "YOUNG", -60)  # files are remembered at once
+def test_unchanged_files_are_not_hashed_again(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(hashes, "YOUNG", -60)  # remember files at once
     read, real = [], hashes.hash_of_file
     monkeypatch.setattr(hashes, "hash_of_file", lambda path: read.append(path.name) or real(path))
     first = prepare(texts)
@@ -91,12 +91,12 @@ def test_files_unchanged_by_size_and_time_are_not_hashed_again(texts, tmp_path, 
     changed = tmp_path / "texts" / "03.txt"
     before = changed.stat()
     changed.write_text(words(3)[::-1])
-    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # as if nothing had happened
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # size and mtime look unchanged
     assert prepare(texts).fingerprint != first.fingerprint
     assert [name for name in read if name.endswith(".txt")] == ["03.txt"]
 
 
-def test_a_file_that_has_just_changed_is_not_remembered(tmp_path):
+def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     with hashes.remembered(tmp_path) as known:
         known.of(tmp_path / "a.txt")
@@ -104,7 +104,7 @@ def test_a_file_that_has_just_changed_is_not_remembered(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_progress_has_a_total_that_is_reached(packed, tmp_path, settings, monkeypatch):
+def test_progress_reaches_its_total(packed, tmp_path, settings, monkeypatch):
     path = tmp_path / ("rows.jsonl.gz" if packed else "rows.jsonl")
     rows = "".join(json.dumps({"text": words(i % 9)}) + "\n" for i in range(40)).encode()
     path.write_bytes(gzip.compress(rows) if packed else rows)
@@ -121,12 +121,12 @@ def test_progress_has_a_total_that_is_reached(packed, tmp_path, settings, monkey
     assert bar.total == path.stat().st_size == pytest.approx(bar.n)
 
 
-def test_what_a_killed_build_left_is_in_nobodys_way(texts, tmp_path):
+def test_leftovers_of_a_killed_build_do_no_harm(texts, tmp_path):
     folder = prepare(texts).folder
     shutil.rmtree(folder)
     (folder.parent / f".{folder.name}.building").mkdir()
     assert prepare(texts).folder == folder
-    assert folder.stat().st_mode & 0o077 == 0o777 & ~umask() & 0o077  # others may read it
+    assert folder.stat().st_mode & 0o077 == 0o777 & ~umask() & 0o077  # readable by others
     assert not list(folder.parent.glob(".*.building"))
 
 
@@ -136,14 +136,14 @@ def umask():
     return mask
 
 
-def test_a_cache_that_lost_a_piece_is_named(texts):
+def test_a_damaged_cache_is_named(texts):
     folder = prepare(texts).folder
     whole = (folder / "train.tokens").read_bytes()
     for damaged in (b"abc", bytes([whole[0] ^ 1]) + whole[1:]):
         (folder / "train.tokens").write_bytes(damaged)
         with pytest.raises(DataError, match="is not what was written there; delete it"):
             prepare(texts)
-    (folder / "corpus.json").write_bytes(b"")  # as a lost power leaves it: unfinished, made again
+    (folder / "corpus.json").write_bytes(b"")  # a power failure: unfinished, so rebuilt
     assert prepare(texts).train.tokens.tobytes() == whole
 
 
@@ -158,8 +158,8 @@ def test_json_lines_are_read_from_gzip(tmp_path, settings):
     with gzip.open(path, "wt") as stream:
         for i in range(5):
             stream.write(json.dumps({"body": words(i), "id": i}) + "\n\n")
-    made = prepare(settings(source="jsonl", path=str(path), field="body", valid_fraction=0.0))
-    assert bytes(made.train.tokens).decode() == "".join(words(i) for i in range(5))
+    corpus = prepare(settings(source="jsonl", path=str(path), field="body", valid_fraction=0.0))
+    assert bytes(corpus.train.tokens).decode() == "".join(words(i) for i in range(5))
 
 
 @pytest.mark.parametrize(
@@ -179,20 +179,20 @@ def test_a_bad_line_is_named(content, message, tmp_path, settings):
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
 
 
-def test_what_is_not_there_is_named(settings, tmp_path):
+def test_a_pattern_without_files_is_refused(settings, tmp_path):
     with pytest.raises(DataError, match="nothing matches 'no/such/\\*.txt'"):
         prepare(settings(source="text", path="no/such/*.txt"))
 
 
-def test_the_standard_library_is_there_without_its_tests(settings):
-    made = prepare(settings())
-    names = [entry["path"] for entry in made.card["sources"]]
+def test_the_standard_library_is_read_without_its_tests(settings):
+    corpus = prepare(settings())
+    names = [entry["path"] for entry in corpus.card["sources"]]
     assert any(name.endswith("/argparse.py") for name in names)
     assert any("/asyncio/" in name for name in names)
     for word in ("/test/", "/tests/", "/idlelib/", "/encodings/", "/pydoc_data/"):
         assert not any(word in name for name in names)
-    assert made.card["splits"]["train"]["tokens"] > 4_000_000
-    assert sum(made.valid.lengths > 1024) >= 10
+    assert corpus.card["splits"]["train"]["tokens"] > 4_000_000
+    assert sum(corpus.valid.lengths > 1024) >= 10
 
 
 def test_a_hub_data_set_is_read_through_datasets(tmp_path, settings):
@@ -201,11 +201,11 @@ def test_a_hub_data_set_is_read_through_datasets(tmp_path, settings):
     folder.mkdir()
     rows = "".join(json.dumps({"text": words(i)}) + "\n" for i in range(4))
     (folder / "train.jsonl").write_text(rows)
-    made = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
-    assert bytes(made.train.tokens).decode() == "".join(words(i) for i in range(4))
+    corpus = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
+    assert bytes(corpus.train.tokens).decode() == "".join(words(i) for i in range(4))
     (folder / "train.jsonl").write_text(rows + json.dumps({"text": words(9)}) + "\n")
     changed = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
-    assert changed.fingerprint != made.fingerprint
+    assert changed.fingerprint != corpus.fingerprint
     with pytest.raises(DataError, match="cannot load .*, split 'tset'"):
         prepare(settings(source="hub", path=str(folder), split="tset"))
 
@@ -230,7 +230,7 @@ class TestTokenizers:
         other = tokenizer.load(str(learned / "tokenizer.json"))
         np.testing.assert_array_equal(tokens, other.encode(self.TEXT.encode(), "text")[0])
 
-    def test_the_bytes_of_tokens_are_kept_beside_them(self, learned, tmp_path, settings):
+    def test_the_corpus_stores_bytes_per_token(self, learned, tmp_path, settings):
         (tmp_path / "a.txt").write_text(self.TEXT)
         data = settings(
             source="text",
@@ -238,19 +238,19 @@ class TestTokenizers:
             tokenizer=str(learned / "tokenizer.json"),
             valid_fraction=0.0,
         )
-        made = prepare(data)
-        assert made.train.bytes_of is not None
-        assert made.train.bytes_of.sum() == len(self.TEXT.encode())
-        assert made.vocab == 280 and made.train.tokens.dtype == np.uint16
+        corpus = prepare(data)
+        assert corpus.train.bytes_of is not None
+        assert corpus.train.bytes_of.sum() == len(self.TEXT.encode())
+        assert corpus.vocab == 280 and corpus.train.tokens.dtype == np.uint16
 
-    def test_bytes_take_anything_and_others_name_the_byte(self, learned):
+    def test_invalid_utf8_needs_the_byte_tokenizer(self, learned):
         broken = b"abc\xff"
         np.testing.assert_array_equal(tokenizer.Bytes().encode(broken, "x")[0], list(broken))
         encoder = tokenizer.load(str(learned / "tokenizer.json"))
         with pytest.raises(DataError, match=r"x is not UTF-8 at byte 3 \(0xff\)"):
             encoder.encode(broken, "x")
 
-    def test_a_file_that_cuts_texts_does_not_cut_ours(self, learned, tmp_path):
+    def test_truncation_and_padding_of_a_tokenizer_are_ignored(self, learned, tmp_path):
         import tokenizers
 
         cutting = tokenizers.Tokenizer.from_file(str(learned / "tokenizer.json"))
@@ -264,14 +264,14 @@ class TestTokenizers:
         np.testing.assert_array_equal(tokens, whole[0])
         np.testing.assert_array_equal(widths, whole[1])
 
-    def test_numbers_of_tokens_may_have_holes(self, tmp_path):
+    def test_token_ids_may_have_gaps(self, tmp_path):
         import tokenizers
 
         model = tokenizers.models.WordLevel({"a": 0, "?": 1, "b": 500}, unk_token="?")
         tokenizers.Tokenizer(model).save(str(tmp_path / "holes.json"))
         assert tokenizer.load(str(tmp_path / "holes.json")).vocab == 501
 
-    def test_what_is_no_tokenizer_is_named(self, tmp_path):
+    def test_an_invalid_tokenizer_is_named(self, tmp_path):
         with pytest.raises(DataError, match="is a folder without vocab.json"):
             tokenizer.load(str(tmp_path))
         (tmp_path / "t.json").write_text("{}")
@@ -290,18 +290,18 @@ class TestBatches:
         return Batches(split, **(defaults | options))
 
     def test_a_step_is_a_pure_function_of_seed_and_step(self):
-        one, other = self.make(), self.make()
+        first, second = self.make(), self.make()
         for step in (0, 7, 40, 3):
-            for a, b in zip(one.batch(step), other.batch(step), strict=True):
+            for a, b in zip(first.batch(step), second.batch(step), strict=True):
                 np.testing.assert_array_equal(a, b)
-        assert np.any(self.make(seed=1).batch(0).inputs != one.batch(0).inputs)
+        assert np.any(self.make(seed=1).batch(0).inputs != first.batch(0).inputs)
 
     def test_targets_are_the_next_tokens(self):
         batch = self.make().batch(5)
         np.testing.assert_array_equal(batch.inputs + 1, batch.targets)
         assert batch.inputs.shape == (4, 16) and batch.inputs.dtype == np.int32
 
-    def test_an_epoch_sees_every_row_once_and_the_next_one_cuts_elsewhere(self):
+    def test_an_epoch_reads_every_row_once_and_the_next_shifts_the_cuts(self):
         batches = self.make(batch_size=1)
         epochs = [
             [int(batches.batch(e * batches.rows + i).inputs[0, 0]) for i in range(batches.rows)]
@@ -313,11 +313,11 @@ class TestBatches:
         assert len({starts[0] % 16 for starts in epochs}) > 1
         assert epochs[0] != epochs[1]
 
-    def test_a_process_reads_its_rows_alone(self):
+    def test_a_process_reads_only_its_rows(self):
         whole, half = self.make().batch(3), self.make().batch(3, slice(2, 4))
         np.testing.assert_array_equal(half.inputs, whole.inputs[2:4])
 
-    def test_targets_of_another_document_weigh_nothing_within_documents(self):
+    def test_targets_of_another_document_have_zero_weight_within_documents(self):
         batches = self.make(within_documents=True)
         seen = 0
         for step in range(20):
@@ -331,11 +331,11 @@ class TestBatches:
         assert seen > 0
         assert np.all(self.make().batch(0).weights == 1)
 
-    def test_too_few_tokens_are_an_error_that_counts_them(self):
+    def test_too_few_tokens_are_refused(self):
         with pytest.raises(DataError, match="20 tokens: too few for one row of 16"):
             self.make(tokens=20)
 
-    def test_held_out_rows_are_spread_over_the_split(self):
+    def test_held_out_rows_cover_the_split(self):
         split = self.make().split
         rows = held_out(split, length=16, rows=5, within_documents=False)
         assert rows.inputs[0, 0] == 0 and rows.inputs[-1, 0] > 900 and len(rows.inputs) == 5
@@ -360,8 +360,10 @@ def test_the_answers_of_a_short_text_follow_from_what_came_before(name):
     assert texts(1) == texts(1) != texts(2)
 
 
-def test_synthetic_answers_are_kept_beside_the_tokens(settings):
+def test_the_corpus_stores_synthetic_answers(settings):
     data = settings(source="synthetic", task="copy", documents=10, document_length=200)
-    made = prepare(data)
-    assert made.train.answers is not None and len(made.train.answers) == len(made.train.tokens)
-    assert prepare(data, seed=1).fingerprint != made.fingerprint
+    corpus = prepare(data)
+    assert corpus.train.answers is not None and len(corpus.train.answers) == len(
+        corpus.train.tokens
+    )
+    assert prepare(data, seed=1).fingerprint != corpus.fingerprint

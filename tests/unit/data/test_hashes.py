@@ -1,4 +1,4 @@
-"""The file of remembered hashes is a help, and what is wrong in it is not read."""
+"""The cache of file hashes ignores invalid entries."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from posenc_jax.data.hashes import FILE, Hashes, hash_of_file
 
 @pytest.fixture
 def path(tmp_path):
-    """A file old enough that its hash is remembered."""
+    """A file with a remembered hash."""
     path = tmp_path / "text.txt"
     path.write_text("some text")
     return path
@@ -19,7 +19,7 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     "entry", [[], [1], "text", 5, None, {}, [1, 2, 3, 4, 5], [[], 2, 3, 4, ""]]
 )
-def test_an_entry_of_another_kind_is_ignored_and_others_are_read(entry, path, tmp_path):
+def test_an_invalid_entry_is_ignored_and_valid_ones_are_used(entry, path, tmp_path):
     facts = path.stat()
     stamp = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
     other = tmp_path / "other.txt"
@@ -32,7 +32,7 @@ def test_an_entry_of_another_kind_is_ignored_and_others_are_read(entry, path, tm
     assert hashes.describe(other)["sha256"] == hash_of_file(other)
 
 
-def test_a_last_value_that_is_no_hash_is_not_read(path, tmp_path):
+def test_an_entry_without_a_hash_is_ignored(path, tmp_path):
     facts = path.stat()
     stamp = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
     (tmp_path / FILE).write_text(json.dumps({os.path.abspath(path): [*stamp, None]}))

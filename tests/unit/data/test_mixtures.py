@@ -1,4 +1,4 @@
-"""Mixtures: exact shares, a function of seed and step, and every text with a split of its own."""
+"""Mixtures: exact shares, determined by seed and step, with one split per text."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def texts(tmp_path):
     return tmp_path
 
 
-def made(texts, seed=0, **fields):
+def prepared(texts, seed=0, **fields):
     chosen = config(texts, **fields)
     chosen.seed = seed
     assert check.without_building(chosen).problems == []
@@ -37,70 +37,66 @@ def made(texts, seed=0, **fields):
     return corpus, mixtures.batches(corpus, chosen)
 
 
-def kinds(rows):
-    """Of each row whether it is of the task, whose tokens are no lower letters or line ends."""
+def is_task(rows):
+    """Return per row whether it belongs to the task, which uses other bytes than the text."""
     return np.isin(rows.inputs, np.frombuffer(b"abc\n", np.uint8)).mean(axis=1) < 0.5
 
 
 def test_shares_are_exact_over_a_thousand_rows(texts):
-    _, rows = made(texts)
-    found = np.concatenate([kinds(rows.batch(step)) for step in range(100)])
-    assert found.sum() == 300
-    assert 0 < found[:100].sum() < 60  # and all along
+    _, rows = prepared(texts)
+    task_rows = np.concatenate([is_task(rows.batch(step)) for step in range(100)])
+    assert task_rows.sum() == 300
+    assert 0 < task_rows[:100].sum() < 60  # spread over all steps
 
 
-def test_it_is_a_function_of_seed_and_step(texts):
-    corpus, rows = made(texts)
-    again, same = made(texts)
+def test_batches_depend_on_seed_and_step_only(texts):
+    corpus, rows = prepared(texts)
+    again, same = prepared(texts)
     assert corpus.fingerprint == again.fingerprint
     for step in (0, 7, 101):
-        for one, other in zip(rows.batch(step), same.batch(step), strict=True):
-            np.testing.assert_array_equal(one, other)
-    assert (rows.batch(3).inputs != made(texts, seed=1)[1].batch(3).inputs).any()
+        for first, second in zip(rows.batch(step), same.batch(step), strict=True):
+            np.testing.assert_array_equal(first, second)
+    assert (rows.batch(3).inputs != prepared(texts, seed=1)[1].batch(3).inputs).any()
 
 
 def test_processes_read_their_rows_of_the_same_batch(texts):
-    _, rows = made(texts)
+    _, rows = prepared(texts)
     whole = rows.batch(5)
-    for own in (slice(0, 5), slice(5, 10)):
-        np.testing.assert_array_equal(rows.batch(5, own).inputs, whole.inputs[own])
+    for half in (slice(0, 5), slice(5, 10)):
+        np.testing.assert_array_equal(rows.batch(5, half).inputs, whole.inputs[half])
 
 
-def test_rows_of_a_text_come_in_the_order_they_have_alone(texts):
-    """No row of it is skipped or read twice within an epoch."""
-    corpus, rows = made(texts)
+def test_a_mixture_keeps_the_row_order_of_each_text(texts):
+    """A mixture neither skips nor repeats a row within an epoch."""
+    corpus, rows = prepared(texts)
     alone = rows.parts[1]
     expected = alone.at(range(30)).inputs
-    found = []
-    for step in range(10):
-        batch = rows.batch(step)
-        found.append(batch.inputs[kinds(batch)])
-    np.testing.assert_array_equal(
-        np.concatenate(found)[:30], expected[: len(np.concatenate(found))]
-    )
+    batches_read = map(rows.batch, range(10))
+    read = np.concatenate([batch.inputs[is_task(batch)] for batch in batches_read])
+    np.testing.assert_array_equal(read[:30], expected[: len(read)])
 
 
-def test_the_loss_of_a_text_without_answers_is_that_of_all_its_tokens(texts):
-    _, rows = made(texts, answers_only=True)
+def test_text_without_answers_trains_on_all_its_tokens(texts):
+    _, rows = prepared(texts, answers_only=True)
     batch = rows.batch(0)
-    task = kinds(batch)
+    task = is_task(batch)
     assert np.all(batch.weights[~task] == 1)
     assert 0 < batch.weights[task].mean() < 0.5
 
 
-def test_held_out_answers_are_those_that_a_row_can_give(texts):
-    """The test's documents are longer than a row of training, and so are their gaps."""
-    corpus, _ = made(texts)
+def test_held_out_answers_are_solvable_within_their_row(texts):
+    """Test documents and their gaps are longer than a training row."""
+    corpus, _ = prepared(texts)
     test = corpus.parts["variables"].valid
-    held = batches.held_out(test, length=L, rows=50, within_documents=True, answers_only=True)
-    every = batches.held_out(test, length=L, rows=50, within_documents=True)
-    for inputs, targets, weights in zip(*held[:3], strict=True):
+    answered = batches.held_out(test, length=L, rows=50, within_documents=True, answers_only=True)
+    all_targets = batches.held_out(test, length=L, rows=50, within_documents=True)
+    for inputs, targets, weights in zip(*answered[:3], strict=True):
         known = solve(np.append(inputs, targets[-1]))[1:]
         np.testing.assert_array_equal(known[weights > 0], targets[weights > 0])
-    assert 0 < held.weights.sum() < every.weights.sum()
+    assert 0 < answered.weights.sum() < all_targets.weights.sum()
 
 
-def test_largest_remainders_add_up():
+def test_rounded_shares_add_up():
     assert batches._rounded([1, 1, 1], 1000).tolist() == [334, 333, 333]
     assert batches._rounded([0.9999, 0.0001], 1000).tolist() == [999, 1]
 

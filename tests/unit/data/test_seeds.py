@@ -1,4 +1,4 @@
-"""Every seed below 2^63 is a run of its own; those below 2^32 are what they always were."""
+"""Seeds below 2^63 give different runs; those below 2^32 keep their original streams."""
 
 import hashlib
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from posenc_jax.training import adamw, compiled
 
 pytestmark = pytest.mark.sampled
 
-FAR = 2**32  # the number of values that jax.random.key tells apart
+FAR = 2**32  # jax.random.key distinguishes this many values
 
 
 def config(seed):
@@ -29,22 +29,22 @@ def config(seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])
-def test_a_small_seed_is_the_key_it_was(seed):
-    found = jax.random.key_data(parameters.key_of(seed))
-    np.testing.assert_array_equal(found, jax.random.key_data(jax.random.key(seed)))
+def test_seeds_below_2_to_32_keep_their_key(seed):
+    key = jax.random.key_data(parameters.key_of(seed))
+    np.testing.assert_array_equal(key, jax.random.key_data(jax.random.key(seed)))
 
 
 @pytest.mark.parametrize("other", [5 + FAR, 5 + 2**62])
-def test_a_large_seed_has_weights_of_its_own(other):
-    one, two = (parameters.make(config(seed)).params()["model"] for seed in (5, other))
-    for name in one:
+def test_large_seeds_give_different_weights(other):
+    small, large = (parameters.make(config(seed)).params()["model"] for seed in (5, other))
+    for name in small:
         if "norm" not in name:
-            assert np.mean(one[name] == two[name]) < 0.01, name
+            assert np.mean(small[name] == large[name]) < 0.01, name
 
 
 @pytest.mark.slow
-def test_a_large_seed_has_draws_of_its_own_in_training():
-    """The loss of the same weights over the same rows, at positions that are drawn."""
+def test_large_seeds_give_different_draws_in_training():
+    """The loss of the same weights and rows differs through the random positions."""
     tokens = np.random.default_rng(0).integers(0, 31, (4, 9)).astype(np.int32)
     ones, zeros = np.ones((4, 8), np.float32), np.zeros((4, 8), np.int32)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, zeros, ones.astype(int))
@@ -58,12 +58,12 @@ def test_a_large_seed_has_draws_of_its_own_in_training():
         copies = [jax.tree.map(jnp.copy, fresh) | {"step": jnp.int32(i)} for i in range(3)]
         return [float(step(state, batch)[1]["loss"]) for state in copies]
 
-    found = [losses(seed) for seed in (5, 5 + 2 * FAR)]
-    assert losses(5) == found[0]
-    assert len({loss for each in found for loss in each}) == 6
+    by_seed = [losses(seed) for seed in (5, 5 + 2 * FAR)]
+    assert losses(5) == by_seed[0]
+    assert len({loss for each in by_seed for loss in each}) == 6
 
 
-def test_a_large_seed_has_an_order_of_its_own():
+def test_large_seeds_give_different_row_orders():
     split = SimpleNamespace(tokens=np.arange(1_000), starts=np.array([0, 1_000]), bytes_of=None)
 
     def inputs(seed):
@@ -73,12 +73,12 @@ def test_a_large_seed_has_an_order_of_its_own():
     assert len({inputs(seed) for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1)}) == 4
 
 
-def test_a_large_seed_has_synthetic_documents_of_its_own():
+def test_large_seeds_give_different_synthetic_documents():
     def texts(seed):
         task = tasks.make("copy", 0, document_length=100)
         return [drawn.text.tobytes() for drawn in task.draw("any", 4, seed)]
 
-    found = [text for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1) for text in texts(seed)]
-    assert len(set(found)) == 16
+    documents = [text for seed in (5, 5 + FAR, 5 + 2 * FAR, 2**63 - 1) for text in texts(seed)]
+    assert len(set(documents)) == 16
     digest = hashlib.sha256(b"".join(texts(5))).hexdigest()
-    assert digest.startswith("46179018fc2118ad")  # as it was before there were larger seeds
+    assert digest.startswith("46179018fc2118ad")  # unchanged since before larger seeds

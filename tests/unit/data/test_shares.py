@@ -1,4 +1,4 @@
-"""Every share of a mixture is trained on, or refused with the least one."""
+"""Every accepted share of a mixture yields rows; smaller ones are refused."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from posenc_jax.config import check
 from posenc_jax.data import mixtures
 
 
-def said_of(mixture):
+def problems_of(mixture):
     config = base.get_config()
     config.data.mixture = mixture
     return "\n".join(check.without_building(config).problems)
@@ -34,8 +34,8 @@ def said_of(mixture):
         ),
     ],
 )
-def test_shares_that_are_never_trained_on_are_refused(mixture, message):
-    assert message in said_of(mixture)
+def test_shares_too_small_to_yield_rows_are_refused(mixture, message):
+    assert message in problems_of(mixture)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where text comes from: data sets by name, packed files, folders, and which part is held out."""
+"""Sources of text: named data sets, compressed files, folders and held-out parts."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ def words(seed, count=400):
 
 @pytest.fixture
 def resolve(tmp_path):
-    """`data` as training reads it, if nothing is wrong with it."""
+    """Return a valid `data` config as training reads it."""
 
     def make(**fields):
         config = base.get_config()
@@ -58,7 +58,7 @@ def own_home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def data_set(tmp_path):
-    """A data set of two configurations as the Hub keeps it."""
+    """A data set with two configurations in the Hub's layout."""
     folder, lines = tmp_path / "set", []
     for name in ("raw", "clean"):
         (folder / name).mkdir(parents=True)
@@ -72,13 +72,13 @@ def data_set(tmp_path):
 
 
 class TestHub:
-    def test_a_configuration_and_two_splits_are_read_by_name(self, data_set, prepare):
-        found = {"source": "hub", "path": str(data_set), "valid_split": "validation"}
+    def test_configurations_and_splits_are_read_by_name(self, data_set, prepare):
+        source = {"source": "hub", "path": str(data_set), "valid_split": "validation"}
         for name in ("raw", "clean"):
-            made = prepare(name=name, **found)
-            assert texts_of(made.train) == [f"{name} train {i}" for i in range(3)]
-            assert texts_of(made.valid) == [f"{name} validation {i}" for i in range(3)]
-        test = prepare(name="raw", **found | {"split": "test"})
+            corpus = prepare(name=name, **source)
+            assert texts_of(corpus.train) == [f"{name} train {i}" for i in range(3)]
+            assert texts_of(corpus.valid) == [f"{name} validation {i}" for i in range(3)]
+        test = prepare(name="raw", **source | {"split": "test"})
         assert texts_of(test.train) == [f"raw test {i}" for i in range(3)]
 
     @pytest.mark.parametrize(
@@ -92,35 +92,35 @@ class TestHub:
             ({"name": "raw", "revision": "main"}, "data.revision has no effect: .* is a folder"),
         ],
     )
-    def test_what_is_not_in_it_is_named_with_what_is(self, fields, message, data_set, prepare):
+    def test_missing_names_are_refused_with_the_choices(self, fields, message, data_set, prepare):
         with pytest.raises((ConfigError, DataError), match=message):
             prepare(source="hub", path=str(data_set), **fields)
 
-    def test_what_save_to_disk_wrote_is_read_from_its_folder(self, data_set, prepare, tmp_path):
+    def test_folders_of_save_to_disk_are_read(self, data_set, prepare, tmp_path):
         sets = datasets.load_dataset(str(data_set), "raw")
         sets.save_to_disk(str(tmp_path / "all"))
         sets["test"].save_to_disk(str(tmp_path / "one"))
         both = prepare(source="hub", path=str(tmp_path / "all"), valid_split="validation")
         assert texts_of(both.valid) == [f"raw validation {i}" for i in range(3)]
-        one = {"source": "hub", "path": str(tmp_path / "one")}
-        made = prepare(split="test", valid_fraction=0.0, **one)
-        assert texts_of(made.train) == [f"raw test {i}" for i in range(3)]
+        single = {"source": "hub", "path": str(tmp_path / "one")}
+        corpus = prepare(split="test", valid_fraction=0.0, **single)
+        assert texts_of(corpus.train) == [f"raw test {i}" for i in range(3)]
         with pytest.raises(DataError, match="split 'train': have: test"):
-            prepare(**one)
+            prepare(**single)
         with pytest.raises(ConfigError, match="data.name has no effect"):
-            prepare(name="raw", **one)
+            prepare(name="raw", **single)
 
-    def test_name_revision_and_split_go_to_the_hub_as_they_are(self, prepare, monkeypatch):
-        asked = []
+    def test_name_revision_and_split_reach_the_hub_unchanged(self, prepare, monkeypatch):
+        calls = []
 
         def load(*words, **fields):
-            asked.append((words, fields))
+            calls.append((words, fields))
             return datasets.Dataset.from_dict({"text": ["abc", "defg"]})
 
         monkeypatch.setattr(datasets, "load_dataset", load)
         fields = {"name": "wikitext-103-raw-v1", "revision": "b08601e", "split": "test"}
         prepare(source="hub", path="wikitext", valid_fraction=0.0, **fields)
-        assert set(map(str, asked)) == {
+        assert set(map(str, calls)) == {
             str(
                 (
                     ("wikitext", "wikitext-103-raw-v1"),
@@ -135,23 +135,23 @@ JOINED = [" = One = \n\nof one\n = = More = = \n", " = Two = \nof two\n"]
 
 
 class TestDocumentsOfManyRows:
-    def test_rows_of_a_data_set_are_joined_from_heading_to_heading(self, prepare, tmp_path):
+    def test_rows_between_headings_form_one_document(self, prepare, tmp_path):
         pyarrow.parquet.write_table(table("", *ARTICLES), tmp_path / "a.parquet")
         fields = {"begins": " = [^=]", "valid_fraction": 0.0}
-        made = prepare(source="parquet", path=f"{tmp_path}/a.parquet", **fields)
-        assert texts_of(made.train) == ["\n" + JOINED[0], JOINED[1]]
+        corpus = prepare(source="parquet", path=f"{tmp_path}/a.parquet", **fields)
+        assert texts_of(corpus.train) == ["\n" + JOINED[0], JOINED[1]]
         alone = prepare(source="parquet", path=f"{tmp_path}/a.parquet", valid_fraction=0.0)
-        assert len(alone.train.lengths) == 5 and alone.fingerprint != made.fingerprint
+        assert len(alone.train.lengths) == 5 and alone.fingerprint != corpus.fingerprint
 
-    def test_lines_of_a_file_are_too(self, prepare, tmp_path):
+    def test_lines_between_headings_form_one_document(self, prepare, tmp_path):
         text = " \n" + "".join(JOINED)
         (tmp_path / "a.txt").write_text(text)
-        found = {"source": "text", "path": f"{tmp_path}/a.txt", "valid_fraction": 0.0}
-        made = prepare(begins="^ = [^=]", **found)
-        assert texts_of(made.train) == [" \n" + JOINED[0], JOINED[1]]
-        assert texts_of(prepare(begins="nowhere", **found).train) == [text]
+        source = {"source": "text", "path": f"{tmp_path}/a.txt", "valid_fraction": 0.0}
+        corpus = prepare(begins="^ = [^=]", **source)
+        assert texts_of(corpus.train) == [" \n" + JOINED[0], JOINED[1]]
+        assert texts_of(prepare(begins="nowhere", **source).train) == [text]
 
-    def test_what_is_no_expression_is_refused(self):
+    def test_an_invalid_regular_expression_is_refused(self):
         config = base.get_config()
         config.data.update(source="text", path="a.txt", begins="(")
         (problem,) = check.without_building(config).problems
@@ -159,7 +159,7 @@ class TestDocumentsOfManyRows:
 
 
 class TestFiles:
-    def test_a_folder_holds_the_files_of_a_source(self, prepare, tmp_path):
+    def test_a_folder_is_read_with_compressed_and_nested_files(self, prepare, tmp_path):
         folder = tmp_path / "folder"
         (folder / "inner").mkdir(parents=True)
         rows = [json.dumps({"text": words(i)}) + "\n" for i in range(4)]
@@ -170,8 +170,8 @@ class TestFiles:
                 stream.write(rows[2].encode())
         (folder / ".hidden.jsonl").write_text(rows[3])
         (folder / "notes.txt").write_text("not a row")
-        made = prepare(source="jsonl", path=str(folder), valid_fraction=0.0)
-        assert texts_of(made.train) == [words(i) for i in range(3)]
+        corpus = prepare(source="jsonl", path=str(folder), valid_fraction=0.0)
+        assert texts_of(corpus.train) == [words(i) for i in range(3)]
 
     @pytest.mark.parametrize("name", ["a.parquet", "a.txt.zst"])
     def test_a_damaged_file_is_named(self, name, prepare, tmp_path):
@@ -184,17 +184,17 @@ class TestFiles:
 
 
 class TestHeldOutByName:
-    def test_other_files_are_held_out_and_their_copies_not_trained_on(self, prepare, tmp_path):
+    def test_copies_of_held_out_files_are_not_trained_on(self, prepare, tmp_path):
         for folder, seeds in (("train", range(5)), ("valid", range(4, 7))):
             (tmp_path / folder).mkdir()
             for i in seeds:
                 (tmp_path / folder / f"{i}.txt").write_text(words(i))
-        made = prepare(
+        corpus = prepare(
             source="text", path=f"{tmp_path}/train", valid_path=f"{tmp_path}/valid/*.txt"
         )
-        assert texts_of(made.train) == [words(i) for i in range(4)]
-        assert texts_of(made.valid) == [words(i) for i in range(4, 7)]
-        assert made.card["counts"]["duplicates"] == 1
+        assert texts_of(corpus.train) == [words(i) for i in range(4)]
+        assert texts_of(corpus.valid) == [words(i) for i in range(4, 7)]
+        assert corpus.card["counts"]["duplicates"] == 1
 
     @pytest.mark.parametrize(
         ("fields", "message"),
@@ -207,7 +207,7 @@ class TestHeldOutByName:
             ),
         ],
     )
-    def test_what_has_no_effect_is_refused(self, fields, message):
+    def test_fields_without_effect_are_refused(self, fields, message):
         config = base.get_config()
         config.data.update(**{"source": "text", "path": "a"} | fields)
         assert message in "\n".join(check.without_building(config).problems)
@@ -217,54 +217,54 @@ class TestOneDocument:
     TEXT = "".join(f"line {i}, {words(i, 30)}\n" for i in range(200))
 
     @pytest.fixture
-    def found(self, tmp_path):
+    def source(self, tmp_path):
         (tmp_path / "a.txt").write_text(self.TEXT)
         return {"source": "text", "path": f"{tmp_path}/a.txt"}
 
-    def test_its_end_is_held_out_at_the_end_of_a_line(self, found, prepare):
-        made = prepare(valid_fraction=0.1, choose_fraction=0.2, **found)
-        parts = [texts_of(split) for split in (made.train, made.choose, made.valid)]
+    def test_the_end_of_one_document_is_held_out_at_a_line_end(self, source, prepare):
+        corpus = prepare(valid_fraction=0.1, choose_fraction=0.2, **source)
+        parts = [texts_of(split) for split in (corpus.train, corpus.choose, corpus.valid)]
         assert [len(texts) for texts in parts] == [1, 1, 1]
         assert "".join(text for (text,) in parts) == self.TEXT
         assert all(text.endswith("\n") for (text,) in parts)
         shares = [len(text) / len(self.TEXT) for (text,) in parts]
         np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
 
-    def test_it_is_known_again_as_a_whole_and_in_part(self, found, prepare):
-        """A copy of the file is not evaluated on; what was held out of it is."""
-        trained = prepare(**found).digests
-        whole = prepare(cut_one=False, valid_fraction=0.0, **found)
+    def test_one_document_is_recognised_in_whole_and_in_part(self, source, prepare):
+        """A copy of the file is excluded from evaluation; its held-out part is not."""
+        trained = prepare(**source).digests
+        whole = prepare(cut_one=False, valid_fraction=0.0, **source)
         assert not whole.train.without(trained).any()
-        made = prepare(**found)
-        assert not made.train.without(trained).any() and made.valid.without(trained).all()
+        corpus = prepare(**source)
+        assert not corpus.train.without(trained).any() and corpus.valid.without(trained).all()
 
     def test_a_long_line_is_cut_between_characters(self, prepare, tmp_path):
         (tmp_path / "a.txt").write_text("東" * 1002)
-        made = prepare(source="text", path=f"{tmp_path}/a.txt")
-        assert texts_of(made.train) + texts_of(made.valid) == ["東" * 901, "東" * 101]
+        corpus = prepare(source="text", path=f"{tmp_path}/a.txt")
+        assert texts_of(corpus.train) + texts_of(corpus.valid) == ["東" * 901, "東" * 101]
 
-    def test_it_is_left_whole_where_that_is_asked_or_two_are_there(self, found, prepare, tmp_path):
-        made = prepare(cut_one=False, valid_fraction=1e-9, **found)
-        assert texts_of(made.train) == [self.TEXT]
+    def test_one_document_stays_whole_on_request_or_beside_another(self, source, prepare, tmp_path):
+        corpus = prepare(cut_one=False, valid_fraction=1e-9, **source)
+        assert texts_of(corpus.train) == [self.TEXT]
         (tmp_path / "b.txt").write_text("another")
-        made = prepare(**found | {"path": f"{tmp_path}/*.txt", "valid_fraction": 1e-9})
-        assert texts_of(made.train) == [self.TEXT, "another"]
+        corpus = prepare(**source | {"path": f"{tmp_path}/*.txt", "valid_fraction": 1e-9})
+        assert texts_of(corpus.train) == [self.TEXT, "another"]
 
-    def test_it_is_evaluated_in_stretches(self, found, prepare):
-        made = prepare(valid_fraction=0.3, **found)
-        split = windows.in_stretches(made.valid, 64)
+    def test_one_document_is_evaluated_in_stretches(self, source, prepare):
+        corpus = prepare(valid_fraction=0.3, **source)
+        split = windows.in_stretches(corpus.valid, 64)
         text = windows.choose(split, 64, wanted=1)
-        assert len(text.documents) == len(made.valid.tokens) // 65 and len(text.documents) > 20
-        assert split.starts[-1] == len(made.valid.tokens)
-        few = windows.choose(windows.in_stretches(made.valid, 16), 16, wanted=10**6)
-        room = len(made.valid.tokens) // 17
+        assert len(text.documents) == len(corpus.valid.tokens) // 65 and len(text.documents) > 20
+        assert split.starts[-1] == len(corpus.valid.tokens)
+        few = windows.choose(windows.in_stretches(corpus.valid, 16), 16, wanted=10**6)
+        room = len(corpus.valid.tokens) // 17
         assert len(few.documents) <= 50 < room - 2 <= len(few.starts)
         with pytest.raises(DataError, match="takes: 1 of 1; at least"):
-            windows.choose(windows.in_stretches(made.valid, 1500), 1500)
+            windows.choose(windows.in_stretches(corpus.valid, 1500), 1500)
 
 
-def test_pieces_of_a_text_have_the_tokens_of_the_whole(monkeypatch):
-    """Whatever the tokenizer; where words are not separated, the text stays whole."""
+def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
+    """Holds for every tokenizer; text without word boundaries stays whole."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
@@ -296,16 +296,16 @@ def test_pieces_of_a_text_have_the_tokens_of_the_whole(monkeypatch):
     }
     cuts = {}
     for name, parts in kinds.items():
-        made = tokenizers.Tokenizer.from_str(bpe.to_str())
+        built = tokenizers.Tokenizer.from_str(bpe.to_str())
         for part, value in parts.items():
-            setattr(made, part, value)
+            setattr(built, part, value)
         encoder = object.__new__(tokenizer.Learned)
-        encoder.name, encoder.tokenizer = name, made
-        encoder.vocab = 1 + max(made.get_vocab().values())
-        encoder.widths = tokenizer.pieces.widths(made, encoder.vocab)
-        cuts[name] = len(list(tokenizer.pieces.cut(text.encode(), made)))
+        encoder.name, encoder.tokenizer = name, built
+        encoder.vocab = 1 + max(built.get_vocab().values())
+        encoder.widths = tokenizer.pieces.widths(built, encoder.vocab)
+        cuts[name] = len(list(tokenizer.pieces.cut(text.encode(), built)))
         tokens, widths = encoder.encode(text.encode(), name)
-        whole = made.encode(text, add_special_tokens=False)
+        whole = built.encode(text, add_special_tokens=False)
         np.testing.assert_array_equal(tokens, whole.ids, err_msg=name)
         ends = tokenizer.pieces.byte_offsets(text)[[end for _, end in whole.offsets]]
         ends = np.maximum.accumulate(ends)

@@ -1,4 +1,4 @@
-"""Tasks: exact length, answered by what their gap points at, the same test for every run."""
+"""Tasks: exact length, answers at their gap, and the same test for every run."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_documents_fill_a_row_or_the_longest_window_and_answer_within(name, spli
         assert len(text) == L * (1 if split != "valid" else FAR) + 1
         assert text.dtype == np.uint8 and answers.any()
         place = np.flatnonzero(answers)
-        # The question is the token before its answer, and what answers it is in the document.
+        # The question is the token before its answer; its source lies in the document.
         assert np.all(gaps[place] >= 1) and np.all(place - 1 - gaps[place] >= 0)
         assert not gaps[~answers].any()
 
@@ -57,7 +57,7 @@ def test_the_last_tokens_ask(name):
 
 
 def solved(name, seen):
-    """The answer at the end of `seen`, by a program that knows the task; None: it is not there."""
+    """Solve the task by program; return the answer at the end of `seen`, or None if unknown."""
     text = seen.tobytes().decode("latin-1")
     if name in ("needle", "passkey", "code"):
         mark, ask = {
@@ -65,18 +65,18 @@ def solved(name, seen):
             "passkey": (r"The key is (\d{5})", r"What is it\? (\d*)$"),
             "code": (r"\nx(\d) = (\d)\n", r"print\(x(\d)\)  # $"),
         }[name]
-        asked = re.search(ask, text)
-        before = re.findall(mark, text[: asked.start()])
+        question = re.search(ask, text)
+        before = re.findall(mark, text[: question.start()])
         if name == "passkey":
-            return before[-1][len(asked[1])] if before else None
-        values = [value for key, value in before if key == asked[1]]
+            return before[-1][len(question[1])] if before else None
+        values = [value for key, value in before if key == question[1]]
         if name == "code":
             return values[-1] if values else None
-        return values[-1][len(asked[2])] if values else None
+        return values[-1][len(question[2])] if values else None
     if name == "delayed_repeat":
         first, _, second = text.partition("|")
         word = first.strip(".")
-        at = len(second) - (8 - len(word))  # its first letters may not be seen any more
+        at = len(second) - (8 - len(word))  # its first letters may be out of context
         return word[at] if 0 <= at < len(word) else None
     if name == "who":
         tokens = seen.tolist()
@@ -99,13 +99,13 @@ def test_a_program_that_knows_the_task_answers_all_that_it_sees_and_nothing_else
     for text, answers, gaps in drawn(name, count=40):
         for place in np.flatnonzero(answers[-16:]) + len(text) - 16:
             assert solved(name, text[:place]) == chr(text[place])
-            seen = text[place - 1 - gaps[place] : place]  # what answers is its first token
+            seen = text[place - 1 - gaps[place] : place]  # starts with the source of the answer
             assert solved(name, seen) == chr(text[place])
             known += 1
     assert known >= 40
 
 
-def test_the_ceiling_is_what_is_known_and_a_guess_at_the_rest():
+def test_the_ceiling_is_known_answers_plus_chance():
     assert tasks.ceiling(0.25, np.array([1, 2, 3, 4]), 2) == pytest.approx(0.5 + 0.5 * 0.25)
 
 
@@ -120,34 +120,34 @@ def test_one_that_guesses_is_right_by_chance(name):
     assert len(kinds) == round(1 / task(name).chance)
 
 
-def test_twins_differ_in_order_alone():
+def test_twins_differ_in_word_order_only():
     documents = drawn("who", count=40)
-    for one, other in zip(documents[::2], documents[1::2], strict=True):
-        assert sorted(one.text.tolist()) != [] and (one.text != other.text).any()
-        np.testing.assert_array_equal(one.answers, other.answers)
-        same = one.text[~one.answers]
+    for first, twin in zip(documents[::2], documents[1::2], strict=True):
+        assert sorted(first.text.tolist()) != [] and (first.text != twin.text).any()
+        np.testing.assert_array_equal(first.answers, twin.answers)
+        same = first.text[~first.answers]
         nouns = same >= 128
-        np.testing.assert_array_equal(same[~nouns], other.text[~one.answers][~nouns])
-        assert sorted(same[nouns].tolist()) == sorted(other.text[~one.answers][nouns].tolist())
-        assert (one.text[one.answers] != other.text[other.answers]).all()
+        np.testing.assert_array_equal(same[~nouns], twin.text[~first.answers][~nouns])
+        assert sorted(same[nouns].tolist()) == sorted(twin.text[~first.answers][nouns].tolist())
+        assert (first.text[first.answers] != twin.text[twin.answers]).all()
 
 
-def test_keys_of_the_test_are_none_of_training():
+def test_needle_words_of_training_and_test_are_disjoint():
     from posenc_jax.data.tasks.needle import WORDS
 
     assert not set(WORDS[True]) & set(WORDS[False])
 
 
-def test_nouns_of_a_sentence_of_the_test_stand_in_none_of_training():
+def test_noun_pairs_of_training_and_test_are_disjoint():
     from posenc_jax.data.tasks import who
 
     def pairs(split):
-        found = set()
+        seen = set()
         for text, _, _ in drawn("who", split, 400):
-            for one, verb, other in zip(text, text[1:], text[2:], strict=False):
-                if min(one, other) >= who.NOUN and who.VERB <= verb < who.VERB + who.VERBS:
-                    found.add(frozenset((int(one), int(other))))
-        return found
+            for noun, verb, other in zip(text, text[1:], text[2:], strict=False):
+                if min(noun, other) >= who.NOUN and who.VERB <= verb < who.VERB + who.VERBS:
+                    seen.add(frozenset((int(noun), int(other))))
+        return seen
 
     assert pairs("valid") and pairs("train") and not pairs("valid") & pairs("train")
 
@@ -169,19 +169,19 @@ def prepared(tmp_path, seed=0, **data):
     return corpora.prepare(run_of(config).data.source, seed, quiet=True)
 
 
-def test_a_corpus_keeps_gaps_and_chance_and_has_tests_of_their_own(tmp_path):
-    made = prepared(tmp_path, choose_fraction=0.1)
-    assert made.valid.chance == pytest.approx(1 / 6)
-    counts = {name: len(getattr(made, name).lengths) for name in corpora.SPLITS}
+def test_a_task_corpus_stores_gaps_chance_and_fixed_tests(tmp_path):
+    corpus = prepared(tmp_path, choose_fraction=0.1)
+    assert corpus.valid.chance == pytest.approx(1 / 6)
+    counts = {name: len(getattr(corpus, name).lengths) for name in corpora.SPLITS}
     assert counts == {"train": 50, "valid": tasks.TESTS, "choose": tasks.CHOICES}
-    assert set(made.train.lengths) == {33} and set(made.valid.lengths) == {8 * 32 + 1}
-    assert np.all((made.valid.gaps > 0) == made.valid.answers)
-    other = prepared(tmp_path, seed=1)
-    np.testing.assert_array_equal(made.valid.tokens, other.valid.tokens)
-    assert made.fingerprint != other.fingerprint
+    assert set(corpus.train.lengths) == {33} and set(corpus.valid.lengths) == {8 * 32 + 1}
+    assert np.all((corpus.valid.gaps > 0) == corpus.valid.answers)
+    other_seed = prepared(tmp_path, seed=1)
+    np.testing.assert_array_equal(corpus.valid.tokens, other_seed.valid.tokens)
+    assert corpus.fingerprint != other_seed.fingerprint
 
 
-def test_another_law_or_length_is_another_corpus(tmp_path):
+def test_gap_law_and_length_change_the_corpus(tmp_path):
     chosen = ({}, {"gaps": "log"}, {"far": 2.0})
     assert len({prepared(tmp_path, **fields).folder for fields in chosen}) == 3
 
@@ -203,7 +203,7 @@ def test_another_law_or_length_is_another_corpus(tmp_path):
         ({"source": "stdlib", "answers_only": True}, "data.answers_only has no effect"),
     ],
 )
-def test_a_field_without_effect_is_refused(fields, message):
+def test_fields_without_effect_are_refused(fields, message):
     config = rope.get_config()
     config.data.update({"source": "synthetic"} | fields)
     problems = check.without_building(config).problems

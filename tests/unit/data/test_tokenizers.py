@@ -1,4 +1,4 @@
-"""Tokenizers that do not give the text back: noticed, said, and no bits per byte from them."""
+"""Lossy tokenizers are detected and reported, and yield no bits per byte."""
 
 import pytest
 from configured import origin_of
@@ -11,7 +11,7 @@ from posenc_jax.errors import DataError
 
 
 def specials():
-    """A byte-level BPE whose special token is spelled in the text."""
+    """Return a byte-level BPE whose special token occurs in the text."""
     learned = tokenizer.train_bpe([TEXT], 270)
     learned.add_special_tokens(["\x1b<end>\x1b"])
     return learned
@@ -21,8 +21,8 @@ NONE_IN = sum(letter not in "abcdef " for letter in TEXT)  # gapped()
 
 
 @pytest.fixture
-def made(tmp_path):
-    """The corpus of some texts through a tokenizer."""
+def prepare(tmp_path):
+    """Prepare a corpus of the texts with a tokenizer."""
 
     def make(learned, texts=(TEXT, "abc"), **fields):
         (tmp_path / "texts").mkdir()
@@ -43,31 +43,31 @@ def made(tmp_path):
     ("name", "characters", "examples"),
     [("lower_case", 3, "AÉT"), ("no_accents", 2, "Éé"), ("no_unknown", NONE_IN, TEXT)],
 )
-def test_what_does_not_come_back_is_counted_and_said(name, characters, examples, made, capsys):
-    made_corpus = made(LOSSY[name]())
-    lossy = made_corpus.card["lossy"]
-    assert not made_corpus.lossless and not made_corpus.train.lossless
+def test_lost_characters_are_counted_and_reported(name, characters, examples, prepare, capsys):
+    corpus = prepare(LOSSY[name]())
+    lossy = corpus.card["lossy"]
+    assert not corpus.lossless and not corpus.train.lossless
     assert (lossy["documents"], lossy["changed"], lossy["characters"]) == (2, 1, characters)
     assert lossy["examples"] and set(lossy["examples"]) <= set(examples)
-    said = capsys.readouterr().err
-    assert said.count("warning: ") == 1
+    message = capsys.readouterr().err
+    assert message.count("warning: ") == 1
     assert (
         f"of its first 2 documents 1 come back changed, without {characters} of their characters, "
         f"such as {lossy['examples'][0]!r}"
-    ) in said
+    ) in message
 
 
 @pytest.mark.parametrize(
     "learned", [None, letters, lambda: tokenizer.train_bpe([TEXT], 270), specials]
 )
-def test_what_comes_back_is_lossless(learned, made, capsys):
-    made_corpus = made(learned and learned())
-    assert made_corpus.lossless and made_corpus.train.lossless
-    assert made_corpus.card["lossy"]["documents"] == (2 if learned else 0)
+def test_exact_round_trips_are_lossless(learned, prepare, capsys):
+    corpus = prepare(learned and learned())
+    assert corpus.lossless and corpus.train.lossless
+    assert corpus.card["lossy"]["documents"] == (2 if learned else 0)
     assert "warning" not in capsys.readouterr().err
 
 
-def test_bytes_that_are_no_text_are_lossless(tmp_path):
+def test_invalid_utf8_is_lossless_as_bytes(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"abc\xff\xfe")
     data = base.get_config().data
     data.update(source="text", path=f"{tmp_path}/a.txt", cache=str(tmp_path / "cache"))
@@ -75,43 +75,43 @@ def test_bytes_that_are_no_text_are_lossless(tmp_path):
     assert corpora.prepare(origin_of(data), 0).lossless
 
 
-def test_a_text_that_loses_no_letter_may_still_come_back_another(made, capsys):
+def test_a_round_trip_that_adds_characters_is_lossy(prepare, capsys):
     learned = letters()
-    learned.decoder = None  # tokens are joined by spaces
-    made_corpus = made(learned)
-    assert made_corpus.card["lossy"]["characters"] == 0 and not made_corpus.lossless
+    learned.decoder = None  # joins tokens with spaces
+    corpus = prepare(learned)
+    assert corpus.card["lossy"]["characters"] == 0 and not corpus.lossless
     assert "documents 2 come back changed. Bits per byte" in capsys.readouterr().err
 
 
-def test_the_first_documents_are_tried_and_no_more(made):
-    many = [f"{i:03d} abc" for i in range(63)] + ["É", "É later"]  # the 64th, and one too late
-    made_corpus = made(LOSSY["no_accents"](), many)
-    assert made_corpus.card["lossy"]["documents"] == 64
-    assert made_corpus.card["lossy"]["changed"] == 1
+def test_the_round_trip_covers_64_documents(prepare):
+    many = [f"{i:03d} abc" for i in range(63)] + ["É", "É later"]  # the 64th and 65th documents
+    corpus = prepare(LOSSY["no_accents"](), many)
+    assert corpus.card["lossy"]["documents"] == 64
+    assert corpus.card["lossy"]["changed"] == 1
 
 
-def test_a_long_document_is_tried_in_part(made, monkeypatch):
+def test_the_round_trip_truncates_long_documents(prepare, monkeypatch):
     monkeypatch.setattr(tokenizer.RoundTrip, "CHARACTERS", 100)
-    made_corpus = made(LOSSY["no_accents"](), ["ab" * 49 + "ÉaÉ", "É"])
+    corpus = prepare(LOSSY["no_accents"](), ["ab" * 49 + "ÉaÉ", "É"])
     lossy = {"documents": 1, "changed": 1, "characters": 1, "examples": ["É"]}
-    assert made_corpus.card["lossy"] == lossy
+    assert corpus.card["lossy"] == lossy
 
 
-def test_a_word_without_a_token_is_an_error_that_names_the_document(tmp_path):
+def test_an_unknown_word_is_refused_with_its_document(tmp_path):
     Tokenizer(models.WordLevel({"a": 0}, unk_token="?")).save(str(tmp_path / "t.json"))
     encoder = tokenizer.load(str(tmp_path / "t.json"))
     with pytest.raises(DataError, match="doc.txt: .*t.json has no tokens for it: .*UNK"):
         encoder.encode(b"b", "doc.txt")
 
 
-def test_special_tokens_are_written_out(tmp_path):
+def test_special_tokens_in_the_text_are_encoded_as_text(tmp_path):
     specials().save(str(tmp_path / "t.json"))
     encoder = tokenizer.load(str(tmp_path / "t.json"))
     tokens, _ = encoder.encode(TEXT.encode(), "text")
     assert encoder.decode(tokens) == TEXT
 
 
-def test_a_name_is_found_in_the_cache_of_the_hub(tmp_path, monkeypatch):
+def test_a_tokenizer_name_is_found_in_the_hub_cache(tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))

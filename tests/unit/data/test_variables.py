@@ -1,4 +1,4 @@
-"""`variables`: every question can be answered, and what a context can answer is known before."""
+"""`variables`: every question is answerable, and each context length has a known ceiling."""
 
 import numpy as np
 import pytest
@@ -37,53 +37,53 @@ def drawn(variant, law, training, count=60, seed=3):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("variant", "law"), KINDS)
-def test_every_question_is_answered_by_what_stands_before_it(variant, law, training):
-    asked = 0
+def test_every_question_is_answered_by_earlier_tokens(variant, law, training):
+    questions = 0
     for tokens, answers, gaps_ in drawn(variant, law, training):
         assert len(tokens) == task(variant, law).length(training)
         np.testing.assert_array_equal(solve(tokens)[answers], tokens[answers])
         np.testing.assert_array_equal(gaps(tokens)[answers], gaps_[answers])
         assert np.all(gaps_[answers] >= NEAREST) and not gaps_[~answers].any()
         assert np.all((tokens[answers] >= VALUE) & (tokens[answers] < VALUE + VALUES))
-        asked += answers.sum()
-    assert asked > 60
+        questions += answers.sum()
+    assert questions > 60
 
 
 @pytest.mark.parametrize(("variant", "law"), KINDS)
-def test_documents_are_functions_of_seed_and_number(variant, law):
-    one, same, other = (
+def test_documents_depend_on_seed_and_number_only(variant, law):
+    first, same, other = (
         [tokens.tobytes() for tokens, *_ in drawn(variant, law, True, 5, seed)]
         for seed in (1, 1, 2)
     )
-    assert one == same and not set(one) & set(other) and len(set(one)) == 5
+    assert first == same and not set(first) & set(other) and len(set(first)) == 5
     test, again = (
         [tokens.tobytes() for tokens, *_ in drawn(variant, law, False, 5, seed)] for seed in (1, 2)
     )
-    assert not set(one) & set(test) and test == again  # every run is asked the same
+    assert not set(first) & set(test) and test == again  # every run has the same test
 
 
 @pytest.mark.parametrize("law", ["within", "octaves", "log"])
 def test_gaps_of_the_last_questions_follow_their_law(law):
-    """Kolmogorov's distance to the closed form."""
-    found = []
+    """The Kolmogorov distance to the closed form is below 0.04."""
+    gaps_found = []
     for _, answers, gaps_ in drawn("latest", law, False, 600):
-        found.extend(gaps_[-LAST:][answers[-LAST:]].tolist())
-    assert len(found) > 1500
-    found = np.sort(found)
-    law_of = np.array([task("latest", law).share_within(gap) for gap in found])
-    empirical = np.searchsorted(found, found, side="right") / len(found)
+        gaps_found.extend(gaps_[-LAST:][answers[-LAST:]].tolist())
+    assert len(gaps_found) > 1500
+    gaps_found = np.sort(gaps_found)
+    law_of = np.array([task("latest", law).share_within(gap) for gap in gaps_found])
+    empirical = np.searchsorted(gaps_found, gaps_found, side="right") / len(gaps_found)
     assert np.abs(law_of - empirical).max() < 0.04
 
 
 @pytest.mark.parametrize("law", ["within", "log", "fixed"])
 @pytest.mark.parametrize("context", [L, 4 * L, *(pytest.param(x * L, marks=SLOW) for x in (2, 8))])
-def test_a_reader_of_a_short_context_reaches_the_ceiling_and_no_more(law, context):
+def test_a_reader_of_a_short_context_reaches_the_ceiling(law, context):
     right, count = 0.0, 0
     for tokens, answers, _ in drawn("latest", law, False, 400):
         for place in np.flatnonzero(answers)[-3:]:
             if place < len(tokens) - LAST:
                 continue
-            # The setting may stand at most `context` tokens before the question.
+            # The setting may be at most `context` tokens before the question.
             seen = tokens[max(0, place - 1 - context) : place + 1]
             known = solve(seen)[-1]
             asked_name = seen[-2] - ASK
@@ -94,14 +94,14 @@ def test_a_reader_of_a_short_context_reaches_the_ceiling_and_no_more(law, contex
     assert right / count == pytest.approx(task("latest", law).ceiling(context), abs=0.05)
 
 
-def test_the_ceilings_are_those_that_are_published():
-    found = [task("latest", "log").ceiling(64 * n) for n in (1, 2, 4, 8)]
-    np.testing.assert_allclose(found, [0.654, 0.773, 0.889, 1.0], atol=0.01)
-    found = [task("latest", "within").ceiling(64 * n) for n in (1, 2, 4, 8)]
-    np.testing.assert_allclose(found, [0.272, 0.380, 0.595, 1.0], atol=0.02)
+def test_ceilings_match_the_published_values():
+    ceilings = [task("latest", "log").ceiling(64 * n) for n in (1, 2, 4, 8)]
+    np.testing.assert_allclose(ceilings, [0.654, 0.773, 0.889, 1.0], atol=0.01)
+    ceilings = [task("latest", "within").ceiling(64 * n) for n in (1, 2, 4, 8)]
+    np.testing.assert_allclose(ceilings, [0.272, 0.380, 0.595, 1.0], atol=0.02)
 
 
-def test_order_matters_in_latest_and_not_in_once():
+def test_latest_repeats_names_and_once_does_not():
     for variant, repeats in (("latest", True), ("once", False)):
         more = 0
         for tokens, *_ in drawn(variant, "within", False):
@@ -128,7 +128,7 @@ def test_what_is_no_task_is_refused(fields, message):
 
 
 class TestOrdered:
-    """Nothing but the order tells the last setting from an older one."""
+    """Only order separates the last setting from older ones."""
 
     def asked(self, training, length=L, far=FAR, count=300, last=False, **fields):
         """Of each question its settings and the place of its answer."""
@@ -139,34 +139,40 @@ class TestOrdered:
                     yield settings(drawn_.text[: place + 1]), drawn_
 
     @pytest.mark.parametrize("training", [True, False])
-    def test_older_settings_have_other_values_and_no_name_is_asked_twice(self, training):
-        for found, document in self.asked(training, count=40):
-            assert found.right[0] and found.right.sum() == 1 and np.all(np.diff(found.back) > 0)
+    def test_older_settings_have_other_values_and_names_are_asked_once(self, training):
+        for question, document in self.questions(training, count=40):
+            assert question.right[0] and question.right.sum() == 1
+            assert np.all(np.diff(question.back) > 0)
             names = document.text[(document.text >= ASK) & (document.text < ASK + NAMES)]
             assert len(names) == len(set(names.tolist())) == document.answers.sum()
 
     @pytest.mark.parametrize(
         ("length", "far", "training"), [(L, FAR, True), (L, FAR, False), (512, 1.0, True)]
     )
-    def test_questions_have_the_older_settings_that_were_asked_for(self, length, far, training):
-        counts = [len(found.back) - 1 for found, _ in self.asked(training, length, far)]
+    def test_counts_of_older_settings_follow_their_shares(self, length, far, training):
+        counts = [len(question.back) - 1 for question, _ in self.questions(training, length, far)]
         shares = np.bincount(counts, minlength=4) / len(counts)
         np.testing.assert_allclose(shares, [0.4, 0.4, 0.1, 0.1], atol=0.04)
-        one = [len(found.back) - 1 for found, _ in self.asked(training, older="0,1", count=40)]
-        assert set(one) == {1}
+        single = self.questions(training, older="0,1", count=40)
+        assert {len(question.back) - 1 for question, _ in single} == {1}
 
-    def test_every_separation_is_trained_and_tested_up_to_its_length(self):
+    def test_training_and_test_cover_every_separation(self):
         for training, longest in ((True, L), (False, FAR * L)):
-            apart = [f.back[1] - f.back[0] for f, _ in self.asked(training) if len(f.back) > 1]
-            octaves = np.histogram(np.log2(apart), np.arange(int(np.log2(longest)) + 1))[0]
-            assert max(apart) <= longest and np.all(octaves > 0.015 * len(apart))
-            assert octaves[0] < 2.5 * octaves[len(octaves) // 2]  # log-uniform but for what fits
+            separations = [
+                f.back[1] - f.back[0] for f, _ in self.questions(training) if len(f.back) > 1
+            ]
+            octaves = np.histogram(np.log2(separations), np.arange(int(np.log2(longest)) + 1))[0]
+            assert max(separations) <= longest and np.all(octaves > 0.015 * len(separations))
+            # Separations are log-uniform except where a document is too short.
+            assert octaves[0] < 2.5 * octaves[len(octaves) // 2]
         near = [
-            f.back[1] - f.back[0] for f, _ in self.asked(False, separation=0.125) if len(f.back) > 1
+            f.back[1] - f.back[0]
+            for f, _ in self.questions(False, separation=0.125)
+            if len(f.back) > 1
         ]
         assert max(near) <= L
 
-    def test_the_last_questions_of_the_test_reach_every_distance(self):
-        gaps_ = [found.back[0] for found, _ in self.asked(False, last=True)]
+    def test_the_last_test_questions_cover_every_distance(self):
+        gaps_ = [question.back[0] for question, _ in self.questions(False, last=True)]
         octaves = np.histogram(np.log2(gaps_), np.arange(2, 10))[0] / len(gaps_)
         assert np.all(octaves > 0.07) and np.all(octaves < 0.22)

@@ -1,4 +1,4 @@
-"""Remapped distances: their tables, the attention that reads them, and what they refuse."""
+"""Remapped distances: tables, attention and errors."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ from posenc_jax.evaluation.methods import methods
 
 pytestmark = pytest.mark.sampled
 
-# Compiled: op by op it takes ten times as long.
+# Compiled because eager attention takes ten times as long.
 compiled = jax.jit(attend, static_argnames=("implementation", "window"))
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["distance"]
@@ -39,7 +39,7 @@ def qkv(length, groups=G):
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['kind']}-{case['options']}")
-def test_tables_are_golden(case):
+def test_tables_match_golden_values(case):
     words = {"W": "window", "G": "group", "n": "first"}
     options = {words.get(name, name): value for name, value in case["options"].items()}
     trained = options.pop("L", 16)
@@ -61,7 +61,7 @@ SEVENTHS = [7] * 2 + [6] * 2 + [5] * 2 + [4] * 2 + [3, 2, 1, 0]
         ("leaky_rerope", dict(w=4, k=4), [4 + 0.25 * d for d in range(7, -1, -1)] + [3, 2, 1, 0]),
     ],
 )
-def test_the_last_of_twelve_queries_sees(name, options, last):
+def test_distances_of_the_last_of_twelve_queries(name, options, last):
     np.testing.assert_array_equal(extensions.distances(name, 12, 16, **options)[11], last)
 
 
@@ -79,14 +79,14 @@ def test_first_tokens_stay_visible(name, first, limit, window):
     table = extensions.distances(name, 40, 11, first=first, **options)
     for i in range(40):
         for j in range(40):
-            told = dict(first=first, limit=limit, window=window)
-            expected = -1 if j > i else by_formula(name, i, j, 11, **told)
+            limits = dict(first=first, limit=limit, window=window)
+            expected = -1 if j > i else by_formula(name, i, j, 11, **limits)
             assert table[i, j] == expected, (i, j)
 
 
 @pytest.mark.parametrize("scale", [1, 2, 5, 8])
 @pytest.mark.parametrize("trained", [16, 100])
-def test_distances_that_follow_the_scale_stay_within_their_rule(scale, trained):
+def test_remapped_distances_stay_within_their_bound(scale, trained):
     read = scale * trained
     for name, most in (("self_extend", 2 * trained / 3), ("leaky_rerope", trained)):
         farthest = extensions.distances(name, read, trained).max()
@@ -103,7 +103,7 @@ def test_distances_that_follow_the_scale_stay_within_their_rule(scale, trained):
         assert extensions.distances(name, read, trained).max() <= trained
 
 
-def test_the_group_is_the_smallest_that_keeps_the_rule():
+def test_self_extend_chooses_the_smallest_sufficient_group():
     for length, scale in ((96, 2.0), (96, 3.5), (128, 8.0), (50, 7.0)):
         near = length // 4
         group = float(posenc_jax.extend("self_extend", rope_of(length), scale).group)
@@ -116,7 +116,7 @@ def rope_of(length):
     return posenc_jax.build("rope", Dims(H, K, DIMS.width, length))
 
 
-def test_a_table_is_of_an_extension_that_moves_tokens():
+def test_only_distance_extensions_have_a_table():
     with pytest.raises(ValueError, match="'yarn' changes no distances; those that do: .*dca"):
         extensions.distances("yarn", 8, 4)
 
@@ -153,7 +153,7 @@ CASES = [
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
 @pytest.mark.parametrize("length", [40, pytest.param(600, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
-def test_attention_reads_the_table(name, options, length, how):
+def test_attention_uses_the_distances_of_the_table(name, options, length, how):
     place = np.arange(length)
     table = extensions.distances(name, length, L, **options)
     if "window" in name:
@@ -173,7 +173,7 @@ def test_attention_reads_the_table(name, options, length, how):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("length", [70, pytest.param(600, marks=pytest.mark.slow)])
-def test_gradients_by_blocks_are_those_of_the_plain_path(name, length):
+def test_blockwise_gradients_match_plain_ones(name, length):
     encoding = posenc_jax.extend(name, ROPE, length / L)
     segments = jnp.array([[0] * 30 + [1] * (length - 30), [0] * length])
 
@@ -185,13 +185,13 @@ def test_gradients_by_blocks_are_those_of_the_plain_path(name, length):
         return jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*qkv(length), encoding)
 
     ours, theirs = gradients("blockwise"), gradients("plain")
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4 * max(1, np.abs(other).max()))
-        assert np.all(np.isfinite(one))
+    for actual, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-4 * max(1, np.abs(expected).max()))
+        assert np.all(np.isfinite(actual))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_positions_restart_with_every_document(name):
+def test_distances_restart_with_every_document(name):
     encoding, (q, k, v) = posenc_jax.extend(name, ROPE, 4.0), qkv(70)
     segments = jnp.array([[0] * 30 + [1] * 40] * B)
 
@@ -204,12 +204,12 @@ def test_positions_restart_with_every_document(name):
         return packed, [attend(*(x[:, part] for x in (q, k, v)), encoding) for part in parts]
 
     packed, alone = run()
-    for one in packed:
-        np.testing.assert_allclose(one, jnp.concatenate(alone, axis=1), atol=2e-6)
+    for out in packed:
+        np.testing.assert_allclose(out, jnp.concatenate(alone, axis=1), atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["lm_infinite", "streaming"])
-def test_biases_of_the_distance_see_first_tokens_too(name):
+def test_distance_biases_apply_to_first_tokens(name):
     alibi = posenc_jax.build("alibi", DIMS)
     table = extensions.distances(name, 70, L)
     q, k, v = qkv(70)
@@ -225,15 +225,15 @@ def test_biases_of_the_distance_see_first_tokens_too(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_within_its_window_it_is_the_identity(name):
+def test_remapping_is_the_identity_within_its_window(name):
     length = {"rerope": 8, "leaky_rerope": 8, "self_extend": 4, "dca": 10, "streaming": 16}
     q, k, v = qkv(length.get(name, L))
     extended = posenc_jax.extend(name, ROPE, 1.0)
     np.testing.assert_allclose(compiled(q, k, v, extended), compiled(q, k, v, ROPE), atol=1e-6)
 
 
-def test_regions_meet_in_one_sink():
-    """That of the layer, whatever stands around the regions."""
+def test_regions_share_one_sink():
+    """All regions share the sink of the layer."""
     with_sink = posenc_jax.build("rope", DIMS, sink=True)
     with_sink = with_sink.replace(logit=jnp.array([1.0, 0.0, -2.0, 3.0]))
     extended = posenc_jax.extend("self_extend", with_sink, 4.0)
@@ -241,7 +241,7 @@ def test_regions_meet_in_one_sink():
     outs = [compiled(q, k, v, extended, implementation=how) for how in ("plain", "blockwise")]
     np.testing.assert_allclose(outs[1], outs[0], atol=1e-6)
     alone = compiled(q, k, v, posenc_jax.extend("self_extend", ROPE, 4.0))
-    ratio = outs[0] / alone  # the share of the weights that the keys keep
+    ratio = outs[0] / alone  # the share of the weight on the keys
     np.testing.assert_allclose(ratio, jnp.repeat(ratio[..., :1], K, axis=-1), rtol=1e-3)
     assert jnp.all(ratio[:, -1, 3] < ratio[:, -1, 2])
 
@@ -257,8 +257,8 @@ def test_one_program_serves_every_scale(name):
 @pytest.mark.parametrize(
     ("name", "options", "blocks"),
     [
-        ("streaming", {"window": 256}, 16 + 15 + 15),  # the last block of the keys, and the first
-        ("rerope", {"w": 256}, 16 * 17 // 2 + 15),  # where both regions meet it is visited twice
+        ("streaming", {"window": 256}, 16 + 15 + 15),  # the window and the first tokens
+        ("rerope", {"w": 256}, 16 * 17 // 2 + 15),  # blocks in both regions count twice
         ("self_extend", {"window": 1024, "group": 4}, 16 * 17 // 2 + 12),
     ],
 )
@@ -270,10 +270,10 @@ def test_blocks_outside_a_region_are_skipped(name, options, blocks):
     assert sum(e.params["length"] for e in scans) == blocks
 
 
-# What fits
+# Fit and errors
 
 
-def test_kernels_take_no_regions():
+def test_kernels_refuse_remapped_distances():
     encoding = posenc_jax.extend("dca", ROPE, 2.0)
     q, k, v = (jnp.asarray(x).swapaxes(1, 2) for x in qkv(64))
     row = Tokens(position=jnp.arange(64), contiguous=True)
@@ -282,7 +282,7 @@ def test_kernels_take_no_regions():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_encodings_of_distances_are_remapped(name):
+def test_only_distance_encodings_are_remapped(name):
     for encoding in (posenc_jax.build("nope", DIMS), posenc_jax.build("sinusoidal", DIMS)):
         with pytest.raises(
             ValueError, match=f"{name!r} is made for rope( or DistanceBias without .*)? and"
@@ -299,8 +299,8 @@ def test_only_encodings_of_distances_are_remapped(name):
 
 
 @pytest.mark.parametrize("gate", ["full", "bias_only", "fixed"])
-def test_gates_that_count_tokens_back_are_not_moved_with_rope(gate):
-    """Their bias is of the distance, of which remapping RoPE alone would make another one."""
+def test_gates_by_distance_prevent_remapping_rope(gate):
+    """The bias depends on distance; remapping RoPE alone would give it another distance."""
     gates = posenc_jax.build("fox", DIMS, jax.random.key(0), gate=gate, inner="rope")
     fitting = set(extensions.fitting(gates))
     moved = {"rerope", "leaky_rerope", "self_extend", "dca"}
@@ -325,18 +325,18 @@ def test_gates_that_count_tokens_back_are_not_moved_with_rope(gate):
         ("lm_infinite:limit=0", "limit must be a whole number of at least 1; got 0"),
     ],
 )
-def test_what_cannot_be_remapped_says_so(name, message):
-    from posenc_jax.evaluation import methods as parsed
+def test_invalid_remappings_are_refused(name, message):
+    from posenc_jax.evaluation import methods as evaluation_methods
 
     with pytest.raises(ValueError, match=message.replace("+", r"\+")):
-        wrong = parsed.mistakes(name)
-        if wrong:
-            raise ValueError(wrong[0])
+        mistakes = evaluation_methods.mistakes(name)
+        if mistakes:
+            raise ValueError(mistakes[0])
         posenc_jax.extend(name, ROPE, 2.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_remapped_encoding_is_not_remapped_again(name):
+def test_a_second_remapping_is_refused(name):
     extended = posenc_jax.extend(name, ROPE, 2.0)
     with pytest.raises(ValueError, match=r"already extended.*\(distance\)"):
         posenc_jax.extend("self_extend", extended, 2.0)
@@ -346,7 +346,7 @@ def test_a_remapped_encoding_is_not_remapped_again(name):
             posenc_jax.extend("logn", extended, 2.0)
 
 
-def test_layers_of_a_stack_are_remapped_each():
+def test_each_layer_of_a_stack_is_remapped():
     bases = [posenc_jax.build("rope", DIMS, base=base) for base in (100.0, 1e4)]
     stacked = posenc_jax.extend("self_extend", posenc_jax.stack(bases), 4.0)
     assert stacked.layers == 2 and stacked.group.shape == (2,)
@@ -356,7 +356,7 @@ def test_layers_of_a_stack_are_remapped_each():
         np.testing.assert_array_equal(compiled(q, k, v, stacked.layer(index)), alone)
 
 
-def test_an_evaluation_takes_them_up():
+def test_evaluation_includes_remapped_distances():
     chosen = {method.name: method for method in methods("all", ROPE, 8.0)}
     assert set(NAMES) <= set(chosen)
     assert all(chosen[name].scale is None and chosen[name].limit is None for name in NAMES)

@@ -1,4 +1,4 @@
-"""Every extension against independent numbers, its formula in float64, and the errors of others."""
+"""Extensions against golden numbers and float64 formulas, and their errors."""
 
 import json
 import math
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.sampled
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "rope.json").read_text())
 NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
 KEY = jax.random.key(0)
-# What each extension needs beyond a scale, for 4 rotary pairs.
+# Required options beside the scale, for 4 rotary pairs.
 OPTIONS = {
     "longrope": {"lambdas": [1.0, 1.5, 2.0, 4.0]},
     "abf": {"base": 50_000.0},
     "temperature": {"factor": 1.25},
 }
 ROTARY = [n for n, e in extensions.records().items() if e.kind.name in ("rotation", "drop")]
-EVERYWHERE = [n for n, e in extensions.records().items() if e.of is Encoding]
+UNIVERSAL = [n for n, e in extensions.records().items() if e.of is Encoding]
 SCALED = [n for n in ROTARY if extensions.records()[n].scale != "none"]
 IDENTITY_AT_ONE = [n for n in SCALED if n != "longrope"]
 
@@ -46,7 +46,7 @@ def close(value, expected, rtol=1e-6):
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda c: f"{c['kind']}-{c['scale']}")
-def test_golden(case):
+def test_rotary_extensions_match_golden_frequencies(case):
     dims = Dims(4, case["head_dim"], 4 * case["head_dim"], case["train_length"])
     rope = build(dims=dims, base=case["base"])
     options = {k: case[k] for k in ("truncate", "beta_fast", "beta_slow") if k in case}
@@ -98,25 +98,25 @@ def test_yarn_follows_its_formula(fraction, base, length, options):
     close(extend("ntk_by_parts", rope, 8.0, **options).inv_freq, expected)
 
 
-def test_yarn_multiplies_the_logits_by_the_square_of_its_factor():
+def test_yarn_scales_the_logits_by_its_squared_factor():
     rope = build(dims=Dims(2, 64, 128, 4096))
     for scale, squared in ((4.0, 1.2965), (8.0, 1.4591)):
         assert abs(float(extend("yarn", rope, scale).gain) ** 2 - squared) < 5e-5
     assert extend("ntk_by_parts", rope, 8.0).gain == 1
     close(extend("yarn", rope, 8.0, attention_factor=1.25).gain, 1.25)
     q = k = jnp.ones((1, 1, 1, 64))
-    one, other = (e.phase(jnp.zeros(1)) for e in (rope, extend("yarn", rope, 8.0)))
+    plain, extended = (e.phase(jnp.zeros(1)) for e in (rope, extend("yarn", rope, 8.0)))
     turned = posenc_jax.attention.rotate
-    before = turned(q, one.q_cos, one.q_sin, "half") @ turned(
-        k, one.k_cos, one.k_sin, "half"
+    before = turned(q, plain.q_cos, plain.q_sin, "half") @ turned(
+        k, plain.k_cos, plain.k_sin, "half"
     ).swapaxes(2, 3)
-    after = turned(q, other.q_cos, other.q_sin, "half") @ turned(
-        k, other.k_cos, other.k_sin, "half"
+    after = turned(q, extended.q_cos, extended.q_sin, "half") @ turned(
+        k, extended.k_cos, extended.k_sin, "half"
     ).swapaxes(2, 3)
     close(after / before, (0.1 * math.log(8) + 1) ** 2)
 
 
-def test_the_ramp_over_rotations_is_the_formula_of_the_paper():
+def test_the_ramp_over_rotations_follows_the_paper():
     length, rotary, s = 2048, 64, 8.0
     rope = build(dims=Dims(2, rotary, 128, length))
     theta = 10_000.0 ** (-np.arange(0, rotary, 2) / rotary)
@@ -125,11 +125,11 @@ def test_the_ramp_over_rotations_is_the_formula_of_the_paper():
     extended = extend("yarn", rope, s, ramp="rotations").inv_freq
     close(extended, (1 - kept) * theta / s + kept * theta)
     ratio = extended / extend("yarn", rope, s).inv_freq
-    assert 1.5 < max(ratio.max(), (1 / ratio).max()) < 3  # the two ramps are not one
+    assert 1.5 < max(ratio.max(), (1 / ratio).max()) < 3  # the two ramps differ
 
 
 def test_a_collapsed_ramp_warns():
-    rope = build(dims=Dims(1, 8, 8, 5))  # nothing turns even once
+    rope = build(dims=Dims(1, 8, 8, 5))  # no pair turns even once
     with pytest.warns(UserWarning, match="ramp collapses: with L = 5 and 8 rotary dims"):
         extended = extend("yarn", rope, 4.0)
     np.testing.assert_allclose(extended.inv_freq[1:], rope.inv_freq[1:] / 4, rtol=1e-6)
@@ -149,7 +149,7 @@ def test_ntk_divides_the_slowest_pair_by_exactly_the_scale(scale):
     close(extended.inv_freq, base ** (-np.arange(0, 64, 2) / 64), rtol=5e-7)
 
 
-def test_pi_is_compressed_positions():
+def test_pi_compresses_positions():
     rope = build(dims=Dims(1, 32, 32, 128))
     for scale in (2.0, 8.0):  # divisions by powers of two are exact
         extended = extend("pi", rope, scale).phase(jnp.arange(512))
@@ -180,7 +180,7 @@ def test_longrope_divides_each_pair_by_its_own_factor():
     close(extended.gain, math.sqrt(1 + math.log(4) / math.log(L)))
 
 
-def test_abf_is_another_base():
+def test_abf_changes_the_base():
     np.testing.assert_array_equal(
         extend("abf", build(), 1.0, base=500_000.0).inv_freq, build(base=500_000.0).inv_freq
     )
@@ -191,10 +191,10 @@ def test_logn_scales_queries_of_any_encoding(name):
     encoding = extend("logn", build(name), 1.0)
     scale = encoding.query_scale(jnp.arange(1_000))
     length = 8 * L if name == "randomized" else L  # its max_position
-    own = build(name).query_scale(jnp.arange(1_000))
-    assert (own is None) == (name != "ssmax")
+    unextended = build(name).query_scale(jnp.arange(1_000))
+    assert (unextended is None) == (name != "ssmax")
     logn = np.maximum(1, np.log(np.arange(1_000) + 1) / math.log(length))
-    close(scale, logn if own is None else np.asarray(own, np.float64) * logn)
+    close(scale, logn if unextended is None else np.asarray(unextended, np.float64) * logn)
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_logn_does_not_scale_a_bias():
     q = jnp.zeros((1, 64, DIMS.heads, DIMS.head_dim))
     v = jax.random.normal(KEY, q.shape)
     alibi = build("alibi")
-    # With q = 0 there is only the bias: the query scale must change nothing.
+    # With q = 0 only the bias remains, which the query scale must not change.
     np.testing.assert_array_equal(
         posenc_jax.attention.attend(q, v, v, extend("logn", alibi, 1.0)),
         posenc_jax.attention.attend(q, v, v, alibi),
@@ -229,7 +229,7 @@ def test_clamp_repeats_the_last_row():
 
 
 @pytest.mark.parametrize("name", [*IDENTITY_AT_ONE, "interpolate", "clamp", "none"])
-def test_scale_one_is_bit_identical(name):
+def test_scale_one_is_the_bitwise_identity(name):
     encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
     extended = extend(name, encoding, 1.0)
     assert jax.tree.structure(extended) == jax.tree.structure(encoding)
@@ -248,7 +248,7 @@ def test_a_scale_above_one_changes_the_logits(name, make_model, make_tokens, for
     extended = extend(name, encoding, 2.0)
     after = forward(model, tokens, extended)
     changed = bool(jnp.any(jnp.abs(after[:, :L] - before) > 1e-4))
-    # These change what lies beyond L.
+    # These change logits beyond L only.
     beyond = ("logn", "window", "lm_infinite", "streaming")
     assert changed == (name not in ("clamp", *beyond))
     if name in beyond:
@@ -256,9 +256,9 @@ def test_a_scale_above_one_changes_the_logits(name, make_model, make_tokens, for
 
 
 @pytest.mark.parametrize("name", ["pi", "ntk", "yarn"])
-def test_dynamic_is_the_static_one_at_the_length_read(name):
+def test_dynamic_extensions_equal_static_ones_at_the_input_length(name):
     rope = build(dims=Dims(1, 64, 64, 128))
-    for scale in (3.0, 1.0, 8.0, 0.25, 3.0):  # any order, no memory
+    for scale in (3.0, 1.0, 8.0, 0.25, 3.0):  # in any order, without state
         dynamic = extend(f"dynamic_{name}", rope, scale)
         static = extend(name, rope, max(1.0, scale))
         for a, b in zip(jax.tree.leaves(dynamic), jax.tree.leaves(static), strict=True):
@@ -284,7 +284,7 @@ def test_one_program_serves_every_rotary_extension_at_every_scale(make_model, ma
 
 
 @pytest.mark.parametrize("name", schemes.names())
-def test_an_extension_that_does_not_fit_is_refused_with_those_that_do(name):
+def test_an_unfit_extension_is_refused_with_the_choices(name):
     encoding = build(name)
     fitting = extensions.fitting(encoding)
     assert {"none", "logn"} <= set(fitting)
@@ -296,7 +296,7 @@ def test_an_extension_that_does_not_fit_is_refused_with_those_that_do(name):
         extend(fits, encoding, 2.0)
 
 
-def test_what_fits_follows_the_encoding_inside_randomized():
+def test_randomized_fits_the_extensions_of_its_inner_encoding():
     wrapped = build("randomized", inner="rope", max_position=4 * L)
     extended = extend("yarn", wrapped, 4.0)
     close(extended.inner.inv_freq, extend("yarn", wrapped.inner, 4.0).inv_freq)
@@ -305,10 +305,10 @@ def test_what_fits_follows_the_encoding_inside_randomized():
         extend("pi", extended, 2.0)
     assert extend("logn", extended, 2.0).logn  # of another kind
     assert "yarn" not in extensions.fitting(build("randomized", inner="t5"))
-    assert extensions.fitting(build("randomized", inner="learned")) == EVERYWHERE
+    assert extensions.fitting(build("randomized", inner="learned")) == UNIVERSAL
 
 
-def test_randomized_keeps_the_length_that_its_weights_were_trained_at_before():
+def test_randomized_may_keep_an_earlier_training_length():
     wrapped = build("randomized", inner="rope", max_position=4 * L, inner_length=L)
     assert wrapped.train_length == L
     extended = extend("yarn", wrapped, 4.0)
@@ -317,8 +317,8 @@ def test_randomized_keeps_the_length_that_its_weights_were_trained_at_before():
     assert L < drawn[-1] < 4 * L and (jnp.diff(drawn) > 0).all()
 
 
-def test_randomized_has_one_length_in_all_formulas():
-    """That of the positions it was trained at: as the inner encoding alone, trained so far."""
+def test_all_formulas_use_one_length_of_randomized():
+    """That length is max_position, as if the inner encoding was trained that far."""
     wrapped = build("randomized", inner="rope", max_position=4 * L)
     alone = build("rope", dims=Dims(DIMS.heads, DIMS.head_dim, DIMS.width, 4 * L))
     assert wrapped.train_length == 4 * L and wrapped.dims.train_length == L
@@ -327,15 +327,17 @@ def test_randomized_has_one_length_in_all_formulas():
         expected = extend(name, alone, 4.0)
         np.testing.assert_array_equal(extended.inv_freq, expected.inv_freq)
         np.testing.assert_array_equal(extended.gain, expected.gain)
-    grown = extend("logn", wrapped, 1.0).query_scale(jnp.arange(16 * L))
-    np.testing.assert_array_equal(grown, extend("logn", alone, 1.0).query_scale(jnp.arange(16 * L)))
-    np.testing.assert_array_equal(grown[: 4 * L], 1)
-    close(grown[16 * L - 1], math.log(16 * L) / math.log(4 * L))
+    scales = extend("logn", wrapped, 1.0).query_scale(jnp.arange(16 * L))
+    np.testing.assert_array_equal(
+        scales, extend("logn", alone, 1.0).query_scale(jnp.arange(16 * L))
+    )
+    np.testing.assert_array_equal(scales[: 4 * L], 1)
+    close(scales[16 * L - 1], math.log(16 * L) / math.log(4 * L))
     with pytest.raises(ValueError, match="max_position must be at most 16,777,216"):
         build("randomized", max_position=2**24 + 1)
 
 
-def test_extend_takes_an_encoding_with_numbers():
+def test_extend_requires_a_concrete_encoding():
     with pytest.raises(ValueError, match="made by posenc_jax.build"):
         posenc_jax.extend("yarn", "rope", 2.0)  # pyright: ignore
     with pytest.raises(ValueError, match="works on the host"):
@@ -344,7 +346,7 @@ def test_extend_takes_an_encoding_with_numbers():
 
 
 @pytest.mark.parametrize("name", [*ROTARY, "logn", "window", "interpolate", "clamp"])
-def test_an_extended_encoding_is_not_extended_again_in_the_same_kind(name):
+def test_a_second_extension_of_the_same_kind_is_refused(name):
     encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
     extended = extend(name, encoding, 2.0)
     with pytest.raises(ValueError, match="already extended"):
@@ -355,7 +357,7 @@ def test_an_extended_encoding_is_not_extended_again_in_the_same_kind(name):
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.0, -1.0, math.nan, math.inf, "4", True, None])
-def test_a_scale_below_one_or_no_number_is_refused(scale):
+def test_an_invalid_scale_is_refused(scale):
     with pytest.raises(ValueError, match="scale must be"):
         extend("yarn", build(), scale)
 
@@ -384,7 +386,7 @@ def test_wrong_options_are_refused(name, options, message):
 
 
 class TestLayersAndHeads:
-    """Extensions work on stacked and per-head frequencies, each with its own base."""
+    """Extensions of stacked and per-head frequencies, each with its own base."""
 
     def test_each_layer_is_extended_by_its_own_base(self):
         local, far = build(base=500.0), build(base=1e6)
@@ -404,7 +406,7 @@ class TestLayersAndHeads:
             for head, base in enumerate(bases):
                 close(extended.inv_freq[head], extend(name, build(base=base), 4.0).inv_freq)
 
-    def test_frequencies_edited_by_hand_are_not_extended_by_guesswork(self):
+    def test_extending_edited_frequencies_is_refused(self):
         edited = build().replace(inv_freq=build().inv_freq * 1.1)
         with pytest.raises(ValueError, match="not those of its base"):
             extend("yarn", edited, 2.0)
@@ -417,7 +419,7 @@ def test_turns_count_rotations_within_the_trained_length():
     assert np.sum(turns < 1) == 10
 
 
-def test_a_text_is_what_it_is_written_as():
+def test_compositions_parse_and_print():
     parts = composition.parts("yarn:1e+3:beta_fast=16:ramp=rotations+logn")
     assert [p.name for p in parts] == ["yarn", "logn"]
     assert parts[0].scale == 1000 and parts[0].options == {"beta_fast": 16, "ramp": "rotations"}
@@ -441,12 +443,12 @@ def test_a_text_is_what_it_is_written_as():
     ],
 )
 def test_extensions_of_different_kinds_compose(text, steps):
-    one = together = build()
+    stepwise = build()
     for name, scale in steps:
-        one = posenc_jax.extend(name, one, scale)
-    together = posenc_jax.extend(text, together, 3.0)
-    assert jax.tree.structure(one) == jax.tree.structure(together)
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(together), strict=True):
+        stepwise = posenc_jax.extend(name, stepwise, scale)
+    together = posenc_jax.extend(text, build(), 3.0)
+    assert jax.tree.structure(stepwise) == jax.tree.structure(together)
+    for a, b in zip(jax.tree.leaves(stepwise), jax.tree.leaves(together), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -465,18 +467,18 @@ def test_extensions_of_different_kinds_compose(text, steps):
         ("window:size=0", "size must be a whole number of at least 1"),
     ],
 )
-def test_what_does_not_compose_says_so(text, message):
+def test_invalid_compositions_are_refused(text, message):
     with pytest.raises(ValueError, match=message.replace("?", r"\?").replace("+", r"\+")):
         posenc_jax.extend(text, build(), 2.0)
 
 
-def test_options_stand_in_the_text_or_beside_it():
+def test_options_in_the_text_equal_keyword_options():
     inside = posenc_jax.extend("yarn:4:attention_factor=2+logn", build(), 1.0)
     beside = posenc_jax.extend("yarn+logn", build(), 4.0, attention_factor=2.0)
     assert inside.gain == beside.gain == 2 and inside.logn and beside.logn
 
 
-def test_results_name_a_composition_without_its_scale_and_defaults():
+def test_canonical_names_omit_scale_and_defaults():
     for text, name in (
         ("logn+yarn:8:beta_fast=32.0:beta_slow=2", "yarn:beta_slow=2+logn"),
         ("window:size=64+dynamic_ntk", "dynamic_ntk+window"),
@@ -486,7 +488,7 @@ def test_results_name_a_composition_without_its_scale_and_defaults():
         assert extensions.canonical(text) == name
 
 
-def test_a_window_is_that_of_attention(make_model, make_tokens, forward):
+def test_the_window_extension_equals_a_window_of_attention(make_model, make_tokens, forward):
     model, tokens, plain = make_model(), make_tokens(2 * L), build()
     windowed = posenc_jax.extend("window:size=5", plain, 1.0)
     np.testing.assert_array_equal(
@@ -502,12 +504,12 @@ def test_a_window_is_that_of_attention(make_model, make_tokens, forward):
 def test_a_record_states_its_scale():
     scales = {name: record.scale for name, record in extensions.records().items()}
     assert list(scales)[0] == "none"
-    for stated, names in (
+    for kind, names in (
         ("read", ("dynamic_pi", "dynamic_ntk", "dynamic_yarn")),
         ("none", ("none", "logn", "window", "abf")),
         ("given", ("pi", "ntk", "yarn", "llama3", "longrope", "interpolate", "clamp")),
     ):
-        assert {scales[name] for name in names} == {stated}
+        assert {scales[name] for name in names} == {kind}
 
 
 def hybrid():
@@ -515,7 +517,7 @@ def hybrid():
     return posenc_jax.build("hybrid", dims)
 
 
-def test_on_a_hybrid_an_extension_changes_the_layers_it_is_made_for():
+def test_an_extension_changes_only_the_hybrid_layers_it_fits():
     before, after = hybrid(), posenc_jax.extend("yarn", hybrid(), 4.0)
     alone = posenc_jax.extend("yarn", before.layer(0), 4.0)
     np.testing.assert_array_equal(after.layer(0).inv_freq, alone.inv_freq)
@@ -526,7 +528,7 @@ def test_on_a_hybrid_an_extension_changes_the_layers_it_is_made_for():
     assert "yarn" in extensions.fitting(randomized) and "yarn" in extensions.fitting(before)
 
 
-def test_on_a_hybrid_layers_are_chosen_by_the_words_of_its_pattern():
+def test_the_layers_option_selects_hybrid_layers_by_kind():
     kinds = ("local", "local", "local", "global")
     cooled = posenc_jax.extend("logn:layers=global", hybrid(), 1.0)
     assert [cooled.layer(i).logn for i in range(4)] == [kind == "global" for kind in kinds]
@@ -544,13 +546,13 @@ def test_on_a_hybrid_layers_are_chosen_by_the_words_of_its_pattern():
         ("yarn:layers=local", "rope", "layers='local' has no effect: the layers of encoding"),
     ],
 )
-def test_layers_that_an_extension_cannot_change_are_refused(name, encoding, message):
-    one = hybrid() if encoding == "hybrid" else posenc_jax.build("rope", hybrid().dims)
+def test_layers_options_without_effect_are_refused(name, encoding, message):
+    built = hybrid() if encoding == "hybrid" else posenc_jax.build("rope", hybrid().dims)
     with pytest.raises(ValueError, match=message):
-        posenc_jax.extend(name, one, 4.0)
+        posenc_jax.extend(name, built, 4.0)
 
 
-def test_results_name_what_no_column_tells():
+def test_method_names_hold_options_without_a_column():
     (method,) = methods("window:size=4:layers=global", hybrid(), 4.0)
     assert (method.name, method.limit) == ("window:layers=global:size=4", None)
     (method,) = methods("window:size=4", hybrid(), 4.0)

@@ -1,4 +1,4 @@
-"""The decoder: its options, its layers, and what it asks of an encoding."""
+"""The decoder: options, layers and use of encodings."""
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ OPTIONS = [
     {"norm": "layer", "mlp_width": 24, "kv_heads": 2},
     {"dtype": "bfloat16"},
     {"norm": "layer", "norm_place": "post", "activation": "swiglu", "kv_heads": 1, "tied": False},
-    *(pytest.param(one, marks=SLOW) for one in ALONE),
+    *(pytest.param(option, marks=SLOW) for option in ALONE),
 ]
 
 
@@ -45,7 +45,7 @@ def loss(model, encoding, tokens):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_every_option_starts_near_the_uniform_loss_and_learns(
+def test_every_option_starts_at_the_uniform_loss_and_learns(
     options, make_model, make_tokens, forward
 ):
     model, tokens = make_model(**options), make_tokens(L, batch=4)
@@ -70,13 +70,13 @@ def test_every_option_starts_near_the_uniform_loss_and_learns(
 @pytest.mark.parametrize(
     "name", ["t5", *(pytest.param(n, marks=SLOW) for n in ("rope", "learned"))]
 )
-def test_layers_in_a_loop_are_layers_written_out(name, make_model, make_tokens):
+def test_scanned_layers_equal_unrolled_layers(name, make_model, make_tokens):
     tokens, encoding = make_tokens(L, batch=2), build(name)
-    one, other = (
+    scanned, unrolled = (
         jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(make_model(scan=s), encoding, tokens)
         for s in (True, False)
     )
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+    for a, b in zip(jax.tree.leaves(scanned), jax.tree.leaves(unrolled), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
@@ -92,7 +92,7 @@ def test_every_projection_multiplies_two_dimensional_operands(make_model, make_t
         if any(len(s) == 2 and (s in weights or s[::-1] in weights) for s in shapes):
             projections += 1
             assert all(len(s) == 2 for s in shapes), product
-    assert projections >= 2 * 7 * 2 + 2  # forward and for x backward: 7 a layer, and the output
+    assert projections >= 2 * 7 * 2 + 2  # forward, and backward for x: 7 per layer and the output
 
 
 def test_a_window_as_long_as_the_row_changes_nothing_and_a_shorter_one_does(
@@ -114,7 +114,7 @@ def test_two_layers_see_at_most_twice_the_window(make_model, make_tokens, forwar
     assert jnp.all(jnp.any(one[:, :5] != two[:, :5], axis=-1))
 
 
-def test_a_first_token_is_read_as_bos_whichever_it_is(make_model, make_tokens, forward):
+def test_bos_replaces_the_first_token(make_model, make_tokens, forward):
     model, tokens, encoding = make_model(bos=True), make_tokens(L, batch=2), build("nope")
     other = tokens.at[:, 0].set((tokens[:, 0] + 1) % VOCAB)
     np.testing.assert_array_equal(forward(model, tokens, encoding), forward(model, other, encoding))
@@ -130,7 +130,7 @@ def test_every_packed_document_begins_with_bos(make_model, make_tokens, forward)
     np.testing.assert_allclose(packed, jnp.concatenate(alone, axis=1), atol=1e-5)
 
 
-def test_a_model_with_bos_has_the_other_weights_of_one_without(make_model):
+def test_bos_adds_one_array_and_changes_no_other(make_model):
     without, with_bos = (by_path(make_model(bos=bos)) for bos in (False, True))
     assert with_bos.keys() - without.keys() == {"bos"}
     for name, array in without.items():
@@ -148,9 +148,7 @@ def test_positions_may_be_given(make_model, make_tokens, forward):
     np.testing.assert_allclose(rows, plain, atol=1e-6)
 
 
-def test_positions_beyond_what_float32_tells_apart_are_refused_where_they_are_seen(
-    make_model, make_tokens, forward
-):
+def test_concrete_positions_beyond_float32_are_refused(make_model, make_tokens, forward):
     model, tokens, rope = make_model(), make_tokens(L), build()
     beyond = 2**31 + np.arange(L)
     for positions in (beyond, beyond / 2, np.full(L, np.nan), -beyond[None]):
@@ -162,7 +160,7 @@ def test_positions_beyond_what_float32_tells_apart_are_refused_where_they_are_se
 
 
 @pytest.mark.parametrize("wrong", [-1, VOCAB, 2**32, -(2**32)])
-def test_tokens_outside_the_vocabulary_are_refused_where_they_are_seen(
+def test_concrete_tokens_outside_the_vocabulary_are_refused(
     wrong, make_model, make_tokens, forward
 ):
     model, tokens, rope = make_model(), np.array(make_tokens(L), np.int64), build()
@@ -179,8 +177,8 @@ def test_tokens_outside_the_vocabulary_are_refused_where_they_are_seen(
         forward(model, jnp.asarray(bad), rope)
 
 
-def test_layers_may_go_without_positions(make_model, make_tokens, forward):
-    """Zero frequencies everywhere are no positions; in one layer they are neither."""
+def test_zero_frequencies_remove_positions_from_a_layer(make_model, make_tokens, forward):
+    """Zero frequencies in every layer equal NoPE; in one layer they equal neither NoPE nor RoPE."""
     model, tokens, rope = make_model(), make_tokens(L), build()
     still = rope.replace(inv_freq=jnp.zeros_like(rope.inv_freq))
     nope = forward(model, tokens, build("nope"))
@@ -192,7 +190,7 @@ def test_layers_may_go_without_positions(make_model, make_tokens, forward):
         assert jnp.any(jnp.abs(mixed - other) > 1e-3)
 
 
-def test_biases_can_be_learned_per_layer(make_model, make_tokens):
+def test_a_stack_trains_one_bias_per_layer(make_model, make_tokens):
     model, tokens = make_model(), make_tokens(L, batch=2)
     keys = jax.random.split(jax.random.key(0), 2)
     stacked = posenc_jax.stack([posenc_jax.build("t5", DIMS, key=k) for k in keys])
@@ -201,21 +199,19 @@ def test_biases_can_be_learned_per_layer(make_model, make_tokens):
     assert jnp.any(gradient[0] != gradient[1]) and jnp.all(jnp.any(gradient != 0, axis=(1, 2)))
 
 
-def test_a_stack_of_another_height_is_refused(make_model, make_tokens):
+def test_a_stack_with_other_layers_than_the_model_is_refused(make_model, make_tokens):
     with pytest.raises(ValueError, match="stacked over 3 layers, the model has 2"):
         make_model()(make_tokens(L), posenc_jax.stack([build()] * 3))
 
 
-def test_layers_that_differ_in_more_than_numbers_do_not_stack():
+def test_layers_of_different_structure_do_not_stack():
     with pytest.raises(ValueError, match="layers differ in more than numbers"):
         posenc_jax.stack([build("rope"), build("alibi")])
     with pytest.raises(ValueError, match="at least one encoding, one per layer"):
         posenc_jax.stack([])
 
 
-def test_random_positions_are_drawn_once_and_packed_documents_read_them_from_their_start(
-    make_model, make_tokens, forward
-):
+def test_packed_documents_share_one_draw_of_random_positions(make_model, make_tokens, forward):
     encoding = build("randomized", inner="alibi", max_position=64)
     model, tokens = make_model(), make_tokens(L, batch=2)
     segments = jnp.array([[0] * 6 + [1] * (L - 6)] * 2)
@@ -228,7 +224,7 @@ def test_random_positions_are_drawn_once_and_packed_documents_read_them_from_the
 
 
 @pytest.mark.slow
-def test_a_model_may_be_made_of_a_mapping():
+def test_a_model_accepts_a_mapping_of_options():
     fields = {"layers": 1, "width": 8, "heads": 2, "vocab": 5}
     model = models.Transformer(fields, jax.random.key(0))
     assert model.config == models.Config(**fields)
@@ -257,8 +253,8 @@ def test_wrong_options_are_refused(fields, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
-def test_losses_are_the_same_in_pieces(make_model, make_tokens, forward, tied, monkeypatch):
-    """Over a length that the pieces do not divide; values, gradients, and what was likeliest."""
+def test_losses_in_pieces_equal_losses_at_once(make_model, make_tokens, forward, tied, monkeypatch):
+    """Values, gradients and top predictions agree at a length that the pieces do not divide."""
     from models import transformer
 
     encoding = posenc_jax.build("rope", DIMS)
@@ -270,8 +266,8 @@ def test_losses_are_the_same_in_pieces(make_model, make_tokens, forward, tied, m
         return nats.sum(), (nats, right)
 
     def run():
-        again = jax.jit(jax.value_and_grad(lambda model: loss(model), has_aux=True))
-        return again(model)
+        # A new function each time, so that jit reads the changed LOGITS.
+        return jax.jit(jax.value_and_grad(lambda model: loss(model), has_aux=True))(model)
 
     (_, (nats, right)), gradients = run()
     logits = forward(model, tokens, encoding)
@@ -281,22 +277,24 @@ def test_losses_are_the_same_in_pieces(make_model, make_tokens, forward, tied, m
     (_, (nats_, right_)), gradients_ = run()
     np.testing.assert_allclose(nats_, nats, atol=1e-6)
     np.testing.assert_array_equal(right_, right)
-    for one, other in zip(jax.tree.leaves(gradients_), jax.tree.leaves(gradients), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for actual, expected in zip(
+        jax.tree.leaves(gradients_), jax.tree.leaves(gradients), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_hooks_refuse_positions_that_float32_cannot_tell_apart(encoding):
-    """As whoever calls them directly sees it; under jit nothing is known of values."""
+def test_hooks_refuse_positions_beyond_float32(encoding):
+    """Direct calls check positions; under jit their values are unknown."""
     extended = posenc_jax.extend("logn", encoding, 1.0)
     hooks = [extended.query_scale]
     if encoding.phase(jnp.arange(3)) is not None:
         hooks.append(encoding.phase)
     if encoding.bias(jnp.arange(3), jnp.arange(3)) is not None:
-        hooks.append(lambda at: encoding.bias(at, at))
+        hooks.append(lambda positions: encoding.bias(positions, positions))
     for far in (2**24 + 1, 2**32, -(2**25), float("nan"), float("inf")):
-        at = np.array([0, 1, far])
+        positions = np.array([0, 1, far])
         for hook in hooks:
             with pytest.raises(ValueError, match=r"must be finite and at most 2\^24|reaches"):
-                hook(at)
+                hook(positions)
         with pytest.raises(ValueError, match=r"must be finite and at most 2\^24"):
-            posenc_jax.schemes.t5.bucket(at)
+            posenc_jax.schemes.t5.bucket(positions)

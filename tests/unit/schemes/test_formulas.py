@@ -1,4 +1,4 @@
-"""Each encoding against its formula, written again in float64, and against independent numbers."""
+"""Encodings against their formulas in float64 and against golden numbers."""
 
 import json
 import math
@@ -27,25 +27,25 @@ def close(value, expected, rtol=1e-6, atol=0.0):
 
 
 @pytest.mark.parametrize("heads", sorted(map(int, GOLDEN["alibi_slopes"])))
-def test_alibi_slopes_are_golden(heads):
+def test_alibi_slopes_match_golden_values(heads):
     close(alibi.slopes(heads), GOLDEN["alibi_slopes"][str(heads)])
     built = posenc_jax.build("alibi", Dims(heads, 8, 8 * heads, 16))
     close(built.slopes, GOLDEN["alibi_slopes"][str(heads)])
 
 
-def test_alibi_slopes_of_twelve_heads_are_not_one_series():
+def test_alibi_slopes_of_twelve_heads_join_two_series():
     assert alibi.slopes(12)[0] == 0.5 and alibi.slopes(12)[8] == 2**-0.5
     assert not np.allclose(alibi.slopes(12), 2.0 ** (-8 * np.arange(1, 13) / 12))
 
 
-def test_alibi_bias_is_a_difference_times_the_slope():
+def test_alibi_bias_is_slope_times_distance():
     encoding = posenc_jax.build("alibi", DIMS)
     near = encoding.bias(jnp.array([1_000_000]), jnp.array([999_999, 1_000_000]))
     np.testing.assert_array_equal(near[:, 0, 0], -np.asarray(encoding.slopes))
     np.testing.assert_array_equal(near[:, 0, 1], 0)
 
 
-def test_t5_buckets_are_golden():
+def test_t5_buckets_match_golden_values():
     golden = GOLDEN["t5_bucket_causal_32_128"]
     np.testing.assert_array_equal(t5.bucket(np.arange(len(golden))), golden)
 
@@ -54,7 +54,7 @@ def test_t5_buckets_are_golden():
     ("num_buckets", "max_distance"),
     [(32, 128), (32, 256), (8, 16), (16, 1024), (64, 65), (48, 81), (2, 5)],
 )
-def test_t5_buckets_follow_the_formula_even_on_their_edges(num_buckets, max_distance):
+def test_t5_buckets_follow_their_formula_exactly(num_buckets, max_distance):
     half = num_buckets // 2
     buckets = np.asarray(t5.bucket(np.arange(3 * max_distance), num_buckets, max_distance))
     for d, bucket in enumerate(buckets):
@@ -68,7 +68,7 @@ def test_t5_buckets_follow_the_formula_even_on_their_edges(num_buckets, max_dist
         assert step == half - 1 or d**half < scaled(int(step) + 1)
 
 
-def test_t5_looks_its_bias_up_by_head():
+def test_t5_bias_is_its_table_entry_times_sqrt_k():
     encoding = posenc_jax.build("t5", DIMS, KEY, num_buckets=8, max_distance=20)
     bias = encoding.bias(jnp.arange(40), jnp.arange(40))
     for q, k in ((0, 0), (5, 2), (39, 0), (30, 13)):
@@ -76,19 +76,19 @@ def test_t5_looks_its_bias_up_by_head():
         np.testing.assert_allclose(bias[:, q, k], np.sqrt(DIMS.head_dim) * expected, rtol=1e-6)
 
 
-def test_t5_starts_with_a_voice_and_keeps_the_scale_it_is_given():
-    """Of all heads and buckets alike: sqrt(K) times a normal draw of 0.2."""
+def test_t5_starts_with_a_noticeable_bias_and_keeps_its_scale():
+    """The bias of every head and bucket starts as sqrt(K) times a normal draw of 0.2."""
     wide = Dims(400, 16, 6_400, 16)
     bias = posenc_jax.build("t5", wide, KEY).curve(jnp.arange(200))
     assert abs(float(jnp.std(bias)) - 4 * 0.2) < 0.02
-    as_it_was = posenc_jax.build("t5", DIMS, KEY, scale=1.0)
-    at = t5.bucket(jnp.arange(200))
-    np.testing.assert_array_equal(as_it_was.curve(jnp.arange(200)), as_it_was.table[at].T)
+    unscaled = posenc_jax.build("t5", DIMS, KEY, scale=1.0)
+    buckets = t5.bucket(jnp.arange(200))
+    np.testing.assert_array_equal(unscaled.curve(jnp.arange(200)), unscaled.table[buckets].T)
     with pytest.raises(ValueError, match="scale must be a finite number above 0; got -1"):
         posenc_jax.build("t5", DIMS, KEY, scale=-1)
 
 
-def test_sandwich_is_golden():
+def test_sandwich_matches_golden_values():
     golden = GOLDEN["sandwich"]
     dims = Dims(golden["heads"], 8, 64, 16)
     encoding = posenc_jax.build("sandwich", dims, dbar=golden["dbar"])
@@ -141,7 +141,7 @@ def test_fire_follows_its_formula():
     close(encoding.bias(jnp.array(q), jnp.array(k)), expected.transpose(2, 0, 1), 1e-5, 1e-5)
 
 
-def test_fire_starts_as_the_paper_says():
+def test_fire_starts_as_in_the_paper():
     encoding = posenc_jax.build("fire", DIMS, KEY)
     close(jnp.exp(encoding.log_c), 0.1)
     close(jnp.exp(encoding.log_threshold) * encoding.train_length, DIMS.train_length)
@@ -160,7 +160,7 @@ def test_sinusoidal_interleaves_sine_and_cosine(width):
 
 
 @pytest.mark.slow
-def test_sinusoidal_position_and_content_start_of_one_size(make_model):
+def test_sinusoidal_positions_and_content_start_at_similar_scale(make_model):
     encoding, model = posenc_jax.build("sinusoidal", DIMS), make_model()
     content = model.embed(jnp.arange(19))[None] * DIMS.width**0.5
     position = encoding.embed(jnp.zeros((1, 64, DIMS.width)), jnp.arange(64))
@@ -169,7 +169,7 @@ def test_sinusoidal_position_and_content_start_of_one_size(make_model):
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_rope_turns_pairs(layout, fraction):
+def test_rope_rotates_pairs(layout, fraction):
     encoding = posenc_jax.build("rope", DIMS, base=500.0, fraction=fraction, layout=layout)
     rotary = int(fraction * DIMS.head_dim)
     x = np.random.default_rng(0).normal(size=(1, 1, 9, DIMS.head_dim))
@@ -184,16 +184,16 @@ def test_rope_turns_pairs(layout, fraction):
     close(turned, expected, rtol=0, atol=2e-6)
 
 
-def test_the_layouts_of_rope_are_one_up_to_a_permutation():
+def test_rope_layouts_agree_up_to_a_permutation():
     x = jax.random.normal(KEY, (1, 1, 9, DIMS.head_dim))
     order = jnp.arange(DIMS.head_dim).reshape(2, -1).T.reshape(-1)  # half -> interleaved
     half, interleaved = (
         posenc_jax.build("rope", DIMS, layout=layout).phase(jnp.arange(9))
         for layout in ("half", "interleaved")
     )
-    one = rotate(x, half.q_cos, half.q_sin, "half")[..., order]
-    other = rotate(x[..., order], interleaved.q_cos, interleaved.q_sin, "interleaved")
-    np.testing.assert_array_equal(one, other)
+    turned = rotate(x, half.q_cos, half.q_sin, "half")[..., order]
+    turned_interleaved = rotate(x[..., order], interleaved.q_cos, interleaved.q_sin, "interleaved")
+    np.testing.assert_array_equal(turned, turned_interleaved)
 
 
 @pytest.mark.parametrize("start", [0, 1_000, 131_072, 261_000])
@@ -207,7 +207,7 @@ def test_angles_are_exact_at_large_positions(start):
 
 
 def xpos_scores(centre):
-    """q and k turned and decayed in float64 around any centre."""
+    """Return q, k and their xPos score in float64 around a centre."""
     rng = np.random.default_rng(1)
     q, k = rng.normal(size=(2, DIMS.head_dim))
     pairs = DIMS.head_dim // 2
@@ -223,7 +223,7 @@ def xpos_scores(centre):
     return q, k, score
 
 
-def test_xpos_decays_with_distance_whatever_its_centre():
+def test_xpos_scores_do_not_depend_on_the_centre():
     places = np.array([0, 3, 600, 4095])
     q, k, score = xpos_scores(centre=0.0)
     _, _, elsewhere = xpos_scores(centre=1234.5)
@@ -237,7 +237,7 @@ def test_xpos_decays_with_distance_whatever_its_centre():
             close(turned_q[i] @ turned_k[j], score(p, s), rtol=1e-5, atol=1e-6)
 
 
-def test_xpos_refuses_a_span_that_would_overflow():
+def test_xpos_refuses_positions_that_would_overflow():
     encoding = posenc_jax.build("xpos", DIMS)
     assert 65_536 < encoding.reach < 72_600
     edge = jnp.array([0, encoding.reach - 1])
@@ -250,17 +250,17 @@ def test_xpos_refuses_a_span_that_would_overflow():
     assert jnp.all(jnp.isnan(unseen))
 
 
-def test_a_learned_row_beyond_the_table_is_not_made_up():
+def test_learned_positions_beyond_the_table_are_nan_or_refused():
     encoding = posenc_jax.build("learned", DIMS, KEY)
     zeros, places = jnp.zeros((1, 3, DIMS.width)), jnp.array([1, DIMS.train_length, -1])
-    out = jax.jit(encoding.embed)(zeros, places)  # where positions are not known before they are
+    out = jax.jit(encoding.embed)(zeros, places)  # under jit positions are unknown
     np.testing.assert_array_equal(out[0, 0], encoding.table[1])
     assert jnp.all(jnp.isnan(out[0, 1:]))
     with pytest.raises(ValueError, match="reaches 16 positions, 17 were asked for"):
         encoding.embed(zeros, places)
 
 
-def test_a_learned_table_starts_small():
+def test_a_learned_table_starts_at_0_02():
     table = posenc_jax.build("learned", Dims(64, 8, 64, 64), KEY).table
     assert abs(float(jnp.std(table)) - 0.02) < 0.002
 
@@ -269,7 +269,7 @@ class TestRandomized:
     def build(self, **options):
         return posenc_jax.build("randomized", DIMS, KEY, max_position=100, **options)
 
-    def test_draws_ascend_without_repetition_and_fill_the_range(self):
+    def test_draws_ascend_without_repetition_over_the_whole_range(self):
         encoding = self.build()
         draws = np.stack([encoding.positions(16, jax.random.key(i)) for i in range(200)])
         assert np.all(np.diff(draws) > 0)
@@ -285,7 +285,7 @@ class TestRandomized:
         with pytest.raises(ValueError, match="reaches 100 positions"):
             self.build(evenly=True).positions(101)
 
-    def test_more_positions_than_there_are_cannot_be_drawn(self):
+    def test_drawing_more_positions_than_max_position_is_refused(self):
         with pytest.raises(ValueError, match="cannot draw 101 different positions"):
             self.build().positions(101, KEY)
 
@@ -293,18 +293,20 @@ class TestRandomized:
     def test_any_other_encoding_can_be_wrapped(self, inner, make_model, make_tokens, forward):
         encoding = self.build(inner=inner)
         model, tokens = make_model(), make_tokens(16)
-        one, other = (forward(model, tokens, encoding, key=jax.random.key(i)) for i in (1, 2))
-        assert jnp.all(jnp.isfinite(one))
-        assert bool(jnp.any(one != other)) == (inner not in ("nope", "fox"))
+        first, second = (forward(model, tokens, encoding, key=jax.random.key(i)) for i in (1, 2))
+        assert jnp.all(jnp.isfinite(first))
+        assert bool(jnp.any(first != second)) == (inner not in ("nope", "fox"))
 
     @pytest.mark.parametrize("inner", ["rope", "t5", "learned"])
-    def test_without_a_key_it_is_what_it_wraps(self, inner, make_model, make_tokens, forward):
+    def test_without_a_key_randomized_equals_its_inner_encoding(
+        self, inner, make_model, make_tokens, forward
+    ):
         model, tokens = make_model(), make_tokens(16)
         plain = posenc_jax.build(inner, Dims(4, 8, 32, 100), KEY)
         ours = forward(model, tokens, self.build(inner=inner))
         np.testing.assert_allclose(ours, forward(model, tokens, plain), atol=1e-6)
 
-    def test_options_go_to_the_inner_encoding(self):
+    def test_options_reach_the_inner_encoding(self):
         close(self.build(inner="rope", base=77.0).inner.base, 77.0)
         with pytest.raises(ValueError, match="'t5': 'bass'"):
             self.build(inner="t5", bass=1)

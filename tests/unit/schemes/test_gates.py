@@ -1,4 +1,4 @@
-"""Forget gates of every kind: their numbers, what they are around, and how fast they are taken."""
+"""Forget gates of every kind: golden numbers, inner encodings and fast paths."""
 
 import json
 from importlib import import_module
@@ -17,7 +17,7 @@ from posenc_jax.schemes import fox
 
 pytestmark = pytest.mark.sampled
 
-# Compiled: op by op it takes ten times as long.
+# Compiled because eager attention takes ten times as long.
 compiled = jax.jit(attend, static_argnames=("implementation", "window"))
 
 KEY = jax.random.key(0)
@@ -41,7 +41,7 @@ def features_of(encoding, length):
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["log_f"])))
-def test_gates_are_golden(case):
+def test_gates_match_golden_values(case):
     bias = fox.bias(jnp.array(case["gate_logits"]))
     seen = np.tri(len(bias), dtype=bool)
     np.testing.assert_allclose(np.where(seen, bias, 0), case["bias"], atol=3e-6)
@@ -50,10 +50,10 @@ def test_gates_are_golden(case):
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(None, None), (2.0, 64.0)])
-def test_fixed_gates_fade_to_1_over_e_after_their_time(shortest, longest):
+def test_fixed_gates_decay_to_1_over_e_after_their_time(shortest, longest):
     encoding = build(gate="fixed", shortest=shortest, longest=longest)
     times = np.exp(np.linspace(np.log(shortest or 1), np.log(longest or L), H))
-    logit = -np.log(np.expm1(1 / times))  # of the gate
+    logit = -np.log(np.expm1(1 / times))  # gate logit
     slope = np.log1p(np.exp(-logit))  # -log sigmoid
     np.testing.assert_allclose(slope, 1 / times)
     expected = -slope[:, None] * np.arange(40)
@@ -62,7 +62,7 @@ def test_fixed_gates_fade_to_1_over_e_after_their_time(shortest, longest):
     assert not any(jax.tree.leaves(posenc_jax.trained_mask(encoding)))
 
 
-def test_gates_without_content_are_the_sum_of_equal_gates():
+def test_bias_only_gates_equal_constant_gates():
     encoding = build(gate="bias_only").replace(shift=jnp.array([0.0, 1.0, -3.0, 5.0]))
     gates = jnp.broadcast_to(encoding.shift[:, None], (H, 40))
     bias = encoding.bias(jnp.arange(40), jnp.arange(40))
@@ -71,7 +71,7 @@ def test_gates_without_content_are_the_sum_of_equal_gates():
 
 
 @pytest.mark.parametrize("start", [None, 0.0, 5.0])
-def test_gates_start_as_asked(start):
+def test_gates_start_at_bias_init(start):
     for gate in ("full", "bias_only"):
         encoding = build(gate=gate, bias_init=start)
         np.testing.assert_array_equal(encoding.shift, np.full(H, start or 0.0, np.float32))
@@ -81,7 +81,7 @@ def test_gates_start_as_asked(start):
 
 @pytest.mark.parametrize("inner", ["nope", "rope"])
 @pytest.mark.parametrize("options", KINDS, ids=str)
-def test_open_gates_are_what_they_are_around(options, inner):
+def test_open_gates_equal_the_inner_encoding(options, inner):
     encoding = build(inner=inner, **options)
     if "gate" not in options:
         encoding = encoding.replace(kernel=jnp.zeros_like(encoding.kernel))
@@ -97,8 +97,8 @@ def test_open_gates_are_what_they_are_around(options, inner):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", KINDS, ids=str)
-def test_gates_around_rope_turn_and_fade(options):
-    """By blocks and grouped heads, in a loop and not, against the scores of both."""
+def test_gates_around_rope_rotate_and_decay(options):
+    """Attention with grouped heads, unrolled and in a loop, follows the explicit scores."""
     encoding = build(inner="rope", base=500.0, **options)
     rope = posenc_jax.build("rope", DIMS, base=500.0)
     for length in (70, 600):
@@ -122,7 +122,7 @@ def test_gates_around_rope_turn_and_fade(options):
 @pytest.mark.parametrize(
     ("options", "kind"), [(KINDS[0], "Sums"), (KINDS[1], "Curve"), (KINDS[2], "Curve")]
 )
-def test_gates_take_the_fast_paths(options, kind, inner):
+def test_gates_use_the_fast_paths(options, kind, inner):
     encoding = build(inner=inner, **options)
     row = Tokens(position=jnp.arange(8), contiguous=True, features=features_of(encoding, 8))
     blocks = import_module("posenc_jax.attention.blockwise")
@@ -147,7 +147,7 @@ def test_gates_take_the_fast_paths(options, kind, inner):
         ({"gatte": "full"}, "'gatte'; did you mean 'gate'"),
     ],
 )
-def test_gates_that_cannot_be_say_so(options, message):
+def test_invalid_gates_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
     if "gatte" not in options:
@@ -156,7 +156,7 @@ def test_gates_that_cannot_be_say_so(options, message):
         posenc_jax.build("fox", DIMS)
 
 
-def test_extensions_reach_what_gates_are_around():
+def test_extensions_reach_the_encoding_inside_gates():
     encoding = build(Dims(H, K, DIMS.width, L, layers=2), inner="rope")
     plain = posenc_jax.build("rope", DIMS)
     slowed = posenc_jax.extend("yarn", encoding, 4.0).layer(1)
@@ -164,6 +164,6 @@ def test_extensions_reach_what_gates_are_around():
     np.testing.assert_array_equal(slowed.inner.inv_freq, expected.inv_freq)
     remapped = posenc_jax.extend("self_extend", encoding, 4.0)
     assert remapped.layers == 2 and remapped.inner.group.shape == (2,)
-    one = remapped.layer(1).inner
-    assert one.group.shape == () and one.inner.inv_freq.shape == plain.inv_freq.shape
+    layer = remapped.layer(1).inner
+    assert layer.group.shape == () and layer.inner.inv_freq.shape == plain.inv_freq.shape
     assert "yarn" not in posenc_jax.extensions.fitting(build())

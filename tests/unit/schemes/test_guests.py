@@ -1,4 +1,4 @@
-"""Forget gates, and layers that differ: what the interface holds beside the schemes of old."""
+"""Forget gates and layers that differ."""
 
 import functools
 
@@ -32,7 +32,7 @@ def build(name, dims=DIMS, **options):
 # Forget gates
 
 
-def test_forget_gates_are_golden():
+def test_forget_gates_match_golden_values():
     gates = jnp.array(GATES, jnp.float32)
     bias = fox.bias(gates)
     last = [-4.495186, -3.181924, -2.488777, -2.175515, -2.126928, 0]
@@ -40,15 +40,14 @@ def test_forget_gates_are_golden():
     weights = jax.nn.softmax(bias[5])
     expected = [0.008157, 0.030331, 0.060662, 0.082978, 0.087109, 0.730763]
     np.testing.assert_allclose(weights, expected, atol=1e-6)
-    np.testing.assert_allclose(
-        bias[4, 3], LOG_F[4], atol=1e-6
-    )  # the query's own gate, not the key's
+    # The gate of the query, not of the key.
+    np.testing.assert_allclose(bias[4, 3], LOG_F[4], atol=1e-6)
     assert jnp.all(jnp.isfinite(fox.bias(jnp.stack([gates, -30 * gates]))))
 
 
 @pytest.mark.slow
-def test_forget_gates_are_what_attention_takes():
-    """A scheme whose kernel hands the gates through, against the bias of the function."""
+def test_attention_applies_forget_gates():
+    """Gates passed through an identity kernel give the attention of `fox.bias`."""
     dims = posenc_jax.Dims(2, 4, 2, 16)
     encoding = build("fox", dims).replace(kernel=jnp.eye(2))
     rng = np.random.default_rng(0)
@@ -68,8 +67,8 @@ def test_forget_gates_are_what_attention_takes():
         np.testing.assert_allclose(out, expected, atol=3e-6)
 
 
-def test_a_long_sum_of_gates_keeps_its_digits():
-    """Gates near 1/2 over 16,000 tokens, where a float32 sum is off by 1e-3 among the last ones."""
+def test_gate_sums_are_exact_over_16000_tokens():
+    """Over 16,000 gates near 1/2 a plain float32 sum would be off by 1e-3."""
     length, heads = 16_000, 1
     dims = posenc_jax.Dims(heads, 4, 1, length)
     encoding = build("fox", dims).replace(kernel=jnp.ones((1, 1)))
@@ -97,7 +96,7 @@ def test_a_long_sum_of_gates_keeps_its_digits():
 
 
 @pytest.mark.slow
-def test_gates_are_read_in_parts_as_at_once():
+def test_reading_gates_in_parts_equals_reading_at_once():
     encoding, x = build("fox"), jax.random.normal(KEY, (2, 40, DIMS.width))
     whole, first = encoding.read(20 * x), encoding.read(20 * x[:, :25])
     second = encoding.read(20 * x[:, 25:], before=first)
@@ -109,7 +108,7 @@ def test_gates_are_read_in_parts_as_at_once():
 
 
 @pytest.mark.slow
-def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens, forward):
+def test_each_layer_has_its_own_gates(make_model, make_tokens, forward):
     dims = posenc_jax.Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
     encoding = build("fox", dims)
     assert encoding.layers == 2 and encoding.kernel.shape == (2, DIMS.width, DIMS.heads)
@@ -117,8 +116,8 @@ def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens,
     wrapped = build("randomized", dims, inner="fox")
     assert wrapped.layers == 2 and wrapped.inner.layers is None
     tokens = make_tokens(L)
-    for one in (encoding, wrapped):
-        scanned, written = (forward(make_model(scan=s), tokens, one) for s in (True, False))
+    for each in (encoding, wrapped):
+        scanned, written = (forward(make_model(scan=s), tokens, each) for s in (True, False))
         np.testing.assert_allclose(scanned, written, atol=1e-5)
     np.testing.assert_allclose(forward(make_model(), tokens, encoding), scanned, atol=1e-5)
 
@@ -126,7 +125,7 @@ def test_gates_are_of_each_layer_where_layers_are_known(make_model, make_tokens,
 # Layers that differ
 
 
-def test_a_hybrid_of_wide_windows_alone_is_rope_to_the_bit(make_model, make_tokens, forward):
+def test_a_hybrid_of_one_kind_equals_that_encoding(make_model, make_tokens, forward):
     tokens, model = make_tokens(L), make_model()
     hybrid = build("hybrid", pattern="local", window=L)
     expected = forward(model, tokens, build("rope"), window=L)
@@ -140,8 +139,8 @@ def test_a_hybrid_of_wide_windows_alone_is_rope_to_the_bit(make_model, make_toke
     ("pattern", "layers"),
     [("local,global", 5), pytest.param("local,local,local,global", 10, marks=pytest.mark.slow)],
 )
-def test_periods_in_a_loop_are_layers_written_out(pattern, layers, make_tokens):
-    """Two whole periods, and one that is not whole."""
+def test_scanned_periods_equal_unrolled_layers(pattern, layers, make_tokens):
+    """The model has two whole periods and a partial scanned."""
     tokens = make_tokens(L, batch=2)
     encoding = build("hybrid", pattern=pattern, window=5)
 
@@ -154,18 +153,20 @@ def test_periods_in_a_loop_are_layers_written_out(pattern, layers, make_tokens):
 
         return jax.jit(jax.value_and_grad(loss))(model)
 
-    for one, other in zip(jax.tree.leaves(value(True)), jax.tree.leaves(value(False)), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-6)
+    for scanned, unrolled in zip(
+        jax.tree.leaves(value(True)), jax.tree.leaves(value(False)), strict=True
+    ):
+        np.testing.assert_allclose(scanned, unrolled, atol=2e-6)
 
 
-def test_each_layer_of_a_hybrid_is_the_one_its_place_says():
+def test_hybrid_layers_follow_the_pattern():
     encoding = build("hybrid", pattern="local,local,local,global", window=5)
-    kinds = [encoding.layer(i) for i in range(6)]
-    assert [one.name for one in kinds] == ["rope", "rope", "rope", "nope", "rope", "rope"]
-    assert [one.window for one in kinds] == [5, 5, 5, None, 5, 5]
+    layers = [encoding.layer(i) for i in range(6)]
+    assert [layer.name for layer in layers] == ["rope", "rope", "rope", "nope", "rope", "rope"]
+    assert [layer.window for layer in layers] == [5, 5, 5, None, 5, 5]
 
 
-def test_a_hybrid_says_what_is_wrong_with_its_pattern():
+def test_an_invalid_hybrid_pattern_is_refused():
     with pytest.raises(ValueError, match="layer of a pattern: 'lokal'; did you mean 'local'"):
         build("hybrid", pattern="local,lokal")
     with pytest.raises(ValueError, match="window must be a whole number of at least 1; got 0"):
@@ -190,17 +191,17 @@ config_of = functools.partial(sizes.config_of, **{"model.layers": 4, "train_leng
 
 
 def trained(config, steps=6):
-    made, optimize = parameters.make(config), adamw.make(config)
+    parts, optimizer = parameters.make(config), adamw.make(config)
     mesh = compiled.make_mesh(jax.devices()[:1])
-    take = compiled.train_step(made, optimize, config, mesh)
-    state = compiled.fresh_state(made, optimize)
+    step = compiled.train_step(parts, optimizer, config, mesh)
+    state = compiled.fresh_state(parts, optimizer)
     before = jax.tree.map(np.asarray, state["params"])
     tokens = np.random.default_rng(0).integers(0, 31, (4, 81)).astype(np.int32)
     ones, segments = np.ones((4, 80), np.float32), np.zeros((4, 80), np.int32)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, segments, ones.astype(np.int32))
     losses = []
     for _ in range(steps):
-        state, metrics = take(state, batch)
+        state, metrics = step(state, batch)
         losses.append(float(metrics["loss"]))
     return losses, before, state["params"]
 
@@ -210,7 +211,7 @@ def trained(config, steps=6):
     [("fox", 2), ("ssmax", 2), pytest.param("hybrid", 4, marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
-def test_it_trains_from_its_configuration(name, layers):
+def test_encodings_train_from_their_configuration(name, layers):
     losses, before, after = trained(config_of(name, **{"model.layers": layers}))
     assert losses[-1] < losses[0] - 0.1
     for path, moved in after["encoding"].items():
@@ -220,24 +221,24 @@ def test_it_trains_from_its_configuration(name, layers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fox", "hybrid"])
-def test_it_trains_alike_by_blocks(name):
+def test_blockwise_training_matches_plain_training(name):
     ways = ({"model.attention": way} for way in ("plain", "blockwise"))
     plain, blocks = (trained(config_of(name, **way))[0] for way in ways)
     np.testing.assert_allclose(blocks, plain, rtol=1e-4)
 
 
 @pytest.mark.slow
-def test_a_trained_encoding_may_be_one_per_layer():
-    made = parameters.make(config_of("t5", **{"encoding.per_layer": True}))
-    table = made.encoding.table
-    assert made.encoding.layers == 4 and table.shape[0] == 4
-    assert len({float(one.sum()) for one in table}) == 4
+def test_per_layer_gives_each_layer_its_own_encoding():
+    per_layer = parameters.make(config_of("t5", **{"encoding.per_layer": True}))
+    table = per_layer.encoding.table
+    assert per_layer.encoding.layers == 4 and table.shape[0] == 4
+    assert len({float(layer.sum()) for layer in table}) == 4
     shared = parameters.make(config_of("t5"))
     assert shared.encoding.layers is None and shared.encoding.table.shape == table.shape[1:]
 
 
 @pytest.mark.slow
-def test_one_per_layer_trains():
+def test_per_layer_encodings_train():
     fields = {"encoding.per_layer": True, "model.layers": 2}
     losses, _, after = trained(config_of("kerple_log", **fields), steps=2)
     assert after["encoding"]["log_r1"].shape == (2, 2) and np.all(np.isfinite(losses))
@@ -246,6 +247,6 @@ def test_one_per_layer_trains():
 @pytest.mark.parametrize(
     ("name", "reason"), [("rope", "has no trained arrays"), ("learned", "which all layers share")]
 )
-def test_one_per_layer_is_refused_where_it_has_no_effect(name, reason):
+def test_per_layer_without_effect_is_refused(name, reason):
     with pytest.raises(ConfigError, match=f"per_layer = True has no effect: .*{name}.* {reason}"):
         parameters.check(config_of(name, **{"encoding.per_layer": True}))

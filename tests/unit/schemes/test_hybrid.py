@@ -1,4 +1,4 @@
-"""Layers that differ: chunks, bases, first and last layers, and what it saves."""
+"""Hybrid layers: chunks, bases, first and last layers, and skipped blocks."""
 
 import sys
 
@@ -38,15 +38,15 @@ def qkv(length, batch=2):
 
 
 def expected(q, k, v, places, documents, chunk, window=None):
-    """Attention without position under a mask written out token by token."""
+    """Attention without positions, with the mask computed token by token."""
     batch, length = documents.shape
     seen = np.zeros((batch, length, length), bool)
     for b in range(batch):
         for i in range(length):
             for j in range(i + 1):
-                alike = places[b, i] // chunk == places[b, j] // chunk
+                same_chunk = places[b, i] // chunk == places[b, j] // chunk
                 near = window is None or i - j < window
-                seen[b, i, j] = alike and near and documents[b, i] == documents[b, j]
+                seen[b, i, j] = same_chunk and near and documents[b, i] == documents[b, j]
     scores = np.einsum("bqhk,bshk->bhqs", *(np.float64(x) for x in (q, k))) / K**0.5
     scores = np.where(seen[:, None], scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -59,7 +59,7 @@ def expected(q, k, v, places, documents, chunk, window=None):
     ("chunk", "window", "packed"),
     [(50, None, False), (50, 9, False), (150, None, False), (50, None, True), (70, 33, True)],
 )
-def test_a_chunk_sees_itself_alone(how, chunk, window, packed, monkeypatch):
+def test_a_chunk_attends_to_itself_only(how, chunk, window, packed, monkeypatch):
     length = 200
     if how == "loop":
         monkeypatch.setattr(sys.modules[blockwise.__module__], "UNROLLED", 0)
@@ -78,7 +78,7 @@ def test_a_chunk_sees_itself_alone(how, chunk, window, packed, monkeypatch):
     right = expected(q, k, v, places, documents, chunk, window)
     np.testing.assert_allclose(jax.jit(run)(q, segments=segments), right, atol=3e-6)
     given = {"q_positions": jnp.asarray(places)[:, -7:], "k_positions": jnp.asarray(places)}
-    if packed:  # queries alone, as in decoding
+    if packed:  # the last queries only, as in decoding
         given["segments"] = segments[:, -7:], segments
     np.testing.assert_allclose(run(q[:, -7:], **given), right[:, -7:], atol=3e-6)
     last = {"segments": (segments[:, -7:], segments)} if packed else {}
@@ -87,8 +87,8 @@ def test_a_chunk_sees_itself_alone(how, chunk, window, packed, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", ["hybrid", "randomized"])
-def test_chunks_count_tokens_where_positions_are_drawn(inner, make_model, make_tokens, forward):
-    """The first token of the second chunk sees itself alone, whatever its position."""
+def test_chunks_count_tokens_under_random_positions(inner, make_model, make_tokens, forward):
+    """The first token of the second chunk sees only itself at any position."""
     hybrid = {"pattern": "local", "window": 5, "chunked": True}
     encoding = build(**hybrid)
     key = None
@@ -102,7 +102,7 @@ def test_chunks_count_tokens_where_positions_are_drawn(inner, make_model, make_t
     np.testing.assert_array_equal(before[0, 5:], after[0, 5:])
 
 
-def test_chunks_are_found_behind_wrappers_and_kernels_say_no():
+def test_wrappers_keep_chunks_and_kernels_refuse_them():
     q, k, v = qkv(60)
     chunked = posenc_jax.build("nope", DIMS).replace(chunk=7)
     wrapped = Wrapper(dims=DIMS, inner=chunked)
@@ -121,7 +121,7 @@ def visited(encoding, length=4096):
     return scan.params["length"]
 
 
-def test_blocks_of_other_chunks_are_not_visited():
+def test_blocks_of_other_chunks_are_skipped():
     nope = posenc_jax.build("nope", DIMS)
     assert visited(nope) == 16 * 17 // 2
     assert visited(nope.replace(chunk=256)) == 16  # blocks of 256
@@ -130,8 +130,8 @@ def test_blocks_of_other_chunks_are_not_visited():
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_step_grows_with_the_window_in_local_layers(chunked, make_model):
-    """Pairs of blocks that the compiled model visits, at two lengths."""
+def test_local_layers_visit_blocks_in_proportion_to_length(chunked, make_model):
+    """Pairs of blocks visited by the compiled model at two lengths."""
     encoding = build(window=256, chunked=chunked)
     model = make_model(layers=4)
 
@@ -149,7 +149,7 @@ def test_a_step_grows_with_the_window_in_local_layers(chunked, make_model):
 # Layers
 
 
-def test_rope_in_every_layer_and_wide_windows_are_rope(make_model, make_tokens, forward):
+def test_a_hybrid_of_rope_with_wide_windows_equals_rope(make_model, make_tokens, forward):
     model, tokens = make_model(layers=4), make_tokens(3 * L)
     hybrid = build(window=3 * L, global_rope=True)
     expected = forward(model, tokens, posenc_jax.build("rope", DIMS))
@@ -158,18 +158,18 @@ def test_rope_in_every_layer_and_wide_windows_are_rope(make_model, make_tokens, 
     np.testing.assert_allclose(forward(model, tokens, chunked), expected, atol=1e-6)
 
 
-def test_each_kind_of_layer_has_its_base():
+def test_each_kind_of_layer_has_its_own_base():
     rope = lambda base, **more: posenc_jax.build("rope", DIMS, base=base, **more)  # noqa: E731
     hybrid = build(global_rope=True, local_base=1e4, global_base=1e6, global_keep=0.25)
     np.testing.assert_array_equal(hybrid.layer(0).inv_freq, rope(1e4).inv_freq)
     np.testing.assert_array_equal(hybrid.layer(3).inv_freq, rope(1e6, keep=0.25).inv_freq)
-    one = build(global_rope=True, base=500.0)
+    shared = build(global_rope=True, base=500.0)
     for index in (0, 3):
-        np.testing.assert_array_equal(one.layer(index).inv_freq, rope(500.0).inv_freq)
+        np.testing.assert_array_equal(shared.layer(index).inv_freq, rope(500.0).inv_freq)
     assert build(layout="interleaved").layer(0).layout == "interleaved"
 
 
-def test_an_extension_may_change_the_global_layers_alone():
+def test_an_extension_may_change_global_layers_only():
     hybrid = build(global_rope=True, local_base=1e4, global_base=1e6)
     extended = posenc_jax.extend("yarn:8:layers=global", hybrid, 1.0)
     alone = posenc_jax.extend("yarn", posenc_jax.build("rope", DIMS, base=1e6), 8.0)
@@ -178,15 +178,15 @@ def test_an_extension_may_change_the_global_layers_alone():
     assert (extended.layer(0).gain, extended.layer(3).gain) == (1, alone.gain)
     both = posenc_jax.extend("pi", hybrid, 8.0)
     for index in (0, 3):
-        close = hybrid.layer(index).inv_freq / 8
-        np.testing.assert_allclose(both.layer(index).inv_freq, close, rtol=1e-6)
+        slowed = hybrid.layer(index).inv_freq / 8
+        np.testing.assert_allclose(both.layer(index).inv_freq, slowed, rtol=1e-6)
 
 
-def test_temperatures_reach_the_layers_asked_for():
+def test_temperatures_reach_the_selected_layers():
     cooled = posenc_jax.extend("temperature:factor=1.5:layers=global", build(), 1.0)
     assert [cooled.layer(i).temperature is None for i in range(4)] == [True] * 3 + [False]
-    everywhere = posenc_jax.extend("temperature:factor=2", cooled, 1.0)
-    assert [float(everywhere.layer(i).temperature) for i in range(4)] == [2, 2, 2, 3]
+    doubled = posenc_jax.extend("temperature:factor=2", cooled, 1.0)
+    assert [float(doubled.layer(i).temperature) for i in range(4)] == [2, 2, 2, 3]
 
 
 def test_first_and_last_layers_may_be_global():
@@ -198,7 +198,7 @@ def test_first_and_last_layers_may_be_global():
 
 
 @pytest.mark.slow
-def test_a_pattern_of_all_layers_is_for_that_many(make_model, make_tokens, forward):
+def test_a_pattern_of_all_layers_fixes_their_number(make_model, make_tokens, forward):
     encoding, tokens = build(LAYERS, last_full=True), make_tokens(L)
     scanned, written = (
         forward(make_model(layers=6, scan=scan), tokens, encoding) for scan in (True, False)
@@ -210,7 +210,7 @@ def test_a_pattern_of_all_layers_is_for_that_many(make_model, make_tokens, forwa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunked", [False, True])
-def test_the_receptive_field_is_what_a_gradient_reaches(chunked, make_model, make_tokens):
+def test_the_receptive_field_matches_the_gradient(chunked, make_model, make_tokens):
     dims = Dims(H, K, DIMS.width, L, layers=3)
     encoding = build(dims, pattern="local", window=4, chunked=chunked)
     assert encoding.receptive_field == (4 if chunked else 3 * 3 + 1) and encoding.reach is None
@@ -225,9 +225,9 @@ def test_the_receptive_field_is_what_a_gradient_reaches(chunked, make_model, mak
     assert int(jnp.sum(reached)) == encoding.receptive_field and bool(reached[-4:].all())
 
 
-def test_a_receptive_field_has_a_bound_where_all_layers_are_local():
+def test_the_receptive_field_is_bounded_only_with_local_layers():
     assert build(LAYERS).receptive_field is None
-    assert build(pattern="local").receptive_field is None  # layers are not known
+    assert build(pattern="local").receptive_field is None  # unknown number of layers
     limited = posenc_jax.extend("window:size=3", build(LAYERS, window=5), 1.0)
     assert limited.receptive_field == 6 * 2 + 1
 
@@ -247,13 +247,13 @@ def test_a_receptive_field_has_a_bound_where_all_layers_are_local():
         ({"pattern": "local", "global_rope": True}, "global_rope = True has no effect: no layer"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options, message):
+def test_options_without_effect_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
 
 
-def test_kinds_of_layers_that_are_not_there_are_not_changed():
-    """Where nothing would change, an extension does not fit."""
+def test_extending_missing_kinds_of_layers_is_refused():
+    """An extension without effect does not fit."""
     assert build(pattern="local").kinds_of_layers() == ["local"]
     with pytest.raises(ValueError, match="unknown kind of layers: 'global'"):
         posenc_jax.extend("yarn:2:layers=global", build(pattern="local"), 2.0)
@@ -263,14 +263,14 @@ def test_kinds_of_layers_that_are_not_there_are_not_changed():
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_first_tokens_are_not_added_where_layers_see_a_window_alone(chunked):
+def test_first_tokens_are_not_added_to_windowed_layers(chunked):
     for name in ("lm_infinite", "streaming"):
         assert name not in extensions.fitting(build(chunked=chunked))
         with pytest.raises(ValueError, match="made for rope or DistanceBias without a window"):
             posenc_jax.extend(name, build(chunked=chunked), 2.0)
         rotating = posenc_jax.extend(name, build(chunked=chunked, global_rope=True), 2.0)
-        moved = {kind for kind, one in rotating.kinds.items() if isinstance(one, Remapped)}
-        assert moved == {"global"}
+        remapped = {kind for kind, layer in rotating.kinds.items() if isinstance(layer, Remapped)}
+        assert remapped == {"global"}
 
 
 # From a configuration and the command line
@@ -283,7 +283,7 @@ def read(recipe, *words):
     return building.plain(run_of(config), jax.random.key(0))
 
 
-def test_every_option_is_set_on_the_command_line():
+def test_the_command_line_sets_every_option():
     field = "--config.encoding."
     encoding = read(
         "hybrid",

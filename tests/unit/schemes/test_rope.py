@@ -1,4 +1,4 @@
-"""Which pairs of RoPE turn, and frequencies that are trained."""
+"""Rotating pairs and trained frequencies of RoPE."""
 
 import json
 
@@ -43,7 +43,7 @@ def attended(encoding, length=5 * L):
 
 
 @pytest.mark.parametrize("rule", ["proportional", "turned"])
-def test_pairs_that_are_kept_are_golden(rule):
+def test_kept_pairs_match_golden_frequencies(rule):
     for case in GOLDEN[rule]:
         size = case["head_dim"]
         dims = Dims(1, size, size, case.get("train_length", 64))
@@ -51,13 +51,13 @@ def test_pairs_that_are_kept_are_golden(rule):
         np.testing.assert_allclose(rope.inv_freq, case["inv_freq"], rtol=1e-6, atol=1e-9)
 
 
-def test_keeping_all_pairs_is_rope_and_keeping_none_is_nope():
+def test_keeping_all_pairs_equals_rope_and_none_equals_nope():
     assert jax.tree.all(jax.tree.map(jnp.array_equal, build(keep=1), build()))
     nope = posenc_jax.build("nope", DIMS)
     np.testing.assert_allclose(attended(build(keep=0.0)), attended(nope), atol=1e-6)
 
 
-def test_each_head_keeps_the_pairs_that_turn_with_its_base():
+def test_each_head_keeps_the_rotating_pairs_of_its_base():
     bases = [20.0, 1e3, 1e4, 1e6]
     together = build(base=bases, keep="turned").inv_freq
     for row, base in zip(together, bases, strict=True):
@@ -67,24 +67,24 @@ def test_each_head_keeps_the_pairs_that_turn_with_its_base():
 
 @pytest.mark.parametrize("keep", [0.75, "turned"])
 @pytest.mark.parametrize("name", SCALES)
-def test_an_extension_of_p_rope_is_that_of_rope_where_pairs_turn(name, keep):
-    whole, some = (
+def test_extensions_treat_kept_pairs_as_in_rope(name, keep):
+    all_pairs, kept_pairs = (
         posenc_jax.extend(name, rope, 4.0, **SCALES[name]) for rope in (build(), build(keep=keep))
     )
     turns = build(keep=keep).inv_freq > 0
     assert 0 < turns.sum() < len(turns)
-    np.testing.assert_array_equal(some.inv_freq, jnp.where(turns, whole.inv_freq, 0))
-    assert some.gain == whole.gain
+    np.testing.assert_array_equal(kept_pairs.inv_freq, jnp.where(turns, all_pairs.inv_freq, 0))
+    assert kept_pairs.gain == all_pairs.gain
 
 
-def test_dropping_at_evaluation_is_what_training_with_it_would_have_built():
+def test_dropping_pairs_equals_building_without_them():
     for keep in ("turned", 0.5):
         dropped = posenc_jax.extend("drop", build(), 1.0, keep=keep)
         np.testing.assert_array_equal(dropped.inv_freq, build(keep=keep).inv_freq)
     both = posenc_jax.extend("drop+yarn:8", build(), 1.0)
     one_by_one = posenc_jax.extend("yarn", posenc_jax.extend("drop", build(), 1.0), 8.0)
-    trained_so = posenc_jax.extend("yarn", build(keep="turned"), 8.0)
-    for other in (one_by_one, trained_so):
+    trained_without = posenc_jax.extend("yarn", build(keep="turned"), 8.0)
+    for other in (one_by_one, trained_without):
         np.testing.assert_array_equal(both.inv_freq, other.inv_freq)
         assert both.gain == other.gain
     with pytest.raises(ValueError, match=r"already extended.*\(drop\)"):
@@ -96,7 +96,7 @@ def test_dropping_at_evaluation_is_what_training_with_it_would_have_built():
     np.testing.assert_allclose(attended(still), attended(nope), atol=1e-6)
 
 
-def test_frequencies_that_were_not_trained_yet_are_those_of_rope_to_the_bit():
+def test_untrained_frequencies_equal_those_of_rope():
     for per in ("none", "head"):
         trained = build(frequencies="trained", per=per)
         np.testing.assert_array_equal(
@@ -130,7 +130,7 @@ def test_alpha_multiplies_the_frequencies():
         ("head", 1e4, (DIMS.heads, 4)),
     ],
 )
-def test_frequencies_are_trained_once_or_by_layer_or_by_head(per, base, shape):
+def test_trained_frequencies_are_shared_or_per_layer_or_per_head(per, base, shape):
     rope = build(LAYERS, frequencies="trained", per=per, base=base)
     trained, _ = posenc_jax.partition(rope)
     (alpha,) = jax.tree.leaves(trained)
@@ -146,7 +146,7 @@ def test_frequencies_are_trained_once_or_by_layer_or_by_head(per, base, shape):
     )
 
 
-def test_frequencies_of_each_layer_and_head_come_from_a_stack():
+def test_a_stack_trains_frequencies_per_layer_and_head():
     rope = posenc_jax.schemes.build_per_layer(
         "rope", LAYERS, jax.random.key(0), frequencies="trained", per="head"
     )
@@ -155,7 +155,7 @@ def test_frequencies_of_each_layer_and_head_come_from_a_stack():
 
 @pytest.mark.parametrize("per", ["none", "layer", "head"])
 @pytest.mark.parametrize("name", [*SCALES, "drop"])
-def test_an_extension_multiplies_trained_frequencies_as_it_does_those_built(name, per):
+def test_extensions_scale_trained_frequencies_like_fixed_ones(name, per):
     rope = build(LAYERS, frequencies="trained", per=per)
     rope = rope.replace(alpha=jnp.broadcast_to(ALPHA, rope.alpha.shape))
     extended = posenc_jax.extend(name, rope, 4.0, **SCALES.get(name, {}))
@@ -180,12 +180,12 @@ def test_an_extension_multiplies_trained_frequencies_as_it_does_those_built(name
         ({"frequencies": "trained", "per": "layer"}, "per='layer' needs the number of layers"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
 
 
-def test_turns_of_a_spectrum_are_those_of_the_trained_frequencies():
+def test_the_spectrum_uses_the_trained_frequencies():
     from posenc_jax.evaluation import diagnostics
 
     rope = build(frequencies="trained").replace(alpha=ALPHA)

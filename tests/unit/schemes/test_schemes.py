@@ -1,4 +1,4 @@
-"""Properties that every file in posenc_jax/schemes must have; a new one is tested unedited."""
+"""Properties of every encoding in posenc_jax/schemes, tested without listing them."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def qkv(queries, keys=None, heads=DIMS.heads, groups=DIMS.heads):
 
 
 def score(encoding, q, k, q_position, k_position):
-    """The logits of one query and one key, per head, without the mask."""
+    """Return the unmasked logits of one query and one key per head."""
     here, there = jnp.array([q_position]), jnp.array([k_position])
     phase = phase_between(encoding, here, there)
     if phase is not None:
@@ -41,7 +41,7 @@ def test_no_logit_depends_on_a_later_token(encoding, make_model, make_tokens):
     model, tokens = make_model(layers=max(2, encoding.period)), make_tokens(length)
 
     def last_seen(shift, at):
-        # A shift of the input embeddings, one number per token, is what the gradient is taken of.
+        # The gradient is with respect to a shift of the input embeddings, one number per token.
         x = model.embed(tokens) + shift[None, :, None]
         x = model.run_blocks(x, encoding, tokens_of_row(encoding, 1, length))
         return jnp.sum(jnp.sin(x[0, at]))
@@ -84,11 +84,12 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
     if overrides(encoding, "read"):
         features = encoding.read(jax.random.normal(jax.random.key(7), (2, L, DIMS.width)))
     whole, last = jax.jit(
-        lambda: [attend(one, k, v, encoding, features=features) for one in (q, q[:, -3:])]
+        lambda: [attend(queries, k, v, encoding, features=features) for queries in (q, q[:, -3:])]
     )()
-    np.testing.assert_allclose(last, whole[:, -3:], atol=2e-6)  # without positions: at the end
+    # Without positions, queries are the last tokens.
+    np.testing.assert_allclose(last, whole[:, -3:], atol=2e-6)
     cut = lambda at: lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1, axis=1)  # noqa: E731
-    one = jax.jit(
+    single_query = jax.jit(
         lambda at: attend(
             jax.lax.dynamic_slice_in_dim(q, at, 1, axis=1),
             k,
@@ -100,7 +101,7 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
         )
     )
     for at in range(L):
-        np.testing.assert_allclose(one(at)[:, 0], whole[:, at], atol=2e-6)
+        np.testing.assert_allclose(single_query(at)[:, 0], whole[:, at], atol=2e-6)
 
 
 @pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -113,7 +114,7 @@ def test_gradients_reach_exactly_the_trained_fields(encoding, packed, make_model
         picked = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[..., None], axis=-1)
         return -jnp.mean(picked)
 
-    # Of everything: what is fixed has a gradient too, which training never asks for.
+    # All gradients: fixed arrays have one too, which training does not use.
     gradient_of = jax.jit(jax.grad(lambda *parts: loss(combine(*parts)), (0, 1)))
     gradients = gradient_of(*partition(encoding))
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
@@ -153,10 +154,10 @@ def test_positions_stay_float32_in_a_bfloat16_model(encoding, make_model, make_t
         assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(hook))
 
 
-def test_leaves_are_float32_of_fixed_type(encoding):
+def test_leaves_are_strongly_typed_float32(encoding):
     for leaf in jax.tree.leaves(encoding):
         assert leaf.dtype == jnp.float32
-        assert not leaf.weak_type  # a weak leaf would compile a program of its own
+        assert not leaf.weak_type  # a weak type would compile another program
 
 
 def test_packed_documents_do_not_see_each_other(encoding, make_model, make_tokens, forward):
@@ -164,15 +165,17 @@ def test_packed_documents_do_not_see_each_other(encoding, make_model, make_token
     cut = 5
     segments = jnp.array([[0] * cut + [1] * (L - cut), [0] * (L - cut) + [1] * cut])
     packed = forward(model, tokens, encoding, segments=segments)
-    # The second documents from the start of a row; what comes after them changes nothing.
+    # The second documents start at the beginning of a row; later tokens change nothing.
     rolled = jnp.asarray([np.roll(tokens[0], -cut), np.roll(tokens[1], cut)])
-    first, second = (np.asarray(forward(model, one, encoding)) for one in (tokens, rolled))
+    first, second = (np.asarray(forward(model, row, encoding)) for row in (tokens, rolled))
     for row, at in ((0, cut), (1, L - cut)):
         alone = np.concatenate([first[row, :at], second[row, : L - at]])
         np.testing.assert_allclose(packed[row], alone, atol=1e-5)
 
 
-def test_a_stack_of_equal_layers_is_the_shared_encoding(encoding, make_model, make_tokens, forward):
+def test_a_stack_of_equal_layers_equals_the_shared_encoding(
+    encoding, make_model, make_tokens, forward
+):
     model, tokens = make_model(), make_tokens(L)
     stacked = stack([encoding, encoding])
     np.testing.assert_allclose(
@@ -181,8 +184,10 @@ def test_a_stack_of_equal_layers_is_the_shared_encoding(encoding, make_model, ma
     assert jax.tree.structure(stacked.layer(1)) == jax.tree.structure(encoding.layer(1))
 
 
-def test_layers_of_a_stack_differ(encoding, make_model, make_tokens, forward, drawn):
-    """Each layer has numbers of its own, under scan and written out."""
+def test_each_layer_of_a_stack_has_its_own_numbers(
+    encoding, make_model, make_tokens, forward, drawn
+):
+    """Each layer has its own numbers, scanned and unrolled."""
     first, second = drawn(encoding, 0), drawn(encoding, 1)
     tokens = make_tokens(L)
     stacked, swapped = stack([first, second]), stack([second, first])
@@ -194,7 +199,7 @@ def test_layers_of_a_stack_differ(encoding, make_model, make_tokens, forward, dr
     assert differs == has_trained_leaves
 
 
-def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_tokens, forward):
+def test_positions_beyond_the_reach_are_refused(encoding, make_model, make_tokens, forward):
     if encoding.reach is None:
         pytest.skip("any length")
     with pytest.raises(ValueError, match=f"'{encoding.name}' reaches {encoding.reach} positions"):
@@ -212,7 +217,7 @@ def test_an_encoding_beyond_its_reach_is_refused(encoding, make_model, make_toke
             make_model()(make_tokens(L + 3), encoding, segments=jnp.zeros((1, L + 3), int))
 
 
-def test_every_scheme_says_what_it_is(encoding):
+def test_every_scheme_docstring_cites_its_paper(encoding):
     assert type(encoding).__doc__
     assert "arXiv" in type(encoding).__doc__, "the paper belongs in the docstring"
     module = __import__(type(encoding).__module__, fromlist=["build"])

@@ -1,4 +1,4 @@
-"""A trained logit without value in every softmax, around any encoding."""
+"""Attention sinks: a trained logit without value in every softmax, around any encoding."""
 
 import json
 
@@ -20,7 +20,7 @@ from posenc_jax.runs import parameters
 
 pytestmark = pytest.mark.sampled
 
-# Compiled: op by op it takes ten times as long.
+# Compiled because eager attention takes ten times as long.
 compiled = jax.jit(attend, static_argnames=("implementation", "window"))
 
 KEY = jax.random.key(0)
@@ -40,7 +40,7 @@ def qkv(length):
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['sink']}")
-def test_a_sink_is_golden(case, how):
+def test_a_sink_matches_golden_weights(case, how):
     keys = len(case["scores"])
     encoding = build("nope", Dims(1, keys, keys, keys)).replace(logit=jnp.array([case["sink"]]))
     k = jnp.zeros((1, keys, 1, keys)).at[0, :, 0, 0].set(jnp.array(case["scores"]) * keys**0.5)
@@ -50,7 +50,7 @@ def test_a_sink_is_golden(case, how):
 
 
 @pytest.mark.parametrize("name", schemes.names())
-def test_a_sink_at_minus_infinity_is_none(name):
+def test_a_sink_at_minus_infinity_has_no_effect(name):
     encoding = build(name).layer(0)
     encoding = encoding.replace(logit=jnp.full(DIMS.heads, -jnp.inf))
     x, (q, k, v) = jax.random.normal(KEY, (2, 70, DIMS.width)), qkv(70)
@@ -65,13 +65,13 @@ def test_a_sink_at_minus_infinity_is_none(name):
         return jax.value_and_grad(loss, (0, 1, 2))(q, k, v)
 
     ours, theirs = jax.jit(lambda: (run(encoding), run(encoding.inner)))()
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    for actual, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("extension", ["none", "self_extend:group=2", "streaming:window=9"])
-def test_the_gradient_of_a_sink_is_that_of_one_more_column(extension):
-    """By blocks, against the softmax with one more score on the plain path."""
+def test_a_sink_has_the_gradient_of_one_more_column(extension):
+    """Blockwise gradients match plain attention with one more softmax column."""
     logit = jnp.array([0.5, -1.0, 3.0, 0.0])
     q, k, v = qkv(40)
     rope = posenc_jax.build("rope", DIMS)
@@ -91,14 +91,14 @@ def test_the_gradient_of_a_sink_is_that_of_one_more_column(extension):
         share = jax.nn.softmax(jnp.stack([logsum, column]), axis=0)[0]
         return jnp.sum(jnp.sin(out * share[..., None]))
 
-    one, other = (jax.jit(jax.value_and_grad(f, (0, 1)))(logit, q) for f in (ours, theirs))
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+    actual, expected = (jax.jit(jax.value_and_grad(f, (0, 1)))(logit, q) for f in (ours, theirs))
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4)
-    assert np.all(np.abs(one[1][0]) > 1e-3)
+    assert np.all(np.abs(actual[1][0]) > 1e-3)
 
 
 @pytest.mark.parametrize("name", ["rope", "t5", "hybrid", "fox"])
-def test_every_layer_has_sinks_of_its_own_and_shares_the_rest(name, make_tokens):
+def test_each_layer_has_its_own_sinks_and_shares_the_rest(name, make_tokens):
     encoding = build(name, TWO)
     assert encoding.depth == 2 and encoding.logit.shape == (2, DIMS.heads)
     assert not np.any(encoding.logit) and encoding.name == name
@@ -121,7 +121,7 @@ def test_every_layer_has_sinks_of_its_own_and_shares_the_rest(name, make_tokens)
         attend(*qkv(L), encoding)
 
 
-def test_sinks_go_through_extensions_and_stacks():
+def test_extensions_and_stacks_keep_sinks():
     encoding = build("rope", TWO)
     extended = posenc_jax.extend("yarn", encoding, 4.0)
     expected = posenc_jax.extend("yarn", posenc_jax.build("rope", TWO), 4.0)
@@ -136,11 +136,11 @@ def test_sinks_go_through_extensions_and_stacks():
         posenc_jax.build("rope", DIMS, sink=1)
 
 
-def test_a_configuration_asks_for_sinks():
+def test_a_configuration_enables_sinks():
     config = config_of("t5", **{"encoding.sink": True, "encoding.per_layer": True})
-    made = parameters.make(config).encoding
-    assert made.logit.shape == (2, 2) and made.inner.table.shape[0] == 2
-    assert made.layer(1).inner.table.shape == made.inner.table.shape[1:]
+    t5 = parameters.make(config).encoding
+    assert t5.logit.shape == (2, 2) and t5.inner.table.shape[0] == 2
+    assert t5.layer(1).inner.table.shape == t5.inner.table.shape[1:]
     config = config_of("rope", **{"encoding.sink": True, "encoding_rate": 2.0})
     arrays = parameters.make(config).params()["encoding"]
     assert {name: array.shape for name, array in arrays.items()} == {"logit": (2, 2)}

@@ -1,4 +1,4 @@
-"""Scores that grow with the number of keys: what is counted, by whom, and around what."""
+"""Scalable softmax: formulas, counted keys, layers and options."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ def build(dims=DIMS, **options):
 
 
 def scaled(encoding, n):
-    """s ln n of every head, in float64."""
+    """Return s ln n of every head in float64."""
     return np.float64(encoding.scale)[:, None] * np.log(n)
 
 
@@ -44,27 +44,27 @@ def scaled(encoding, n):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fixed_temperatures_are_golden(kind):
+def test_fixed_temperatures_match_golden_values(kind):
     for case in GOLDEN:
-        found = temperature(kind, jnp.arange(case["length"]), case["train_length"], case["a"])
-        np.testing.assert_allclose(found, case[kind], rtol=1e-6)
+        actual = temperature(kind, jnp.arange(case["length"]), case["train_length"], case["a"])
+        np.testing.assert_allclose(actual, case[kind], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fixed_temperatures_follow_their_formulas_far_out(kind):
-    """Steps fall where whole numbers say, also where float32 divisions would round."""
+def test_fixed_temperatures_follow_their_formulas_at_large_positions(kind):
+    """Steps are exact also where a float32 division would round."""
     p = np.array([0, 1, 8190, 8191, 8192, 10_000_019, 2**24])
     factor = {
         "llama4": np.log1p((p + 1) // 8191),
         "ministral3": np.log1p(p // 8191),
         "inkling": np.log(np.maximum(1, (p + 1) / 8191)),
     }[kind]
-    found = temperature(kind, jnp.asarray(p), 8191, 0.3)
-    np.testing.assert_allclose(found, 1 + 0.3 * factor, rtol=1e-6)
-    assert found.dtype == jnp.float32
+    actual = temperature(kind, jnp.asarray(p), 8191, 0.3)
+    np.testing.assert_allclose(actual, 1 + 0.3 * factor, rtol=1e-6)
+    assert actual.dtype == jnp.float32
 
 
-def test_it_starts_at_one_at_l_without_a_bias_and_everywhere_with_one():
+def test_the_scale_starts_at_one_at_l_or_everywhere_with_a_bias():
     start = build().query_scale(jnp.arange(T))
     assert start.shape == (1, DIMS.heads, T)
     np.testing.assert_allclose(start[0, 0], np.log(np.arange(T) + 1) / math.log(L), rtol=1e-6)
@@ -78,17 +78,17 @@ def test_the_scale_is_s_ln_n_plus_b():
     np.testing.assert_allclose(encoding.query_scale(jnp.arange(T))[0], expected, rtol=1e-6)
 
 
-# What n is
+# The count n
 
 
 def counted(encoding, *, segments=None, key=None, window=None, batch=1):
-    """The factor that attention takes, [B or 1, H, T]."""
+    """Return the query scale used by attention, [B or 1, H, T]."""
     row = tokens_of_row(encoding, batch, T, key, segments)
     return query_scale(encoding, row, row, T, T, window)[..., 0]
 
 
 @pytest.mark.parametrize(
-    ("own", "asked", "n"),
+    ("window", "argument", "n"),
     [
         (None, None, np.arange(T) + 1),
         (7, None, np.minimum(np.arange(T) + 1, 7)),
@@ -96,15 +96,15 @@ def counted(encoding, *, segments=None, key=None, window=None, batch=1):
         (None, 9, np.minimum(np.arange(T) + 1, 9)),
     ],
 )
-def test_it_counts_the_keys_that_are_seen(own, asked, n):
-    encoding = build().replace(scale=jnp.asarray(S, jnp.float32), window=own)
+def test_n_counts_visible_keys(window, argument, n):
+    encoding = build().replace(scale=jnp.asarray(S, jnp.float32), window=window)
     expected = scaled(encoding, n)
-    np.testing.assert_allclose(counted(encoding, window=asked)[0], expected, rtol=1e-5)
-    around = Wrapper(dims=DIMS, inner=encoding.replace(window=None), window=own)
-    np.testing.assert_allclose(counted(around, window=asked)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(counted(encoding, window=argument)[0], expected, rtol=1e-5)
+    around = Wrapper(dims=DIMS, inner=encoding.replace(window=None), window=window)
+    np.testing.assert_allclose(counted(around, window=argument)[0], expected, rtol=1e-5)
 
 
-def test_it_counts_within_a_chunk():
+def test_n_counts_keys_within_a_chunk():
     encoding = build(inner="hybrid:pattern=local:chunked=True:window=6").layer(0)
     n = np.arange(T) % 6 + 1
     np.testing.assert_allclose(counted(encoding)[0], scaled(encoding, n), rtol=1e-5)
@@ -113,28 +113,28 @@ def test_it_counts_within_a_chunk():
 
 
 @pytest.mark.parametrize("name", ["lm_infinite:first=3", "streaming:first=3:window=16"])
-def test_it_counts_first_tokens_beside_a_window(name):
+def test_n_counts_first_tokens_and_the_window(name):
     encoding = posenc_jax.extend(name, build(), 1.0)
     n = np.minimum(np.arange(T) + 1, L + 3)
     np.testing.assert_allclose(counted(encoding)[0], scaled(build(), n), rtol=1e-5)
 
 
 @pytest.mark.parametrize("inner", ["rope", "randomized"])
-def test_it_counts_tokens_of_the_document_whatever_their_positions(inner):
+def test_n_counts_document_tokens_at_any_positions(inner):
     cuts = np.array([13, 30])
     segments = (np.arange(T)[None] >= cuts[:, None]).astype(int)
     places = np.where(segments, np.arange(T)[None] - cuts[:, None], np.arange(T)[None])
     for wrapped in (build(inner=inner), posenc_jax.build("randomized", DIMS, KEY, inner="ssmax")):
         ssmax = wrapped.inner if wrapped.name == "randomized" else wrapped
-        found = counted(wrapped, segments=jnp.asarray(segments), key=KEY, batch=2)
+        actual = counted(wrapped, segments=jnp.asarray(segments), key=KEY, batch=2)
         for row in range(2):
-            np.testing.assert_allclose(found[row], scaled(ssmax, places[row] + 1), rtol=1e-5)
-        found = counted(wrapped, key=KEY)
-        np.testing.assert_allclose(found[0], scaled(ssmax, np.arange(T) + 1), rtol=1e-5)
+            np.testing.assert_allclose(actual[row], scaled(ssmax, places[row] + 1), rtol=1e-5)
+        actual = counted(wrapped, key=KEY)
+        np.testing.assert_allclose(actual[0], scaled(ssmax, np.arange(T) + 1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
-def test_attention_takes_queries_times_the_scale(how):
+def test_attention_multiplies_queries_by_the_scale(how):
     encoding = build(inner="alibi").replace(scale=jnp.asarray(S, jnp.float32))
     n = np.log(np.arange(T) + 1)[None, :, None, None] * S[None, None, :, None]
     alibi = posenc_jax.build("alibi", DIMS)
@@ -143,15 +143,15 @@ def test_attention_takes_queries_times_the_scale(how):
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
-def test_one_kind_multiplies_the_bias_too(how):
-    """The query at each place, against slopes that are steeper by its own factor."""
+def test_inkling_also_scales_the_bias(how):
+    """Each query matches ALiBi with slopes steeper by its factor."""
     out = attended(build(inner="alibi", kind="inkling", a=0.5), 1.0, how)
     tau = temperature("inkling", jnp.arange(T), L, 0.5)
     alibi = posenc_jax.build("alibi", DIMS)
     for place in (0, L, T - 1):
         steeper = alibi.replace(slopes=alibi.slopes * tau[place])
-        one = attended(steeper, tau[None, :, None, None], how)
-        np.testing.assert_allclose(out[:, place], one[:, place], atol=2e-6)
+        single = attended(steeper, tau[None, :, None, None], how)
+        np.testing.assert_allclose(out[:, place], single[:, place], atol=2e-6)
     assert tau[T - 1] > 1.1
 
 
@@ -165,7 +165,7 @@ def attended(encoding, factor, how):
 # Layers
 
 
-def test_each_layer_has_a_scale_of_its_own_and_the_inner_encoding_is_shared(
+def test_each_layer_has_its_own_scale_and_shares_the_inner_encoding(
     make_model, make_tokens, forward
 ):
     encoding = build(LAYERS, inner="t5", bias=True)
@@ -179,18 +179,18 @@ def test_each_layer_has_a_scale_of_its_own_and_the_inner_encoding_is_shared(
     tokens = make_tokens(2 * L)
     expected = forward(make_model(layers=4), tokens, single)
     for scan in (True, False):
-        found = forward(make_model(layers=4, scan=scan), tokens, moved)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        actual = forward(make_model(layers=4, scan=scan), tokens, moved)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_an_inner_encoding_of_each_layer_has_one_scale_each():
+def test_per_layer_inner_encodings_have_one_scale_each():
     encoding = posenc_jax.schemes.build_per_layer("ssmax", LAYERS, KEY, inner="t5")
     assert encoding.layers == 4 and encoding.period == 1
     assert encoding.scale.shape == (4, DIMS.heads) and encoding.inner.table.ndim == 3
 
 
-def test_an_inner_encoding_that_differs_by_layer_stays_as_it_is():
-    """`first_full` needs the number of layers; each layer has a scale of its own already."""
+def test_a_hybrid_inner_encoding_is_not_stacked():
+    """`first_full` needs the number of layers, and each layer already has its own scale."""
     encoding = posenc_jax.schemes.build_per_layer(
         "ssmax", LAYERS, KEY, inner="hybrid", first_full=True
     )
@@ -198,16 +198,19 @@ def test_an_inner_encoding_that_differs_by_layer_stays_as_it_is():
     assert [encoding.kind_of_layer(i) for i in range(4)] == ["global", "local", "local", "global"]
 
 
-def test_gates_of_each_layer_keep_their_own():
+def test_inner_gates_stay_per_layer():
     encoding = build(LAYERS, inner="fox")
     assert encoding.layers == 4 and encoding.inner.layers is None
-    own = encoding.layer(2)
-    assert own.scale.shape == (DIMS.heads,) and own.inner.kernel.shape == (DIMS.width, DIMS.heads)
+    layer = encoding.layer(2)
+    assert layer.scale.shape == (DIMS.heads,) and layer.inner.kernel.shape == (
+        DIMS.width,
+        DIMS.heads,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trained", "llama4"])
-def test_it_may_scale_the_global_layers_of_a_hybrid_alone(kind, make_model, make_tokens, forward):
+def test_only_the_global_layers_of_a_hybrid_may_be_scaled(kind, make_model, make_tokens, forward):
     encoding = build(LAYERS, inner="hybrid", layers="global", kind=kind)
     places = jnp.arange(4 * L)
     has = [encoding.layer(i).query_scale(places) is not None for i in range(4)]
@@ -223,10 +226,14 @@ def test_it_may_scale_the_global_layers_of_a_hybrid_alone(kind, make_model, make
 # Options
 
 
-def test_options_of_the_inner_encoding_stand_behind_its_name_or_beside():
+def test_inner_options_follow_its_name_or_are_keywords():
     behind, beside = build(inner="fire:hidden=5"), build(inner="fire", hidden=5)
-    for one in (behind, beside, posenc_jax.build("randomized", DIMS, KEY, inner="fire:hidden=5")):
-        assert one.inner.kernel.shape == (5, DIMS.heads)
+    for encoding in (
+        behind,
+        beside,
+        posenc_jax.build("randomized", DIMS, KEY, inner="fire:hidden=5"),
+    ):
+        assert encoding.inner.kernel.shape == (5, DIMS.heads)
     hybrid = build(inner="hybrid:pattern=local/global:window=3").inner
     assert hybrid.pattern == ("local", "global") and hybrid.layer(0).window == 3
     _, config = parse.parse(
@@ -261,11 +268,11 @@ def test_options_of_the_inner_encoding_stand_behind_its_name_or_beside():
         ),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
 
 
-def test_a_length_of_one_has_no_logarithm():
+def test_a_train_length_of_one_is_refused():
     with pytest.raises(ValueError, match="divides by ln L and needs a train_length of at least 2"):
         build(Dims(2, 4, 8, 1))

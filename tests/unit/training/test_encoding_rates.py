@@ -1,4 +1,4 @@
-"""A trained encoding moves at its own rate, far enough to be heard, and does not decay."""
+"""A trained encoding has its own learning rate, sufficient travel and no weight decay."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from posenc_jax.training import adamw
 pytestmark = pytest.mark.sampled
 
 
-TRAINED = {"rope": {"frequencies": "trained"}}  # where nothing is by default
+TRAINED = {"rope": {"frequencies": "trained"}}  # for encodings without trained defaults
 
 
 def parts_of(name, **fields):
@@ -27,7 +27,7 @@ def parts_of(name, **fields):
 
 
 def moved(name, rate, *, decay=0.1, steps=3):
-    """What a few steps of one gradient add to each array of the encoding, and to a kernel."""
+    """Return the change of each encoding array and of a kernel after a few equal steps."""
     config, parts = parts_of(name, encoding_rate=rate, weight_decay=decay, warmup_steps=1)
     adam, params = adamw.make(config), parts.params()
     state, start = adam.init(params), params
@@ -50,7 +50,7 @@ SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("kerple_log", "kerple_
 
 
 @pytest.mark.parametrize("name", ["t5", "fire", "rope", *SLOW])
-def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(name):
+def test_encoding_rate_scales_steps_of_the_encoding_only(name):
     once, kernel = moved(name, 1.0)
     often, same_kernel = moved(name, 8.0)
     np.testing.assert_array_equal(kernel, same_kernel)
@@ -60,14 +60,15 @@ def test_the_encoding_moves_by_its_multiple_of_the_rate_and_nothing_else_does(na
 
 
 @pytest.mark.parametrize("name", ["t5", "fire", "rope", *SLOW])
-def test_what_places_tokens_does_not_decay(name):
-    for one, other in zip(*(moved(name, 4.0, decay=d)[0].items() for d in (0.0, 0.9)), strict=True):
-        np.testing.assert_array_equal(one[1], other[1])
+def test_encodings_have_no_weight_decay(name):
+    without, decayed = (moved(name, 4.0, decay=decay)[0] for decay in (0.0, 0.9))
+    for array in without:
+        np.testing.assert_array_equal(without[array], decayed[array])
 
 
 @pytest.mark.slow
-def test_reach_is_what_adam_can_add_to_a_logit():
-    """Of T5 exactly: every step of Adam moves an entry by the rate, and the bias by sqrt(K)."""
+def test_reach_is_the_largest_logit_change_by_adam():
+    """Adam moves an entry of T5 by the rate in each step, and the bias by sqrt(K) times that."""
     config, parts = parts_of("t5", encoding_rate=3.0, steps=50, warmup_steps=5, learning_rate=0.01)
     rates = sum(float(adamw.schedule(config)(step)) for step in range(50))
     assert adamw.travel(config) == pytest.approx(3 * rates, rel=1e-5)
@@ -79,7 +80,7 @@ def test_reach_is_what_adam_can_add_to_a_logit():
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "nope", "randomized"])
-def test_a_rate_of_nothing_is_refused(name):
+def test_an_encoding_rate_without_trained_arrays_is_refused(name):
     config = base.get_config()
     config.encoding = {"name": name} | ({"inner": "rope"} if name == "randomized" else {})
     config.encoding_rate = 4.0

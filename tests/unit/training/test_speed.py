@@ -1,4 +1,4 @@
-"""The share of a device's peak that training reaches (MFU)."""
+"""Model FLOPs utilisation (MFU) of training."""
 
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ def run():
 
 @pytest.fixture
 def logged(run, monkeypatch):
-    """The line of a step on some devices, and the operations of a token."""
+    """Return the log line of a step on given devices, and the FLOPs per token."""
     config, parts = run
 
     def make(kind, devices=1):
@@ -54,7 +54,7 @@ def logged(run, monkeypatch):
         ("NVIDIA GB200", 2_500e12),
     ],
 )
-def test_mfu_is_of_the_very_device(kind, peak, logged):
+def test_mfu_uses_the_peak_of_the_exact_device(kind, peak, logged):
     for devices in (1, 4):
         line, flops = logged(kind, devices)
         reached = line["tokens_per_second"] * flops
@@ -64,5 +64,5 @@ def test_mfu_is_of_the_very_device(kind, peak, logged):
 @pytest.mark.parametrize(
     "kind", ["cpu", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H1000", "TPU"]
 )
-def test_a_device_of_another_name_has_no_mfu(kind, logged):
+def test_unknown_devices_have_no_mfu(kind, logged):
     assert logged(kind)[0]["mfu"] is None

@@ -1,4 +1,4 @@
-"""Steps and schedules, in process; the program from outside is in test_programs.py."""
+"""Steps, schedules and checkpoints in process; test_programs.py runs the program."""
 
 import functools
 import json
@@ -58,12 +58,12 @@ def run(config, count=3):
     return state, losses, parts
 
 
-def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
+def test_a_kernel_missing_on_this_platform_is_refused(config):
     with pytest.raises(ConfigError, match="this process runs on cpu; take auto"):
         parameters.check(config(**{"model.attention": "kernel"}))
 
 
-def test_the_loss_is_the_mean_of_nats_over_weighted_targets(config):
+def test_the_loss_is_the_weighted_mean_of_nats(config):
     parts, optimizer, step = step_of(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
     nats = jax.jit(lambda: compiled.nll(parts, parts.params(), batch, None, False))()
@@ -82,7 +82,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("t5", "fire")]
 
 
 @pytest.mark.parametrize("name", ["rope", "learned", "randomized", *SLOW])
-def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
+def test_a_step_changes_every_trained_array_and_no_fixed_one(name, config):
     settings = config(name, weight_decay=0.5)
     state, losses, parts = run(settings, count=5)
     assert all(np.isfinite(losses))
@@ -97,14 +97,14 @@ def test_a_step_trains_what_is_trained_and_nothing_else(name, config):
         assert not before["encoding"]
 
 
-def test_a_frequency_is_the_same_bits_after_two_hundred_steps(config):
+def test_rope_frequencies_keep_their_bits_over_200_steps(config):
     state, _, parts = run(config("rope", weight_decay=0.5), count=200)
     after = parts.replace(state["params"]).encoding
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(parts.encoding), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
+def test_weight_decay_applies_to_kernels_only(config):
     params = parameters.make(config("learned", **{"model.tied": False})).params()
     decayed = adamw.decays(params)
     assert not any(jax.tree.leaves(decayed["encoding"]))
@@ -114,31 +114,31 @@ def test_decay_is_for_the_matrices_of_blocks_and_output_alone(config):
     assert len(names) == 7 and "unembed.kernel" in names
 
 
-def test_pieces_of_a_batch_add_up_to_the_batch(config):
-    one, losses, _ = run(config())
-    other, others, _ = run(config(accumulate=4))
-    np.testing.assert_allclose(losses, others, rtol=1e-5)
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+def test_accumulated_pieces_equal_the_whole_batch(config):
+    whole, losses, _ = run(config())
+    accumulated, accumulated_losses, _ = run(config(accumulate=4))
+    np.testing.assert_allclose(losses, accumulated_losses, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(accumulated), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
 
 
 @pytest.mark.slow
-def test_computing_layers_again_changes_no_number(config):
+def test_rematerialisation_does_not_change_losses(config):
     plain, again = run(config())[1], run(config(**{"model.remat": True}))[1]
     np.testing.assert_allclose(plain, again, rtol=1e-6)
 
 
-def test_draws_depend_on_seed_and_step_alone(config):
+def test_random_positions_depend_on_seed_and_step_only(config):
     parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
-    def loss(at):
-        state = compiled.fresh_state(parts, optimizer) | {"step": jnp.int32(at)}
+    def loss(at_step):
+        state = compiled.fresh_state(parts, optimizer) | {"step": jnp.int32(at_step)}
         return float(step(state, rows())[1]["loss"])
 
     assert loss(0) == loss(0) != loss(1) == loss(1)
 
 
-def test_rates_rise_then_fall(config):
+def test_learning_rates_rise_then_fall(config):
     cosine = adamw.schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
     at = lambda rate, *steps: [rate(step - 1) for step in steps]  # noqa: E731 optax counts from 0
     np.testing.assert_allclose(at(cosine, 1, 5, 10, 55, 100), [0.1, 0.5, 1, 0.55, 0.1], rtol=1e-5)
@@ -149,7 +149,7 @@ def test_rates_rise_then_fall(config):
     np.testing.assert_allclose(at(linear, 90, 100), [0.55, 0.1], rtol=1e-5)
     for warmup in (0, 1):
         flat = adamw.schedule(config(steps=10, warmup_steps=warmup, learning_rate=1.0))
-        assert all(rate > 0 for rate in at(flat, *range(1, 11)))  # no step is made for nothing
+        assert all(rate > 0 for rate in at(flat, *range(1, 11)))  # no step has rate 0
 
 
 def test_a_gradient_is_clipped_to_the_norm(config):
@@ -164,7 +164,7 @@ def test_a_gradient_is_clipped_to_the_norm(config):
     np.testing.assert_allclose(optax.tree.norm(moment), 0.1 * 0.5, rtol=1e-5)
 
 
-def test_names_of_arrays_do_not_depend_on_how_flax_wraps_them(config):
+def test_array_names_are_independent_of_flax_wrappers(config):
     parts = parameters.make(config("t5"))
     params = parts.params()
     assert "blocks.attention.q.kernel" in params["model"]
@@ -190,7 +190,7 @@ def checkpoints(tmp_path):
         manager.close()
 
 
-def test_what_is_restored_is_what_was_saved(checkpoints, config):
+def test_restoring_returns_the_saved_state(checkpoints, config):
     state, _, _ = run(config("t5"))
     manager = checkpoints()
     manager.save(3, state, {"data": "abc"})
@@ -206,7 +206,7 @@ def test_what_is_restored_is_what_was_saved(checkpoints, config):
         again.restore(3, wrong)
 
 
-def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, monkeypatch):
+def test_a_changed_array_fails_to_restore(checkpoints, config, monkeypatch):
     state, _, _ = run(config("t5"), count=1)
     manager = checkpoints()
     changed = "params.encoding.table"
@@ -221,7 +221,7 @@ def test_an_array_that_is_not_what_was_written_is_found(checkpoints, config, mon
         manager.restore(1, state)
 
 
-def test_a_digest_is_of_every_bit():
+def test_a_digest_covers_every_bit():
     state = {"a": jnp.arange(4.0), "b": jnp.zeros((), jnp.int32)}
     flipped = np.arange(4, dtype=np.float32)
     flipped.view(np.uint32)[2] ^= 1
@@ -230,7 +230,7 @@ def test_a_digest_is_of_every_bit():
     assert total_digest(state) == total_digest(dict(reversed(state.items())))
 
 
-def test_metrics_of_steps_to_be_made_again_are_taken_back(tmp_path):
+def test_resuming_drops_the_metrics_of_later_steps(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     metrics = Metrics(path, resume_at=2)
