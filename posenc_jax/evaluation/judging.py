@@ -1,4 +1,4 @@
-"""What is wrong with the configuration of an evaluation."""
+"""Check the configuration of an evaluation."""
 
 from posenc_jax import validation
 from posenc_jax.configuration import Config
@@ -6,23 +6,23 @@ from posenc_jax.errors import ConfigError
 
 
 def mistakes(config: Config) -> list[str]:
-    """Structure and numbers first, which need no jax; then what protocols and extensions say."""
-    return validation.validate_evaluation(config) or _of_words(config)
+    """Mistakes in structure and numbers, which need no jax, else in protocols and extensions."""
+    return validation.validate_evaluation(config) or _mistakes_in_lists(config)
 
 
-def _of_words(config: Config) -> list[str]:
+def _mistakes_in_lists(config: Config) -> list[str]:
     from posenc_jax.evaluation import methods, protocols
 
     return protocols.mistakes(config) + methods.mistakes(config.extensions)
 
 
 def mistakes_ahead(config: Config, run: Config) -> list[str]:
-    """What structure and numbers do not tell, and what does not fit a run that is to be trained."""
+    """Mistakes in protocols and extensions, and conflicts with a run that is not trained yet."""
     from posenc_jax import building
 
-    wrong = _of_words(config) + building.mistakes(run)
-    if wrong:
-        return wrong
+    problems = _mistakes_in_lists(config) + building.mistakes(run)
+    if problems:
+        return problems
     from posenc_jax.evaluation import planning
 
     try:
