@@ -1,4 +1,4 @@
-"""Import our packages `models` and `configs`, even where another package has their names."""
+"""Import our packages `models` and `configs`, even if another package has one of these names."""
 
 import importlib.util
 import sys
@@ -11,13 +11,13 @@ HERE = Path(__file__).resolve().parent.parent
 
 
 def models() -> ModuleType:
-    """The decoder; where `models` is another package, ours is loaded from its path."""
+    """Import our `models`, from its path if another package has that name."""
     return _ours("models", HERE / "models" / "__init__.py")
 
 
 def recipe(name: str) -> ModuleType:
-    """A file of configs/, with our own `configs.base`."""
-    if all(_place(f"configs.{n}") == HERE / "configs" / f"{n}.py" for n in (name, "base")):
+    """Import a file of configs/, with our own `configs.base`."""
+    if all(_file_of(f"configs.{n}") == HERE / "configs" / f"{n}.py" for n in (name, "base")):
         return import_module(f"configs.{name}")
     with _own_configs():
         return import_module(f"configs.{name}")
@@ -25,7 +25,7 @@ def recipe(name: str) -> ModuleType:
 
 @contextmanager
 def _own_configs():
-    """Make `configs` our package while recipes are imported."""
+    """Replace `configs` by our package while recipes are imported."""
     theirs = {
         name: sys.modules.pop(name)
         for name in list(sys.modules)
@@ -43,7 +43,7 @@ def _own_configs():
 
 
 def _ours(name: str, path: Path) -> ModuleType:
-    imported = _place(name)
+    imported = _file_of(name)
     if imported == path:
         return import_module(name)
     if not path.is_file():
@@ -51,18 +51,18 @@ def _ours(name: str, path: Path) -> ModuleType:
             f"posenc_jax needs its own {name} at {path}, which is missing; {name!r} is "
             + (f"{imported} here" if imported else "not installed elsewhere either")
         )
-    own = f"posenc_jax_{name.replace('.', '_')}"
-    if own not in sys.modules:
-        spec = importlib.util.spec_from_file_location(own, path)
+    alias = f"posenc_jax_{name.replace('.', '_')}"
+    if alias not in sys.modules:
+        spec = importlib.util.spec_from_file_location(alias, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[own] = module
+        sys.modules[alias] = module
         spec.loader.exec_module(module)
-    return sys.modules[own]
+    return sys.modules[alias]
 
 
-def _place(name: str) -> Path | None:
-    """The file that Python would import, or has imported, under a name."""
+def _file_of(name: str) -> Path | None:
+    """File of a module, imported or not; None if Python does not find it."""
     try:
         spec = importlib.util.find_spec(name)
     except Exception:  # another package of that name may raise anything on import

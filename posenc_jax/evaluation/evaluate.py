@@ -1,4 +1,4 @@
-"""Evaluate a run from its checkpoints: each pass reads the text once, finished cells are kept."""
+"""Evaluate checkpoints of a run: each pass reads the text once, finished cells are cached."""
 
 import dataclasses
 import hashlib
@@ -36,15 +36,15 @@ from posenc_jax.terminal import counted, warn
 
 class Evaluated(NamedTuple):
     name: str
-    cells: list[Measured]  # what was asked for
-    every: list[Measured]  # of this evaluation, earlier checkpoints of the run included
+    cells: list[Measured]  # of the requested checkpoints
+    every: list[Measured]  # of this evaluation, other checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
     left_out: list[dict[str, Any]]  # rows of the methods that do not fit
-    facts: dict[str, Any]  # of what was evaluated, and how
+    facts: dict[str, Any]  # the configuration, checkpoint, text and model size
 
 
 def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
-    """Evaluate checkpoints of a run, None being the last one; `eval/` is locked meanwhile."""
+    """Evaluate checkpoints of a run, where None is the last one, with `eval/` locked."""
     folder = workdir / "eval"
     folder.mkdir(exist_ok=True)
     measured: list[Measured] = []
@@ -101,8 +101,8 @@ def evaluate(config: Config, workdir: Path, steps: Sequence[int | None] = (None,
 
 
 def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
-    """The keys that a flat query sees within L, by layer and head: at step 0, unless the weights
-    are another run's, and now. Empty where the encoding has no bias."""
+    """Effective keys within L by layer and head, of this checkpoint and, unless the run continues
+    another, of step 0; empty where the encoding has no bias."""
     config = subject.config
     encodings = {subject.step: subject.plain}
     if not config.init_from:
@@ -118,14 +118,14 @@ def places_of(text: Text) -> Places:
     return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
-CHOOSE = "choose"  # the name of an evaluation of the third split
+CHOOSE = "choose"  # name of an evaluation on the third split
 
 
 class Source(NamedTuple):
     split: Split
     words: str
     fingerprint: str
-    name: str  # of an evaluation of it, if no other is given
+    name: str  # usual name of its evaluation
 
 
 def choose(
@@ -163,8 +163,8 @@ def choose(
 
 
 def check_readable(config: Config, run: Config) -> None:
-    """Refuse before a run is trained what would leave its evaluation nothing to read: no document
-    of its own text that is long enough, no file of another one."""
+    """Check before training that the evaluation has text to read: a long enough document of the
+    run's own text, or a file of another text."""
     asked = config.data
     parts = shares(run.data.mixture) if run.data.mixture else {}
     if asked.tokens:
@@ -208,8 +208,8 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
         return _own(subject, corpus, asked.part)
     if asked.valid_path:
         raise DataError(
-            "data.valid_path is for a run's own text at another place, which data.source and "
-            "data.path name; they name another text. To evaluate on a text give data.path alone"
+            "data.valid_path is for a run's own text at another place, but data.source and "
+            "data.path name another text. To evaluate on that text, give data.path alone"
         )
     encoder = subject.tokenizer_file  # before these fields are replaced
     data = data.copy_and_resolve_references()
@@ -228,7 +228,7 @@ def _source(config: Config, subject: Subject, stopping: Sequence[str]) -> Source
 
 
 def _moved(subject: Subject, asked) -> Config | None:
-    """The run's `data` with another place of its files, if they are gone from their own."""
+    """The run's `data` with the requested paths, if its files moved there."""
     run, key = subject.config, subject.card.get("text")
     options = (asked.field, asked.split, asked.name, asked.revision, asked.begins)
     if key is None or asked.source != run.data.source or any(options):
@@ -244,7 +244,7 @@ def _moved(subject: Subject, asked) -> Config | None:
 
 
 def _is_there(data) -> bool:
-    """Whether the files of a text are where it says."""
+    """Return True if the files of a text exist."""
     with suppress(DataError):
         sources.held_out_files(data)
         return bool(sources.files(data))
@@ -252,7 +252,7 @@ def _is_there(data) -> bool:
 
 
 def _own_part(subject: Subject, asked, stopping: Sequence[str]) -> Source:
-    """One text of the run's mixture; the first if none is named."""
+    """One text of the run's mixture, by default the first."""
     run = subject.config
     mixture = mixtures.prepare(run.data, run.seed, run.train_length, stopping=stopping)
     assert isinstance(mixture, Mixture)
@@ -296,7 +296,7 @@ def _prepared(subject: Subject, corpus: Corpus, asked) -> Source:
     if own.hash != corpus.card.get("tokenizer_hash"):
         raise DataError(
             f"the tokens in {asked.tokens} are of the tokenizer {corpus.card['tokenizer']}, and "
-            f"the run was trained on those of {own.name}, which is another one"
+            f"the run was trained on those of {own.name}, a different one"
         )
     name = _plain_word(Path(asked.tokens).name) or "tokens"
     return Source(corpus.whole(), f"tokens:{asked.tokens}", corpus.fingerprint, name)
@@ -332,14 +332,14 @@ def in_words(data) -> str:
 def _check_own(subject: Subject, corpus: Corpus | Mixture) -> None:
     if not corpus.is_that_of(subject.card):
         raise DataError(
-            "the run's text changed since it was trained, and its held-out documents with it: they "
-            "may have been trained on. Restore the text, or name another one (data.source, "
-            "data.path)"
+            "the run's text changed since it was trained, and with it the held-out documents, some "
+            "of which the run may have been trained on. Restore the text, or name another one "
+            "(data.source, data.path)"
         )
 
 
 def _name(config: Config, earlier: records.Record, usual: str, data: str) -> str:
-    """The requested or usual name; an evaluation of another text never takes a used name."""
+    """Name of an evaluation, requested or usual; another text never reuses a name."""
     name = config.name or usual
     if name != usual and name in (records.HELD_OUT, CHOOSE):
         raise ConfigError(f"name = {name!r} is reserved for the run's own text; take another")
@@ -360,11 +360,11 @@ def _tell_targets(config: Config, subject: Subject, lengths: list[int], text: Te
     targets = 0 if plan is None else int(plan.scored().sum())
     units = text.units
     packages = "" if units is None else counted(int(units.max()) + 1, "package")
-    of = packages and f" of {packages}, which intervals are over"
+    of = packages and f" of {packages}, the units of intervals"
     tqdm.write(
         f"{counted(len(text.documents), 'document')}{of}, {counted(count, 'window')} of "
         f"{text.longest:,} tokens, {counted(count * text.longest, 'target')}, {targets:,} of them "
-        f"of {headline.name}"
+        f"for {headline.name}"
     )
     for protocol in protocols.asked(config):
         few = protocol.warning(count, protocol.span(config, subject.trained, lengths))
@@ -379,7 +379,7 @@ def measure(
     store: Store,
     stopping: Sequence[str] = (),
 ) -> list[Measured]:
-    """The sums of every cell, from the store or measured now, cells of one pass together."""
+    """Sums of every cell, from the store or from passes that several cells share."""
     done = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
     missing = [cell for cell in cells if done[cell.key] is None]
     passes: dict[tuple[str, str], list[Cell]] = {}
@@ -416,13 +416,13 @@ def measure(
 
 
 def _pass_in_words(facts: Mapping[str, Any]) -> str:
-    """`yarn:8 at 512`, `window of 64 at 512`."""
+    """Label of a pass: `yarn:8 at 512`, `window of 64 at 512`."""
     method = f"window of {facts['window']}" if is_baseline(facts) else label(facts)
     return f"{method} at {facts['length']}"
 
 
 class _Bar(tqdm):
-    """Estimates the time left once a tenth is read: the first passes compile."""
+    """A progress bar without an estimate for the first tenth, where passes compile."""
 
     @property
     def format_dict(self) -> dict[str, Any]:
@@ -437,7 +437,7 @@ class _Bar(tqdm):
 
 
 class _Stopping(Exception):
-    """Leaves the middle of a pass, whose windows are read again later."""
+    """Abort a pass, whose windows are read again later."""
 
 
 def _union(group: Iterable[Cell]) -> np.ndarray:
@@ -466,7 +466,7 @@ def _read(
 def sums_of(
     plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, trained: int, places: bool
 ) -> Sums:  # nats and right [N, length]
-    """Sum the losses of a plan's windows; only scored targets count."""
+    """Sum the losses of a plan's windows by document."""
     scored, targets = plan.scored(), plan.targets()
     documents = int(plan.document.max()) + 1
     place = np.broadcast_to(np.arange(plan.length), nats.shape)

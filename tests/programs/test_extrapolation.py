@@ -228,7 +228,7 @@ def test_where_the_longest_windows_lie_is_kept(run, call):
 def test_few_targets_are_warned_of(run, call):
     out = call("eval_extrapolation.py", run, *SMALL, "--config.last=1")
     assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
-    assert re.search(r"3 documents, 9 windows of 64 tokens, 576 targets, 9 of them of same", out)
+    assert re.search(r"3 documents, 9 windows of 64 tokens, 576 targets, 9 of them for same", out)
 
 
 def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
@@ -277,7 +277,7 @@ def test_marked_answers_are_counted(call, tmp_path):
         (["--config.multiples=1,64"], 65, "documents have the 2049 tokens .* Up to length 239"),
         (["--config.multiples=1,1.5"], 2, "length 32 does not divide the longest one, 48"),
         (["--config.last=9"], 2, r"last must be at most .* 8 / 4 = 2"),
-        (["--step=8", "--every_checkpoint"], 2, "exclude each other"),
+        (["--step=8", "--every_checkpoint"], 2, "mutually exclusive"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(words, code, message, run, call):
