@@ -43,7 +43,7 @@ def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [
 def effective_keys(
     encoding: Encoding, length: int, layers: int
 ) -> np.ndarray | None:  # [layers, H]; one layer where all are the same
-    """Effective number of the `length` keys for the last query where q . k = 0.
+    """Effective number of keys that the last of `length` queries sees where q . k = 0.
 
     It is the exponential of the entropy of the bias's weights; None where no layer has a bias.
     Features of the content are computed from zeros.

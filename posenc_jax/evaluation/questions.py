@@ -32,8 +32,8 @@ class Questions(NamedTuple):
         return np.where(self.back[:, 1] < NEVER, self.back[:, 1] - self.back[:, 0], 0)
 
     def orderless(self, chance: float) -> np.ndarray:  # [N]
-        """Probability that a reader is right that picks a visible setting at random, or guesses
-        where none is visible."""
+        """Probability of a right answer from picking a visible setting at random, or guessing where
+        none is visible."""
         visible = self.visible.sum(axis=1)
         right = (self.visible & self.right).sum(axis=1)
         return np.where(visible, right / np.maximum(visible, 1), chance)

@@ -121,7 +121,7 @@ def _show(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> None:
 
 
 def _summary(rows: Sequence[dict]) -> dict[str, float]:
-    """Bits per byte as extrap/<protocol>/<extension>@<multiple>x; the largest scale is omitted."""
+    """Bits per byte as extrap/<protocol>/<extension>@<multiple>x; names omit the largest scale."""
     newest, summary = _newest(rows), {}
     for row in newest:
         if row["nll"] is None or row["bpb"] is None:

@@ -143,7 +143,7 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
 
 
 def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
-    """Plan windows at the `kept` ones of the offsets [W, N] from the starts of the longest."""
+    """Plan windows at offsets [W, N] from the starts of the longest ones, where `kept`."""
     kept = np.ones(offsets.shape, bool) if kept is None else kept
     document = np.searchsorted(text.documents, text.document)
     return Plan(
