@@ -9,9 +9,9 @@ their own names. Fields are listed below, for example:
   --config.protocols=same_token,nonoverlap --config.documents=100
   --config.data.source=text --config.data.path='books/*.txt'
 
---quick reads one protocol in few windows, under the name `quick`: a first look within a minute;
-fields that are given stay as they are.
---step=N reads that checkpoint, --every_checkpoint all of them: extrapolation against training.
+--quick evaluates one protocol on few windows, under the name `quick`, within about a minute;
+given fields take precedence.
+--step=N evaluates that checkpoint, --every_checkpoint all of them.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def run(config: Evaluation, workdir: Path, step: int | None, every: bool) -> Non
     wandb_curves.log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
 
 
-# One protocol, about 20 windows; fields that are given stay as they are.
+# One protocol and about 20 windows; given fields take precedence.
 QUICK = {"name": "quick", "protocols": "same_token", "documents": 10, "windows": 2}
 
 

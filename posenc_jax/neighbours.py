@@ -1,4 +1,4 @@
-"""Import our packages `models` and `configs`, even where another package has their names."""
+"""Import our packages `models` and `configs`, even if another package has one of these names."""
 
 import importlib.util
 import sys
@@ -11,13 +11,13 @@ HERE = Path(__file__).resolve().parent.parent
 
 
 def models() -> ModuleType:
-    """The decoder; where `models` is another package, ours is loaded from its path."""
+    """Import our `models`, from its path if another package has that name."""
     return _ours("models", HERE / "models" / "__init__.py")
 
 
 def recipe(name: str) -> ModuleType:
-    """A file of configs/, with our own `configs.base`."""
-    if all(_place(f"configs.{n}") == HERE / "configs" / f"{n}.py" for n in (name, "base")):
+    """Import a file of configs/, with our own `configs.base`."""
+    if all(_file_of(f"configs.{n}") == HERE / "configs" / f"{n}.py" for n in (name, "base")):
         return import_module(f"configs.{name}")
     with _own_configs():
         return import_module(f"configs.{name}")
@@ -33,7 +33,7 @@ def recipe_at(path: Path) -> ModuleType:
 
 @contextmanager
 def _own_configs():
-    """Make `configs` our package while recipes are imported."""
+    """Replace `configs` by our package while recipes are imported."""
     theirs = {
         name: sys.modules.pop(name)
         for name in list(sys.modules)
@@ -51,7 +51,7 @@ def _own_configs():
 
 
 def _ours(name: str, path: Path) -> ModuleType:
-    imported = _place(name)
+    imported = _file_of(name)
     if imported == path:
         return import_module(name)
     if not path.is_file():
@@ -71,8 +71,8 @@ def _loaded(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _place(name: str) -> Path | None:
-    """The file that Python would import, or has imported, under a name."""
+def _file_of(name: str) -> Path | None:
+    """File of a module, imported or not; None if Python does not find it."""
     try:
         spec = importlib.util.find_spec(name)
     except Exception:  # another package of that name may raise anything on import

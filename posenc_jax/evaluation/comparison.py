@@ -16,11 +16,11 @@ NAME = 28
 
 
 class Difference(NamedTuple):
-    """Of two curves at one length, in words; empty where there is no number."""
+    """A difference between two curves at one length, as text; empty fields are unknown."""
 
     name: str  # protocol, length and part
     nats: str
-    mark: str  # * where the interval excludes zero
+    mark: str  # * where the difference is clear
     interval: str
     bits: str
     documents: str
@@ -29,11 +29,11 @@ class Difference(NamedTuple):
 def compare(
     a: str, b: str, protocols: Sequence[str], evaluation: str = "", form: str = "text"
 ) -> str:
-    """A row per protocol, common length and part of two selections, whose method is none if
-    omitted."""
+    """Compare two selections, one row per protocol, common length and part; the default method is
+    none."""
     rows = differences(a, b, protocols, evaluation)
     head = [
-        f"nats per token of {a} less those of {b}, with 95% intervals over documents;",
+        f"nats per token of {a} minus those of {b}, with 95% intervals over documents;",
         f"* clear: the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
     ]
     if form == "text":
@@ -48,17 +48,17 @@ def compare(
 def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Difference]:
     first, second = curve(a, evaluation), curve(b, evaluation)
     rows = []
-    refused = set()
+    unequal = set()
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
             same = all(one.facts[n] == other.facts[n] for n in ("token_hash", "stride", "last"))
             if same and np.array_equal(one.sums.tokens, other.sums.tokens):
                 rows.append(_difference(one, other))
             else:
-                refused.add(protocol)
-    if refused:
+                unequal.add(protocol)
+    if unequal:
         raise DataError(
-            f"{a} and {b} were evaluated on different targets ({', '.join(sorted(refused))}): "
+            f"{a} and {b} were evaluated on different targets ({', '.join(sorted(unequal))}): "
             "evaluate both with the same data, multiples, documents, windows, stride and last"
         )
     if not rows:
@@ -67,10 +67,10 @@ def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") 
 
 
 def curve(text: str, evaluation: str = "") -> list[Measured]:
-    """The cells of the one curve that a text names."""
+    """Cells of the one curve that a selection names."""
     run, methods, length = selection.parse(text)
-    at = "" if length is None else f"@{length}"
-    cells = selection.cells(text if methods else f"{run}@none{at}", evaluation)
+    suffix = "" if length is None else f"@{length}"
+    cells = selection.cells(text if methods else f"{run}@none{suffix}", evaluation)
     names = sorted({label(cell.facts) for cell in cells})
     if len(names) > 1:
         raise DataError(f"{text} names several curves: {', '.join(names)}; name one of them")
@@ -78,19 +78,21 @@ def curve(text: str, evaluation: str = "") -> list[Measured]:
 
 
 def _pairs(first: Sequence[Measured], second: Sequence[Measured], protocol: str):
-    """Cells of equal length and part; if each has a single length, those of the two lengths."""
-    one, other = (_places(cells, protocol) for cells in (first, second))
-    lengths = [{length for length, _ in places} for places in (one, other)]
+    """Pairs of cells with equal part, and with equal length unless each curve has a single one."""
+    one, other = (_by_length_and_part(cells, protocol) for cells in (first, second))
+    lengths = [{length for length, _ in curve} for curve in (one, other)]
     if len(lengths[0]) == len(lengths[1]) == 1:
         (length,), (against,) = lengths
         return [(one[length, p], other[against, p]) for _, p in one if (against, p) in other]
-    return [(one[place], other[place]) for place in one if place in other]
+    return [(one[key], other[key]) for key in one if key in other]
 
 
-def _places(cells: Sequence[Measured], protocol: str) -> dict[tuple[int, str], Measured]:
-    own = [cell for cell in cells if cell.facts["protocol"] == protocol]
-    own.sort(key=lambda cell: cell.facts["length"])  # the parts of a length stay in their order
-    return {(cell.facts["length"], cell.facts["part"] or ""): cell for cell in own}
+def _by_length_and_part(
+    cells: Sequence[Measured], protocol: str
+) -> dict[tuple[int, str], Measured]:
+    chosen = [cell for cell in cells if cell.facts["protocol"] == protocol]
+    chosen.sort(key=lambda cell: cell.facts["length"])  # stable: the order of parts stays
+    return {(cell.facts["length"], cell.facts["part"] or ""): cell for cell in chosen}
 
 
 def _difference(one: Measured, other: Measured) -> Difference:

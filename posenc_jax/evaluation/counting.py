@@ -1,4 +1,4 @@
-"""n-grams as yardsticks: counted on what a run was trained on, scored on its very targets."""
+"""n-gram baselines: counted on the training text of a run, scored on the run's own targets."""
 
 import json
 from collections.abc import Iterable
@@ -20,26 +20,26 @@ from posenc_jax.runs.subject import run_config
 ORDERS = (2, 3, 4, 5, 6)
 
 
-class Asked(NamedTuple):
+class Targets(NamedTuple):
     """The targets of `same_token` in an evaluation of a run."""
 
     evaluation: str
     split: Split
-    places: np.ndarray  # [N], where each target is in the split
-    first: np.ndarray  # [N], the first token of its window
+    places: np.ndarray  # [N], index of each target in the split
+    first: np.ndarray  # [N], index of the first token of its window
     last: int
     token_hash: str
-    part: str  # of the run's text: the name in its mixture
+    part: str  # of the run's mixture
 
 
 def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list[dict[str, Any]]:
-    """Rows of eval/yardsticks.csv, counted on the rows that a run was trained on, an epoch at most,
-    or on its whole training text."""
+    """Rows of eval/yardsticks.csv, with n-grams counted on the rows that a run was trained on, at
+    most one epoch, or on its whole training text."""
     config = run_config(workdir)
     if config.init_from and not whole:
         raise ConfigError(
-            f"{workdir} went on from {config.init_from}, which read more text than its own steps "
-            "did: count the whole training text, --whole"
+            f"{workdir} continues {config.init_from}, which read more text than the steps of this "
+            "run: count the whole training text with --whole"
         )
     corpus = mixtures.prepare(config.data.source, config.seed, quiet=True)
     asked = _asked(workdir, corpus, evaluation)
@@ -47,17 +47,17 @@ def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list
     part = corpus.parts[asked.part]
     order = max(ORDERS)
     counted = _Counting(ngrams.trained_on(batches, batches.rows if whole else rows, order))
-    questions = ngrams.before(asked.split.tokens, asked.places, asked.first, order)
-    nats = -np.log(ngrams.probabilities(questions, counted, part.vocab))
-    widths = asked.split.bytes_of
-    size = len(asked.places) if widths is None else int(widths[asked.places].sum())
+    grams = ngrams.before(targets.split.tokens, targets.places, targets.first, order)
+    nats = -np.log(ngrams.probabilities(grams, counted, part.vocab))
+    widths = targets.split.bytes_of
+    size = len(targets.places) if widths is None else int(widths[targets.places].sum())
     return [
         {
-            "evaluation": asked.evaluation,
+            "evaluation": targets.evaluation,
             "order": n,
-            "last": asked.last,
-            "token_hash": asked.token_hash,
-            "tokens": len(asked.places),
+            "last": targets.last,
+            "token_hash": targets.token_hash,
+            "tokens": len(targets.places),
             "nll": float(nats[n - 1].mean()),
             "bpb": float(nats[n - 1].sum() / size / np.log(2)) if part.lossless else None,
             "counted": counted.tokens,
@@ -67,8 +67,8 @@ def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list
 
 
 def distinct(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
-    """One evaluated run of all that read the same targets after as much training on one text."""
-    found: dict[str, Path] = {}
+    """Keep one evaluated run of those with the same training text, amount and targets."""
+    by_identity: dict[str, Path] = {}
     for folder in folders:
         if not sums_file.exists(folder / "eval"):
             continue
@@ -80,14 +80,14 @@ def distinct(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
         except DataError as error:
             raise DataError(f"{folder}: {error}") from error
         scored = sorted({cell.facts["token_hash"] for cell in cells})
-        found.setdefault(json.dumps([trained, scored], sort_keys=True, default=str), folder)
-    if not found:
+        by_identity.setdefault(json.dumps([trained, scored], sort_keys=True, default=str), folder)
+    if not by_identity:
         raise DataError("none of these runs is evaluated yet: run eval_extrapolation.py")
-    return list(found.values())
+    return list(by_identity.values())
 
 
 class _Counting:
-    """Passes arrays on and counts their rows."""
+    """Iterate over arrays and count their rows."""
 
     def __init__(self, arrays):
         self.arrays, self.tokens = arrays, 0
@@ -101,7 +101,7 @@ class _Counting:
 def _rows(
     batches: Batches | MixedBatches, config, corpus: Corpus | mixtures.Mixture, part: str
 ) -> tuple[Batches, int]:
-    """The rows of one text, and how many of them training read."""
+    """Rows of one text, and the number of them read in training."""
     rows = config.steps * config.batch_size
     if isinstance(batches, Batches):
         return batches, rows
@@ -110,8 +110,8 @@ def _rows(
     return batches.parts[number], round(rows * share)
 
 
-def _asked(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) -> Asked:
-    """The targets of an evaluation of the run's own text, found again by their record."""
+def _targets(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) -> Targets:
+    """Reconstruct the targets of an evaluation of the run's own text from its record."""
     if not sums_file.exists(workdir / "eval"):
         raise Stop(f"{workdir} is not evaluated yet: run eval_extrapolation.py --workdir={workdir}")
     record = records.before(workdir / "eval")
@@ -121,22 +121,24 @@ def _asked(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) ->
         if cell.facts["protocol"] == protocols.HEADLINE
     ]
     if not cells:
-        raise DataError(f"{workdir}: {protocols.HEADLINE} is not in its evaluation; ask for it")
+        raise DataError(
+            f"{workdir}: its evaluation lacks {protocols.HEADLINE}; evaluate it with that protocol"
+        )
     newest = max(cells, key=lambda facts: (facts["step"], facts["length"]))
     name, split = _split(workdir, corpus, newest)
     split = windows.in_stretches(split, newest["length"])
-    places = next(one for one in record.places if one.evaluation == newest["evaluation"])
+    places = next(p for p in record.places if p.evaluation == newest["evaluation"])
     starts = split.starts[places.document] + places.start
     text = Text(split, places.document, starts, newest["length"])
     last = newest["last"]
     plan = protocols.find(protocols.HEADLINE).plan(text, text.longest, last)
     if plan is None or text.token_hash(plan) != newest["token_hash"]:
-        raise DataError(f"{workdir}: its text is not the one that was evaluated; evaluate it again")
-    targets = (starts[:, None] + text.longest + np.arange(1 - last, 1)).reshape(-1)
-    return Asked(
+        raise DataError(f"{workdir}: its text changed since it was evaluated; evaluate it again")
+    indices = (starts[:, None] + text.longest + np.arange(1 - last, 1)).reshape(-1)
+    return Targets(
         newest["evaluation"],
         split,
-        targets,
+        indices,
         np.repeat(starts, last),
         last,
         newest["token_hash"],
@@ -145,7 +147,7 @@ def _asked(workdir: Path, corpus: Corpus | mixtures.Mixture, evaluation: str) ->
 
 
 def _split(workdir: Path, corpus: Corpus | mixtures.Mixture, facts: dict) -> tuple[str, Split]:
-    """Which part of the run's text an evaluation read."""
+    """Name and split of the part of the run's text that an evaluation read."""
     for name, part in corpus.parts.items():
         if facts["data"] == part.fingerprint[:16]:
             return name, part.valid
@@ -153,5 +155,5 @@ def _split(workdir: Path, corpus: Corpus | mixtures.Mixture, facts: dict) -> tup
             return name, part.choose
     raise DataError(
         f"{workdir}: its evaluation {facts['evaluation']!r} read another text than the run's own, "
-        "of which n-grams are counted"
+        "and n-grams are counted on the run's own"
     )

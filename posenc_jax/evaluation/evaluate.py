@@ -1,4 +1,4 @@
-"""Evaluate a run from its checkpoints: each pass reads the text once, finished cells are kept."""
+"""Evaluate checkpoints of a run: each pass reads the text once, finished cells are cached."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,11 +37,11 @@ from posenc_jax.terminal import counted, warn
 
 class Evaluated(NamedTuple):
     name: str
-    cells: list[Measured]  # what was asked for
-    every: list[Measured]  # of this evaluation, earlier checkpoints of the run included
+    cells: list[Measured]  # of the requested checkpoints
+    every: list[Measured]  # of this evaluation, other checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
     left_out: list[dict[str, Any]]  # rows of the methods that do not fit
-    facts: dict[str, Any]  # of what was evaluated, and how
+    facts: dict[str, Any]  # the configuration, checkpoint, text and model size
 
 
 def evaluate(config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
@@ -102,8 +102,8 @@ def evaluate(config: Evaluation, workdir: Path, steps: Sequence[int | None] = (N
 
 
 def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
-    """The keys that a flat query sees within L, by layer and head: at step 0, unless the weights
-    are another run's, and now. Empty where the encoding has no bias."""
+    """Effective keys within L by layer and head, of this checkpoint and, unless the run continues
+    another, of step 0; empty where the encoding has no bias."""
     config = subject.config
     encodings = {subject.step: subject.plain}
     if not config.init_from:
@@ -175,11 +175,11 @@ def _tell_targets(config: Evaluation, subject: Subject, lengths: list[int], text
     targets = 0 if plan is None else int(plan.scored().sum())
     units = text.units
     packages = "" if units is None else counted(int(units.max()) + 1, "package")
-    of = packages and f" of {packages}, which intervals are over"
+    of = packages and f" of {packages}, the units of intervals"
     tqdm.write(
         f"{counted(len(text.documents), 'document')}{of}, {counted(count, 'window')} of "
         f"{text.longest:,} tokens, {counted(count * text.longest, 'target')}, {targets:,} of them "
-        f"of {headline.name}"
+        f"for {headline.name}"
     )
     for protocol in protocols.asked(config):
         few = protocol.warning(count, protocol.span(config, subject.trained, lengths))
@@ -194,7 +194,7 @@ def measure(
     store: Store,
     stopping: Sequence[str] = (),
 ) -> list[Measured]:
-    """The sums of every cell, from the store or measured now, cells of one pass together."""
+    """Sums of every cell, from the store or from passes that several cells share."""
     done = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
     missing = [cell for cell in cells if done[cell.key] is None]
     passes: dict[tuple[str, str], list[Cell]] = {}
@@ -231,13 +231,13 @@ def measure(
 
 
 def _pass_in_words(facts: Mapping[str, Any]) -> str:
-    """`yarn:8 at 512`, `window of 64 at 512`."""
+    """Label of a pass: `yarn:8 at 512`, `window of 64 at 512`."""
     method = f"window of {facts['window']}" if is_baseline(facts) else label(facts)
     return f"{method} at {facts['length']}"
 
 
 class _Bar(tqdm):
-    """Estimates the time left once a tenth is read: the first passes compile."""
+    """A progress bar without an estimate for the first tenth, where passes compile."""
 
     @property
     def format_dict(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class _Bar(tqdm):
 
 
 class _Stopping(Exception):
-    """Leaves the middle of a pass, whose windows are read again later."""
+    """Abort a pass, whose windows are read again later."""
 
 
 def _union(group: Iterable[Cell]) -> np.ndarray:
@@ -281,7 +281,7 @@ def _read(
 def sums_of(
     plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, trained: int, places: bool
 ) -> Sums:  # nats and right [N, length]
-    """Sum the losses of a plan's windows; only scored targets count."""
+    """Sum the losses of a plan's windows by document."""
     scored, targets = plan.scored(), plan.targets()
     documents = int(plan.document.max()) + 1
     place = np.broadcast_to(np.arange(plan.length), nats.shape)

@@ -1,4 +1,4 @@
-"""eval/keys.csv: how many keys a flat query sees, by layer and head, before and after training."""
+"""eval/keys.csv: effective keys of a query without content, by layer, head and training step."""
 
 import csv
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ FILE = "keys.csv"
 COLUMNS = ("step", "layer", "head", "keys")
 
 
-def write(folder: Path, found: Mapping[int, np.ndarray]) -> None:
-    """Writes the effective keys [layers, H] by step, if there are any; other steps stay."""
-    if not found:
+def write(folder: Path, by_step: Mapping[int, np.ndarray]) -> None:
+    """Write effective keys [layers, H] by step and keep other steps; without any, remove the
+    file."""
+    if not by_step:
         (folder / FILE).unlink(missing_ok=True)
         return
     try:
@@ -24,14 +25,14 @@ def write(folder: Path, found: Mapping[int, np.ndarray]) -> None:
         earlier = {}
     lines = [
         f"{step},{layer},{head},{keys:.6g}"
-        for step, own in sorted((earlier | dict(found)).items())
-        for (layer, head), keys in np.ndenumerate(own)
+        for step, layers in sorted((earlier | dict(by_step)).items())
+        for (layer, head), keys in np.ndenumerate(layers)
     ]
     write_atomically(folder / FILE, "\n".join([",".join(COLUMNS), *lines, ""]))
 
 
 def read(folder: Path) -> dict[int, np.ndarray]:
-    """[layers, H] by step; nothing where there is no file."""
+    """Read effective keys [layers, H] by step; none without a file."""
     path = folder / FILE
     if not path.exists():
         return {}
@@ -46,5 +47,5 @@ def read(folder: Path) -> dict[int, np.ndarray]:
 
 
 def _by_layer(step: int, rows: list[tuple[int, int, float]]) -> np.ndarray:
-    layers = sorted({layer for at, layer, _ in rows if at == step})
-    return np.array([[k for at, own, k in rows if (at, own) == (step, n)] for n in layers])
+    layers = sorted({layer for row_step, layer, _ in rows if row_step == step})
+    return np.array([[keys for s, n, keys in rows if (s, n) == (step, layer)] for layer in layers])

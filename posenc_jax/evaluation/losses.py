@@ -22,7 +22,7 @@ def read(model, encoding, rows, window):  # [N, T + 1] -> [N, T] twice
 
 
 class Reader:
-    """Reads windows of a text with a model, up to `tokens_per_call` tokens at once."""
+    """Compute a model's losses on windows of a text, up to `tokens_per_call` tokens at once."""
 
     def __init__(self, model: models.Transformer, tokens: np.ndarray, tokens_per_call: int):
         self.model, self.tokens, self.tokens_per_call = model, tokens, tokens_per_call
@@ -37,18 +37,18 @@ class Reader:
         after_call: Callable[[int], None] = lambda tokens: None,
     ) -> tuple[
         np.ndarray, np.ndarray
-    ]:  # [N, length]: nats, and whether the target was ranked first
+    ]:  # [N, length]: nats, and True where the target was ranked first
         nats = np.empty((len(starts), length), np.float32)
         right = np.empty((len(starts), length), np.bool_)
         rows = self._rows(length)
         for first in range(0, len(starts), rows):
-            these = starts[np.arange(first, first + rows) % len(starts)]  # the last call is padded
-            tokens = self.tokens[these[:, None] + np.arange(length + 1)].astype(np.int32)
-            both = jax.device_get(read(self.model, encoding, tokens, window))
-            here = slice(first, min(first + rows, len(starts)))
-            for kept, part in zip((nats, right), both, strict=True):
-                kept[here] = part[: here.stop - first]
-            after_call((here.stop - first) * length)
+            batch = starts[np.arange(first, first + rows) % len(starts)]  # the last call is padded
+            tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
+            outputs = jax.device_get(read(self.model, encoding, tokens, window))
+            filled = slice(first, min(first + rows, len(starts)))
+            for array, values in zip((nats, right), outputs, strict=True):
+                array[filled] = values[: filled.stop - first]
+            after_call((filled.stop - first) * length)
         return nats, right
 
     def _rows(self, length: int) -> int:

@@ -11,17 +11,17 @@ from posenc_jax.errors import ConfigError
 
 
 class Method(NamedTuple):
-    """An extension at a fixed scale or at that of the length read, with or without a window."""
+    """An extension at a fixed scale or the scale of the length read, with or without a window."""
 
-    name: str  # as in results
+    name: str  # in results
     scale: float | None
     limit: int | None = None  # tokens that a query sees, itself included
-    written: str = ""  # the full text, with what the name omits; empty: the name
+    written: str = ""  # as typed, with options that the name omits; empty: the name
 
     def applied(self, encoding: Encoding, own: Encoding, ratio: float) -> Encoding:
-        """Extend an encoding; `none` gives `own`, the run's encoding with its own extension.
+        """Extend an encoding; `none` returns `own`, the run's encoding with its own extension.
 
-        The window is not set here: attention gets it as a limit.
+        The window is not set here, since attention receives it as a limit.
         """
         if self.name == "none":
             return own
@@ -31,49 +31,49 @@ class Method(NamedTuple):
 
 
 def methods(text: str, encoding: Encoding, largest: float) -> list[Method]:
-    """The methods that fit; one that takes a scale and is given none gets the largest."""
-    chosen: dict[tuple, Method] = {}  # in order, each once
+    """Parse the methods that fit an encoding; the largest scale replaces a missing one."""
+    chosen: dict[tuple, Method] = {}  # in order, without duplicates
     for word in words(text):
         if word == "all":
             names = extensions.fitting(encoding)
             records = extensions.records()
-            # An evaluation has a window as its baseline already.
-            taken = [n for n in names if not records[n].needs_options and not records[n].shown]
+            # The window is the baseline of every evaluation already.
+            fitting = [n for n in names if not records[n].needs_options and not records[n].shown]
         else:
             fits = all(record.fits(encoding) for record, _ in extensions.named(word))
-            taken = [word] if fits else []
-        for one in taken:
-            method = _method(one, encoding, max(1.0, largest))
+            fitting = [word] if fits else []
+        for name in fitting:
+            method = _method(name, encoding, max(1.0, largest))
             chosen.setdefault(method[:3], method)
     return list(chosen.values())
 
 
 def left_out(text: str, encoding: Encoding) -> dict[str, str]:
-    """The words that do not fit an encoding, each with the reason."""
-    found = {}
+    """Extensions of a list that do not fit an encoding, each with the reason."""
+    reasons = {}
     for word in words(text):
         named = [] if word == "all" else extensions.named(word)
         unfit = [record.made_for for record, _ in named if not record.fits(encoding)]
         if unfit:
-            found[word] = f"made for {unfit[0]}"
-    return found
+            reasons[word] = f"made for {unfit[0]}"
+    return reasons
 
 
 def check_some_fit(text: str, unfit: Mapping[str, str], encoding: Encoding) -> None:
-    """Refuse a list of which nothing fits."""
+    """Refuse a list in which no extension fits."""
     if set(words(text)) <= set(unfit):
         raise ConfigError(
-            f"extensions={text!r}: nothing fits encoding {encoding.name!r} "
+            f"extensions={text!r}: none fits encoding {encoding.name!r} "
             f"({in_words(unfit)}); those that do: {', '.join(extensions.fitting(encoding))}"
         )
 
 
 def in_words(unfit: Mapping[str, str]) -> str:
-    """`pi, ntk: made for rope; interpolate: made for learned`."""
+    """Group extensions by reason: `pi, ntk: made for rope; interpolate: made for learned`."""
     by_reason: dict[str, list[str]] = {}
     for word, reason in unfit.items():
         by_reason.setdefault(reason, []).append(word)
-    return "; ".join(f"{', '.join(own)}: {reason}" for reason, own in by_reason.items())
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def _method(word: str, encoding: Encoding, largest: float) -> Method:
@@ -81,26 +81,26 @@ def _method(word: str, encoding: Encoding, largest: float) -> Method:
     name = extensions.canonical(word)
     if not any(part.options for _, part in named) and not any(r.shown for r, _ in named):
         return Method(name, _scale(named, largest))
-    try:  # early, so that a wrong option is an error and not a skipped line
+    try:  # here, so that a wrong option is an error and not a skipped method
         extended = extensions.extend(word, encoding, largest)
     except ValueError as error:
         raise ConfigError(f"{word}: {error}") from error
     limit = extended.window if extended.window != encoding.window else None
-    if limit is None:  # it changed some layers only, which no column shows
+    if limit is None:  # the extension changed some layers only, which no column shows
         name = extensions.canonical(word, columns=False)
     return Method(name, _scale(named, largest), limit, word)
 
 
 def _scale(named, largest: float) -> float | None:
-    """The scale of a method; None where it has none of its own."""
+    """Scale of a method; None if none of its extensions takes one."""
     if not any(record.scale == "given" for record, _ in named):
         return None
     return next((part.scale for _, part in named if part.scale is not None), largest)
 
 
 def mistakes(text: str) -> list[str]:
-    """Mistakes in the extensions of an evaluation that do not depend on its run."""
-    wrong: list[str] = []
+    """Mistakes in the extensions of an evaluation that do not depend on the run."""
+    problems: list[str] = []
     for word in words(text) or ["nothing"]:
         try:
             if word == "all":
@@ -111,8 +111,8 @@ def mistakes(text: str) -> list[str]:
             for record, part in named:
                 _check(record, part, word)
         except ValueError as error:
-            wrong.append(str(error))
-    return wrong
+            problems.append(str(error))
+    return problems
 
 
 def _check(record: extensions.Extension, part: composition.Part, word: str) -> None:
@@ -121,5 +121,5 @@ def _check(record: extensions.Extension, part: composition.Part, word: str) -> N
             raise ValueError(f"the scale of {part.name} must be at least 1 and at most 1e6: {word}")
         if record.scale != "given":
             raise ValueError(f"{part.name} takes no scale; got {word!r}")
-    asked = [name for name in part.options if name != "layers"]
-    check_options(f"extension {part.name!r}", record.apply, asked)
+    options = [name for name in part.options if name != "layers"]
+    check_options(f"extension {part.name!r}", record.apply, options)

@@ -1,4 +1,4 @@
-"""Interpolated n-grams: what counting a text says of tokens after a few others."""
+"""Interpolated n-gram models: probabilities of targets from counts over a text."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,71 +6,71 @@ import numpy as np
 
 from posenc_jax.data.batches import Batch, Batches
 
-STRENGTH = 5.0  # of the shorter context, in counts
+STRENGTH = 5.0  # weight of the shorter context, in counts
 TOKENS_AT_ONCE = 1 << 18
-LARGE = 0x9E3779B97F4A7C15  # odd; multiplies the keys of vocabularies that do not fit 64 bits
+LARGE = 0x9E3779B97F4A7C15  # odd; base of hashes for vocabularies whose n-grams exceed 64 bits
 
 
 def probabilities(
-    asked: np.ndarray,  # [N, order], a target and the tokens before it; below 0: none
-    counted: Iterable[np.ndarray],  # each [n, order], the same of the text that is counted
+    queries: np.ndarray,  # [N, order], a target and the tokens before it; below 0: no token
+    counted: Iterable[np.ndarray],  # each [n, order], n-grams of the text to count
     vocab: int,
-) -> np.ndarray:  # [order, N], of the targets, from 0, 1, ... tokens before them
+) -> np.ndarray:  # [order, N], of the targets, given 0, 1, ... tokens before them
     """p_k = (n + 5 p_{k-1}) / (N + 5), where p_0 = 1 / V.
 
-    n is how often the last k tokens stand in the text, N how often all of them but the target do,
-    before a target. Memory is that of what is asked, not of what is counted.
+    n counts the last k tokens in the text, N the same tokens without the target. Memory grows with
+    the queries, not with the text.
     """
-    order = asked.shape[1]
-    base = vocab + 2  # one stands for "none" in what is asked, another in what is counted
+    order = queries.shape[1]
+    base = vocab + 2  # two values for "no token", which differ so that they never match
     base = base if base**order < 2**64 else LARGE
-    own = _keys(np.where(asked < 0, vocab, asked), base)
-    tables = [tuple(_Table(keys) for keys in pair) for pair in own]
+    query_keys = _keys(np.where(queries < 0, vocab, queries), base)
+    tables = [tuple(_Table(keys) for keys in pair) for pair in query_keys]
     for grams in counted:
         for pair, keys in zip(
             tables, _keys(np.where(grams < 0, vocab + 1, grams), base), strict=True
         ):
-            for table, its in zip(pair, keys, strict=True):
-                table.add(its)
-    made, shorter = [], np.full(len(asked), 1 / vocab)
+            for table, text_keys in zip(pair, keys, strict=True):
+                table.add(text_keys)
+    by_order, shorter = [], np.full(len(queries), 1 / vocab)
     for targets, contexts in tables:
         shorter = (targets.counts() + STRENGTH * shorter) / (contexts.counts() + STRENGTH)
-        made.append(shorter)
-    return np.array(made)
+        by_order.append(shorter)
+    return np.array(by_order)
 
 
 def _keys(grams: np.ndarray, base: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For 1, 2, ... tokens a number of these, and one of them without the target."""
+    """Hash the last 1, 2, ... tokens of n-grams, with and without the target."""
     words = grams.astype(np.uint64)
-    factor, found = np.uint64(1), []
+    factor, keys = np.uint64(1), []
     whole = context = np.zeros(len(grams), np.uint64)
     for place in range(1, grams.shape[1] + 1):
-        part = words[:, -place] * factor
-        whole = whole + part
-        context = context + (part if place > 1 else np.uint64(0))
-        found.append((whole, context))
+        term = words[:, -place] * factor
+        whole = whole + term
+        context = context + (term if place > 1 else np.uint64(0))
+        keys.append((whole, context))
         factor = np.uint64(int(factor) * base % 2**64)
-    return found
+    return keys
 
 
 class _Table:
-    """How often each of some keys was seen."""
+    """Counts of a fixed set of keys."""
 
     def __init__(self, keys: np.ndarray):
-        self.keys, self.place = np.unique(keys, return_inverse=True)
+        self.keys, self.index = np.unique(keys, return_inverse=True)
         self.seen = np.zeros(len(self.keys), np.int64)
 
     def add(self, keys: np.ndarray) -> None:
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        hits = place[self.keys[place] == keys]
+        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        hits = index[self.keys[index] == keys]
         self.seen += np.bincount(hits, minlength=len(self.keys))
 
     def counts(self) -> np.ndarray:
-        return self.seen[self.place]
+        return self.seen[self.index]
 
 
 def grams(batch: Batch, order: int) -> np.ndarray:  # [n, order]
-    """Every target of some rows with the tokens before it in its row; -1 before the row."""
+    """Every target of a batch with the tokens before it in its row; -1 before the row."""
     rows = np.concatenate([batch.inputs, batch.targets[:, -1:]], axis=1)
     before = np.full((len(rows), max(0, order - 2)), -1, rows.dtype)
     padded = np.concatenate([before, rows], axis=1)
@@ -79,7 +79,7 @@ def grams(batch: Batch, order: int) -> np.ndarray:  # [n, order]
 
 
 def trained_on(batches: Batches, rows: int, order: int) -> Iterator[np.ndarray]:
-    """The targets of the first rows of training, an epoch at most."""
+    """Yield the n-grams of the first rows of training, at most one epoch."""
     size = max(1, TOKENS_AT_ONCE // batches.length)
     rows = min(rows, batches.rows)
     for first in range(0, rows, size):

@@ -20,16 +20,16 @@ from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.subject import Subject
 
-OF_READING = ("chance", "ceiling", "orderless", "older", "separation")  # columns
-OPTIONS = ("stride", "last")  # columns that hold a protocol's span
+READING_COLUMNS = ("chance", "ceiling", "orderless", "older", "separation")
+OPTIONS = ("stride", "last")  # columns of a protocol's span
 
 
 class Cell(NamedTuple):
     facts: dict  # columns of its row
     encoding: Encoding
     plan: Plan
-    limit: int | None  # window of attention, where it makes a difference
-    pass_key: str  # cells of one pass read windows of one length with the same numbers
+    limit: int | None  # attention window, if shorter than the windows read
+    pass_key: str  # shared by cells that read windows of one length with the same numbers
     key: str
     text: Text
 
@@ -39,8 +39,7 @@ def check(config: Evaluation, run: Training) -> None:
     plain = building.plain(run, jax.random.key(0))
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
-    asked = methods(config.extensions, plain, lengths[-1] / plain.train_length)
-    _check_windows(asked, lengths[-1])
+    _check_windows(methods(config.extensions, plain, lengths[-1] / plain.train_length), lengths[-1])
 
 
 def some_fit(text: str, run: Training) -> bool:
@@ -53,12 +52,12 @@ def unfit(config: Evaluation, subject: Subject) -> dict[str, str]:
     default list is for every encoding, and asks for those that fit."""
     if config.extensions == Evaluation.extensions:
         return {}
-    found = left_out(config.extensions, subject.plain)
+    reasons = left_out(config.extensions, subject.plain)
     if not subject.extensible:
         reason = "the run was trained with a resampled table"
-        found |= {word: reason for word in words(config.extensions) if word != "none"}
-    check_some_fit(config.extensions, found, subject.plain)
-    return found
+        reasons |= {word: reason for word in words(config.extensions) if word != "none"}
+    check_some_fit(config.extensions, reasons, subject.plain)
+    return reasons
 
 
 def lengths_of(config: Evaluation, trained: int) -> list[int]:
@@ -75,25 +74,25 @@ def lengths_of(config: Evaluation, trained: int) -> list[int]:
 def wanted(config: Evaluation, subject: Subject, lengths: list[int]) -> int:
     """How many longest windows give enough targets to the headline and to what else is asked."""
     headline = protocols.find(protocols.HEADLINE)
-    every = dict.fromkeys([headline, *protocols.asked(config)])
-    return max(one.wanted(one.span(config, subject.trained, lengths)) for one in every)
+    needed = dict.fromkeys([headline, *protocols.asked(config)])
+    return max(p.wanted(p.span(config, subject.trained, lengths)) for p in needed)
 
 
 def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
     """The requested cells that can be expressed, each with its encoding and windows."""
     largest = text.longest / subject.original
-    asked = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
-    _check_windows(asked, text.longest)
-    limited = [Method("none", None, subject.trained)] if config.window else []
+    requested = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
+    _check_windows(requested, text.longest)
+    baseline = [Method("none", None, subject.trained)] if config.window else []
     short = [
-        composition.with_scale(one.name, one.scale)
-        for one in asked
-        if one.scale is not None and one.scale < largest
+        composition.with_scale(method.name, method.scale)
+        for method in requested
+        if method.scale is not None and method.scale < largest
     ]
     if short:
         tqdm.write(
-            f"{', '.join(short)}: the scale is below {largest:g}, the longest window over L, and "
-            f"positions beyond scale x L are untrained; give {largest:g} or more"
+            f"{', '.join(short)}: the scale is below {largest:g}, the longest window over L, so "
+            f"positions beyond scale x L are untrained; use {largest:g} or more"
         )
     passes = passes_of(config, subject, text, lengths)
     model, machine = model_key(subject.parts.model), backend.machine()
@@ -101,7 +100,7 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     cells: list[Cell] = []
     skipped: dict[str, None] = {}  # each line once
     for length in lengths:
-        for method in asked + limited:
+        for method in requested + baseline:
             ratio = length / subject.original
             try:
                 encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
@@ -112,18 +111,19 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
                 skipped[_beyond(method, subject, length, encoding.reach)] = None
                 continue
             numbers = tree_key(encoding)
-            for one in passes[length]:
-                plan, read = one.reading.plan, one.reading.text
+            for pass_ in passes[length]:
+                plan, read = pass_.reading.plan, pass_.reading.text
                 limit = method.limit if method.limit and method.limit < plan.length else None
                 pass_key = key(
                     model=model, encoding=numbers, limit=limit, length=plan.length, **machine
                 )
-                facts = _facts(subject, text.name, method, length, one, computed_by)
-                targets = one.reading.token_hash
-                what = dict(text=read.hash, trained=subject.trained, targets=targets)
-                if one.reading.part:
-                    what["part"] = one.reading.part
-                cell = key(passing=pass_key, protocol=one.protocol.name, span=one.span, **what)
+                facts = _facts(subject, text.name, method, length, pass_, computed_by)
+                targets = pass_.reading.token_hash
+                inputs = dict(text=read.hash, trained=subject.trained, targets=targets)
+                if pass_.reading.part:
+                    inputs["part"] = pass_.reading.part
+                protocol = pass_.protocol.name
+                cell = key(passing=pass_key, protocol=protocol, span=pass_.span, **inputs)
                 cells.append(Cell(facts, encoding, plan, limit, pass_key, cell, read))
     for line in skipped:
         tqdm.write(line)
@@ -136,8 +136,8 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     return cells
 
 
-def _check_windows(asked: list[Method], longest: int) -> None:
-    for method in asked:
+def _check_windows(requested: list[Method], longest: int) -> None:
+    for method in requested:
         if method.limit and method.written != method.name and method.limit >= longest:
             raise ConfigError(
                 f"extension {method.written!r} changes nothing: the longest window read is "
@@ -146,7 +146,7 @@ def _check_windows(asked: list[Method], longest: int) -> None:
 
 
 class Pass(NamedTuple):
-    """What a protocol reads at one length, or one part of it."""
+    """One reading of a protocol, with the protocol and its span."""
 
     protocol: Protocol
     span: int | None
@@ -156,13 +156,13 @@ class Pass(NamedTuple):
 def passes_of(
     config: Evaluation, subject: Subject, text: Text, lengths: list[int]
 ) -> dict[int, list[Pass]]:
-    """The passes of each length, in the order of rows."""
+    """Passes of each length, in the order of rows."""
     passes: dict[int, list[Pass]] = {length: [] for length in lengths}
     for protocol in protocols.asked(config):
-        own = protocol.text(text, subject, lengths)
+        protocol_text = protocol.text(text, subject, lengths)
         span = protocol.span(config, subject.trained, lengths)
         for length in lengths:
-            for reading in protocol.readings(own, length, span, subject.trained):
+            for reading in protocol.readings(protocol_text, length, span, subject.trained):
                 passes[length].append(Pass(protocol, span, reading))
     return passes
 
@@ -172,34 +172,34 @@ def _facts(
     evaluation: str,
     method: Method,
     length: int,
-    one: Pass,
+    pass_: Pass,
     computed_by: Mapping[str, str],
 ) -> dict:
-    options = {name: one.span if one.protocol.option == name else None for name in OPTIONS}
+    options = {name: pass_.span if pass_.protocol.option == name else None for name in OPTIONS}
     return {
         "run": subject.name,
         "encoding": subject.plain.name,
         "extension": method.name,
         "scale": method.scale,
-        "protocol": one.protocol.name,
+        "protocol": pass_.protocol.name,
         "window": method.limit,
         "train_length": subject.trained,
         "length": length,
-        "token_hash": one.reading.token_hash,
+        "token_hash": pass_.reading.token_hash,
         "seed": subject.config.seed,
         "step": subject.step,
         "evaluation": evaluation,
-        "text": one.reading.text.source,
-        "data": one.reading.text.data,
-        "part": one.reading.part,
-        **{name: one.reading.facts.get(name) for name in OF_READING},
+        "text": pass_.reading.text.source,
+        "data": pass_.reading.text.data,
+        "part": pass_.reading.part,
+        **{name: pass_.reading.facts.get(name) for name in READING_COLUMNS},
         **options,
         **computed_by,
     }
 
 
 def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
-    """Explain why a length is skipped that an encoding cannot express."""
+    """Explain why a length beyond the reach of an encoding is skipped."""
     plain = subject.plain
     ratio = max(1.0, length / plain.train_length)
     reaching = []
@@ -208,6 +208,6 @@ def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
             extended = extensions.extend(name, plain, ratio).reach
             if extended is None or extended >= length:
                 reaching.append(name)
-    remedy = f"take extension {' or '.join(reaching)}" if reaching else plain.remedy
+    remedy = f"use extension {' or '.join(reaching)}" if reaching else plain.remedy
     name = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
     return f"length {length} is skipped: {name} reaches {reach} positions; {remedy}"

@@ -1,4 +1,4 @@
-"""eval/progress.json: how many cells of a running evaluation are finished, for whoever watches."""
+"""eval/progress.json: the number of finished cells of a running evaluation."""
 
 import json
 from contextlib import suppress
@@ -21,7 +21,7 @@ def clear(folder: Path) -> None:
 
 
 def read(folder: Path) -> tuple[int, int] | None:
-    """Finished cells and all of them; None before the first pass."""
+    """Return the finished and the total cells; None before the first pass."""
     try:
         counts = json.loads((folder / NAME).read_text(encoding="utf-8"))
         return counts["done"], counts["cells"]

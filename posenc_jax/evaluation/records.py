@@ -1,4 +1,4 @@
-"""Make rows of curves from sums by document, with the null model; keep them beside those."""
+"""Compute the rows of curves.csv from sums by document, with the null model, and store both."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ HELD_OUT = "held-out"  # the name of the evaluation of the run's own text
 
 
 def row(measured: Measured) -> dict:
-    """The row of a cell, without the columns that need other rows."""
+    """Row of a cell, without the columns that need other rows."""
     facts, sums = measured
     nll, error = mean_and_error(sums.nats, sums.tokens)
     finite = bool(np.isfinite(nll))
@@ -59,13 +59,13 @@ LOSSY = "no bits per byte: the tokenizer loses text"
 
 
 def per_byte_of(sums: Sums) -> float | None:
-    """The factor from nats per token to bits per byte; None where the tokenizer loses text."""
+    """Factor from nats per token to bits per byte; None where the tokenizer loses text."""
     size = sums.bytes.sum()
     return float(sums.tokens.sum() / size / np.log(2)) if size else None
 
 
 def rows_left_out(subject: Any, evaluation: str, unfit: Mapping[str, str]) -> list[dict]:
-    """A row without numbers for each method that does not fit a run, whose flag says why."""
+    """One row per method that does not fit a run, with the reason as its flag and no numbers."""
     facts = {
         "run": subject.name,
         "encoding": subject.plain.name,
@@ -92,7 +92,7 @@ def rows(cells: Sequence[Measured]) -> list[dict]:
 
 
 def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
-    """The sums of cells by curve, then by protocol and length."""
+    """Sums of cells by curve, then by protocol and length."""
     by_curve: dict[tuple, dict[tuple[str, int], Sums]] = {}
     for cell in cells:
         key = cell.facts["protocol"], cell.facts["length"]
@@ -101,13 +101,14 @@ def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]
 
 
 def _curve(facts: Mapping) -> tuple:
-    """Rows of one evaluation, run, checkpoint, method and set of targets; a window is a method."""
+    """Key of a curve: evaluation, run, checkpoint, method with window, and targets."""
     names = "evaluation,run,seed,step,extension,scale,window,part,token_hash".split(",")
     return tuple(facts.get(name) for name in names)
 
 
 def null(one: Mapping, curve: Mapping[tuple[str, int], Sums], sums: Sums) -> Terms | None:
-    """The null of a row, as its protocol states: the model's score if it never used more than L."""
+    """Null of a row, as its protocol defines it: the score of a model that never uses more than
+    L."""
     protocol = protocols.find(one["protocol"])
     if protocol.has_null and one["length"] <= one["train_length"]:
         return [(1.0, sums.nats, sums.tokens)]
@@ -120,7 +121,7 @@ def _against(terms: Terms, sums: Sums) -> dict:
     if not np.isfinite(value.mean):
         return {}
     gain = combined([*terms, (-1.0, sums.nats, sums.tokens)])
-    if len(terms) == 1 and np.array_equal(terms[0][2], sums.tokens):  # of the same targets
+    if len(terms) == 1 and np.array_equal(terms[0][2], sums.tokens):  # the same targets
         gain = paired(terms[0][1], sums.nats, sums.tokens)
     per_byte = per_byte_of(sums)
     columns = {"null_nll": value.mean, "null_low": value.low, "null_high": value.high}
@@ -131,7 +132,7 @@ def _against(terms: Terms, sums: Sums) -> dict:
 
 
 def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
-    """The null at places beyond L, in nats per token, of a cell that has places."""
+    """Null at places beyond L, in nats per token, of a cell with losses by place."""
     facts = cell.facts
     curve = curves(cells)[_curve(facts)]
     terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell.sums, curve)
@@ -145,13 +146,13 @@ def write(
     folder: Path,
     cells: Sequence[Measured],
     places: Sequence[Places] = (),
-    earlier: Record | None = None,  # if it was read already
+    earlier: Record | None = None,  # if already read
     left_out: Sequence[dict] = (),
 ) -> list[Measured]:
     """Add cells to the record of all evaluations of a run, and return all of them.
 
-    The newest come first and replace those of the same evaluation and checkpoint. sums.parquet has
-    the sums, curves.csv and curves.jsonl the rows that are made from them.
+    New cells come first and replace those of the same evaluation and checkpoint. sums.parquet has
+    the sums, curves.csv and curves.jsonl the rows computed from them.
     """
     earlier = before(folder) if earlier is None else earlier
     new = {_asked_together(cell.facts) for cell in cells}
@@ -177,7 +178,7 @@ def _asked_together(facts: Mapping) -> tuple:
 
 
 def before(folder: Path) -> Record:
-    """The record in a folder; a damaged one is set aside, with a warning."""
+    """Read the record in a folder; a damaged one is renamed, with a warning."""
     if not sums_file.exists(folder):
         return NOTHING
     try:
@@ -189,12 +190,12 @@ def before(folder: Path) -> Record:
 
 
 def read(folder: Path) -> list[Measured]:
-    """The cells of every evaluation of a run, from their sums alone."""
+    """Read the cells of every evaluation of a run."""
     return sums_file.read(folder).cells
 
 
 def of_evaluation(cells: Sequence[Measured], name: str = "") -> list[Measured]:
-    """The cells of one evaluation: the named one, else that of the run's held-out text, else the
+    """Cells of one evaluation: the named one, else that of the run's held-out text, else the
     newest."""
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in cells))
     if name and name not in names:

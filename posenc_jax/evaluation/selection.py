@@ -16,7 +16,7 @@ USAGE = "RUN[@METHOD[,METHOD...]][@LENGTH], such as runs/rope@yarn:8@1024"
 
 
 class Selection(NamedTuple):
-    """A run, methods of it and a length; whoever reads it says what an omitted part means."""
+    """A run, its methods and a length; methods and length may be omitted."""
 
     run: Path
     methods: tuple[str, ...] = ()
@@ -24,11 +24,11 @@ class Selection(NamedTuple):
 
 
 def parse(text: str) -> Selection:
-    """The run is the longest folder that exists, since its own name may contain @."""
-    parts = text.split("@")
-    folders = ["@".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    folder = next((folder for folder in folders if Path(folder).is_dir()), parts[0])
-    rest = [part for part in text[len(folder) :].split("@") if part]
+    """Parse a selection; its run is the longest folder that exists, as names may contain @."""
+    pieces = text.split("@")
+    folders = ["@".join(pieces[:count]) for count in range(len(pieces), 0, -1)]
+    folder = next((folder for folder in folders if Path(folder).is_dir()), pieces[0])
+    rest = [piece for piece in text[len(folder) :].split("@") if piece]
     run, colon, methods = folder.partition(":")
     if colon and not Path(folder).is_dir() and Path(run).is_dir():
         raise ConfigError(f"{text}: methods follow an @: {run}@{methods}")
@@ -39,10 +39,8 @@ def parse(text: str) -> Selection:
 
 
 def cells(text: str, evaluation: str = "") -> list[Measured]:
-    """Cells of the newest checkpoint that a text names: all of them where it names the run alone.
-
-    A method without a scale means all its scales.
-    """
+    """Cells of the newest checkpoint that a selection names; a method without a scale names all
+    its scales, a run alone all its cells."""
     run, methods, length = parse(text)
     Workdir(run).checked_config()
     every = records.of_evaluation(records.read(run / "eval"), evaluation)
@@ -60,42 +58,42 @@ def cells(text: str, evaluation: str = "") -> list[Measured]:
         have = sorted({label(cell.facts) for cell in every})
         lengths = sorted({cell.facts["length"] for cell in every})
         raise DataError(
-            f"{text} names nothing evaluated; {run} has {', '.join(have)} at lengths "
+            f"{text} matches no evaluated cell; {run} has {', '.join(have)} at lengths "
             f"{', '.join(map(str, lengths))}"
         )
     return chosen
 
 
 def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:
-    """The cells of several texts; a run that cannot be read is skipped with a warning."""
-    found: list[Measured] = []
-    wrong: list[Stop] = []
+    """Cells of several selections; a run that cannot be read is skipped with a warning."""
+    selected: list[Measured] = []
+    errors: list[Stop] = []
     for text in texts:
         run = parse(text).run
         try:
             named = cells(text, evaluation)
         except Stop as error:
-            wrong.append(error)
+            errors.append(error)
             continue
-        found += [cell._replace(facts=cell.facts | {"run": str(run)}) for cell in named]
-    if not found:
-        raise wrong[0]
-    for error in wrong:
+        selected += [cell._replace(facts=cell.facts | {"run": str(run)}) for cell in named]
+    if not selected:
+        raise errors[0]
+    for error in errors:
         warn(f"skipped: {error}")
-    return found
+    return selected
 
 
 def comparable(cells: Sequence[Measured]) -> list[Measured]:
-    """Cells of several runs if they score the same targets; runs with distinct folder names are
-    called by those."""
-    asked: dict[tuple, tuple] = {}
+    """Check that the cells of several runs score the same targets, and shorten the runs' names to
+    those of their folders if these are distinct."""
+    scored: dict[tuple, tuple] = {}
     for facts in (cell.facts for cell in cells):
         protocol = facts["protocol"]
-        # Parts of one curve are of different targets, and so are lengths where depths are parts.
+        # Parts differ in their targets; so do lengths where the parts are depths.
         by_part = protocols.find(protocol).by_part
-        which = (protocol, facts["part"], facts["length"]) if by_part else (protocol,)
+        curve = (protocol, facts["part"], facts["length"]) if by_part else (protocol,)
         targets = facts["token_hash"], facts["stride"], facts["last"]
-        if asked.setdefault(which, targets) != targets:
+        if scored.setdefault(curve, targets) != targets:
             raise DataError(
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"

@@ -1,4 +1,4 @@
-"""Means over tokens, their errors over documents, and paired differences."""
+"""Means over tokens, their standard errors over documents, and paired differences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float | None]:
-    """The mean over tokens, and its standard error over documents (ratio estimator)."""
+    """Mean over tokens, and its standard error over documents (ratio estimator)."""
     mean = float(sums.sum() / counts.sum())
     documents = len(sums)
     if documents < 2:
@@ -16,27 +16,27 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float |
     return mean, float(np.sqrt(spread) / counts.sum())
 
 
-# Below this no difference is called clear: the interval keeps its level down to two documents, but
-# only where differences are spread about evenly to both sides.
+# Over fewer documents no difference is called clear: the interval keeps its level down to two
+# documents, but only where differences are roughly symmetric.
 FEWEST_DOCUMENTS = 10
-FEWEST_SEEDS, MOST_SEEDS = 3, 1_000  # below has no interval, beyond is not looked for
+FEWEST_SEEDS, MOST_SEEDS = 3, 1_000  # for an interval; tried by `seeds_needed`
 
 
 class Difference(NamedTuple):
     mean: float
-    low: float  # -inf, and high inf, where a single document decides
+    low: float  # -inf, and high inf, where one document holds all tokens
     high: float
     documents: int
-    p: float  # two-sided, that a difference of zero gives one as large
+    p: float  # two-sided p-value against a difference of zero
 
     @property
-    def leaves_zero_out(self) -> bool:
+    def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes zero, over enough documents."""
-        return self.leaves_zero_out and self.documents >= FEWEST_DOCUMENTS
+        """Return True if the interval excludes zero, over enough documents."""
+        return self.excludes_zero and self.documents >= FEWEST_DOCUMENTS
 
 
 Terms = Sequence[tuple[float, np.ndarray, np.ndarray]]  # (coefficient, sums [D], counts [D])
@@ -45,18 +45,18 @@ Terms = Sequence[tuple[float, np.ndarray, np.ndarray]]  # (coefficient, sums [D]
 def combined(terms: Terms) -> Difference:
     """Sum of coefficient * sums.sum() / counts.sum(), with a 95% t-interval over documents.
 
-    Linearised in the documents, with residuals corrected for leverage (HC2; MacKinnon and White,
-    1985) and Satterthwaite's degrees of freedom for them (Bell and McCaffrey, 2002), which are
+    The sum is linearised in the documents, with residuals corrected for leverage (HC2; MacKinnon
+    and White, 1985) and Satterthwaite's degrees of freedom (Bell and McCaffrey, 2002), which are
     D - 1 where the documents are equally long.
     """
-    # How often it calls equal systems different, in % at 4 | 10 | 40 documents with noise of tokens
-    # and of documents (20,000 simulated comparisons; 4,000 for the percentile bootstrap):
+    # False positives between equal systems in % at 4 | 10 | 40 documents, with noise per token and
+    # per document (20,000 simulated comparisons; 4,000 for the percentile bootstrap):
     #                             bootstrap       t, D - 1      this
     # equally long                20 | 10 | 5     5 |  5 |  5   5 | 5 | 5
     # one or two windows each     19 | 10 | 6     6 |  6 |  5   5 | 5 | 5
     # lognormal lengths, sigma 1  22 | 11 | 7    13 | 12 |  8   5 | 6 | 6
     # half of the tokens in one   19 | 11 | 8     8 | 17 | 32   5 | 5 | 4
-    # Heavy tails give 3 to 5. One-sided differences (exponential) defeat all of them: 9 | 8 | 6.
+    # Heavy tails give 3 to 5. Skewed differences (exponential) defeat all three: 9 | 8 | 6.
     coefficients = np.array([coefficient for coefficient, _, _ in terms], np.float64)
     sums = np.array([term_sums for _, term_sums, _ in terms], np.float64)  # [terms, D]
     counts = np.array([term_counts for _, _, term_counts in terms], np.float64)
@@ -76,22 +76,22 @@ def combined(terms: Terms) -> Difference:
 
 
 def _freedom(shares: np.ndarray) -> float:
-    """Degrees of freedom of an error over documents that have these shares of the tokens."""
+    """Degrees of freedom of a standard error over documents with these shares of the tokens."""
     crossed = shares**2 / (1 - shares)
     return float(1 / (np.sum(shares**2) + crossed.sum() ** 2 - np.sum(crossed**2)))
 
 
 def paired(
     sums: np.ndarray,  # [D], of one row
-    others: np.ndarray,  # [D], of the other, over the same targets
+    others: np.ndarray,  # [D], of the other row, over the same targets
     counts: np.ndarray,  # [D]
 ) -> Difference:
-    """The difference of two means, with a 95% t-interval over documents."""
+    """Difference of two means, with a 95% t-interval over documents."""
     return combined([(1.0, np.asarray(sums, np.float64) - others, counts)])
 
 
 class Spread(NamedTuple):
-    """Means of rows with their standard errors over documents or over seeds; nan: not known."""
+    """Means of rows with their standard errors over documents or seeds; nan: unknown."""
 
     mean: np.ndarray  # [N]
     error: np.ndarray  # [N]
@@ -99,12 +99,12 @@ class Spread(NamedTuple):
 
     @property
     def p(self) -> np.ndarray:
-        """Two-sided, that a mean of zero gives one as large."""
+        """Two-sided p-values against a mean of zero."""
         return _p(self.mean, self.error, self.freedom)
 
 
 def over_documents(differences: np.ndarray, counts: np.ndarray) -> Spread:
-    """Of each row of differences [N, D] what `paired` takes, all at once."""
+    """Mean and standard error of each row of differences [N, D], as in `paired`."""
     present = counts > 0
     leverage = counts[present] / counts.sum()
     differences = differences[:, present]
@@ -117,36 +117,38 @@ def over_documents(differences: np.ndarray, counts: np.ndarray) -> Spread:
 
 
 def of_seeds(values: np.ndarray, present: np.ndarray) -> Spread:
-    """Over the seeds that each row [N, S] has; the error of fewer than three is nan."""
+    """Mean and standard error of each row [N, S] over the seeds present; nan below three seeds."""
     counts = present.sum(axis=1)
-    some = np.where(counts >= FEWEST_SEEDS, counts, FEWEST_SEEDS)
+    enough = np.where(counts >= FEWEST_SEEDS, counts, FEWEST_SEEDS)
     means = np.where(present, values, 0).sum(axis=1) / np.maximum(counts, 1)
     squares = np.where(present, (values - means[:, None]) ** 2, 0).sum(axis=1)
-    errors = np.sqrt(squares / (some - 1) / some)
-    return Spread(means, np.where(counts >= FEWEST_SEEDS, errors, np.nan), some - 1)
+    errors = np.sqrt(squares / (enough - 1) / enough)
+    return Spread(means, np.where(counts >= FEWEST_SEEDS, errors, np.nan), enough - 1)
 
 
 def p_of_both(documents: Spread, seeds: Spread) -> np.ndarray:
-    """Two-sided p of a mean of zero where other documents and other seeds both might have come:
-    their variances add up, with Satterthwaite's degrees of freedom. Never below the p of either
-    alone; that of documents where the error over seeds is not known."""
-    # How often it calls equal systems different, in % (6,000 simulated comparisons on 57
-    # documents), by the variance of documents in units of that of seeds:
+    """Two-sided p-value against a mean of zero, with both documents and seeds as random samples.
+
+    Their variances add up, with Satterthwaite's degrees of freedom. The p-value is never below that
+    of either alone, and is that of documents where the error over seeds is unknown.
+    """
+    # False positives between equal systems in % (6,000 simulated comparisons on 57 documents), by
+    # the variance over documents relative to that over seeds:
     #                        0    1/2     1     2     4
     # 5 seeds, larger p    5.2   7.5   7.9   8.2   7.5
     #          this        5.1   5.5   4.8   4.9   4.7
     # 10 seeds, larger p   5.6   8.9  10.9   9.3   7.6
     #           this       5.1   4.5   4.6   4.4   4.4
-    both = documents.error**2, seeds.error**2
+    variances = documents.error**2, seeds.error**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        parts = both[0] ** 2 / documents.freedom + both[1] ** 2 / seeds.freedom
-        freedom = np.where(parts > 0, sum(both) ** 2 / parts, 1.0)
-        p = Spread(documents.mean, np.sqrt(sum(both)), freedom).p
+        terms = variances[0] ** 2 / documents.freedom + variances[1] ** 2 / seeds.freedom
+        freedom = np.where(terms > 0, sum(variances) ** 2 / terms, 1.0)
+        p = Spread(documents.mean, np.sqrt(sum(variances)), freedom).p
     return np.fmax(p, np.fmax(documents.p, seeds.p))
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
-    """A 95% interval of a share (Wilson, 1927): sound near 0 and 1, where the usual one is not."""
+    """95% interval of a share (Wilson, 1927), valid near 0 and 1, where the normal one is not."""
     z = 1.959963984540054
     share, inverse = right / count, z**2 / count
     centre = share + inverse / 2
@@ -155,7 +157,7 @@ def wilson(right: float, count: int) -> tuple[float, float]:
 
 
 def over_seeds(values) -> tuple[float, float, float] | None:
-    """The mean of three seeds or more with its 95% t-interval; None for fewer."""
+    """Mean of three or more seeds with its 95% t-interval; None for fewer."""
     values = np.asarray(values, np.float64)
     if len(values) < FEWEST_SEEDS:
         return None
@@ -164,20 +166,19 @@ def over_seeds(values) -> tuple[float, float, float] | None:
 
 
 def seeds_needed(documents: Spread, seeds: Spread, noise: float, level: float) -> float | None:
-    """The fewest seeds, three at least, whose `p_of_both` is at or below this level if all that
-    was measured of a difference stays so. None: not known, from fewer than three seeds; infinite:
-    not even a thousand on these documents.
+    """Return the fewest seeds at which `p_of_both` reaches a level, if means and variances stay.
 
-    `noise` is the part of the variance over documents that differs by seed: more seeds average it
-    out, as they do that of seeds.
+    The least is three; None where fewer than three were measured, and infinity where a thousand do
+    not suffice. `noise` is the part of the variance over documents that differs by seed, which more
+    seeds average out as well.
     """
     if np.isnan(seeds.error).any():
         return None
     if np.isinf(documents.error).any():  # a single document
         return np.inf
-    now = int(np.squeeze(seeds.freedom)) + 1
+    measured = int(np.squeeze(seeds.freedom)) + 1
     counts = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)
-    share = now / counts
+    share = measured / counts
     rest = np.maximum(documents.error**2 - noise, 0)
     enough = (
         p_of_both(
@@ -191,44 +192,44 @@ def seeds_needed(documents: Spread, seeds: Spread, noise: float, level: float) -
 
 class Corrected(NamedTuple):
     p: float
-    comparisons: int  # that its p-value was multiplied by
+    comparisons: int  # factor on the p-value
 
 
 def holm(values: Sequence[float]) -> list[Corrected]:
-    """p-values corrected for being several (Holm, 1979): at or below 0.05, all of them together
-    reject a true hypothesis in at most 5%. The smallest counts for all, the next for one fewer."""
+    """p-values corrected for multiple comparisons (Holm, 1979), which multiplies the smallest by
+    their number, the next by one less, and so on."""
     order = np.argsort(values, kind="stable")
     corrected, largest = [Corrected(1.0, 1)] * len(values), 0.0
-    for rank, place in enumerate(order):
-        left = len(values) - rank
-        largest = max(largest, min(1.0, left * values[place]))
-        corrected[place] = Corrected(largest, left)
+    for rank, index in enumerate(order):
+        factor = len(values) - rank
+        largest = max(largest, min(1.0, factor * values[index]))
+        corrected[index] = Corrected(largest, factor)
     return corrected
 
 
 def _p(mean, error, freedom):
-    """Two-sided p of a mean of zero; with an error of zero that of certainty, nan with nan."""
+    """Two-sided p-value against a mean of zero; 0 or 1 for an error of zero, nan for nan."""
     from scipy.special import stdtr
 
     error = np.asarray(error, np.float64)
-    odds = 2 * stdtr(freedom, -np.abs(mean) / np.where(error > 0, error, 1))
+    p = 2 * stdtr(freedom, -np.abs(mean) / np.where(error > 0, error, 1))
     certain = np.where(np.isnan(error), np.nan, np.where(np.equal(mean, 0), 1.0, 0.0))
-    return np.where(error > 0, odds, certain)
+    return np.where(error > 0, p, certain)
 
 
 def _t(freedom, level: float = 0.05):
-    """The half-width of an interval in standard errors, by default of 95%."""
+    """Half-width of an interval in standard errors, by default at 95%."""
     from scipy.special import stdtrit  # slow to import, and training imports this module
 
     return stdtrit(freedom, 1 - level / 2)
 
 
-FEWEST_TARGETS = 200  # of a mean over places: with fewer, a few hard tokens are a spike
+FEWEST_TARGETS = 200  # per mean over places: with fewer, a few hard tokens make a spike
 
 
 def smooth(places: np.ndarray, windows: int = FEWEST_TARGETS) -> tuple[np.ndarray, np.ndarray]:
-    """Means over neighbouring places, as many as lie within a sixth of an octave, or more where
-    these places of so many windows hold fewer than 200 targets."""
+    """Average neighbouring places over a sixth of an octave, or more where these places hold fewer
+    than 200 targets over all windows."""
     at_least = -(-FEWEST_TARGETS // windows)
     octaves = np.arange(0, np.log2(len(places)) + 1 / 6, 1 / 6)
     edges = np.unique(np.round(2**octaves).astype(int))
@@ -241,12 +242,12 @@ def smooth(places: np.ndarray, windows: int = FEWEST_TARGETS) -> tuple[np.ndarra
 
 
 def _joined(pairs: Sequence[tuple[int, int]], at_least: int) -> list[tuple[int, int]]:
-    """Neighbouring ranges made one until each holds as many places; a short rest joins the last."""
-    made: list[tuple[int, int]] = []
+    """Merge neighbouring ranges until each holds enough places; a short rest joins the last."""
+    merged: list[tuple[int, int]] = []
     for begin, end in pairs:
-        if made and made[-1][1] - made[-1][0] < at_least:
-            begin = made.pop()[0]
-        made.append((begin, end))
-    if len(made) > 1 and made[-1][1] - made[-1][0] < at_least:
-        made[-2:] = [(made[-2][0], made[-1][1])]
-    return made
+        if merged and merged[-1][1] - merged[-1][0] < at_least:
+            begin = merged.pop()[0]
+        merged.append((begin, end))
+    if len(merged) > 1 and merged[-1][1] - merged[-1][0] < at_least:
+        merged[-2:] = [(merged[-2][0], merged[-1][1])]
+    return merged

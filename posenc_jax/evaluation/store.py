@@ -1,5 +1,5 @@
-"""Finished cells on disk, keyed by what they were computed from: the same model, encoding and
-tokens are the same cell, whichever extension, protocol or evaluation asked for it."""
+"""Finished cells on disk, keyed by their inputs: one model, encoding and set of tokens is one cell,
+whichever extension, protocol or evaluation needs it."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from posenc_jax.runs.checkpoints import digests
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.terminal import warn
 
-FORMAT = 3  # of the meaning of a cell; another number finds no older cell
+FORMAT = 3  # version of a cell's contents; a new number ignores all older cells
 
 
 def tree_key(tree: Any) -> str:
@@ -43,7 +43,7 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, name: str) -> Sums | None:
-        """A finished cell; None where it is missing or not what was written under its name."""
+        """Load a finished cell; None if it is missing or damaged."""
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None
@@ -62,13 +62,13 @@ class Store:
         save_arrays(self.folder / f"{name}.npz", key=np.array(name), **sums._asdict())
 
 
-# Errors that a damaged archive raises, wherever the damage is.
+# Errors that a damaged archive may raise.
 _UNREADABLE = (
     OSError,
     ValueError,
     EOFError,
     KeyError,
-    RuntimeError,  # an entry marked as encrypted or compressed by an unknown method
+    RuntimeError,  # an entry marked as encrypted, or compressed by an unknown method
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
@@ -82,7 +82,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
             arrays = dict(stored)
         digest = arrays.pop("digest", None)
         if str(digest) != _digest(arrays):
-            raise ValueError("its arrays are not those that were written")
+            raise ValueError("its arrays do not match their checksum")
         return arrays
     except _UNREADABLE as error:
         raise Stop(f"cannot read {path}: {error}; run eval_extrapolation.py again") from error
@@ -100,7 +100,7 @@ def save_arrays(path: Path, **arrays: np.ndarray) -> None:
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """sha256 of arrays: name, type, shape and bytes of each."""
+    """sha256 of the name, type, shape and bytes of every array."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])

@@ -11,15 +11,15 @@ from posenc_jax import composition
 class Sums(NamedTuple):
     """Sums of a cell in float64, by document and by place in the window.
 
-    For the null they also cover all targets that were read, scored or not, with fewer than L tokens
-    before them (`within`), and the last quarter of these (`tail`).
+    The null needs two more sums over the targets read, scored or not: those with fewer than L
+    tokens before them (`within`), and the last quarter of these (`tail`).
     """
 
     nats: np.ndarray  # [D]
     tokens: np.ndarray  # [D]
     bytes: np.ndarray  # [D]; 0 where the tokenizer loses text
     answers: np.ndarray  # [D], marked targets
-    right: np.ndarray  # [D], those ranked first
+    right: np.ndarray  # [D], marked targets ranked first
     early: np.ndarray  # [D], scored targets that see L tokens or fewer
     within_nats: np.ndarray  # [D]
     within_tokens: np.ndarray  # [D]
@@ -29,7 +29,7 @@ class Sums(NamedTuple):
     windows: np.ndarray  # [1]
 
     def by_unit(self, units: np.ndarray | None) -> "Sums":
-        """The documents of a unit as one: files of a package say the same of a model twice."""
+        """Sum the documents of each unit, since files of one package are not independent."""
         if units is None:
             return self
         return self._replace(**{n: np.bincount(units, getattr(self, n)) for n in DOCUMENTS})
@@ -53,12 +53,12 @@ class Measured(NamedTuple):
 
 
 def is_baseline(facts: Mapping) -> bool:
-    """Whether a row is the window baseline: the run without extension in a window of L."""
+    """Return True for the window baseline: the run without extension in a window of L."""
     return bool(facts["window"]) and facts["extension"] == "none"
 
 
 def label(facts: Mapping) -> str:
-    """The method of a row, as tables, pictures, wandb and command lines name it."""
+    """Name of a row's method in tables, pictures, wandb and command lines."""
     name = facts["extension"]
     if is_baseline(facts):
         return "window"

@@ -1,4 +1,4 @@
-"""eval/sums.parquet: the sums of all evaluations of a run, a row per cell and document."""
+"""eval/sums.parquet: the sums of all evaluations of a run, one row per cell and document."""
 
 import hashlib
 import io
@@ -110,7 +110,7 @@ def _rows(cells: Sequence[Measured]) -> pyarrow.Table:
 
 
 def read(folder: Path) -> Record:
-    """The record in an `eval/` folder; Damaged where the file is not what was written."""
+    """Read the record in an `eval/` folder; raise Damaged if its checksum does not match."""
     path = folder / FILE
     try:
         stored = io.BytesIO(path.read_bytes())
@@ -134,7 +134,7 @@ def read(folder: Path) -> Record:
 
 
 def _cells(rows: pyarrow.Table) -> Iterable[Measured]:
-    """The cells, each of which begins with its document 0."""
+    """Split rows into cells, each of which begins with document 0."""
     first = np.flatnonzero(rows["document"].to_numpy() == 0)
     facts = rows.select(list(FACTS)).take(first).to_pylist()
     sums = {name: np.split(rows[name].to_numpy(), first[1:]) for name in (*DOCUMENTS, "windows")}
@@ -146,7 +146,7 @@ def _cells(rows: pyarrow.Table) -> Iterable[Measured]:
 
 
 def _digest(rows: pyarrow.Table, beside: Mapping[str, Any]) -> str:
-    """sha256 of what the cells hold and of what stands beside them."""
+    """sha256 of the cells and of the file's metadata."""
     cells = list(_cells(rows))
     known = [[cell.facts[name] for name in FACTS] for cell in cells]
     digest = hashlib.sha256(json.dumps([known, beside], sort_keys=True).encode())

@@ -16,14 +16,14 @@ PAIR = 2 * WIDTH - 4  # bits | nats
 
 
 def counts(row: dict) -> str:
-    """Describe what a number was measured on; files of a package that is held out count once."""
+    """Describe the targets behind a number; files of one package count as one document."""
     windows = f"{counted(row['windows'], 'window')} of " if row.get("windows") else ""
     targets = counted(row["tokens"], "target")
     return f"{targets} in {windows}{counted(row['documents'], 'document')} (or packages)"
 
 
 def table(cells: Sequence[Measured]) -> str:
-    """A table with lengths as columns and extensions as rows: perplexity, below it the gain."""
+    """Tables of all protocols in an evaluation, with lengths or parts as columns."""
     rows = records.rows(cells)
     blocks = []
     for step in dict.fromkeys(row["step"] for row in rows):
@@ -45,7 +45,7 @@ def table(cells: Sequence[Measured]) -> str:
 
 
 def without_null(rows: Sequence[dict]) -> str | None:
-    """Explain which protocols have no null, or None."""
+    """Name the protocols that lack a null, with the reason; None if there are none."""
     lacking = {
         row["protocol"]
         for row in rows
@@ -56,7 +56,7 @@ def without_null(rows: Sequence[dict]) -> str | None:
     if not lacking:
         return None
     return (
-        f"no null and gain for {', '.join(sorted(lacking))}: they need the trained length "
+        f"no null and no gain for {', '.join(sorted(lacking))}: they need the trained length "
         "(1 in multiples)"
     )
 
@@ -67,8 +67,8 @@ def _block(protocol: str, chosen) -> str:
     best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
     lines = _prose(
         f"{_title(protocols.find(protocol), first)}; {counts(chosen[-1][0])}",
-        "perplexity, and gain over null in bits per byte | nats per token; * best, and clear of "
-        f"the next one (95%, {FEWEST_DOCUMENTS} documents or more)",
+        "perplexity, and gain over null in bits per byte | nats per token; * best, and "
+        f"significantly better than the next (95%, {FEWEST_DOCUMENTS} documents or more)",
     )
     names = dict.fromkeys(label(row) for row, _ in chosen)
     series = {
@@ -76,47 +76,47 @@ def _block(protocol: str, chosen) -> str:
     }
     for some in _across(lengths, PAIR):
         lines.append(" " * NAME + "".join(f"{n:>{PAIR}}" for n in some))
-        for name, own in series.items():
-            lines += _row(name, "".join(_value(own.get(n), best[n]) for n in some))
-            gains = "".join(_gain(own.get(n)) for n in some)
+        for name, by_length in series.items():
+            lines += _row(name, "".join(_value(by_length.get(n), best[n]) for n in some))
+            gains = "".join(_gain(by_length.get(n)) for n in some)
             if gains.strip():
                 lines.append(" " * NAME + gains)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _prose(*sentences: str) -> list[str]:
-    """Sentences in lines; no name in them is broken."""
+    """Wrap sentences into lines without breaking names."""
     wrapper = textwrap.TextWrapper(LINE, break_long_words=False, break_on_hyphens=False)
     return [line for sentence in sentences for line in wrapper.wrap(sentence)]
 
 
 def _across(columns: Sequence, width: int) -> list[Sequence]:
-    """The columns that fit a line beside the names, and those of the lines below."""
+    """Split columns into groups that fit a line beside the names."""
     most = max(1, (LINE - NAME) // width)
     return [columns[i : i + most] for i in range(0, len(columns), most)]
 
 
 def _row(name: str, values: str) -> list[str]:
-    """A long name has a line of its own; none is cut."""
+    """One row; a long name gets a line of its own."""
     if len(name) < NAME:
         return [name.ljust(NAME) + values]
     return [name, " " * NAME + values]
 
 
 def _title(protocol: Protocol, row: dict) -> str:
-    """The first line of a block."""
+    """First line of a block."""
     return (
         f"{row['run']}, step {row['step']}, {row['evaluation']}: {protocol.name}, {protocol.title}"
     )
 
 
 def _answers(protocol: Protocol, rows: Sequence[dict]) -> str:
-    """Accuracy against length, and below it bits, between what a window can know and a guess."""
+    """Accuracy against length above bits per answer, with the ceiling and the chance level."""
     lengths = sorted({row["length"] for row in rows})
     last = max(rows, key=lambda row: row["length"])
     lines = _prose(
         f"{_title(protocol, last)}; {counts(last)}",
-        "share of answers that are right, and below it bits per answer",
+        "share of answers that are right, above bits per answer",
     )
     ceilings = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
     orderless = {row["length"]: row["orderless"] for row in rows if row["orderless"] is not None}
@@ -127,30 +127,30 @@ def _answers(protocol: Protocol, rows: Sequence[dict]) -> str:
         if orderless:
             lines += _row("no order", _shares(orderless.get(n) for n in some))
         for name in dict.fromkeys(map(label, rows)):
-            own = {row["length"]: row for row in rows if label(row) == name}
-            lines += _row(name, _shares(_of(own.get(n), "accuracy") for n in some))
-            lines.append(" " * NAME + _shares(_bits(own.get(n)) for n in some))
+            by_length = {row["length"]: row for row in rows if label(row) == name}
+            lines += _row(name, _shares(_field(by_length.get(n), "accuracy") for n in some))
+            lines.append(" " * NAME + _shares(_bits(by_length.get(n)) for n in some))
     if last["chance"] is not None:
         lines.append(f"a guess is right in {last['chance']:.3f}")
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
-    """Parts as columns, a block for each length."""
+    """Blocks with parts as columns, one per length."""
     blocks = []
     for length in sorted({row["length"] for row in rows}):
         here = [row for row in rows if row["length"] == length]
         parts = list(dict.fromkeys(row["part"] for row in here))
         wide = max(WIDTH, *(len(part) + 2 for part in parts))
-        of_answers = protocol.value == "accuracy"
-        shown = "share of answers that are right" if of_answers else "bits per token"
+        accuracy = protocol.value == "accuracy"
+        shown = "share of answers that are right" if accuracy else "bits per token"
         lines = _prose(f"{_title(protocol, here[0])}; windows of {length} tokens", shown)
         for some in _across(parts, wide):
             lines.append(" " * NAME + "".join(f"{part:>{wide}}" for part in some))
             for name in dict.fromkeys(map(label, here)):
-                own = {row["part"]: row for row in here if label(row) == name}
+                by_part = {row["part"]: row for row in here if label(row) == name}
                 values = [
-                    _of(own.get(part), "accuracy") if of_answers else _bits(own.get(part))
+                    _field(by_part.get(part), "accuracy") if accuracy else _bits(by_part.get(part))
                     for part in some
                 ]
                 lines += _row(name, _shares(values, wide))
@@ -159,11 +159,11 @@ def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
 
 
 def _shortest(protocol: Protocol, rows: Sequence[dict]) -> str:
-    found = [f"{label(row)} {row['length']}" for row in rows]
-    return "\n".join(_prose(_title(protocol, rows[0]), ", ".join(found)))
+    lengths = [f"{label(row)} {row['length']}" for row in rows]
+    return "\n".join(_prose(_title(protocol, rows[0]), ", ".join(lengths)))
 
 
-def _of(row: dict | None, field: str) -> float | None:
+def _field(row: dict | None, field: str) -> float | None:
     return None if row is None else row[field]
 
 
@@ -193,7 +193,7 @@ def _gain(row: dict | None) -> str:
 
 
 def _best(chosen) -> list[str]:
-    """Labels of the lowest loss at a length, if it is clear of the next one."""
+    """Labels of the lowest loss at a length, if it is significantly below the next."""
     finite = sorted(
         ((row, cell) for row, cell in chosen if row["nll"] is not None and not is_baseline(row)),
         key=lambda pair: pair[0]["nll"],
@@ -201,5 +201,5 @@ def _best(chosen) -> list[str]:
     lowest = [label(row) for row, _ in finite if row["nll"] == finite[0][0]["nll"]]
     if len(lowest) == len(finite):
         return []
-    cell, other = finite[0][1], finite[len(lowest)][1]  # one cell may have several names
+    cell, other = finite[0][1], finite[len(lowest)][1]  # several methods may be one cell
     return lowest if paired(cell.sums.nats, other.sums.nats, cell.sums.tokens).clear else []

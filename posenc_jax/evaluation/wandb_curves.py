@@ -22,7 +22,7 @@ from posenc_jax.tracking.wandb import (
 
 def log_evaluation(
     config,
-    asked: str,
+    mode: str,
     workdir: Path,
     cells: Sequence[Measured],
     pictures: Sequence[Path],
@@ -30,8 +30,8 @@ def log_evaluation(
 ) -> None:
     """Log the curves as one run in the training run's group.
 
-    A logged point cannot be changed there, so other curves become another run, and the same curves
-    are not logged again.
+    wandb cannot change a logged point, so new curves become a new run; the same curves are not
+    logged again.
     """
     rows = records.rows(cells)
     identity = digest_of(rows)
@@ -39,7 +39,7 @@ def log_evaluation(
     if path.exists() and path.read_text(encoding="utf-8") == identity:
         return
     view = View(
-        lambda: start_evaluation(config, workdir, identity, asked, facts=facts),
+        lambda: start_evaluation(config, workdir, identity, mode, facts=facts),
         required=config.wandb.required,
     )
     if log_curves(view, rows, pictures):
@@ -54,10 +54,10 @@ def log_with_training(
     facts: Mapping[str, Any],
     handover: Handover,
 ) -> None:
-    """Log the curves in the wandb run of the training itself, where a sweep finds their numbers.
+    """Log the curves in the wandb run of the training, where wandb's sweeps read their numbers.
 
-    The first curves that it shows stay. Others become another run, and its summary has their
-    numbers.
+    The first curves logged there stay. Later curves become a run of their own and update the
+    summary of the training.
     """
     rows = records.rows(cells)
     identity, content = identity_of(workdir), digest_of(rows)
@@ -80,24 +80,24 @@ def log_with_training(
 
 
 def _prepared(run: Any, facts: Mapping[str, Any]) -> Any:
-    """The wandb run of a training, ready for curves."""
+    """Prepare the wandb run of a training for curves."""
     if run is None:
         return None
     define(run, "extrap/*", step_metric="eval/length")
     _hide_axes(run)
-    of = {name: facts[name] for name in ("step", "data_fingerprint")}
-    run.config.update({"evaluation": facts["evaluation"] | of}, allow_val_change=True)
+    subject = {name: facts[name] for name in ("step", "data_fingerprint")}
+    run.config.update({"evaluation": facts["evaluation"] | subject}, allow_val_change=True)
     return run
 
 
 def log_curves(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> bool:
-    """Log curves into a wandb run of their own and finish it; whether that succeeded."""
+    """Log curves into a wandb run of their own and finish it; return True on success."""
     _show(view, rows, pictures)
     return view.finish(DONE, _summary(rows))
 
 
 def _newest(rows: Sequence[dict]) -> list[dict]:
-    """The rows of the last checkpoint."""
+    """Rows of the last checkpoint."""
     last = max(row["step"] for row in rows)
     return [row for row in rows if row["step"] == last]
 
@@ -121,7 +121,7 @@ def _show(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> None:
 
 
 def _summary(rows: Sequence[dict]) -> dict[str, float]:
-    """Bits per byte as extrap/<protocol>/<extension>@<multiple>x, without the largest scale."""
+    """Bits per byte as extrap/<protocol>/<extension>@<multiple>x; names omit the largest scale."""
     newest, summary = _newest(rows), {}
     for row in newest:
         if row["nll"] is None or row["bpb"] is None:
@@ -129,8 +129,8 @@ def _summary(rows: Sequence[dict]) -> dict[str, float]:
         largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
         extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
         extension = "window" if row["window"] else extension
-        at = f"{row['length'] / row['train_length']:g}x"
-        summary[f"extrap/{row['protocol']}/{extension}@{at}"] = row["bpb"]
+        multiple = f"{row['length'] / row['train_length']:g}x"
+        summary[f"extrap/{row['protocol']}/{extension}@{multiple}"] = row["bpb"]
     return summary
 
 
@@ -144,7 +144,7 @@ def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:
 
 
 def _methods(rows: Sequence[dict]) -> dict[str, Any]:
-    """A panel for each protocol with all methods of this run."""
+    """One panel per protocol with all methods of this run."""
     import wandb
 
     panels = {}
@@ -166,7 +166,7 @@ def _methods(rows: Sequence[dict]) -> dict[str, Any]:
 
 
 def start_evaluation(
-    config, workdir: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
+    config, workdir: Path, identity: str, mode: str = "", facts: Mapping[str, Any] | None = None
 ) -> Any:
     config = settings_now(config)
     name = f"{config.wandb.name or workdir.resolve().name}-eval"

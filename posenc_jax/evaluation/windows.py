@@ -1,4 +1,4 @@
-"""Choose the tokens that are read and scored, the same for every encoding and extension."""
+"""Choose the tokens to read and score, the same for every encoding and extension."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -10,20 +10,20 @@ import numpy as np
 from posenc_jax.data.corpora import Split
 from posenc_jax.errors import ConfigError, DataError
 
-FEWEST = 50  # documents to read where there are enough
+FEWEST = 50  # documents to read, if there are that many
 
 
 @dataclass(frozen=True)
 class Text:
-    """The longest windows that are read: stretches of documents that do not overlap."""
+    """The longest windows to read: non-overlapping stretches of documents."""
 
     split: Split
     document: np.ndarray  # [W], the number of its document in the split, ascending
     starts: np.ndarray  # [W], its first token in the split
     longest: int
     name: str = "held-out"  # of the evaluation
-    source: str = ""  # what was read, in words
-    data: str = ""  # fingerprint of what was read
+    source: str = ""  # the text read, in words
+    data: str = ""  # fingerprint of that text
 
     @cached_property
     def documents(self) -> np.ndarray:  # [D]
@@ -31,7 +31,7 @@ class Text:
 
     @cached_property
     def units(self) -> np.ndarray | None:  # [D], 0, 1, ...
-        """Which of these documents were held out together, and are one in errors; None: none."""
+        """Group of each document, one unit in standard errors; None without groups."""
         groups = self.split.groups
         if groups is None:
             return None
@@ -39,7 +39,7 @@ class Text:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of every token that may be read, its bytes and answers, and the windows' starts."""
+        """Hash of every readable token, its bytes and answers, and the starts of windows."""
         digest = hashlib.sha256(f"{self.longest} {self.split.lossless} ".encode())
         for number in self.documents:
             begin = self.split.starts[number]
@@ -53,7 +53,7 @@ class Text:
         return digest.hexdigest()[:16]
 
     def token_hash(self, plan: "Plan") -> str:
-        """Hash of the targets that a plan scores; where it is the same, rows compare."""
+        """Hash of the targets that a plan scores; rows with equal hashes are comparable."""
         places = np.sort(plan.targets()[plan.scored()])
         document = np.searchsorted(self.split.starts, places, side="right") - 1
         inside = places - self.split.starts[document]
@@ -65,20 +65,20 @@ class Text:
 
 
 class Plan(NamedTuple):
-    """Windows to read, and the first scored place in each of them."""
+    """Windows to read, and the targets scored in each."""
 
     length: int
     starts: np.ndarray  # [N], the first token of each window
     document: np.ndarray  # [N], 0, 1, ...
-    first: np.ndarray  # [N], the first scored place; all places up to the end are
-    kept: np.ndarray | None = None  # [N, length], which of these are; None: all
-    together: bool = False  # the answers of a document count as one, right if all are
+    first: np.ndarray  # [N], the first scored place; all places after it are scored
+    kept: np.ndarray | None = None  # [N, length], limits scoring to these places; None: all
+    together: bool = False  # the answers of a document count as one, right if all are right
 
     def scored(self) -> np.ndarray:  # [N, length]
         late = np.arange(self.length) >= self.first[:, None]
         return late if self.kept is None else late & self.kept
 
-    def targets(self) -> np.ndarray:  # [N, length], where each target is in the split
+    def targets(self) -> np.ndarray:  # [N, length], index of each target in the split
         return self.starts[:, None] + 1 + np.arange(self.length)
 
 
@@ -86,14 +86,14 @@ def choose(
     split: Split,
     longest: int,
     *,
-    documents: int | None = None,  # at most; None: 50, or more where these hold too few windows
-    per_document: int | None = None,  # windows at most; None: as many as it takes
-    wanted: int = 0,  # windows in all, where per_document is None
+    documents: int | None = None,  # at most; None: 50, or more if 50 hold too few windows
+    per_document: int | None = None,  # at most; None: as many as `wanted` needs
+    wanted: int = 0,  # windows in total, where per_document is None
     spread: bool = True,
-    kept: np.ndarray | None = None,  # [documents], bool: those that may be read
+    kept: np.ndarray | None = None,  # [documents], bool: documents that may be read
 ) -> Text:
-    """Choose windows of the first documents that are long enough: spread over each document, so
-    that not all are title pages, or from its beginning on."""
+    """Choose windows of the first documents that are long enough, from the beginning of each or
+    spread over it, which avoids reading title pages alone."""
     fitting = np.flatnonzero((split.lengths >= longest + 1) & (True if kept is None else kept))
     _check_enough(split, fitting, longest)
     room = (split.lengths[fitting] - 1) // longest
@@ -103,9 +103,9 @@ def choose(
     fitting, room = fitting[:documents], room[:documents]
     counts = np.minimum(room, per_document or _even(room, wanted))
     number = np.repeat(fitting, counts)
-    index = np.concatenate([np.arange(count) for count in counts])  # within its document
+    index = np.concatenate([np.arange(count) for count in counts])  # within the document
     offsets = index * longest
-    if spread:  # the rest is spread evenly between windows, half a share at either end
+    if spread:  # equal gaps between windows, half a gap at either end
         count = np.repeat(counts, counts)
         free = np.repeat(split.lengths[fitting] - 1, counts) - count * longest
         offsets = offsets + free * (2 * index + 1) // (2 * count)
@@ -113,21 +113,21 @@ def choose(
 
 
 def in_stretches(split: Split, longest: int) -> Split:
-    """A split of one document as up to 50 stretches of it, which then count as documents: errors
-    are taken over them. One of several documents as it is."""
+    """Cut a split of one document into up to 50 stretches, which count as documents in standard
+    errors; other splits stay as they are."""
     if len(split.lengths) > 1:
         return split
-    room = len(split.tokens) // (longest + 1)  # windows in all
-    count = max(1, room // max(1, -(-room // FEWEST)))  # each of as many windows
+    room = len(split.tokens) // (longest + 1)  # windows in total
+    count = max(1, room // max(1, -(-room // FEWEST)))  # stretches of equally many windows
     starts = np.linspace(0, len(split.tokens), count + 1).astype(np.int64)
     return replace(split, starts=starts, digests=np.repeat(split.digests, count), groups=None)
 
 
 def _even(room: np.ndarray, wanted: int) -> int:
-    """The fewest windows per document that give as many as wanted, if that is possible."""
-    each = np.arange(1, room.max() + 1)
-    enough = np.minimum(room[:, None], each).sum(axis=0) >= wanted
-    return int(each[np.argmax(enough)] if enough.any() else each[-1])
+    """Return the fewest windows per document that total `wanted`, or the most that fit."""
+    candidates = np.arange(1, room.max() + 1)
+    enough = np.minimum(room[:, None], candidates).sum(axis=0) >= wanted
+    return int(candidates[np.argmax(enough)] if enough.any() else candidates[-1])
 
 
 def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
@@ -136,14 +136,14 @@ def _check_enough(split: Split, fitting: np.ndarray, longest: int) -> None:
     lengths = np.sort(split.lengths)[::-1]
     reach = int(lengths[1]) - 1 if len(lengths) > 1 else 0
     raise DataError(
-        f"documents with the {longest + 1} tokens that the longest window takes: {len(fitting)} of "
-        f"{len(lengths)}; at least 2 are needed. Up to length {reach} there are 2: lower "
-        "the multiples, or give longer text (data.source, data.path)"
+        f"{len(fitting)} of {len(lengths)} documents have the {longest + 1} tokens of the longest "
+        f"window; at least 2 are needed. Up to length {reach} there are 2: lower the multiples, or "
+        "give longer text (data.source, data.path)"
     )
 
 
 def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> Plan:
-    """Plan the windows at offsets [W, N] from the starts of the longest ones that are `kept`."""
+    """Plan windows at offsets [W, N] from the starts of the longest ones, where `kept`."""
     kept = np.ones(offsets.shape, bool) if kept is None else kept
     document = np.searchsorted(text.documents, text.document)
     return Plan(
@@ -163,5 +163,5 @@ def check(lengths: list[int]) -> None:
     if uneven:
         raise ConfigError(
             f"length {uneven[0]} does not divide the longest one, {longest}; choose multiples "
-            "that do, or targets would differ between lengths"
+            "that do, or targets differ between lengths"
         )

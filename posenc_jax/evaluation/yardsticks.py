@@ -1,4 +1,4 @@
-"""eval/yardsticks.csv: what n-grams make of the targets of a run."""
+"""eval/yardsticks.csv: losses of n-gram models on the targets of a run."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ COLUMNS: Sequence[str] = "evaluation,order,last,token_hash,tokens,nll,bpb,counte
 
 
 def write(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """Adds rows to the file in an `eval/` folder; they replace those of the same evaluation."""
+    """Add rows to the file in an `eval/` folder, in place of those of the same evaluation."""
     new = {row["evaluation"] for row in rows}
     every = [*(row for row in read(folder) if row["evaluation"] not in new), *rows]
     table = io.StringIO()
@@ -26,7 +26,7 @@ def write(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The rows in an `eval/` folder; none where there is no file."""
+    """Read the rows in an `eval/` folder; none without a file."""
     path = folder / FILE
     if not path.exists():
         return []

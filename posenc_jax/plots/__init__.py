@@ -1,1 +1,1 @@
-"""Every picture of the project: house style, curves, heat maps, encodings and attention."""
+"""Pictures: house style, curves, heat maps, encodings and attention."""

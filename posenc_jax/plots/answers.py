@@ -1,4 +1,4 @@
-"""Who finds the answer: accuracy against context, and by how far back the answer lies."""
+"""Pictures of retrieval: accuracy against context, and by tokens back to the answer."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ import numpy as np
 from posenc_jax.plots import curves, style
 from posenc_jax.plots.curves import Line
 
-NARROW = 22  # letters of a line of a name beside the map in a paper's column
+NARROW = 22  # letters per line of a name beside the map, in a paper's column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,11 +26,8 @@ def headline(
     title: str,
     note: str = "",  # above the names of the lines
 ) -> "Figure":
-    """Above, by gap; below left, small: bits of text; right, large: accuracy relative to the
-    ceiling, both against context.
-
-    Without lines of text the accuracy takes the whole width.
-    """
+    """Draw accuracy by tokens back at the top; below it, against context, bits per byte of text on
+    the left, if there are any, and accuracy relative to the ceiling on the right."""
     from matplotlib.figure import Figure
 
     legend = [style.folded(line.name, style.LONGEST) for line in answers]
@@ -67,7 +64,7 @@ def _panel(
 def by_gap(
     grid: np.ndarray, methods: Sequence[str], parts: Sequence[str], trained: int
 ) -> "Figure":
-    """The heat map alone."""
+    """Draw the heat map alone."""
     size = (2.2 + 0.9 * len(parts), 1.0 + _rows(methods)[-1])
     figure, (axes,) = style.panels(1, 1, size, tall=True)
     _grid(axes, grid, methods, parts, trained)
@@ -79,13 +76,13 @@ def _names(methods: Sequence[str]) -> list[str]:
 
 
 def _rows(methods: Sequence[str]) -> np.ndarray:
-    """Where the rows begin and end, in inches from the top: each is as high as its name."""
+    """Edges of the rows in inches from the top; each row is as high as its name."""
     heights = [0.23 + 0.14 * name.count("\n") for name in _names(methods)]
     return np.concatenate([[0.0], np.cumsum(heights)])
 
 
 def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained: int) -> None:
-    """Accuracies as colours and as numbers, with a rule at L; few answers leave a cell empty."""
+    """Accuracies as colours and numbers, with a rule at L; NaN leaves a cell empty."""
     axes.grid(False)
     rows, columns = _rows(methods), np.arange(len(parts) + 1) - 0.5
     image = axes.pcolormesh(columns, rows, grid, cmap="viridis", vmin=0, vmax=1)
@@ -94,7 +91,7 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
     axes.set_yticks(middle, _names(methods))
     axes.set_xticks(range(len(parts)), parts)
     axes.tick_params(length=0, labelsize=8)
-    axes.set_xlabel("how many tokens back the answer stands")
+    axes.set_xlabel("tokens back to the answer")
     if style.narrow():
         axes.set_xlabel("tokens back")
         axes.set_xticks(range(len(parts)), [style.folded(part, 4) for part in parts])
@@ -109,4 +106,4 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
         axes.axvline(ends.index(trained) + 0.5, color="black", linewidth=1)
     figure = axes.get_figure()
     if figure is not None and not style.narrow():
-        figure.colorbar(image, ax=axes, label="share right", shrink=0.9)
+        figure.colorbar(image, ax=axes, label="accuracy", shrink=0.9)

@@ -1,4 +1,4 @@
-"""Pictures of what position does inside a run: the bias of its heads, and where attention goes."""
+"""Pictures of position inside a run: the bias of its heads, and its attention beyond L."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @style.styled
 def bias(curves: Mapping[int, np.ndarray], trained: int) -> "Figure":
-    """The bias of every head against distance, in windows of these lengths: [H, length] each."""
+    """Bias of every head against distance, in windows of several lengths: [H, length] each."""
     longest = max(curves)
     figure, (axes,) = style.panels()
     lines = []
@@ -39,23 +39,23 @@ def bias(curves: Mapping[int, np.ndarray], trained: int) -> "Figure":
 
 
 @style.styled
-def attention(found: Mapping[str, Any], trained: int) -> "Figure":
+def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
     """Attention beyond L and its entropy against the query, by method: means over heads.
 
-    Each of `found` has `beyond` and `entropy`, both [layers, H, T].
+    Each method has `beyond` and `entropy`, both [layers, H, T].
     """
-    figure, every = style.panels(2, len(found), sharey="row")
-    top, bottom = every[: len(found)], every[len(found) :]
-    for upper, lower, (name, one) in zip(top, bottom, found.items(), strict=True):
-        length = one.beyond.shape[-1]
-        for axes, values in ((upper, one.beyond), (lower, one.entropy)):
+    figure, panels = style.panels(2, len(by_method), sharey="row")
+    top, bottom = panels[: len(by_method)], panels[len(by_method) :]
+    for upper, lower, (name, means) in zip(top, bottom, by_method.items(), strict=True):
+        length = means.beyond.shape[-1]
+        for axes, values in ((upper, means.beyond), (lower, means.entropy)):
             for layer, heads in enumerate(values):
                 look = dict(color=f"C{layer % 10}", linewidth=1)
                 x, y = smooth(heads.mean(axis=0))
                 draw_lines(axes, [Line(f"layer {layer}", list(x), list(y), look)])
             style.length_axis(axes, [length], [trained], step=2)
         places = np.arange(1, length + 1)
-        lower.plot(places, np.log(places), color="0.3", linestyle=":", label="all keys alike")
+        lower.plot(places, np.log(places), color="0.3", linestyle=":", label="uniform attention")
         lower.set_xlabel("position of the query")
         upper.set(title=name, ylim=(-0.02, 1.02))
     top[0].set_ylabel("attention beyond L")

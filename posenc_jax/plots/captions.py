@@ -1,4 +1,4 @@
-"""A file beside the pictures that says of each what is drawn and what its bands are."""
+"""captions.md beside the pictures: the content and the intervals of each."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ FILE = "captions.md"
 
 
 def unpaired(over: str) -> str:
-    """What bands and bars over documents or seeds are, and are not."""
+    """Explain bands and bars over documents or seeds."""
     return (
         f"Bands and bars are 95% intervals over {over} of each line alone, unpaired: where two "
         "overlap, their difference may still be significant; scripts/compare.py pairs them."
@@ -17,7 +17,7 @@ def unpaired(over: str) -> str:
 
 
 def write(path: Path, captions: Mapping[Path, str]) -> None:
-    """Writes a paragraph per picture; without pictures there is no file."""
+    """Write a paragraph per picture; without pictures, remove the file."""
     path.unlink(missing_ok=True)
     if captions:
         paragraphs = (f"**{picture.name}** {words}\n" for picture, words in captions.items())

@@ -1,4 +1,4 @@
-"""Pictures of losses: against length, by place in the window, by scale and by training step."""
+"""Pictures of losses against length, place in the window, scale and training step."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VALUES = {"bpb": "bits per byte", "nll": "nats per token", "ppl": "perplexity per token"}
-VALUES |= {"accuracy": "share of right answers", "relative": "accuracy relative to the ceiling"}
-LENGTH, PLACE = "length (tokens)", "place in the window (tokens)"
-COUNTED = "yardstick"  # the kind of lines of n-grams; their numbers are no group's
-BANDS = 5  # as many bands can be told apart; intervals of more lines are bars
-# Of the text that the protocol `order` changes.
+VALUES |= {"accuracy": "accuracy", "relative": "accuracy relative to the ceiling"}
+LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
+COUNTED = "yardstick"  # gid of lines of n-grams, whose numbers match no group
+BANDS = 5  # most readable bands; the intervals of more lines are bars
+# Looks of the text changes of the protocol `order`.
 CHANGES = {
     "dropped": dict(color="#000000", marker="s"),
     "swapped": dict(color="#D55E00", marker="^"),
     "shuffled": dict(color="#0072B2", marker="o"),
     "reversed": dict(color="#009E73", marker="D"),
 }
-CHANGE_WORDS = {"dropped": "not there", "swapped": "another window's"}
+CHANGE_WORDS = {"swapped": "another document's"}
 
 
 class Line(NamedTuple):
-    """One method of a picture, and of the table beside it."""
+    """One method in a picture and in the table beside it."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    look: dict[str, Any]  # how matplotlib draws it
+    look: dict[str, Any]  # options of matplotlib
     band: tuple[Sequence[float], Sequence[float]] | None = None  # low and high
-    seeds: Sequence[Sequence[float]] = ()  # at each x the values of all seeds
+    seeds: Sequence[Sequence[float]] = ()  # values of all seeds at each x
     gid: str | None = None
     listed: bool = True  # in the legend
 
@@ -63,11 +63,11 @@ def chart(
 ) -> "Figure":
     """Lines with their seeds, as dots or thin lines, and in the first panel with their bands.
 
-    `lengths` makes the horizontal axis one of tokens. Each view is a panel, with these limits.
+    `lengths` makes the horizontal axis one of tokens. Each view is a panel with these limits.
     """
-    figure, every = style.panels(1, len(views), size)
+    figure, panels = style.panels(1, len(views), size)
     lines = _with_best_yardstick(lines)
-    for number, (axes, view) in enumerate(zip(every, views, strict=True)):
+    for number, (axes, view) in enumerate(zip(panels, views, strict=True)):
         draw_lines(axes, lines, bands=number == 0)
         if lengths:
             style.length_axis(axes, lengths, sorted(set(trained)))
@@ -80,18 +80,18 @@ def chart(
             style.log_values(axes)
         if number:
             axes.set_title("closer")
-    every[0].set_ylabel(y)
+    panels[0].set_ylabel(y)
     if note and not style.narrow():
-        every[0].set_title(note, fontsize=8, color="0.35")
+        panels[0].set_title(note, fontsize=8, color="0.35")
     style.heading(figure, title)
-    style.legend(figure, every[0], below=below)
+    style.legend(figure, panels[0], below=below)
     return figure
 
 
 def _with_best_yardstick(lines: Sequence[Line]) -> list[Line]:
-    """Without n-grams that another one beats: pictures have the best one, tables all."""
-    counted = [line for line in lines if _is_yardstick(line)]
-    best = min(counted, key=lambda line: line.y[0], default=None)
+    """Drop all n-grams but the best; tables keep all of them."""
+    yardsticks = [line for line in lines if _is_yardstick(line)]
+    best = min(yardsticks, key=lambda line: line.y[0], default=None)
     return [line for line in lines if line is best or not _is_yardstick(line)]
 
 
@@ -126,13 +126,13 @@ def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tupl
     return [[(x, each[i]) for x, each in several if i < len(each)] for i in range(most)]
 
 
-SHOWN = 0.25  # of all values, at least, in a closer view
+SHOWN = 0.25  # least share of the values in a closer view
 
 
 def near(lines: Sequence[Line]) -> tuple[float, float] | None:
-    """The limits of a closer view, a fifth above the lowest value.
+    """Limits of a closer view, up to a fifth above the lowest value.
 
-    None where all lines fit, and where it would show less than a quarter of the values.
+    None where all lines fit, or where it shows less than a quarter of the values.
     """
     shown = [line for line in lines if line.listed and not _is_yardstick(line)]
     values = [v for line in shown for v in (*line.y, *(v for each in line.seeds for v in each))]
@@ -153,17 +153,17 @@ def gram(order: int, counted: int | None = None) -> str:
 
 
 def yardstick(order: int, lengths: Sequence[int], value: float, name: str) -> Line:
-    """What an n-gram makes of the same targets, whatever the context that others have."""
+    """Line of an n-gram on the same targets, constant over context length."""
     gid = f"{COUNTED}-{1000 + order}"
     return Line(name, lengths, [value] * len(lengths), style.YARDSTICK, gid=gid)
 
 
 def baselines(lines: Sequence[Line]) -> list[Line]:
-    """Entries of the legend for null and window, whose lines have the colours of their groups."""
+    """Legend entries for null and window, whose lines have the colours of their groups."""
     dashes = [line.look.get("linestyle") for line in lines]
     named = {line.name for line in lines}
-    missing = [one for one in (NULL, WINDOW) if one.name not in named]
-    return [one for one in missing if one.look["linestyle"] in dashes]
+    missing = [entry for entry in (NULL, WINDOW) if entry.name not in named]
+    return [entry for entry in missing if entry.look["linestyle"] in dashes]
 
 
 def draw(
@@ -172,10 +172,10 @@ def draw(
     evaluation: str = records.HELD_OUT,
     yardsticks: Sequence[dict] = (),
 ) -> list[Path]:
-    """Draws every picture of an evaluation of one run or several; returns the files.
+    """Draw every picture of an evaluation of one run or several and return the files.
 
-    Of `yardsticks`, rows of eval/yardsticks.csv, the best one of the same targets is drawn in grey.
-    The name of an evaluation of another text than the run's own held-out one ends their names.
+    The best of `yardsticks`, rows of eval/yardsticks.csv, on the same targets is drawn in grey.
+    File names end in the name of the evaluation, except for the run's own held-out text.
     """
     try:
         import matplotlib  # noqa: F401
@@ -197,19 +197,19 @@ def draw(
     figures["order"] = by_change(last_cells)
     figures["scale"] = None if several_runs else by_scale(newest)
     figures["budget"] = None if several_runs else by_step(rows)
-    made = {}
+    written = {}
     for name, figure in figures.items():
         path = folder / f"{name}{suffix}.png"
-        style.formed(path).unlink(missing_ok=True)  # of an earlier evaluation of that name
+        style.formed(path).unlink(missing_ok=True)  # from an earlier evaluation of that name
         if figure is not None:
-            made[style.save(figure, path)] = _caption(name, rows, figure)
-    captions.write(folder / f"captions{suffix}.md", made)
-    return list(made)
+            written[style.save(figure, path)] = _caption(name, rows, figure)
+    captions.write(folder / f"captions{suffix}.md", written)
+    return list(written)
 
 
 def _caption(name: str, rows: Sequence[dict], figure: "Figure") -> str:
-    """What is drawn, of which runs and targets, and what its bands are."""
-    protocol = name if name in {one.name for one in protocols.every()} else protocols.HEADLINE
+    """Describe the values, runs, targets and intervals of a picture."""
+    protocol = name if name in {p.name for p in protocols.every()} else protocols.HEADLINE
     axes = figure.axes[0]
     longest = max((r for r in rows if r["protocol"] == protocol), key=lambda row: row["length"])
     runs = ", ".join(dict.fromkeys(row["run"] for row in rows))
@@ -227,39 +227,38 @@ def against_length(
 ) -> "Figure | None":
     """Perplexity, bits per byte or accuracy, as the protocol has it, with 95% intervals.
 
-    Nats per token where tokens do not hold the text, so that bits per byte are unknown.
+    Nats per token replace bits per byte where the tokenizer loses text.
     """
     rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
     if not rows:
         return None
-    own = protocols.find(protocol).value
-    in_bits = own != "ppl"
-    value = _value_of(rows) if own == "bpb" else own
-    found = _curves(rows)
+    preferred = protocols.find(protocol).value
+    value = _value_of(rows) if preferred == "bpb" else preferred
+    curves = _curves(rows)
     lines = []
-    for one in found:
-        band = None if is_baseline(one[0]) else _interval(one, value)
-        lines.append(_line(one, [row[value] for row in one], rows, band))
-    others = _null_lines(found, value)
+    for curve in curves:
+        band = None if is_baseline(curve[0]) else _interval(curve, value)
+        lines.append(_line(curve, [row[value] for row in curve], rows, band))
+    others = _null_lines(curves, value)
     if value == "accuracy":
         known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
         others = [CEILING._replace(x=sorted(known), y=[known[n] for n in sorted(known)])]
         known = {row["length"]: row["orderless"] for row in rows if row["orderless"] is not None}
         others += [ORDERLESS._replace(x=list(known), y=list(known.values()))] if known else []
     elif protocol == protocols.HEADLINE:
-        others += _counted(rows, value, yardsticks)
+        others += _yardsticks(rows, value, yardsticks)
     return chart(
         [*apart(lines), *others],
         y=VALUES[value],
         lengths=sorted({row["length"] for row in rows}),
         trained=[row["train_length"] for row in rows],
-        log=not in_bits,
+        log=preferred == "ppl",
         **_titles(protocol, rows, "; bands and bars: 95%"),
     )
 
 
 def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float]]:
-    """Over documents, of an accuracy over its answers; NaN where a single document has none."""
+    """95% interval over documents, or over answers for accuracy; NaN for a single document."""
     if value == "accuracy":
         low, high = ([row[f"accuracy_{end}"] for row in rows] for end in ("low", "high"))
         return np.array(low, float).tolist(), np.array(high, float).tolist()
@@ -272,12 +271,12 @@ def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float
 
 
 def apart(lines: Sequence[Line]) -> list[Line]:
-    looks = style.told_apart([line.look for line in lines])
+    looks = style.distinct([line.look for line in lines])
     return [line._replace(look=look) for line, look in zip(lines, looks, strict=True)]
 
 
 def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
-    """The loss at every place of the longest window, as means over neighbouring places."""
+    """Loss at every place of the longest window, as means over neighbouring places."""
     chosen = [cell for cell in cells if cell.facts["protocol"] == protocol]
     chosen = [cell for cell in chosen if np.all(np.isfinite(cell.sums.by_place))]
     if not chosen:
@@ -305,36 +304,36 @@ def by_place(cells: Sequence[Measured], protocol: str) -> "Figure | None":
     )
 
 
-def _counted(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) -> list[Line]:
-    """The n-grams of the same targets, with what was counted where that is not the same."""
+def _yardsticks(rows: Sequence[dict], value: str, yardsticks: Sequence[dict]) -> list[Line]:
+    """Lines of n-grams on the same targets, named by the size of their text if sizes differ."""
     lengths, scored = sorted({r["length"] for r in rows}), {row["token_hash"] for row in rows}
-    own = {
-        (one["counted"], one["order"]): one[value]
-        for one in yardsticks
-        if one["token_hash"] in scored and one[value]
+    values = {
+        (row["counted"], row["order"]): row[value]
+        for row in yardsticks
+        if row["token_hash"] in scored and row[value]
     }
-    several = len({counted for counted, _ in own}) > 1
+    several = len({counted for counted, _ in values}) > 1
     return [
-        yardstick(order, lengths, own[counted, order], gram(order, counted if several else None))
-        for counted, order in sorted(own)
+        yardstick(order, lengths, values[counted, order], gram(order, counted if several else None))
+        for counted, order in sorted(values)
     ]
 
 
 @style.styled
 def by_scale(rows: Sequence[dict]) -> "Figure | None":
-    """A panel for every extension that was read at several scales, a line per scale."""
+    """One panel per extension with several scales, one line per scale."""
     rows = [r for r in rows if r["protocol"] == protocols.HEADLINE and r["nll"] is not None]
-    tried: dict[str, set] = {}
+    scales_of: dict[str, set] = {}
     for row in rows:
         if row["scale"] is not None:
-            tried.setdefault(row["extension"], set()).add(row["scale"])
-    tried = {name: scales for name, scales in tried.items() if len(scales) > 1}
-    if not tried:
+            scales_of.setdefault(row["extension"], set()).add(row["scale"])
+    scales_of = {name: scales for name, scales in scales_of.items() if len(scales) > 1}
+    if not scales_of:
         return None
     value = _value_of(rows)
     lengths = sorted({row["length"] for row in rows})
-    figure, panels = style.panels(1, len(tried), sharey=True)
-    for axes, (name, scales) in zip(panels, tried.items(), strict=True):
+    figure, panels = style.panels(1, len(scales_of), sharey=True)
+    for axes, (name, scales) in zip(panels, scales_of.items(), strict=True):
         lines = []
         for scale, look in zip((None, *sorted(scales)), scale_looks(len(scales)), strict=True):
             chosen = [r for r in rows if (r["extension"], r["scale"]) == (name, scale)]
@@ -353,7 +352,7 @@ def by_scale(rows: Sequence[dict]) -> "Figure | None":
 
 
 def scale_looks(count: int) -> list[dict[str, Any]]:
-    """Looks of an encoding as trained and at as many scales, in grey from light to black."""
+    """Looks of an encoding as trained and at several scales, in grey from light to black."""
     shades = style.spread(count)
     marks = [dict(color=shade, marker="sPX^vD*"[i % 7]) for i, shade in enumerate(shades)]
     return [dict(color=style.EXTENSIONS["none"][0], marker="o"), *marks]
@@ -361,57 +360,57 @@ def scale_looks(count: int) -> list[dict[str, Any]]:
 
 @style.styled
 def by_change(cells: Sequence[Measured]) -> "Figure | None":
-    """A panel for each length of one run as trained: nats more than with the text as it is."""
+    """Added loss on changed text, for one run without extension; one panel per length."""
     plain = ("order", "none", None)
-    own = [
+    chosen = [
         cell
         for cell in cells
         if tuple(cell.facts[name] for name in ("protocol", "extension", "window")) == plain
     ]
-    lengths = sorted({cell.facts["length"] for cell in own})
-    if not own or len({cell.facts["run"] for cell in own}) > 1:
+    lengths = sorted({cell.facts["length"] for cell in chosen})
+    if not chosen or len({cell.facts["run"] for cell in chosen}) > 1:
         return None
     figure, panels = style.panels(1, len(lengths), sharey=True)
     for axes, length in zip(panels, lengths, strict=True):
-        here = {cell.facts["part"]: cell for cell in own if cell.facts["length"] == length}
-        lines = _changes(here)
+        by_part = {cell.facts["part"]: cell for cell in chosen if cell.facts["length"] == length}
+        lines = _changes(by_part)
         axes.axhline(0, color="0.6", linewidth=0.8)
         draw_lines(axes, lines)
         style.length_axis(axes, sorted({int(x) for line in lines for x in line.x}))
-        axes.set(title=f"{length:,} tokens", xlabel="tokens left as they are, d")
-    panels[0].set_ylabel("nats per token more")
+        axes.set(title=f"{length:,} tokens", xlabel="unchanged context (tokens)")
+    panels[0].set_ylabel("added loss (nats per token)")
     style.legend(figure, panels[0])
     figure.suptitle(f"order: {protocols.find('order').title}")
     return figure
 
 
 def _changes(cells: dict[str, Measured]) -> list[Line]:
-    """A line for each change, over the distances beyond which it was made, with 95% intervals."""
+    """One line per change against the unchanged context, with 95% intervals."""
     whole = cells["whole"].sums
-    found: dict[str, dict[int, Measured]] = {kind: {} for kind in CHANGES}
+    by_kind: dict[str, dict[int, Measured]] = {kind: {} for kind in CHANGES}
     for part, cell in cells.items():
         kind, _, near = part.partition("-")
         if part != "whole":
-            found[kind][int(near)] = cell
-    made = []
-    for kind, by_near in found.items():
+            by_kind[kind][int(near)] = cell
+    lines = []
+    for kind, by_near in by_kind.items():
         near = sorted(by_near)
         costs = [paired(by_near[d].sums.nats, whole.nats, whole.tokens) for d in near]
         band = [cost.low for cost in costs], [cost.high for cost in costs]
         name = CHANGE_WORDS.get(kind, kind)
-        made.append(Line(name, near, [cost.mean for cost in costs], CHANGES[kind], band))
-    return [line for line in made if line.x]
+        lines.append(Line(name, near, [cost.mean for cost in costs], CHANGES[kind], band))
+    return [line for line in lines if line.x]
 
 
 def by_step(rows: Sequence[dict]) -> "Figure | None":
-    """Every length against training, without an extension; one checkpoint makes no picture."""
+    """Loss at every length against training step, without an extension; None for one checkpoint."""
     plain = protocols.HEADLINE, "none", None
     rows = [row for row in rows if (row["protocol"], row["extension"], row["window"]) == plain]
     rows = [row for row in rows if row["nll"] is not None]
     if not rows:
         return None
     scored = max(rows, key=lambda row: row["step"])["token_hash"]
-    rows = [row for row in rows if row["token_hash"] == scored]  # of the newest checkpoint
+    rows = [row for row in rows if row["token_hash"] == scored]  # targets of the last checkpoint
     if len({row["step"] for row in rows}) < 2:
         return None
     value = _value_of(rows)
@@ -443,7 +442,7 @@ def _titles(protocol: str, rows: Sequence[dict], more: str = "") -> dict[str, An
 
 
 def _curves(rows: Sequence[dict]) -> list[list[dict]]:
-    """The rows of every line, by length; the lines in the order of the rows."""
+    """Rows of every line by length, with lines in the order of the rows."""
 
     def line(row: dict) -> tuple:
         names = ("run", "seed", "step", "extension", "scale", "window")
@@ -451,59 +450,59 @@ def _curves(rows: Sequence[dict]) -> list[list[dict]]:
 
     order = {name: number for number, name in enumerate(dict.fromkeys(map(line, rows)))}
     by_line = sorted(rows, key=lambda row: (order[line(row)], row["length"]))
-    return [list(own) for _, own in groupby(by_line, line)]
+    return [list(group) for _, group in groupby(by_line, line)]
 
 
-def _line(one: Sequence[dict], y: Sequence[float], rows: Sequence[dict], band: Any) -> Line:
-    name, look = _style(one[0], rows)
-    return Line(name, [row["length"] for row in one], y, look, band)
+def _line(curve: Sequence[dict], y: Sequence[float], rows: Sequence[dict], band: Any) -> Line:
+    name, look = _style(curve[0], rows)
+    return Line(name, [row["length"] for row in curve], y, look, band)
 
 
 def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
-    """The name and the look of a row's line: by encoding where there are several, else by method.
+    """Name and look of a row's line, by encoding if there are several, else by method.
 
-    Several runs of one encoding differ by dash, several scales of one extension by strength.
+    Runs of one encoding differ by dash, scales of one extension by opacity.
     """
     name = label(row)
     one_encoding = len({r["encoding"] for r in rows}) == 1
     extended = row["extension"] != "none"
-    made = style.look_of_method(row["extension"])._asdict()
+    look = style.look_of_method(row["extension"])._asdict()
     if not (one_encoding and extended):
-        made["color"], made["marker"] = style.look_of(row["encoding"])
-        if made["linestyle"] == "-" and extended:
-            made["linestyle"] = "--"
+        look["color"], look["marker"] = style.look_of(row["encoding"])
+        if look["linestyle"] == "-" and extended:
+            look["linestyle"] = "--"
     if is_baseline(row):
-        name = f"window: sees the last {row['window']} tokens"
-        made |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
+        name = f"window: the last {row['window']} tokens"
+        look |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
     runs = list(dict.fromkeys(r["run"] for r in rows))
     encoding_of = {r["run"]: r["encoding"] for r in rows}
     same = [run for run in runs if encoding_of[run] == row["encoding"]]
     if len(runs) > 1:
-        who = row["run"] if len(same) > 1 else row["encoding"]
-        name = who if name == "none" else f"{who} + {name}"
+        subject = row["run"] if len(same) > 1 else row["encoding"]
+        name = subject if name == "none" else f"{subject} + {name}"
         number = same.index(row["run"])
         if number:
             dash = style.DASHES[number % len(style.DASHES)]
-            made |= dict(linestyle=dash, markerfacecolor="white")
+            look |= dict(linestyle=dash, markerfacecolor="white")
     scales = sorted({r["scale"] for r in rows if r["extension"] == row["extension"]} - {None})
     if len(scales) > 1:
-        made["alpha"] = 0.35 + 0.65 * scales.index(row["scale"]) / (len(scales) - 1)
-    return name, made
+        look["alpha"] = 0.35 + 0.65 * scales.index(row["scale"]) / (len(scales) - 1)
+    return name, look
 
 
-def _null_lines(found: Sequence[Sequence[dict]], value: str) -> list[Line]:
-    """The null of every run without an extension, from the trained length on."""
+def _null_lines(curves: Sequence[Sequence[dict]], value: str) -> list[Line]:
+    """Null of every run without an extension, from the trained length on."""
     lines = []
-    for one in found:
-        if one[0]["extension"] != "none" or one[0]["window"]:
+    for curve in curves:
+        if curve[0]["extension"] != "none" or curve[0]["window"]:
             continue
-        beyond = [r for r in one if r["null_nll"] and r["length"] >= r["train_length"]]
+        beyond = [r for r in curve if r["null_nll"] and r["length"] >= r["train_length"]]
         if beyond:
             y = [_null(row, value) for row in beyond]
-            look = style.NULL | {"color": style.look_of(one[0]["encoding"])[0]}
+            look = style.NULL | {"color": style.look_of(curve[0]["encoding"])[0]}
             x = [row["length"] for row in beyond]
             lines.append(Line("null", x, y, look, listed=False))
-    if len({one[0]["run"] for one in found}) == 1:
+    if len({curve[0]["run"] for curve in curves}) == 1:
         return [NULL._replace(x=line.x, y=line.y) for line in lines]
     return lines + baselines(lines)
 

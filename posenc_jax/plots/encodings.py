@@ -1,4 +1,4 @@
-"""Pictures of what encodings look like without a model, and of a spectrum, bias or key terms."""
+"""Pictures of encodings: bounds, spectra, biases, similarities, windows, gates and score terms."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 CONTEXTS = (100, 1_000, 10_000)
 CELLS = 200  # of a heat map, along each side
-LOWEST = -40.0  # a bias below which no weight is left
+LOWEST = -40.0  # lowest bias shown; weights below it are negligible
 DISTANCE = "distance (tokens)"
 
 
 def title(encoding: Encoding, run: str | None) -> str:
-    """Whose values a panel shows: those of a run, or the ones that training begins with."""
+    """Title of a panel: the encoding, and the run or random initialisation of its values."""
     if run is not None:
         return f"{encoding.name} of {run}"
-    drawn = any(jax.tree.leaves(trained_mask(encoding)))
-    return f"{encoding.name}: random initial values" if drawn else encoding.name
+    trained = any(jax.tree.leaves(trained_mask(encoding)))
+    return f"{encoding.name}: random initial values" if trained else encoding.name
 
 
 @style.styled
 def reach(rope: RoPE) -> "Figure":
-    """How large a score can be, against distance."""
+    """Bound on the score, against distance."""
     figure, panels = style.panels(1, len(CONTEXTS))
     for axes, context in zip(panels, CONTEXTS, strict=True):
         distances = np.unique(np.linspace(0, context, min(context + 1, 2_000)).round())
         axes.plot(distances, diagnostics.score_bound(rope, distances), color=_ROPE)
         axes.set(title=f"context of {context:,}", xlabel=DISTANCE, ylim=(0, 1.05))
-    panels[0].set_ylabel("largest score over that at distance 0")
+    panels[0].set_ylabel("largest score, relative to distance 0")
     figure.suptitle(f"RoPE: bound on the score, {_words(rope)}")
     return figure
 
 
 def distances(rope: RoPE) -> "Figure":
-    """The score of two equal vectors, by their places."""
+    """Score of two equal vectors, by their positions."""
     maps, spans = {}, {}
     for context in CONTEXTS:
         places = np.linspace(0, context - 1, min(CELLS, context))
@@ -59,7 +59,7 @@ def distances(rope: RoPE) -> "Figure":
 
 
 def wavelengths(rope: RoPE, scale: float) -> "Figure":
-    """The spectrum as trained and after every extension that changes frequencies by a scale."""
+    """Spectrum as trained and after every extension that changes frequencies by a scale."""
     ropes: dict[str, Any] = {"none": rope}
     for name in extensions.fitting(rope):
         record = extensions.records()[name]
@@ -73,7 +73,7 @@ def wavelengths(rope: RoPE, scale: float) -> "Figure":
 def spectrum(
     ropes: Mapping[str, RoPE], trained: int, lengths: Mapping[str, float] | None = None
 ) -> "Figure":
-    """Tokens per turn of every rotary pair, by method; each length is a dotted line."""
+    """Tokens per turn of every rotary pair, by method; dotted lines mark lengths."""
     from matplotlib.ticker import MaxNLocator
 
     figure, (axes,) = style.panels()
@@ -84,11 +84,11 @@ def spectrum(
             listed = name not in {line.name for line in lines}
             lines.append(Line(name, range(len(waves)), list(waves), look, listed=listed))
     draw_lines(axes, lines)
-    told = {"L: pairs above it make no full turn within the trained length": trained}
-    for words, length in (told | dict(lengths or {})).items():
+    marked = {"L: pairs above make no full turn within the trained length": trained}
+    for words, length in (marked | dict(lengths or {})).items():
         axes.axhline(length, color="0.5", linestyle=":")
-        at = dict(xycoords=("axes fraction", "data"), va="top", ha="right")
-        style.annotate(axes, words, (0.99, length), (0, -2), **at)  # waves grow to the right
+        anchor = dict(xycoords=("axes fraction", "data"), va="top", ha="right")
+        style.annotate(axes, words, (0.99, length), (0, -2), **anchor)  # waves grow to the right
     axes.set(yscale="log", xlabel="rotary pair", ylabel="tokens per turn")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
@@ -104,7 +104,7 @@ def spectrum(
 
 @style.styled
 def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
-    """What every head adds to the scores, against distance; a panel per encoding and its title."""
+    """Bias of every head against distance; one panel per title and encoding."""
     across = min(3, len(encodings))
     down = -(-len(encodings) // across)
     figure, panels = style.panels(down, across, (3.1 * across, 3.1 * down))
@@ -122,47 +122,47 @@ def biases(encodings: Mapping[str, Encoding], length: int) -> "Figure":
         axes.set_visible(False)
     for axes in panels[::across]:
         axes.set_ylabel("added to the score")
-    figure.suptitle("biases by head, the first in grey and the last in black; dotted: L")
+    figure.suptitle("biases by head, from grey (first) to black (last); dotted: L")
     return figure
 
 
 def similarities(encodings: Mapping[str, Encoding], length: int) -> "Figure":
-    """How alike the vectors are that additive encodings add at two places, by its title."""
+    """Cosine similarity of the vectors that additive encodings add at two positions, by title."""
     maps = {
         title: diagnostics.similarity(encoding, min(length, encoding.reach or length))
         for title, encoding in encodings.items()
     }
-    title = "cosine between the vectors added at two places"
-    return heat_maps(maps, limits=(-1, 1), x="place", y="place", title=title)
+    title = "cosine similarity of the vectors added at two positions"
+    return heat_maps(maps, limits=(-1, 1), x="position", y="position", title=title)
 
 
 def remapped(length: int, trained: int) -> "Figure":
-    """The distance at which each query of a row sees each key, under every extension that moves."""
+    """Distance at which each query of a row sees each key, under every remapping extension."""
     records = extensions.records()
-    names = [name for name, one in records.items() if one.kind.name == "distance"]
+    names = [name for name, record in records.items() if record.kind.name == "distance"]
     tables = {name: extensions.distances(name, length, trained) for name in names}
     maps = {name: np.where(table < 0, np.nan, table) for name, table in tables.items()}
     spans = dict.fromkeys(maps, length)
-    title = f"distance at which RoPE sees a key, L = {trained:,}; white: not seen"
+    title = f"distance at which RoPE sees a key, L = {trained:,}; white: not visible"
     return heat_maps(maps, spans=spans, across=3, x="key", y="query", label="tokens", title=title)
 
 
 @style.styled
 def windows(encodings: Mapping[str, Encoding], layers: int, length: int) -> "Figure":
-    """How far back each layer sees; a panel per encoding and its title, a bar per layer."""
+    """Tokens back that each layer sees; one panel per title and encoding, one bar per layer."""
     size = (4.4 * len(encodings), 1.6 + 0.26 * layers)
     figure, panels = style.panels(1, len(encodings), size)
     for axes, (title, encoding) in zip(panels, encodings.items(), strict=True):
         named = set()
         for index in range(layers):
-            one = encoding.layer(index)
-            seen = one.narrowed(None)
-            sort, hatch = _sight(one)
-            name = f"{one.name}, {sort}"
+            layer = encoding.layer(index)
+            window = layer.narrowed(None)
+            span, hatch = _sight(layer)
+            name = f"{layer.name}, {span}"
             axes.barh(
                 index,
-                length if seen is None else min(seen, length),
-                color=style.look_of(one.name)[0],
+                length if window is None else min(window, length),
+                color=style.look_of(layer.name)[0],
                 hatch=hatch,
                 edgecolor="white",
                 label=None if name in named else name,
@@ -173,21 +173,21 @@ def windows(encodings: Mapping[str, Encoding], layers: int, length: int) -> "Fig
         axes.set_yticks(range(layers))
         axes.invert_yaxis()
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    figure.suptitle("how far back a layer sees, at most; dotted: L")
+    figure.suptitle("most tokens back that a layer sees; dotted: L")
     return figure
 
 
 def _sight(encoding: Encoding) -> tuple[str, str | None]:
-    """What a layer sees, in words, and the hatch of its bar."""
-    seen = encoding.narrowed(None)
-    if seen is None:
+    """The keys that a layer sees, in words, and the hatch of its bar."""
+    window = encoding.narrowed(None)
+    if window is None:
         return "everything", "//"
-    return ("its chunk", "..") if seen == chunk_of(encoding) else ("a window", None)
+    return ("its chunk", "..") if window == chunk_of(encoding) else ("a window", None)
 
 
 @style.styled
 def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
-    """How much of the past each token keeps, by layer and head; letters name the tokens."""
+    """Share of the past that each token keeps, by layer and head; letters name the tokens."""
     layers, heads, length = kept.shape
     size = (max(6.0, 0.13 * length), 1.2 + layers * (0.5 + 0.2 * heads))
     figure, panels = style.panels(layers, 1, size, sharex=True)
@@ -199,29 +199,29 @@ def gates(kept: np.ndarray, letters: Sequence[str], name: str) -> "Figure":
         axes.set_yticks(range(heads))
     panels[-1].set_xticks(range(length), letters, fontsize=7)
     panels[-1].set_xlabel("token")
-    figure.colorbar(image, ax=panels, shrink=0.8, label="kept of the past")
-    figure.suptitle(f"forget gates over a text, a row per head; {name}")
+    figure.colorbar(image, ax=panels, shrink=0.8, label="share of the past kept")
+    figure.suptitle(f"forget gates over a text, one row per head; {name}")
     return figure
 
 
 @style.styled
-def terms(found: Mapping[str, np.ndarray], name: str) -> "Figure":
+def terms(values: Mapping[str, np.ndarray], name: str) -> "Figure":
     """The four terms of the first layer's scores, and the share of position in its keys."""
     figure, (left, right) = style.panels(1, 2, (9, 3.8))
-    products = [key for key in found if "-" in key]
-    heads = np.arange(len(found[products[0]]))
+    products = [key for key in values if "-" in key]
+    heads = np.arange(len(values[products[0]]))
     for rank, key in enumerate(products):
         colour = ("#000000", "#D55E00", "#E69F00", "#0072B2")[rank]
-        left.bar(heads + 0.2 * (rank - 1.5), found[key], 0.18, label=key, color=colour)
-    left.set_ylabel("standard deviation among the keys of a query")
-    left.set_ylim(0, 1.3 * max(found[key].max() for key in products))
+        left.bar(heads + 0.2 * (rank - 1.5), values[key], 0.18, label=key, color=colour)
+    left.set_ylabel("standard deviation over the keys of a query")
+    left.set_ylim(0, 1.3 * max(values[key].max() for key in products))
     left.legend(ncols=2)
-    right.bar(heads, found["position in the keys"], color=_ROPE)
-    right.set(ylabel="share of the keys that is position", ylim=(0, 1))
+    right.bar(heads, values["position in the keys"], color=_ROPE)
+    right.set(ylabel="share of position in the keys", ylim=(0, 1))
     for axes in (left, right):
         axes.set_xticks(heads)
         axes.set_xlabel("head of the first layer")
-    figure.suptitle(f"{name}: terms of the scores, part of the query - part of the key")
+    figure.suptitle(f"{name}: terms of the scores, named query-key")
     return figure
 
 

@@ -25,27 +25,27 @@ def heat_maps(
     across: int | None = None,
     title: str = "",
 ) -> "Figure":
-    """Matrices with the same colours for the same values, `across` in a row; NaN stays empty.
+    """Matrices on one colour scale, `across` in a row; NaN stays empty.
 
-    Limits that lie on both sides of zero get a scale with white at zero. `rows` and `columns` name
-    the cells; else `spans` says how far both axes of a square matrix reach, by its title.
+    Limits on both sides of zero get a scale with white at zero. `rows` and `columns` name the
+    cells; otherwise `spans` has the extent of both axes of a square matrix, by title.
     """
-    values = np.concatenate([np.ravel(one) for one in maps.values()])
+    values = np.concatenate([np.ravel(matrix) for matrix in maps.values()])
     low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
     across = len(maps) if across is None else across
     down = -(-len(maps) // across)
     size = (4.2 * across, 3.8 * down)
     if rows:
         size = (2 + 0.6 * len(columns), 1.4 + 0.3 * len(rows))
-    figure, every = style.panels(down, across, size)
-    if not rows:  # panels that stay square
+    figure, panels = style.panels(down, across, size)
+    if not rows:  # keeps panels square
         figure.set_layout_engine("compressed", h_pad=0.08)
     image: Any = None
-    for axes, (name, one) in zip(every, maps.items(), strict=False):
+    for axes, (name, matrix) in zip(panels, maps.items(), strict=False):
         axes.grid(False)
         end = (spans or {}).get(name)
         image = axes.imshow(
-            one,
+            matrix,
             extent=None if end is None else (0, end, end, 0),
             cmap="RdBu_r" if low < 0 < high else "viridis",
             vmin=low,
@@ -54,10 +54,10 @@ def heat_maps(
         )
         axes.set(title=name, xlabel=x, ylabel=y)
         if end is not None:
-            axes.set_xlim(-0.02 * end, end)  # the first keys are not under the axis
+            axes.set_xlim(-0.02 * end, end)  # keeps the first keys clear of the axis
         if rows:
             axes.set_yticks(range(len(rows)), rows)
             axes.set_xticks(range(len(columns)), columns)
-    figure.colorbar(image, ax=every, shrink=0.8, label=label)
+    figure.colorbar(image, ax=panels, shrink=0.8, label=label)
     figure.suptitle(title)
     return figure

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a method stands at a length, with 95% intervals over seeds where there are three."""
+    """Reach and order of a method at a length, with 95% intervals over three or more seeds."""
 
     reach: float
     order: float
@@ -48,8 +48,8 @@ def reach_and_order(arrows: Sequence[Arrow], trained: int, longest: int) -> "Fig
         if end.order_ends is not None:
             axes.vlines(end.reach, *end.order_ends, color=colour, linewidth=0.8, alpha=0.6)
     axes.set(
-        xlabel="reach: right answers without an older setting, relative to the ceiling",
-        ylabel="order: 0 takes either of two settings, 1 always the last",
+        xlabel="reach: accuracy without an older setting, relative to the ceiling",
+        ylabel="order: 0 picks either of two settings, 1 always the last",
         xlim=(left - 0.05, 1.05),
         ylim=(low - 0.05, 1.05),
     )

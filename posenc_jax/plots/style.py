@@ -1,4 +1,4 @@
-"""The house style: sizes, colours, marks, axes, and how a picture is saved."""
+"""The house style: sizes, colours, marks, axes and file formats of pictures."""
 
 import colorsys
 import functools
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Colours after Okabe and Ito, and Tol. No palette has fifteen that colour-blind readers tell apart:
-# each has a mark of its own, and marks that look alike (round ones, diamonds) have distant colours.
+# Colours after Okabe and Ito, and Tol. No palette has fifteen colours that colour-blind readers can
+# distinguish, so each has its own mark; similar marks (round ones, diamonds) have distant colours.
 ENCODINGS = {
     "rope": ("#0072B2", "o"),
     "alibi": ("#D55E00", "s"),
@@ -64,19 +64,19 @@ EXTENSIONS = {
 FOLLOWING = {"dynamic_pi": "pi", "dynamic_ntk": "ntk", "dynamic_yarn": "yarn"}  # dashed
 EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
 SPARE = ("1", "2", "3", "4", "_")  # marks of names without a look above
-DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # of groups with one encoding
-OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of methods that would look alike
-SPARSE: dict[str, Any] = dict(markevery=0.12, markersize=4)  # of lines with a point per token
+DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # groups of one encoding
+OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # methods with the same look
+SPARSE: dict[str, Any] = dict(markevery=0.12, markersize=4)  # lines with a point per token
 NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 ORDERLESS: dict[str, Any] = dict(color="0.55", linestyle="--", linewidth=1.5, zorder=1)
 WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
 YARDSTICK: dict[str, Any] = dict(color="0.45", linestyle="-", linewidth=1.1, zorder=1)
 
-ASPECT = 0.72  # height of a narrow panel by its width
-LINE = 0.17  # inches of a legend's line
-LETTERS = 15  # of a legend to an inch
-LONGEST = 44  # letters of a line of a name beside the panels
+ASPECT = 0.72  # height / width of a narrow panel
+LINE = 0.17  # inches per line of a legend
+LETTERS = 15  # letters per inch in a legend
+LONGEST = 44  # letters per line of a name beside the panels
 
 RC: Any = {
     "font.size": 9,
@@ -93,15 +93,15 @@ RC: Any = {
     "lines.markersize": 5,
     "savefig.dpi": 150,
     "svg.fonttype": "none",
-    "pdf.fonttype": 42,  # letters, not outlines: publishers ask for it
-    "svg.hashsalt": "posenc-jax",  # the same picture is the same text
+    "pdf.fonttype": 42,  # letters, not outlines, as publishers require
+    "svg.hashsalt": "posenc-jax",  # makes the text of a picture reproducible
 }
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
 def styled(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Runs a function that draws with matplotlib in the house style."""
+    """Run a function that draws with matplotlib in the house style."""
 
     @functools.wraps(function)
     def inside(*args: Parameters.args, **options: Parameters.kwargs) -> Answer:
@@ -114,10 +114,10 @@ def styled(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answe
 
 
 class Form(NamedTuple):
-    """How pictures are made: a file's format, and a width at which text keeps its size."""
+    """File format and width of pictures; text keeps its size at any width."""
 
     format: str = "png"
-    width: float | None = None  # inches; None: as wide as a screen likes it
+    width: float | None = None  # inches; None: for a screen
 
 
 FORMATS = ("png", "pdf", "svg")
@@ -127,7 +127,7 @@ _form: ContextVar[Form] = ContextVar("form", default=USUAL)
 
 @contextmanager
 def printed(form: Form) -> Iterator[None]:
-    """Makes the pictures within in another form: for a paper's column, say."""
+    """Draw pictures in another form within this context, such as for a paper's column."""
     choice("format", form.format, FORMATS)
     if form.width is not None:
         positive("width", form.width)
@@ -139,22 +139,22 @@ def printed(form: Form) -> Iterator[None]:
 
 
 def narrow() -> bool:
-    """Whether a width was asked for: then a caption says what a title would."""
+    """Return True if a width is set, for a paper: captions then replace titles."""
     return _form.get().width is not None
 
 
 def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tuple[str, str]:
-    """Colour and mark; those of a new name are derived from it, so they are the same everywhere."""
+    """Colour and mark of a name; those of a new name are derived from a hash of it."""
     if name in looks:
         return looks[name]
     number = zlib.crc32(name.encode())
-    red, green, blue = colorsys.hls_to_rgb(number % 360 / 360, 0.4, 0.6)
-    colour = "#" + "".join(f"{round(255 * part):02X}" for part in (red, green, blue))
+    rgb = colorsys.hls_to_rgb(number % 360 / 360, 0.4, 0.6)
+    colour = "#" + "".join(f"{round(255 * channel):02X}" for channel in rgb)
     return colour, SPARE[number // 360 % len(SPARE)]
 
 
 class Look(NamedTuple):
-    """How the line of a method is drawn everywhere."""
+    """Colour, mark and dash of a method in all pictures."""
 
     color: str
     marker: str = ""
@@ -162,9 +162,9 @@ class Look(NamedTuple):
 
 
 def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
-    """The look of every group, given its encoding: the encoding's, and a dash for each group of it.
+    """Look of every group, given its encoding: the encoding's, with a dash per group.
 
-    Where one encoding has more groups than there are dashes, groups get colours of their own.
+    If one encoding has more groups than there are dashes, every group gets its own colour.
     """
     names = list(encodings)
     alike = {e: [n for n in names if encodings[n] == e] for e in encodings.values()}
@@ -176,7 +176,7 @@ def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
 
 
 def look_of_method(extension: str) -> Look:
-    """The look of an extension among those of one encoding; composed ones are dotted."""
+    """Look of an extension among those of one encoding; composed ones are dotted."""
     first = composition.parts(extension)[0].name
     composed = extension != first
     return Look(
@@ -184,19 +184,19 @@ def look_of_method(extension: str) -> Look:
     )
 
 
-def told_apart(looks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The looks of lines that share a picture: one that was there before gets another dash, and
-    where all dashes are taken another mark."""
-    made: list[dict[str, Any]] = []
+def distinct(looks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Looks of lines in one picture: a repeated look gets another dash, or another mark once all
+    dashes are used."""
+    used: list[dict[str, Any]] = []
     for look in looks:
         marks = (look.get("marker", ""), *SPARE)
-        others = (
+        candidates = (
             look | {"marker": mark, "linestyle": dash}
             for mark in marks
             for dash in (look.get("linestyle", "-"), *OTHERS)
         )
-        made.append(next((one for one in others if one not in made), look))
-    return made
+        used.append(next((candidate for candidate in candidates if candidate not in used), look))
+    return used
 
 
 def _dash(number: int) -> Any:
@@ -211,7 +211,7 @@ def panels(
     tall: bool = False,
     **share: Any,
 ) -> "tuple[Figure, list[Axes]]":
-    """Panels of equal size; `tall` ones keep their height where a width is asked for."""
+    """Panels of equal size; `tall` ones keep their height if a width is set."""
     from matplotlib.figure import Figure
 
     if size is None:
@@ -224,7 +224,7 @@ def panels(
 
 
 def legend(figure: "Figure", axes: "Axes", *, below: bool = False) -> None:
-    """Beside the panels, or below them in as many columns as its names leave room for."""
+    """Draw the legend beside the panels, or below them in as many columns as fit."""
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
@@ -236,26 +236,26 @@ def legend(figure: "Figure", axes: "Axes", *, below: bool = False) -> None:
         columns = max(1, min(len(names), room // (longest + 8)))
     else:
         names = [folded(name, LONGEST) for name in names]
-    if narrow():  # it takes no room from the panels
+    if narrow():  # the figure grows, so that panels keep their size
         below = True
         lines = sum(name.count("\n") + 1 for name in names)
         figure.set_figheight(figure.get_figheight() + LINE * -(-lines // columns))
     place = "outside lower center" if below else "outside right center"
-    made = figure.legend(handles, names, loc=place, ncols=columns)
-    for handle, shown, text in zip(handles, made.legend_handles, made.get_texts(), strict=True):
-        for part in (shown, text):
-            if part is not None:
-                part.set_gid(handle.get_gid())
+    drawn = figure.legend(handles, names, loc=place, ncols=columns)
+    for handle, shown, text in zip(handles, drawn.legend_handles, drawn.get_texts(), strict=True):
+        for artist in (shown, text):
+            if artist is not None:
+                artist.set_gid(handle.get_gid())
 
 
 def folded(name: str, letters: int) -> str:
-    """A name in lines of so many letters, broken behind a sign where one is; none is cut."""
+    """Break a name into lines of at most so many letters, after a separator where possible."""
     lines = [""]
-    for piece in re.findall(r"[^\s+:,/-]*[\s+:,/-]*", name):
-        for part in (piece[i : i + letters] for i in range(0, len(piece), letters)):
-            if lines[-1] and len(lines[-1]) + len(part.rstrip()) > letters:
+    for word in re.findall(r"[^\s+:,/-]*[\s+:,/-]*", name):
+        for piece in (word[i : i + letters] for i in range(0, len(word), letters)):
+            if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > letters:
                 lines.append("")
-            lines[-1] += part
+            lines[-1] += piece
     return "\n".join(line.strip() for line in lines)
 
 
@@ -266,10 +266,10 @@ def length_axis(
     step: int = 1,
     words_at: str = "top",
 ) -> None:
-    """A logarithmic axis of tokens with plain numbers, and every trained length as a dotted line,
-    named at the top or, where lines begin there, at the bottom.
+    """Make the horizontal axis logarithmic in tokens, with a dotted line at every trained length.
 
-    A single length is that of a window: then its ticks are powers of two, every `step` of them.
+    Its label is at the top or bottom, by `words_at`. A single length is that of a window, whose
+    ticks are every `step`-th power of two.
     """
     from matplotlib.ticker import NullLocator
 
@@ -279,27 +279,27 @@ def length_axis(
     axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
     axes.xaxis.set_minor_locator(NullLocator())
     words: dict[str, Any] = dict(rotation=90)
-    if narrow():  # a panel is hardly higher than the words
+    if narrow():  # a panel is hardly higher than the label
         words = dict(rotation=0)
     for length in trained:
         axes.axvline(length, color="0.6", linewidth=1, linestyle=":")
-        first = length <= min(lengths)  # to the left of it are the axis and its numbers
-        aside: dict[str, Any] = dict(ha="left" if first else "right", va=words_at)
+        first = length <= min(lengths)  # the axis and its numbers are to the left
+        side: dict[str, Any] = dict(ha="left" if first else "right", va=words_at)
         height = {"top": 0.985, "bottom": 0.015}[words_at]
         text = "L" if narrow() else "trained length"
-        annotate(axes, text, (length, height), (3 if first else -3, 0), **words, **aside)
+        annotate(axes, text, (length, height), (3 if first else -3, 0), **words, **side)
 
 
 def annotate(
     axes: "Axes", text: str, at: tuple[float, float], offset: tuple[float, float], **options: Any
 ) -> None:
-    """Grey words beside a line; `at` is in data along one axis and in parts of the other."""
-    given: dict[str, Any] = dict(xycoords=("data", "axes fraction"), va="top", ha="right") | options
-    axes.annotate(text, at, offset, textcoords="offset points", color="0.4", fontsize=8, **given)
+    """Write grey text beside a line; `at` is in data along one axis, a fraction of the other."""
+    look: dict[str, Any] = dict(xycoords=("data", "axes fraction"), va="top", ha="right") | options
+    axes.annotate(text, at, offset, textcoords="offset points", color="0.4", fontsize=8, **look)
 
 
 def log_values(axes: "Axes") -> None:
-    """A logarithmic vertical axis with plain numbers: 1, 2 and 5 of every decade, or all."""
+    """Make the vertical axis logarithmic, labelled with 1, 2 and 5 of every decade, or all."""
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
     axes.set_yscale("log")
@@ -313,19 +313,19 @@ def log_values(axes: "Axes") -> None:
 
 
 def heading(figure: "Figure", title: str) -> None:
-    """A title above all panels; in a paper its caption has it."""
+    """Write a title above all panels, except in a paper, where the caption has it."""
     if not narrow():
         figure.suptitle(title)
 
 
 def formed(path: Path) -> Path:
-    """The file of a picture, in the format asked for."""
+    """Path of a picture in the current format."""
     return path.with_name(f"{path.name.removesuffix('.png')}.{_form.get().format}")
 
 
 @styled
 def save(figure: "Figure", path: Path) -> Path:
-    """Saves a picture in the form asked for, which may change the end of its name; the file."""
+    """Save a picture in the current format and return its path, whose suffix may change."""
     path = formed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
@@ -334,14 +334,13 @@ def save(figure: "Figure", path: Path) -> Path:
 
 @styled
 def svg(figure: "Figure", name: str, title: str) -> str:
-    """A figure as an element of a page, on which every id begins with the name.
+    """Return a figure as an svg element whose ids begin with the name.
 
-    An artist whose gid is KIND-NUMBER gets attributes that scripts find it by: data-kind and
-    data-group.
+    A gid KIND-NUMBER becomes the attributes data-kind and data-group, for scripts of the page.
     """
     stream = io.StringIO()
     engine = figure.get_layout_engine()
-    if engine is not None:  # laid out here, saving does not draw everything twice
+    if engine is not None:  # laid out here, so that saving does not draw everything twice
         engine.execute(figure)
         figure.set_layout_engine("none")
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
@@ -357,5 +356,5 @@ def svg(figure: "Figure", name: str, title: str) -> str:
 
 
 def spread(shades: int) -> list[str]:
-    """Greys from light to black, for lines that have an order."""
+    """Greys from light to black, for ordered lines."""
     return [str(round(v, 3)) for v in np.linspace(0.75, 0.0, shades + 1)[1:]]

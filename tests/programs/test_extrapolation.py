@@ -228,7 +228,7 @@ def test_where_the_longest_windows_lie_is_kept(run, call):
 def test_few_targets_are_warned_of(run, call):
     out = call("eval_extrapolation.py", run, *SMALL, "--config.last=1")
     assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
-    assert re.search(r"3 documents, 9 windows of 64 tokens, 576 targets, 9 of them of same", out)
+    assert re.search(r"3 documents, 9 windows of 64 tokens, 576 targets, 9 of them for same", out)
 
 
 def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
@@ -274,10 +274,10 @@ def test_marked_answers_are_counted(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--config.multiples=1,64"], 65, "documents with the 2049 tokens .* Up to length 239"),
+        (["--config.multiples=1,64"], 65, "documents have the 2049 tokens .* Up to length 239"),
         (["--config.multiples=1,1.5"], 2, "length 32 does not divide the longest one, 48"),
         (["--config.last=9"], 2, r"last must be at most .* 8 / 4 = 2"),
-        (["--step=8", "--every_checkpoint"], 2, "exclude each other"),
+        (["--step=8", "--every_checkpoint"], 2, "mutually exclusive"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(words, code, message, run, call):
@@ -356,7 +356,7 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     assert re.search(rf"^\| same_token 64 against 32 \| \{said:+.4f}\*? \|", made["markdown"], re.M)
     assert re.search(rf"^same\\_token 64 against 32 & \{said:+.4f}\*? &", made["latex"], re.M)
     out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
-    assert f"@yran names nothing evaluated; {evaluated} has " in out and "yarn:2" in out
+    assert f"@yran matches no evaluated cell; {evaluated} has " in out and "yarn:2" in out
     assert "at lengths 16, 32, 64" in script("compare.py", f"{evaluated}@8", evaluated, code=65)
     other = tmp_path / "other"
     shutil.copytree(evaluated, other)

@@ -194,7 +194,7 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
     call("train.py", run, **fields, **{"data.cache": tmp_path / "cache"})
     own = ["--config.data.source=jsonl", f"--config.data.path={tmp_path}/a.jsonl"]
     out = call("eval_extrapolation.py", run, *SMALL, *own, "--config.data.field=body", code=65)
-    assert "Up to length 98" in out or "takes: 1 of 1" in out  # what body holds
+    assert "Up to length 98" in out or "1 of 1 documents" in out  # what body holds
     call("eval_extrapolation.py", run, *SMALL, "--config.name=x")
     words = ["--config.name=x", "--config.data.part=choose"]
     out = call("eval_extrapolation.py", run, *SMALL, *words, code=2)

@@ -1,7 +1,7 @@
 """Protocols: which targets are scored, and from how much context. The file names are the registry.
 
-A file holds a class that derives from `Protocol`, and one object of it called `protocol`. Nothing
-here imports jax.
+A file holds a subclass of `Protocol` and one instance of it called `protocol`. Nothing here imports
+jax.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,64 +15,64 @@ from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
 
-HEADLINE = "same_token"  # what tables and pictures begin with, and what windows are counted for
+HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 
 
 class Reading(NamedTuple):
-    """What a protocol reads at one length, or one part of it."""
+    """Windows and targets of a protocol at one length, or of one part of them."""
 
     text: Text
     plan: Plan
-    token_hash: str  # of the scored targets; where it is the same, rows compare
-    part: str = ""  # which part of the targets, or what was done to the text
+    token_hash: str  # of the scored targets; rows with equal hashes are comparable
+    part: str = ""  # of the targets, or the change to the text
     facts: Mapping[str, Any] = {}  # more columns: chance, ceiling, orderless, older, separation
 
 
-Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> what was measured
+Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> its sums
 
 
 class Protocol:
-    """What one protocol says of itself; the defaults are those of most."""
+    """Base class of protocols, with the defaults that suit most of them."""
 
-    title = ""  # of tables and pictures, behind the name
-    order = 100  # among the rows of a length
-    option: str | None = None  # the field of configs/eval.py, and the column, that its span is in
-    value = "ppl"  # in its picture against length: ppl, or bpb with bands
+    title = ""  # of tables and pictures, after the name
+    order = 100  # rank among the rows of a length
+    option: str | None = None  # field of configs/eval.py, and column, for its span
+    value = "ppl"  # plotted against length: ppl, bpb or accuracy
     by_place = False  # a curve over the places of the longest window, not over lengths
-    by_part = False  # its readings have parts: how far back answers lie, what was changed
-    needs: str | None = None  # the protocol that it is read off, where it reads nothing itself
+    by_part = False  # several readings per length: ranges of distance, changes of the text
+    needs: str | None = None  # the protocol whose cells it uses, if it reads nothing itself
 
     @property
     def name(self) -> str:
         return type(self).__module__.rpartition(".")[2]
 
     def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int | None:
-        """Its option as the configuration or the run has it; `trained` is L."""
+        """Value of its option in the configuration, or its default for a run with L = `trained`."""
         return None
 
     def check(self, lengths: Sequence[int], span: int | None) -> None:
-        """Raises a ConfigError where lengths and span would not score the same targets."""
+        """Raise a ConfigError if lengths and span do not score the same targets."""
 
     def text(self, text: Text, subject: Any, lengths: Sequence[int]) -> Text:
-        """What it reads: the text of the evaluation, or one that it writes itself."""
+        """Text to read: that of the evaluation, or one that the protocol generates."""
         return text
 
     def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
-        """The windows of a length, and the targets scored in them; None: not read at this one."""
+        """Windows of a length and the targets scored in them; None: not read at this length."""
         raise NotImplementedError
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        """What is read at a length: one plan, if it has parts several."""
+        """Readings at a length: one, or several with parts."""
         plan = self.plan(text, length, span)
         return [] if plan is None else [Reading(text, plan, text.token_hash(plan))]
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
-        """More cells, of what was measured for the protocol that it needs."""
+        """Derive cells from those of the protocol in `needs`."""
         return []
 
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
-        """The score beyond L = `trained` of a model that never uses more than L tokens; None: a
-        protocol has no null unless it defines one. `curve` holds rows of the same targets."""
+        """Score beyond L = `trained` of a model that never uses more than L tokens, from a `curve`
+        over the same targets; None without a null."""
         return None
 
     @property
@@ -80,16 +80,16 @@ class Protocol:
         return type(self).null is not Protocol.null
 
     def wanted(self, span: int | None) -> int:
-        """How many longest windows give it enough targets."""
+        """Number of longest windows that gives enough targets."""
         return 0
 
     def warning(self, windows: int, span: int | None) -> str | None:
-        """What is to be said of so few longest windows."""
+        """Warning about too few longest windows."""
         return None
 
 
 class ByTokensSeen(Protocol):
-    """One whose null is its own windows of L, by how many tokens a target sees."""
+    """A protocol whose null is taken from its own windows of L, by tokens that a target sees."""
 
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
         at_trained = curve.get((self.name, trained))
@@ -97,10 +97,10 @@ class ByTokensSeen(Protocol):
 
 
 def by_early(sums: Sums, within: Sums, tail: Sums | None) -> Terms | None:
-    """The null of scored targets, by the share of them that sees L tokens or fewer.
+    """Null of scored targets, weighted by the share of them that sees L tokens or fewer.
 
-    At targets that see fewer tokens, the mean over all windows of L; at the others that over their
-    last quarter. A single window of L has few such targets: all that were read are taken.
+    For these it is the mean over all places of windows of L, for the others the mean over their
+    last quarter. Both include targets that are not scored, since scored ones may be few.
     """
     if tail is None or not tail.tail_tokens.sum():
         return None
@@ -117,23 +117,23 @@ def find(name: str) -> Protocol:
 
 
 def every() -> list[Protocol]:
-    """In the order of rows."""
-    return sorted(map(find, registry.protocols()), key=lambda one: (one.order, one.name))
+    """All protocols, in the order of rows."""
+    return sorted(map(find, registry.protocols()), key=lambda p: (p.order, p.name))
 
 
 def shown() -> list[Protocol]:
-    """In the order of tables and pictures: the headline first."""
-    return sorted(every(), key=lambda one: one.name != HEADLINE)
+    """All protocols, in the order of tables and pictures: the headline first."""
+    return sorted(every(), key=lambda p: p.name != HEADLINE)
 
 
 def against_length() -> list[str]:
-    """Names of those with a curve over lengths, as they are shown."""
-    return [one.name for one in shown() if not (one.by_place or one.by_part or one.needs)]
+    """Names of the protocols with a curve over lengths, in the order of tables and pictures."""
+    return [p.name for p in shown() if not (p.by_place or p.by_part or p.needs)]
 
 
 def asked(config: Any) -> list[Protocol]:
     chosen = words(config.protocols)
-    return [one for one in every() if one.name in chosen]
+    return [p for p in every() if p.name in chosen]
 
 
 def mistakes(config: Any) -> list[str]:
@@ -148,8 +148,8 @@ def mistakes(config: Any) -> list[str]:
         for option, of in readers.items()
         if getattr(config, option) and not set(of) & set(names)
     ]
-    return said + [
-        f"{one.name} in protocols is read off {one.needs}: ask for that too"
-        for one in every()
-        if one.needs and one.name in names and one.needs not in names
+    return unused + [
+        f"{p.name} in protocols needs {p.needs}: add it"
+        for p in every()
+        if p.needs and p.name in names and p.needs not in names
     ]

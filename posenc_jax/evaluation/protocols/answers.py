@@ -1,4 +1,4 @@
-"""The answers that a text marks, from more and more context: how often, and in how many bits."""
+"""Accuracy and bits of the answers that a text marks, from increasing context."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import SameToken
 from posenc_jax.evaluation.windows import Plan, Text
 
-WANTED = 10_000  # targets, of which a part are answers
+WANTED = 10_000  # targets, some of which are answers
 
 
 class Answers(SameToken):
@@ -18,7 +18,7 @@ class Answers(SameToken):
     value = "accuracy"
 
     def plan(self, text: Text, length: int, span: int | None) -> Plan:
-        """The windows of `same_token`; of its targets those that are answers."""
+        """Windows of `same_token`, with those of its targets that are answers."""
         answers = text.split.answers
         if answers is None:
             raise ConfigError(
@@ -43,7 +43,7 @@ class Answers(SameToken):
 
 
 def gaps_of(text: Text, plan: Plan) -> tuple[np.ndarray, np.ndarray]:  # [N] twice
-    """Of each scored answer how far back it lies, and how many tokens are before its question."""
+    """Gap of each scored answer, in tokens back, and the tokens before its question."""
     scored = plan.scored()
     gaps = np.zeros(scored.shape, int)
     if text.split.gaps is not None:
@@ -52,7 +52,7 @@ def gaps_of(text: Text, plan: Plan) -> tuple[np.ndarray, np.ndarray]:  # [N] twi
 
 
 def ceiling(text: Text, gaps: np.ndarray, seen: np.ndarray) -> float | None:
-    """The accuracy of a reader that finds whatever its window holds and guesses the rest."""
+    """Accuracy of a reader that finds every answer in its window and guesses the rest."""
     if text.split.chance is None or text.split.gaps is None:
         return None
     return tasks.ceiling(text.split.chance, gaps, seen)

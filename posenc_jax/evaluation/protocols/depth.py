@@ -1,4 +1,4 @@
-"""Answers by how deep they lie in the window, at every length: the grid of needles in haystacks."""
+"""Answers by their depth in the window, at every length: the needle-in-a-haystack grid."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ PARTS = 10
 
 
 class Depth(Answers):
-    title = "answers that lie within the window, by depth: 0 is its first token, 1 the question"
+    title = "answers within the window by depth: 0 is its first token, 1 the question"
     order = 7
     by_part = True
 
@@ -22,7 +22,7 @@ class Depth(Answers):
         place = np.arange(length)
         inside = plan.scored() & (gaps > 0) & (gaps <= place)
         depth = 1 - gaps / np.maximum(place, 1)
-        found = []
+        readings = []
         for number in range(PARTS):
             low, high = number / PARTS, (number + 1) / PARTS
             last = number == PARTS - 1
@@ -30,8 +30,8 @@ class Depth(Answers):
             if part.scored().any():
                 name = f"{low:.1f}-{high:.1f}"
                 facts = {"chance": text.split.chance, "ceiling": 1.0}
-                found.append(Reading(text, part, text.token_hash(part), name, facts))
-        return found
+                readings.append(Reading(text, part, text.token_hash(part), name, facts))
+        return readings
 
 
 protocol = Depth()

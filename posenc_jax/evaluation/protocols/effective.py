@@ -1,4 +1,4 @@
-"""How much context is worth reading: the shortest length whose loss is as good as the best."""
+"""Effective context: the shortest length whose loss is as good as the best."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.sums import Measured
 from posenc_jax.evaluation.windows import Plan, Text
 
-NATS = 0.01  # per token, that do not matter
+NATS = 0.01  # per token; smaller differences are ignored
 
 
 class Effective(Protocol):
-    title = f"the shortest context whose loss of same_token is within {NATS} nats of the best"
+    title = f"the shortest context whose same_token loss is within {NATS} nats of the best"
     order = 9
     needs = "same_token"
 
@@ -19,8 +19,8 @@ class Effective(Protocol):
         return None
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
-        """Of each method one cell, that of the shortest such length: the mean of the paired
-        difference is within, and its interval within twice that."""
+        """One cell per method: the shortest length whose paired difference from the best is below
+        0.01 nats, with an upper end below 0.02."""
         curves: dict[tuple, list[Measured]] = {}
         names = ("evaluation", "run", "step", "extension", "scale", "window")
         for cell in cells:
@@ -33,10 +33,10 @@ class Effective(Protocol):
 def _shortest(curve: Sequence[Measured]) -> Measured:
     best = min(curve, key=lambda cell: cell.sums.nats.sum())
     for cell in sorted(curve, key=lambda cell: cell.facts["length"]):
-        lost = paired(cell.sums.nats, best.sums.nats, cell.sums.tokens)
-        if cell is best or (lost.mean < NATS and lost.high < 2 * NATS):
+        excess = paired(cell.sums.nats, best.sums.nats, cell.sums.tokens)
+        if cell is best or (excess.mean < NATS and excess.high < 2 * NATS):
             return Measured({**cell.facts, "protocol": protocol.name}, cell.sums)
-    raise AssertionError("the best is one of them")
+    raise AssertionError("the curve contains its best cell")
 
 
 protocol = Effective()

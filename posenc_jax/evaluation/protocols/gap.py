@@ -1,24 +1,24 @@
-"""Answers by how far back they lie, in the longest window: who finds what, from how far."""
+"""Answers in the longest window by their gap: accuracy against tokens back."""
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.answers import Answers
 from posenc_jax.evaluation.windows import Text
 
-NEAREST = 16  # where the first part ends, about
+NEAREST = 16  # end of the first part, approximately
 
 
 class Gap(Answers):
-    title = "answers of the longest window by how many tokens back they lie"
+    title = "answers in the longest window by tokens back"
     order = 6
     by_part = True
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        """Parts end at halves of the longest length: `33-64` is all from 33 to 64 tokens back."""
+        """Readings of parts that double in length: `33-64` has the answers 33 to 64 tokens back."""
         if length != text.longest:
             return []
         plan = self.plan(text, length, span)
-        found = []
+        readings = []
         low = 0
         for high in ends(length):
             gaps = text.split.gaps[plan.targets()] if text.split.gaps is not None else 0
@@ -27,17 +27,17 @@ class Gap(Answers):
                 name = f"{low + 1}-{high}"
                 facts = {"chance": text.split.chance, "ceiling": 1.0}
                 facts["orderless"] = questions.orderless(text, part)
-                found.append(Reading(text, part, text.token_hash(part), name, facts))
+                readings.append(Reading(text, part, text.token_hash(part), name, facts))
             low = high
-        return found
+        return readings
 
 
 def ends(longest: int) -> list[int]:
-    """Where parts end: the same for runs of any L."""
-    found = [longest]
-    while found[0] % 2 == 0 and found[0] > NEAREST:
-        found.insert(0, found[0] // 2)
-    return found
+    """Ends of the parts, which do not depend on L: the longest length halved repeatedly."""
+    halves = [longest]
+    while halves[0] % 2 == 0 and halves[0] > NEAREST:
+        halves.insert(0, halves[0] // 2)
+    return halves
 
 
 protocol = Gap()

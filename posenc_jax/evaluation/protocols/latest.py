@@ -1,4 +1,4 @@
-"""Answers with one older setting, both within the window: who tells which of the two came last."""
+"""Answers with one older setting, both in the window: a test of which of the two came last."""
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
@@ -14,17 +14,17 @@ class Latest(Answers):
     by_part = True
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        """At every length all of them, and by separation: `5-8` is all from 5 to 8 tokens."""
+        """Readings of all such answers and by separation: `5-8` has those 5 to 8 tokens apart."""
         plan = self.plan(text, length, span)
-        asked = questions.of(text, plan)
-        if asked is None:
+        settings = questions.of(text, plan)
+        if settings is None:
             return []
-        both = (asked.older == 1) & (asked.visible.sum(axis=1) == 2)
-        found, low, high = [], 0, 1
+        both = (settings.older == 1) & (settings.visible.sum(axis=1) == 2)
+        readings, low, high = [], 0, 1
         parts = {ALL: both}
         while low < length:
             name = f"{low + 1}-{high}" if low + 1 < high else str(high)
-            parts[name] = both & (asked.separation > low) & (asked.separation <= high)
+            parts[name] = both & (settings.separation > low) & (settings.separation <= high)
             low, high = high, 2 * high
         for name, chosen in parts.items():
             if chosen.any():
@@ -36,8 +36,8 @@ class Latest(Answers):
                     "older": 1,
                     "separation": None if name == ALL else name,
                 }
-                found.append(Reading(text, part, text.token_hash(part), name, facts))
-        return found
+                readings.append(Reading(text, part, text.token_hash(part), name, facts))
+        return readings
 
 
 protocol = Latest()

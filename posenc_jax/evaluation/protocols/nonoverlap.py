@@ -1,4 +1,4 @@
-"""Windows that tile the longest ones: what the tables of ALiBi and KERPLE show."""
+"""Windows that tile the longest ones, as in the tables of ALiBi and KERPLE."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ class NonOverlap(ByTokensSeen):
     order = 1
 
     def plan(self, text: Text, length: int, span: int | None = None) -> Plan:
-        """Every longest window tiled by windows of `length`; all targets are scored."""
+        """Tile every longest window with windows of `length`; all targets are scored."""
         offsets = np.arange(0, text.longest, length)
         return plan_of(text, length, np.tile(offsets, (len(text.starts), 1)), 0)
 

@@ -1,4 +1,4 @@
-"""Answers by the number of older settings, all of them within the window: `0`, `1`, `2`, ..."""
+"""Answers by the number of older settings, all in the window: parts `0`, `1`, `2`, ..."""
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
@@ -13,12 +13,12 @@ class Older(Answers):
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         plan = self.plan(text, length, span)
-        asked = questions.of(text, plan)
-        if asked is None:
+        settings = questions.of(text, plan)
+        if settings is None:
             return []
-        found = []
-        for older in range(int(asked.older.max()) + 1):
-            chosen = (asked.older == older) & (asked.visible.sum(axis=1) == older + 1)
+        readings = []
+        for older in range(int(settings.older.max()) + 1):
+            chosen = (settings.older == older) & (settings.visible.sum(axis=1) == older + 1)
             if chosen.any():
                 part = questions.restricted(plan, chosen)
                 facts = {
@@ -27,8 +27,8 @@ class Older(Answers):
                     "orderless": questions.orderless(text, part),
                     "older": older,
                 }
-                found.append(Reading(text, part, text.token_hash(part), str(older), facts))
-        return found
+                readings.append(Reading(text, part, text.token_hash(part), str(older), facts))
+        return readings
 
 
 protocol = Older()

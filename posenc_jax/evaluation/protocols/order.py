@@ -1,7 +1,7 @@
-"""Ordinary text whose far context is shuffled, reversed, dropped or another document's.
+"""Ordinary text with its far context shuffled, reversed, dropped or taken from another document.
 
-How much the same last targets lose says how far back order, or anything, is read at all (Khandelwal
-et al., 2018, arXiv:1805.04623). Nothing is trained for it.
+The added loss on the same last targets shows how far back a model uses order, or any context at all
+(Khandelwal et al., 2018, arXiv:1805.04623). No training is needed.
 """
 
 import dataclasses
@@ -19,55 +19,57 @@ Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
 CHANGES: dict[str, Change] = {
     "shuffled": lambda far, document: np.random.default_rng(0).permuted(far, axis=1),
     "reversed": lambda far, document: far[:, ::-1],
-    "swapped": lambda far, document: np.roll(far, _most_of_one(document), axis=0),
+    "swapped": lambda far, document: np.roll(far, _most_windows(document), axis=0),
 }
 NEAREST = 4
 
 
-def _most_of_one(document: np.ndarray) -> int:
-    """Windows of the document that has the most: so far back stands none of one's own."""
+def _most_windows(document: np.ndarray) -> int:
+    """Most windows of any document: rolling by this many rows never pairs a document with itself,
+    unless it has more than half of the windows."""
     return int(np.unique(document, return_counts=True)[1].max())
 
 
 class Order(SameToken):
-    title = "the same targets, and what lies beyond some distance changed"
+    title = "the same targets with the context beyond some distance changed"
     order = 8
     by_part = True
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        """At L and at the longest length: `shuffled-16` is the text before the last 16 tokens
-        shuffled, `dropped-16` not there at all."""
+        """Readings at L and at the longest length: `shuffled-16` shuffles the text before the last
+        16 tokens, `dropped-16` omits it."""
         assert span is not None
         if length not in (trained, text.longest):
             return []
         whole = self.plan(text, length, span)
         scored = text.token_hash(whole)
-        found = [Reading(text, whole, scored, "whole")]
+        readings = [Reading(text, whole, scored, "whole")]
         near, changes = NEAREST, changes_of(text.document)
-        # Before the first scored target lie length - span tokens; the last ones are kept.
+        # Of the length - span tokens before the first scored target, the last `near` are kept.
         while near < length - span:
             for name, change in changes.items():
-                own, plan = changed(text, length, span, near, change)
-                found.append(Reading(own, plan, scored, f"{name}-{near}"))
-            found.append(Reading(text, self._dropped(text, near, span), scored, f"dropped-{near}"))
+                inner, plan = changed(text, length, span, near, change)
+                readings.append(Reading(inner, plan, scored, f"{name}-{near}"))
+            dropped = self._dropped(text, near, span)
+            readings.append(Reading(text, dropped, scored, f"dropped-{near}"))
             near *= 2
-        return found
+        return readings
 
     def _dropped(self, text: Text, near: int, span: int):
-        """Windows that begin `near` tokens before the first scored target."""
-        length = near + span - 1  # and the last target, which is not read
+        """Plan windows that begin `near` tokens before the first scored target."""
+        length = near + span - 1  # without the last target, which is not an input
         offsets = np.full((len(text.starts), 1), text.longest - length)
         return plan_of(text, length, offsets, near - 1)
 
 
 def changes_of(document: np.ndarray) -> dict[str, Change]:
-    """Not `swapped` where one document has more than half of the windows."""
-    alone = 2 * _most_of_one(document) > len(document)
-    return {name: change for name, change in CHANGES.items() if not (alone and name == "swapped")}
+    """All changes, without `swapped` where one document has more than half of the windows."""
+    majority = 2 * _most_windows(document) > len(document)
+    return {n: change for n, change in CHANGES.items() if not (majority and n == "swapped")}
 
 
 def changed(text: Text, length: int, span: int, near: int, change: Change):
-    """The windows of a length in a text of their own, with the far context of each changed."""
+    """Copy the windows of a length into a new text and change the far context of each."""
     split = text.split
     begin = text.starts + text.longest - length
     rows = np.array(split.tokens[begin[:, None] + np.arange(length + 1)])
@@ -75,20 +77,20 @@ def changed(text: Text, length: int, span: int, near: int, change: Change):
     rows[:, :far] = change(rows[:, :far], text.document)
     starts = np.arange(len(rows)) * (length + 1)
 
-    def taken(column):
+    def copied(column):
         return None if column is None else column[begin[:, None] + np.arange(length + 1)].ravel()
 
     document = np.searchsorted(text.documents, text.document)
-    own = dataclasses.replace(
+    copy = dataclasses.replace(
         split,
         tokens=rows.ravel(),
         starts=np.append(starts, rows.size),
-        bytes_of=taken(split.bytes_of),
-        answers=taken(split.answers),
+        bytes_of=copied(split.bytes_of),
+        answers=copied(split.answers),
         gaps=None,
     )
     inner = dataclasses.replace(
-        text, split=own, document=np.arange(len(rows)), starts=starts, longest=length
+        text, split=copy, document=np.arange(len(rows)), starts=starts, longest=length
     )
     plan = plan_of(inner, length, np.zeros((len(rows), 1), int), length - span)
     return inner, plan._replace(document=document)

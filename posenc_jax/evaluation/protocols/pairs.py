@@ -1,7 +1,7 @@
-"""Minimal pairs: neighbouring documents of the same tokens in another order, both answered right.
+"""Minimal pairs: neighbouring documents with the same tokens in different order, both to be right.
 
-One who knows the words and not their order answers one of the two, and so is right in a quarter of
-the pairs by chance. The answer at the end of the document counts.
+A reader that ignores order guesses between two answers and has both right in a quarter of the
+pairs. Only the answer at the end of a document is scored.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ CHANCE = 0.25
 
 
 class Pairs(Answers):
-    title = "pairs of documents with the same words in another order: both answers right"
+    title = "pairs of documents with the same words in different order: both answers right"
     order = 5
 
     def paired(self, text: Text, length: int, span: int | None) -> Plan | None:
-        """The last target of documents that have a twin; the two of them count as one."""
+        """Plan the last targets of documents that have a twin; a pair counts as one document."""
         plan = self.plan(text, length, span)
         first = twins(text)
         if not len(first):
@@ -45,23 +45,24 @@ class Pairs(Answers):
 
 
 def twins(text: Text) -> np.ndarray:
-    """The first document of each pair, both of them read; ascending."""
-    found: list[int] = []
+    """First document of each pair in a text, ascending."""
+    firsts: list[int] = []
     for one, other in zip(text.documents, text.documents[1:], strict=False):
-        taken = bool(found) and found[-1] + 1 == one
-        if other == one + 1 and not taken and _twins(_asking(text, one), _asking(text, other)):
-            found.append(int(one))
-    return np.array(found, int)
+        paired = bool(firsts) and firsts[-1] + 1 == one
+        if other == one + 1 and not paired:
+            if _are_twins(_without_answers(text, one), _without_answers(text, other)):
+                firsts.append(int(one))
+    return np.array(firsts, int)
 
 
-def _asking(text: Text, number: int) -> np.ndarray:
-    """A document without its answers, which differ between twins."""
+def _without_answers(text: Text, number: int) -> np.ndarray:
+    """Tokens of a document without its answers, which differ between twins."""
     whole = slice(*text.split.starts[number : number + 2])
     assert text.split.answers is not None
     return text.split.tokens[whole][~text.split.answers[whole]]
 
 
-def _twins(one: np.ndarray, other: np.ndarray) -> bool:
+def _are_twins(one: np.ndarray, other: np.ndarray) -> bool:
     same = len(one) == len(other) and not np.array_equal(one, other)
     return same and np.array_equal(np.sort(one), np.sort(other))
 

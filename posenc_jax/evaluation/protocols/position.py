@@ -1,4 +1,4 @@
-"""The loss at every place of the longest window: where in it a model breaks."""
+"""Loss at every place of the longest window, which shows where a model breaks."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class Position(Protocol):
         return plan_of(text, length, np.zeros((len(text.starts), 1), int), 0)
 
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
-        """Its own curve up to L, then constant: the last quarter of all windows of L there are."""
+        """Its own curve up to L, then the mean over the last quarter of all windows of L."""
         return by_early(sums, sums, curve.get(("nonoverlap", trained), sums))
 
 

@@ -1,4 +1,4 @@
-"""Answers whose name was set once: who finds them, however far back, without any order."""
+"""Answers whose name was set only once: retrieval at any distance, without order."""
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
@@ -7,14 +7,14 @@ from posenc_jax.evaluation.windows import Text
 
 
 class Reach(Answers):
-    title = "answers that have no older setting, each seen with as much context as fits"
+    title = "answers without an older setting, each seen with as much context as fits"
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         plan = self.plan(text, length, span)
-        asked = questions.of(text, plan)
-        if asked is None or not (asked.older == 0).any():
+        settings = questions.of(text, plan)
+        if settings is None or not (settings.older == 0).any():
             return []
-        plan = questions.restricted(plan, asked.older == 0)
+        plan = questions.restricted(plan, settings.older == 0)
         facts = {
             "chance": text.split.chance,
             "ceiling": ceiling(text, *gaps_of(text, plan)),

@@ -1,4 +1,4 @@
-"""The last targets of each longest window, from more and more context: only the context changes."""
+"""The last targets of each longest window from increasing context, so that only context changes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from posenc_jax.evaluation.sums import Sums
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
 from posenc_jax.terminal import counted
 
-TARGETS = 2_000  # below which the mean is a matter of which targets were asked
+TARGETS = 2_000  # with fewer, the mean depends on the choice of targets
 
 
 class SameToken(Protocol):
@@ -29,17 +29,18 @@ class SameToken(Protocol):
         if span is not None and span > shortest / 4:
             raise ConfigError(
                 f"last must be at most a quarter of the shortest length, {shortest} / 4 = "
-                f"{shortest // 4}, or context would differ too much between its targets; got {span}"
+                f"{shortest // 4}, or context differs too much between its targets; got {span}"
             )
 
     def plan(self, text: Text, length: int, span: int | None) -> Plan:
-        """For each longest window one of `length` that ends with it; its last `span` targets."""
+        """One window of `length` at the end of each longest one, scored on its last `span`
+        targets."""
         assert span is not None
         offsets = np.full((len(text.starts), 1), text.longest - length)
         return plan_of(text, length, offsets, length - span)
 
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:
-        """Its own value at L, of the same targets."""
+        """Its own value at L, over the same targets."""
         at_trained = curve.get((self.name, trained))
         return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
 
@@ -52,8 +53,8 @@ class SameToken(Protocol):
             return None
         return (
             f"{self.name} scores {counted(targets, 'target')}, and below about {TARGETS:,} its "
-            "mean depends on which they are: give more text, raise windows or documents, or leave "
-            "out the shortest multiples"
+            "mean depends on the choice of targets: give more text, raise windows or documents, or "
+            "omit the shortest multiples"
         )
 
 

@@ -1,4 +1,4 @@
-"""Windows that slide over the longest ones and score only what is new in them."""
+"""Windows that slide over the longest ones and score only their new targets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,15 +23,15 @@ class Sliding(ByTokensSeen):
         wide = [n for n in lengths if n >= span]
         if not wide or any(n % span for n in wide):
             raise ConfigError(
-                "stride must divide every length that it slides over, or targets would be left "
-                f"out, and be no longer than the longest; got {span} for lengths {list(lengths)}"
+                "stride must divide every length that it slides over, or targets are left out, "
+                f"and must not exceed the longest; got {span} for lengths {list(lengths)}"
             )
 
     def plan(self, text: Text, length: int, span: int | None) -> Plan | None:
-        """Windows that end at every `span` targets of a longest window and score the last of them.
+        """Windows that end every `span` targets and score their last `span` targets.
 
-        Where the document does not hold `length` tokens before that yet, the first window that fits
-        in it scores all targets up to its end. So every target is scored once.
+        The first window that fits into a document scores all targets up to its end, so that every
+        target is scored once.
         """
         assert span is not None
         if length < span:
@@ -39,9 +39,9 @@ class Sliding(ByTokensSeen):
         before = text.starts - text.split.starts[text.document]  # [W]
         ends = span * np.arange(1, text.longest // span + 1)  # [N], from the window's start
         first = np.maximum(0, -(-(length - before) // span) - 1)  # [W], the first end that fits
-        place = np.where(np.arange(len(ends)) == first[:, None], length - ends, length - span)
+        scored = np.where(np.arange(len(ends)) == first[:, None], length - ends, length - span)
         kept = np.arange(len(ends)) >= first[:, None]
-        return plan_of(text, length, np.tile(ends - length, (len(before), 1)), place, kept)
+        return plan_of(text, length, np.tile(ends - length, (len(before), 1)), scored, kept)
 
 
 protocol = Sliding()

@@ -254,7 +254,7 @@ def test_the_effective_context_is_the_shortest_that_loses_nothing(nats, spread, 
 
 def test_what_is_read_off_another_protocol_asks_for_it(settings):
     said = protocols.mistakes(settings(protocols="effective,answers", stride=0))
-    assert said == ["effective in protocols is read off same_token: ask for that too"]
+    assert said == ["effective in protocols needs same_token: add it"]
     assert protocols.mistakes(settings(protocols="answers", stride=0)) == []  # which reads `last`
 
 

@@ -333,7 +333,7 @@ def test_what_is_beyond_reach_is_left_out_with_the_extension_that_would_do(
     cells = measure(subject("learned"), extensions="none", window=False)
     assert {c.facts["length"] for c in cells} == {L // 4, L}
     said = capsys.readouterr().out
-    assert f"length {2 * L} is skipped: learned reaches {L} positions; take extension" in said
+    assert f"length {2 * L} is skipped: learned reaches {L} positions; use extension" in said
     assert "extension interpolate or clamp" in said
     cells = measure(subject("learned"), extensions="interpolate", window=False)
     assert {c.facts["length"] for c in cells} == set(LENGTHS)

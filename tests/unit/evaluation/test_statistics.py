@@ -61,7 +61,7 @@ def test_equal_systems_are_told_apart_as_often_as_stated(lengths, effect, docume
     for _ in range(DRAWS):
         counts = lengths(rng, documents)
         found = statistics.paired(differences(rng, counts, effect), np.zeros(documents), counts)
-        outside += found.leaves_zero_out
+        outside += found.excludes_zero
         assert not (found.clear and documents < 10)
     assert 0.03 <= outside / DRAWS <= 0.07
 
@@ -71,7 +71,7 @@ def test_nothing_is_clear_below_ten_documents_however_large():
         counts = np.full(documents, 100.0)
         better = -counts * (1 + 0.01 * np.random.default_rng(0).random(documents))
         found = statistics.paired(better, np.zeros(documents), counts)
-        assert found.leaves_zero_out == (documents > 1) and found.documents == documents
+        assert found.excludes_zero == (documents > 1) and found.documents == documents
         assert found.clear == (documents >= 10)
 
 
@@ -229,7 +229,7 @@ def test_p_and_interval_say_the_same():
     for shift in np.linspace(0, 1, 21):
         counts = lognormal(rng, 12)
         one = statistics.paired(differences(rng, counts, normal) - shift * counts, 0, counts)
-        assert (one.p < 0.05) == one.leaves_zero_out
+        assert (one.p < 0.05) == one.excludes_zero
         seeds = rng.normal(shift, 1, 5)
         _, low, high = statistics.over_seeds(seeds)
         (p,) = statistics.of_seeds(seeds[None], np.ones((1, len(seeds)), bool)).p

@@ -49,7 +49,7 @@ def test_documents_that_may_not_be_read_are_not():
 
 
 def test_too_few_documents_say_how_far_one_may_go():
-    with pytest.raises(DataError, match="documents with the 101 .* 1 of 5; .* Up to length 69"):
+    with pytest.raises(DataError, match="1 of 5 documents have the 101 .* Up to length 69"):
         text(100, per_document=1)
 
 

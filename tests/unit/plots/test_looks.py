@@ -115,8 +115,8 @@ def test_no_two_lines_of_a_picture_look_alike_or_share_a_name(encodings):
 
 def test_a_look_that_is_free_stays():
     look = style.Look("#0072B2", "o")._asdict()
-    first, second, third = style.told_apart([look, look | {"marker": "s"}, look])
+    first, second, third = style.distinct([look, look | {"marker": "s"}, look])
     assert (first, second) == (look, look | {"marker": "s"})
     assert third == look | {"linestyle": "--"}
-    many = style.told_apart([look] * 20)
+    many = style.distinct([look] * 20)
     assert len(set(map(str, many))) == 20
