@@ -8,8 +8,8 @@ import pytest
 from running import ROOT
 
 PACKAGE = ROOT / "posenc_jax"
-# From the ground up: a room imports those before it, and its own modules.
-ROOMS = (
+# From the ground up: a layer imports those before it, and its own modules.
+LAYERS = (
     "errors packages checks registry backend terminal files fields composition neighbours typeset "
     "encoding positions schemes extensions attention data config tracking runs training evaluation "
     "plots programs sweeping report lab"
@@ -80,6 +80,6 @@ def test_no_module_imports_the_facade(graph):
 
 def test_tracking_imports_base_layers_only(graph):
     for module, imported in graph.items():
-        if room(module) == "tracking":
+        if layer_of(module) == "tracking":
             known = {"tracking", "errors", "files", "terminal", "config"}
-            assert {room(name) for name in imported} <= known
+            assert {layer_of(name) for name in imported} <= known

@@ -47,7 +47,7 @@ def test_shares_too_small_to_yield_rows_are_refused(mixture, message):
     ],
 )
 def test_every_share_that_is_taken_trains_one_row_in_a_thousand(mixture):
-    assert "share" not in said_of(mixture)
+    assert "share" not in problems_of(mixture)
     shares = source_of(mixture=mixture).shares.values()
     rows = mixtures.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0).counts
     assert rows.sum() == 1000 and rows.min() >= 1
