@@ -42,9 +42,9 @@ def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list
             "run: count the whole training text with --whole"
         )
     corpus = mixtures.prepare(config.data.source, config.seed, quiet=True)
-    asked = _asked(workdir, corpus, evaluation)
-    batches, rows = _rows(mixtures.batches(corpus, config), config, corpus, asked.part)
-    part = corpus.parts[asked.part]
+    targets = _targets(workdir, corpus, evaluation)
+    batches, rows = _rows(mixtures.batches(corpus, config), config, corpus, targets.part)
+    part = corpus.parts[targets.part]
     order = max(ORDERS)
     counted = _Counting(ngrams.trained_on(batches, batches.rows if whole else rows, order))
     grams = ngrams.before(targets.split.tokens, targets.places, targets.first, order)

@@ -170,7 +170,7 @@ def start_evaluation(
 ) -> Any:
     config = settings_now(config)
     name = f"{config.wandb.name or workdir.resolve().name}-eval"
-    here = (config, workdir / "eval", identity, asked, "eval", name, "eval/length", "extrap/*")
+    here = (config, workdir / "eval", identity, mode, "eval", name, "eval/length", "extrap/*")
     run = start(*here, facts)
     _hide_axes(run)
     return run

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from posenc_jax import registry
-from posenc_jax.config.schema import words
+from posenc_jax.config.schema import Evaluation, words
 from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
@@ -136,14 +136,14 @@ def asked(config: Any) -> list[Protocol]:
     return [p for p in every() if p.name in chosen]
 
 
-def mistakes(config: Any) -> list[str]:
-    """Options of an evaluation that no protocol in it reads; those of structure are not sought."""
+def mistakes(config: Evaluation) -> list[str]:
+    """Options that no requested protocol reads, and protocols without the one they need."""
     names = words(config.protocols)
     readers: dict[str, list[str]] = {}
-    for one in every():
-        if one.option:
-            readers.setdefault(one.option, []).append(one.name)
-    said = [
+    for protocol in every():
+        if protocol.option:
+            readers.setdefault(protocol.option, []).append(protocol.name)
+    unused = [
         f"{option} = {getattr(config, option)} has no effect without {' or '.join(of)} in protocols"
         for option, of in readers.items()
         if getattr(config, option) and not set(of) & set(names)
