@@ -1,4 +1,4 @@
-"""Apply wandb's own environment variables beneath the command line and sweeps."""
+"""Apply wandb's environment variables, which rank below the command line and sweeps."""
 
 import os
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ MODES = {"dryrun": "offline", "run": "online"}  # older names
 
 
 def apply(config, argv: Sequence[str] = ()) -> None:
-    """Set fields from the environment: it wins over the recipe, command line and sweep over it."""
+    """Set fields from the environment, which overrides the recipe but not the command line."""
     for field, variable in VARIABLES.items():
         value = os.environ.get(variable, "")
-        given = any(word.partition("=")[0] == f"--config.wandb.{field}" for word in argv)
-        if value and not given and field in config.wandb:
+        on_command_line = any(word.partition("=")[0] == f"--config.wandb.{field}" for word in argv)
+        if value and not on_command_line and field in config.wandb:
             config.wandb[field] = MODES.get(value, value)
 
 
 def trial() -> str:
-    """The id of this run where the agent of a wandb sweep started it, else empty."""
+    """Id of this run if the agent of a wandb sweep started it, else empty."""
     return os.environ.get("WANDB_RUN_ID", "") if os.environ.get("WANDB_SWEEP_ID") else ""
 
 
 def workdir_of(workdir: str) -> str:
-    """The folder of a run; each trial of a wandb sweep gets its own, under the same command."""
+    """Folder of a run; each trial of a wandb sweep gets a subfolder."""
     return str(Path(workdir) / trial()) if trial() else workdir

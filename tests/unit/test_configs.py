@@ -232,7 +232,7 @@ def test_an_axis_without_effect_is_no_sweep(field, tmp_path):
     values = {"data.task": ["copy", "passkey"], "data.field": ["text", "body"]}.get(field, [2, 3])
     grid = [{field: value} for value in values]
     found = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
-    with pytest.raises(ConfigError, match=f"2 of the jobs cannot be run\n.*{field} = .* has no"):
+    with pytest.raises(ConfigError, match=f"2 of the jobs cannot run\n.*{field} = .* has no"):
         jobs.check(found)
 
 

@@ -124,7 +124,7 @@ def test_every_text_file_is_utf_8_in_any_locale():
 
 
 def test_a_field_of_a_sweep_is_a_name(tmp_path):
-    with pytest.raises(ConfigError, match="a job of the grid has the field 5; a field is a name"):
+    with pytest.raises(ConfigError, match="a job of the grid has the field 5; fields must be names"):
         jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
 
 
@@ -157,5 +157,5 @@ def test_nothing_is_written_through_a_link(tmp_path):
 def test_a_job_is_called_by_what_every_shell_takes(tmp_path, monkeypatch):
     assert slurm._job_name("zoo\n#SBATCH --exclusive") == "zoo_SBATCH_--exclusive"
     monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
-    with pytest.raises(ConfigError, match="holds characters that cannot be printed"):
+    with pytest.raises(ConfigError, match="has characters that cannot be printed"):
         slurm.Slurm(tmp_path / "a\nb", {}, 1)
