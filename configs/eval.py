@@ -1,8 +1,8 @@
-"""The default evaluation of a run; the run's own folder holds everything else about it.
+"""The default evaluation of a run; all other facts come from the folder of the run.
 
 python eval_extrapolation.py --workdir=runs/rope
 
-The fields, their defaults and what each means are in posenc_jax/configuration.py;
+The fields with their defaults and meanings are in posenc_jax/configuration.py;
 `python eval_extrapolation.py --help` lists them.
 """
 

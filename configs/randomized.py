@@ -1,9 +1,9 @@
-"""RoPE at positions drawn from a range of 8 L in training.
+"""Randomized positions: RoPE with training positions drawn from a range of 8 L.
 
 python train.py --config=configs/randomized.py --workdir=runs/randomized
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 3.308 at L and 3.449 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 3.308 at L and 3.449 at 8 L.
 """
 
 from ml_collections.config_dict import placeholder
@@ -13,8 +13,8 @@ from configs import base
 
 def get_config(size="tiny"):
     config = base.get_config(size)
-    # max_position, the range, is 8 L. inner_length, L in the formulas of extensions and `logn`, is
-    # max_position, so that a dynamic scale is the length read over it, and 1 up to there.
+    # The range max_position defaults to 8 L. inner_length, the L in the formulas of extensions and
+    # `logn`, defaults to max_position, so a dynamic scale is 1 up to that length.
     config.encoding.update(
         name="randomized",
         inner="rope",

@@ -1,9 +1,9 @@
-"""A learned bias per bucket of the distance.
+"""T5: a learned bias per bucket of distances.
 
 python train.py --config=configs/t5.py --workdir=runs/t5
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.117 at L and 2.150 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.117 at L and 2.150 at 8 L.
 """
 
 from ml_collections.config_dict import placeholder
@@ -14,6 +14,6 @@ from configs import base
 def get_config(size="tiny"):
     config = base.get_config(size)
     config.encoding.update(name="t5", num_buckets=32, max_distance=128)
-    config.encoding.scale = placeholder(float)  # of the table, to logits; None: sqrt(head size)
-    config.encoding_rate = 4.0  # of 1, 4 and 16 the one with the lowest loss in training at L = 128
+    config.encoding.scale = placeholder(float)  # from table to logits; None: sqrt(head size)
+    config.encoding_rate = 4.0  # lowest training loss at L = 128 among 1, 4 and 16
     return config
