@@ -1,4 +1,4 @@
-"""Several texts in one run, by shares of the tokens: `stdlib:0.8,variables:0.2`."""
+"""Mixtures of texts by shares of tokens, such as `stdlib:0.8,variables:0.2`."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ from posenc_jax.lineage import part_of
 
 @dataclass(frozen=True)
 class Mixture:
-    """The corpora of a mixture, by name, and the shares of the tokens that are trained on."""
+    """Corpora of a mixture by name, and their shares of the training tokens."""
 
     parts: Mapping[str, Corpus]
     shares: Mapping[str, float]
 
     @property
     def key(self) -> None:
-        """None: a mixture is not read from another place than its own."""
+        """None, as a mixture has no cache key of its own."""
 
     @property
     def first(self) -> Corpus:
@@ -38,7 +38,7 @@ class Mixture:
         return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
     def is_that_of(self, card: Mapping[str, Any]) -> bool:
-        """Whether it is the text that the card of a run's checkpoint was sealed with."""
+        """True if the card of a checkpoint names this text."""
         return card["data"] == self.fingerprint
 
     @property
@@ -51,12 +51,12 @@ class Mixture:
 
     @property
     def digests(self) -> np.ndarray:
-        """Digests of the documents that are trained on."""
+        """Digests of training documents."""
         return np.concatenate([part.digests for part in self.parts.values()])
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        """Documents, tokens and bytes per token over all parts."""
+        """Counts of documents and tokens, and bytes per token, over all parts."""
         splits = {}
         for split in corpora.SPLITS:
             own = [part.card["splits"][split] for part in self.parts.values()]
@@ -69,7 +69,7 @@ class Mixture:
 def prepare(
     data: Config, seed: int, length: int, *, quiet: bool = False, stopping: Sequence[str] = ()
 ) -> Corpus | Mixture:
-    """What a configuration's `data` describes, a mixture or not."""
+    """Load or build the corpus or mixture of a configuration's `data`."""
     if not data.mixture:
         return corpora.prepare(data, seed, length, quiet=quiet, stopping=stopping)
     chosen = shares(data.mixture)
@@ -83,19 +83,19 @@ def prepare(
 
 
 def _check_held_out(parts: Mapping[str, Config]) -> None:
-    """Refuse a text that would be trained on files which another one holds out."""
+    """Refuse a mixture in which one text trains on files that another holds out."""
     if all(part.hold_out != "package" for part in parts.values()):
         return
     for name, part in parts.items():
         if part.source == "synthetic" and sources.task_reads_code(part):
             raise ConfigError(
                 f"data.hold_out = 'package' and {name} in data.mixture, which holds out single "
-                "files of the same code: take data.hold_out=document, or another task"
+                "files of the same code; use data.hold_out=document or another task"
             )
 
 
 def batches(corpus: Corpus | Mixture, config: Config) -> Batches | MixedBatches:
-    """The rows of training."""
+    """Training batches of a corpus or mixture."""
     fields = {"batch_size": config.batch_size, "seed": config.seed}
 
     def of(part: Corpus) -> Batches:

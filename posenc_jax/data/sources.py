@@ -1,4 +1,4 @@
-"""Sources of documents: each lists its files, for fingerprints, and yields documents as bytes."""
+"""Sources of documents; each lists its files, for fingerprints, and yields documents as bytes."""
 
 import glob
 import gzip
@@ -18,34 +18,33 @@ from posenc_jax.data import stdlib, synthetic, tasks
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.registry import FILES, SOURCES, probes
 
-# Errors that a damaged file raises, packed or not.
+# Errors raised by damaged files, compressed or not.
 _UNREADABLE = (OSError, EOFError, zlib.error)
-BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to about a tenth; more than this is no text
+BOMB, LEAST_BOMB = 200, 1 << 28  # text compresses about tenfold; a larger ratio is refused
 LONGEST_LINE = 1 << 30
-ROWS = 256  # of parquet and of data sets, read at once
-# Files of a folder that a source reads, packed or not; text reads all of them.
+ROWS = 256  # rows of parquet and data sets read at once
+# Files in a folder that a source reads, compressed or not; text reads all.
 ENDINGS = {"jsonl": (".jsonl", ".jsonl.gz", ".jsonl.zst"), "parquet": (".parquet",), "text": ("",)}
 
 
 class Document(NamedTuple):
     name: str
     text: bytes
-    answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
-    gaps: np.ndarray | None = None  # of each answer, how many tokens before its question it stands
-    group: str | None = None  # documents of one group go to one split; None: each by its own text
-    split: str | None = None  # where the source tells; None: by a hash
-    size: float = 0.0  # of what was read for it, in bytes of its file, packed or not
+    answers: np.ndarray | None = None  # mask of the bytes that are answers; None: no answers
+    gaps: np.ndarray | None = None  # distance of each answer from question to setting, in tokens
+    group: str | None = None  # documents of a group share a split; None: no group
+    split: str | None = None  # set by the source; None: chosen by a hash
+    size: float = 0.0  # bytes read for it from its file
 
 
 def digest(text: bytes) -> int:
-    """A 64-bit hash of a document's text, the same for a file and a JSON line: line ends and
-    surrounding white space do not count."""
+    """64-bit hash of a document's text that ignores line-end style and surrounding white space."""
     plain = text.replace(b"\r\n", b"\n").strip()
     return int.from_bytes(hashlib.sha256(plain).digest()[:8], "big")
 
 
 def files(data) -> list[Path]:
-    """The files a source reads, in order. `hub` and most of `synthetic` read none of their own."""
+    """Files a source reads, in order; none for `hub` and most synthetic tasks."""
     if data.source == "stdlib" or (data.source == "synthetic" and task_reads_code(data)):
         return stdlib.files()
     if data.source in FILES:
@@ -54,24 +53,24 @@ def files(data) -> list[Path]:
 
 
 def held_out_files(data) -> list[Path]:
-    """The files whose documents are held out, where they are named."""
+    """Files in data.valid_path, whose documents are held out."""
     if data.source in FILES and data.valid_path:
         return _matches("data.valid_path", data.valid_path, data.source)
     return []
 
 
 def names_held_out(data) -> bool:
-    """Whether the held-out documents are named, and not chosen from the others."""
+    """True if the configuration names the held-out documents."""
     return bool(data.valid_path or data.valid_split)
 
 
 class HubFacts(NamedTuple):
-    revision: str | list[str]  # fingerprints by `datasets` of what is read
+    revision: str | list[str]  # fingerprints by `datasets` of the splits read
     size: int  # bytes
 
 
 def hub_facts(data) -> HubFacts:
-    """What identifies a data set of `hub`; files identify other sources."""
+    """Fingerprints and size of a data set of `hub`."""
     sets = [_hub_rows(data, split) for split in (data.split, data.valid_split) if split]
     prints = [rows._fingerprint for rows in sets]
     size = sum(rows.data.nbytes for rows in sets)
@@ -79,8 +78,9 @@ def hub_facts(data) -> HubFacts:
 
 
 def documents(data, seed: int, train_length: int | None = None) -> Iterator[Document]:
-    """Documents in order, those that are held out by name first, so that their duplicates are not
-    trained on. `train_length` is L of the run, which tasks that ask beyond it must know.
+    """Documents in order, those in named held-out files first so that no duplicate is trained on.
+
+    `train_length` is L of the run, which tasks need.
     """
     if data.source == "synthetic":
         yield from _synthetic(data, seed, train_length)
@@ -104,7 +104,7 @@ def _synthetic(data, seed: int, train_length: int | None) -> Iterator[Document]:
 
 
 def _read_all(data, paths: Iterable[Path], split: str | None) -> Iterator[Document]:
-    """The documents of some files, or of a split of a data set."""
+    """Documents of some files, or of a split of a data set."""
     if data.source in ("stdlib", "text"):
         by_package = data.source == "stdlib" and data.hold_out == "package"
         for path in paths:
@@ -121,7 +121,7 @@ def _read_all(data, paths: Iterable[Path], split: str | None) -> Iterator[Docume
 
 
 def task_of(data, train_length: int) -> tasks.Task:
-    """The task that `data` describes, at L."""
+    """Task of a configuration's `data`, at L."""
     try:
         return tasks.make(data.task, train_length, **{n: data[n] for n in tasks.options(data.task)})
     except ValueError as error:
@@ -134,7 +134,7 @@ def task_reads_code(data) -> bool:
 
 def _task_documents(data, seed: int, train_length: int | None) -> Iterator[Document]:
     if train_length is None:
-        raise ValueError(f"data.task={data.task} needs the length that is trained at")
+        raise ValueError(f"data.task={data.task} needs the training length")
     task = task_of(data, train_length)
     rows = -(-data.documents * (train_length + 1) // task.length(training=True))
     counts = {"train": rows, "valid": tasks.TESTS if data.valid_fraction else 0}
@@ -161,7 +161,7 @@ def _matches(field: str, patterns: str, source: str) -> list[Path]:
 
 
 def _files_in(folder: Path, source: str) -> list[Path]:
-    """The files of a folder that a source reads, without hidden ones."""
+    """Files in a folder that a source reads, without hidden ones."""
     inside = (p for p in folder.rglob("*") if p.is_file() and p.name.endswith(ENDINGS[source]))
     return sorted(p for p in inside if not any(_hidden(w) for w in p.relative_to(folder).parts))
 
@@ -172,7 +172,7 @@ def _hidden(name: str) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
-    """The text of a file, unpacked, and the file itself, whose place tells how much was read."""
+    """Open a file: the decompressed stream, and the raw one, whose position shows progress."""
     with path.open("rb") as raw:
         if path.suffix == ".gz":
             with gzip.open(raw) as text:
@@ -189,8 +189,8 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise DataError(
-            f"{path} is read by the package pyarrow, which is not installed here; install it, or "
-            "take tokens made beforehand (data.tokens)"
+            f"reading {path} needs the package pyarrow, which is not installed; install it, or use "
+            "prepared tokens (data.tokens)"
         ) from error
     return pyarrow
 
@@ -206,16 +206,16 @@ def _text(path: Path) -> Document:
         raise DataError(f"cannot read {path}: {error}") from error
     if packed and len(text) > most:
         raise DataError(
-            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size, and is no text"
+            f"{path} decompresses to over {most:,} bytes, {BOMB} times its size; it is not text"
         )
     return Document(str(path), text, size=size)
 
 
 def _cut(whole: Document, begins: str | None) -> Iterator[Document]:
-    """The documents in a file, each of which begins with a line that matches."""
+    """Documents in a file, each of which begins with a matching line."""
     starts = [m.start() for m in re.finditer(_pattern(begins), whole.text)] if begins else []
     edges = sorted({0, *starts, len(whole.text)})
-    if len(edges) > 2 and not whole.text[: edges[1]].strip():  # nothing before the first
+    if len(edges) > 2 and not whole.text[: edges[1]].strip():  # no text before the first match
         edges.pop(1)
     if len(edges) <= 2:
         yield whole
@@ -227,7 +227,7 @@ def _cut(whole: Document, begins: str | None) -> Iterator[Document]:
 
 
 def _joined(rows: Iterable[Document], begins: str) -> Iterator[Document]:
-    """Documents of several rows, each of which begins with a row that matches."""
+    """Documents of several rows, each of which begins with a matching row."""
     pattern, gathered, blank = re.compile(_pattern(begins)), [], True
     for row in rows:
         if not blank and pattern.match(row.text):
@@ -299,7 +299,7 @@ def _encoded(text: str, place: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:  # JSON can encode half of a surrogate pair
         raise DataError(
-            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; repair it"
+            f"{place}: a lone surrogate, {text[error.start]!a}, is not text; repair it"
         ) from error
 
 
@@ -318,13 +318,15 @@ def _row(place: str, number: int, text: Any, field: str, size: float) -> Documen
 
 
 def _hub_rows(data, split: str):
-    """A split of a data set of the Hub, or of a folder written by `save_to_disk`."""
+    """Split of a data set from the Hub, or from a folder written by `save_to_disk`."""
     import datasets
 
     folder = Path(data.path).expanduser()
     name = "" if data.name is None else f", data.name={data.name}"
     if folder.exists() and data.revision:
-        raise ConfigError(f"data.revision has no effect: {data.path} is a folder, not of the Hub")
+        raise ConfigError(
+            f"data.revision has no effect: {data.path} is a folder, not a data set of the Hub"
+        )
     saved = any((folder / file).is_file() for file in ("dataset_dict.json", "state.json"))
     if saved and data.name:
         raise ConfigError(f"data.name has no effect: {data.path} was saved as one configuration")
@@ -339,7 +341,7 @@ def _hub_rows(data, split: str):
 
 
 def _saved(folder: Path, split: str):
-    """A split of what `save_to_disk` wrote: one set, or one for each split."""
+    """Split of a data set written by `save_to_disk`, which may have one or several splits."""
     import datasets
 
     found = datasets.load_from_disk(str(folder))

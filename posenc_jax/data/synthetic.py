@@ -1,6 +1,6 @@
-"""Texts of which a part follows from the rest, solved within a short context.
+"""Synthetic texts whose answers depend on a short context.
 
-Tasks whose answer lies any number of tokens back are in `data/tasks`.
+Tasks with answers at any distance are in `data/tasks`.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ _DIGITS = np.frombuffer(b"0123456789", np.uint8)
 
 
 def documents(task: str, count: int, length: int, seed: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """`count` texts of exactly `length` bytes, each with a mark on every byte that is an answer."""
+    """Yield `count` texts of `length` bytes, each with a mask of the bytes that are answers."""
     make = {"copy": _copy, "induction": _induction}[task]
     for i in range(count):
-        # NumPy cuts numbers into words of 32 bits: a high word before i would be taken for it.
+        # NumPy splits numbers into 32-bit words, so a high word before i could collide with it.
         rng = np.random.default_rng([seed % 2**32, i, seed >> 32])
         text, answers = [], []
         size = 0

@@ -29,7 +29,7 @@ def prepared(folder, source="jsonl", pattern="*"):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b'{"text": "half a pair \\ud800"}', "line 2: a lone surrogate, '.ud800', is no text"),
+        (b'{"text": "half a pair \\ud800"}', "line 2: a lone surrogate, '.ud800', is not text"),
         (b"[" * 200_000, "line 2: not JSON"),
         (b'{"text": "\xff"}', "line 2: not JSON"),
     ],
@@ -54,7 +54,7 @@ def test_what_unpacks_to_far_more_than_text_does_is_refused(tmp_path):
     with gzip.open(tmp_path / "a.txt.gz", "wb") as stream:
         for _ in range(300):
             stream.write(bytes(1 << 20))
-    with pytest.raises(DataError, match="more than 268,435,456 bytes, 200 times its size"):
+    with pytest.raises(DataError, match="over 268,435,456 bytes, 200 times its size"):
         prepared(tmp_path, "text", "a.txt.gz")
 
 
@@ -124,14 +124,16 @@ def test_every_text_file_is_utf_8_in_any_locale():
 
 
 def test_a_field_of_a_sweep_is_a_name(tmp_path):
-    with pytest.raises(ConfigError, match="a job of the grid has the field 5; fields must be names"):
+    with pytest.raises(
+        ConfigError, match="a job of the grid has the field 5; fields must be names"
+    ):
         jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
 
 
 def test_a_cache_that_cannot_be_written_names_the_field(tmp_path):
     (tmp_path / "a.txt").write_text("some text " * 50)
     (tmp_path / "cache").write_text("a file is there")
-    with pytest.raises(Exception, match="name a folder that can be written: data.cache") as caught:
+    with pytest.raises(Exception, match="set data.cache to a writable folder") as caught:
         prepared(tmp_path, "text", "a.txt")
     assert caught.value.code == 74
 

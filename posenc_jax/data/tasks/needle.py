@@ -1,4 +1,4 @@
-"""Keys and their numbers hidden in source code; the text ends with the question for one of them."""
+"""Keys with numbers hidden in source code, and a question for one of them at the end."""
 
 import dataclasses
 from typing import ClassVar
@@ -9,7 +9,7 @@ from posenc_jax.data import stdlib, tasks
 from posenc_jax.data.tasks import Drawn
 
 DIGITS = 4
-# Of the test: none that training has seen.
+# The words of the test do not occur in training.
 WORDS = {
     True: "amber basil cedar delta ember fable grove haven ivory jolly karma lemon mango noble "
     "ocean pearl quilt raven sable tulip umbra vapor wheat xenon yacht zebra".split(),
@@ -20,12 +20,12 @@ WORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Needle(tasks.Task):
-    """A needle is a line; the one asked for lies anywhere before the question."""
+    """Needles are lines; the target is anywhere before the question."""
 
     needles: int
-    valid_fraction: float  # of the source code: tests are hidden in what is held out
+    valid_fraction: float  # of the source code; tests use the held-out code
 
-    chance: ClassVar[float] = 1 / 10  # of each digit
+    chance: ClassVar[float] = 1 / 10  # per digit
     version: ClassVar[int] = 2
 
     def __post_init__(self):
@@ -33,8 +33,8 @@ class Needle(tasks.Task):
         most = len(WORDS[False])
         if self.needles > most or self.train_length < least:
             raise ValueError(
-                f"needles must be {most} at most and fit into L beside their question, which takes "
-                f"{least} tokens; got {self.needles} and L = {self.train_length}"
+                f"needles must be at most {most}, and L at least {least} to hold them and their "
+                f"question; got {self.needles} and L = {self.train_length}"
             )
 
     @property
@@ -48,7 +48,7 @@ class Needle(tasks.Task):
         keys = rng.choice(WORDS[training], self.needles, replace=False)
         values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
         ask = length - size + 1  # the question's line ends with the text
-        # The first needle is the one that is asked for.
+        # The question is for the first needle.
         starts = rng.permutation(tasks.apart(rng, self.needles, ask, size))
         for start, key, value in zip(starts, keys, values, strict=True):
             text[start : start + size] = tasks.filled(_line(key, value), size)

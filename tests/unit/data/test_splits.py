@@ -132,7 +132,7 @@ class TestPackages:
         assert prepare("", "stdlib", **fields).valid.groups is None
         path = made.folder / "valid.groups.npy"
         path.write_bytes(b"not what was written")
-        with pytest.raises(DataError, match=r"written there \(valid\.groups\.npy.*; delete it"):
+        with pytest.raises(DataError, match=r"was written \(valid\.groups\.npy.*; delete it"):
             corpora.load(made.folder)
         np.save(path, made.valid.groups[1:])
         with pytest.raises(
@@ -186,7 +186,7 @@ class TestFingerprint:
         made = prepare(folder / "*.txt")
         path = made.folder / "corpus.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
-        with pytest.raises(DataError, match="is not what was written there; delete it"):
+        with pytest.raises(DataError, match="has changed since it was written; delete it"):
             prepare(folder / "*.txt")
 
     @pytest.mark.parametrize("name", ["valid.digests.npy", "choose.tokens"])
@@ -194,7 +194,7 @@ class TestFingerprint:
         made = prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
         whole = (made.folder / name).read_bytes()
         (made.folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(DataError, match="is not what was written there; delete it"):
+        with pytest.raises(DataError, match="has changed since it was written; delete it"):
             prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
 
     @pytest.mark.parametrize(
