@@ -76,9 +76,9 @@ def widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
         else:
             return None
     sample = tokenizer.encode(SAMPLE, add_special_tokens=False)
-    told = byte_offsets(SAMPLE)[[end for _, end in sample.offsets]]
-    ours = ends(SAMPLE.encode(), known[sample.ids])
-    return known if ours is not None and np.array_equal(ours, told) else None
+    expected = byte_offsets(SAMPLE)[[end for _, end in sample.offsets]]
+    computed = ends(SAMPLE.encode(), known[sample.ids])
+    return known if computed is not None and np.array_equal(computed, expected) else None
 
 
 def ends(text: bytes, widths: np.ndarray) -> np.ndarray | None:

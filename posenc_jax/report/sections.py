@@ -297,10 +297,10 @@ def places(data: Gathered) -> Section | None:
         points = data.places[data.places.protocol == protocol]
         add(protocol, f"{protocol}, all encodings", figures.by_place(data, protocol), points)
         for number, group in enumerate(figures.groups(data)):
-            own = points[(points.group == group) & points.window.isna()]
-            if own.method.nunique() > 1:
-                lines = figures.extended(data, group, own, value="nll", x="place")
-                add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, own)
+            selected = points[(points.group == group) & points.window.isna()]
+            if selected.method.nunique() > 1:
+                lines = figures.extended(data, group, selected, value="nll", x="place")
+                add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, selected)
     return Section(
         "Where in the window",
         "Loss at each place of the longest window, averaged over seeds and over neighbouring "
