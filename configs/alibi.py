@@ -1,9 +1,9 @@
-"""A penalty in proportion to the distance.
+"""ALiBi: a linear penalty on distance.
 
 python train.py --config=configs/alibi.py --workdir=runs/alibi
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.304 at L and 2.312 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.304 at L and 2.312 at 8 L.
 """
 
 from configs import base

@@ -1,4 +1,4 @@
-"""The default evaluation of a run; the run's own folder holds everything else about it.
+"""The default evaluation of a run; all other facts come from the folder of the run.
 
 python eval_extrapolation.py --workdir=runs/rope
 

@@ -1,9 +1,9 @@
-"""A learned function of the distance relative to the query's position.
+"""FIRE: a learned function of the distance relative to the query's position.
 
 python train.py --config=configs/fire.py --workdir=runs/fire
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.248 at L and 2.802 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.248 at L and 2.802 at 8 L.
 """
 
 from configs import base

@@ -1,8 +1,8 @@
-"""Three layers of RoPE in a window of L / 4, then one without position that sees everything.
+"""Hybrid: three layers of RoPE in a window of L / 4, then one full-context layer without position.
 
 python train.py --config=configs/hybrid.py --workdir=runs/hybrid
 
-Its time and its bits per byte at L and at 8 L are not measured yet.
+Time and bits per byte at L and 8 L are not measured yet.
 """
 
 from configs import base

@@ -1,12 +1,12 @@
-"""Layers as in Gemma 3: windows with one base of RoPE, global layers with another.
+"""Layers as in Gemma 3: local and global layers with different RoPE bases.
 
 python train.py --config=configs/hybrid_bases.py:small --workdir=runs/hybrid_bases
 python eval_extrapolation.py --workdir=runs/hybrid_bases --config.extensions=none,pi:8:layers=global
 
-Gemma Team 2025, arXiv:2503.19786: five local layers, then a global one; bases 10,000 and 1,000,000;
-an extension changes the global layers alone. Size small has the six layers of one such period;
-size tiny has four, so there the pattern is three local layers and a global one.
-Hardware, time and bits per byte at L and at 8 L: not measured yet.
+Gemma Team 2025, arXiv:2503.19786: five local layers with base 10,000, then a global one with base
+1,000,000; extensions change only global layers. Size small has the six layers of one period; size
+tiny has four, three local and one global.
+Time and bits per byte at L and 8 L are not measured yet.
 """
 
 from configs import hybrid

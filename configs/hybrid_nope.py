@@ -1,11 +1,11 @@
-"""Layers as in Command A: windows with RoPE, every fourth layer global without position.
+"""Layers as in Command A: windows with RoPE, and every fourth layer global without position.
 
 python train.py --config=configs/hybrid_nope.py:small --workdir=runs/hybrid_nope
 
-Cohere 2025, arXiv:2504.00698: windows of 4,096 tokens, here L / 2, and interleaved rotation. Size
-small has six layers, of which only the fourth is global.
-Size tiny: 5 to 6.5 minutes on one CPU core, evaluation included.
-Expected bits per byte, as configs/sweeps/fair.py trains and reads it: 1.897 at L and 1.952 at 8 L.
+Cohere 2025, arXiv:2504.00698: windows of 4,096 tokens (L / 2 here) and interleaved rotation. Size
+small has six layers; only the fourth is global.
+Size tiny: 5 to 6.5 minutes on one CPU core with evaluation.
+Expected bits per byte in configs/sweeps/fair.py: 1.897 at L and 1.952 at 8 L.
 """
 
 from configs import hybrid

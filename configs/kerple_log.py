@@ -1,9 +1,9 @@
-"""A learned logarithmic penalty.
+"""KERPLE: a learned logarithmic penalty on distance.
 
 python train.py --config=configs/kerple_log.py --workdir=runs/kerple_log
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.204 at L and 2.206 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.204 at L and 2.206 at 8 L.
 """
 
 from configs import base

@@ -1,9 +1,9 @@
-"""A learned penalty by a power of the distance.
+"""KERPLE: a learned penalty by a power of distance.
 
 python train.py --config=configs/kerple_power.py --workdir=runs/kerple_power
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.159 at L and 2.159 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.159 at L and 2.159 at 8 L.
 """
 
 from configs import base

@@ -1,10 +1,10 @@
-"""A learned table added to the embeddings.
+"""A learned position table added to the embeddings.
 
 python train.py --config=configs/learned.py --workdir=runs/learned
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.553 at L; none beyond L, where its
-table has no rows (extensions interpolate and clamp add them).
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.553 at L. The
+table has no rows beyond L; the extensions interpolate and clamp add them.
 """
 
 from configs import base

@@ -1,9 +1,9 @@
-"""No position encoding: word order through the causal mask alone.
+"""No position encoding; word order is visible only through the causal mask.
 
 python train.py --config=configs/nope.py --workdir=runs/nope
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 3.286 at L and 3.854 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 3.286 at L and 3.854 at 8 L.
 """
 
 from configs import base

@@ -1,9 +1,9 @@
-"""Who reaches far, and who tells the last setting from an older one? L = 64, asked up to 8 L = 512.
+"""Reach and order on `variables` with older settings, trained at L = 64, evaluated to 8 L = 512.
 
 python train.py --config=configs/ordered.py:rope --workdir=runs/ordered-rope
 
-Any encoding of configs/ stands behind the colon. 0.4M parameters, 1,200 steps of 32 rows, the loss
-on the answers alone: two to four minutes of one CPU core. Read by
+After the colon: any encoding of configs/. 0.4M parameters, 1,200 steps of 32 rows, loss on answers
+only: two to four minutes on one CPU core. To evaluate:
 
 python eval_extrapolation.py --workdir=runs/ordered-rope --config.lengths=64,128,256,512 \\
     --config.last=16 --config.protocols=answers,gap,reach,latest,older

@@ -1,10 +1,11 @@
-"""p-RoPE: the slowest quarter of RoPE's pairs does not turn.
+"""p-RoPE: RoPE without rotation in the slowest quarter of pairs.
 
 python train.py --config=configs/prope.py --workdir=runs/prope
 python train.py --config=configs/prope.py --config.encoding.keep=turned --workdir=runs/hope
 
-Barbero et al. 2024, arXiv:2410.06205; `turned` keeps the pairs that complete a turn within L.
-Hardware, time and bits per byte at L and at 8 L: not measured yet.
+Barbero et al. 2024, arXiv:2410.06205; keep=turned rotates only pairs that complete a turn
+within L.
+Time and bits per byte at L and 8 L are not measured yet.
 """
 
 from configs import rope

@@ -1,9 +1,9 @@
-"""RoPE at positions drawn from a range of 8 L in training.
+"""Randomized positions: RoPE with training positions drawn from a range of 8 L.
 
 python train.py --config=configs/randomized.py --workdir=runs/randomized
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 3.308 at L and 3.449 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 3.308 at L and 3.449 at 8 L.
 """
 
 from configs import base

@@ -1,12 +1,11 @@
-"""Randomized YaRN: a trained RoPE goes on at its own length L, with YaRN in place and positions
-drawn from scale x L. Mehta et al. 2026, arXiv:2606.23687; their length curriculum is not here.
+"""Randomized YaRN: fine-tune a trained RoPE at L with YaRN and positions drawn from scale x L.
 
 python train.py --config=configs/randomized_yarn.py --workdir=runs/randomized_yarn \\
     --config.init_from=runs/rope --config.train_length=128 --config.encoding.inner_length=128
 
-Both lengths are L, that of the run it starts from, whose model, text and rate are taken over as in
-configs/finetune.py. Options of its RoPE are given here too: --config.encoding.base=500000.
-Time and expected losses: not measured.
+Mehta et al. 2026, arXiv:2606.23687, without their length curriculum. Both lengths must be the L of
+the run in init_from; model, text and rate are taken from it as in configs/finetune.py. Repeat the
+options of its RoPE, such as --config.encoding.base=500000. Time and loss are not measured.
 """
 
 from configs import finetune

@@ -1,10 +1,10 @@
-"""RoPE whose frequencies are trained, shared by all layers and heads.
+"""RoPE with trained frequencies, shared by all layers and heads.
 
 python train.py --config=configs/rope_trained.py --workdir=runs/rope_trained
 
-Adam moves each alpha by about the learning rate a step, and with it the angle of the fastest pair
-at position p by p times as much: raise encoding_rate with care.
-Hardware, time and bits per byte at L and at 8 L: not measured yet.
+Adam changes each alpha by about the learning rate per step, and the angle of the fastest pair at
+position p by p times as much, so raise encoding_rate with care.
+Time and bits per byte at L and 8 L are not measured yet.
 """
 
 from configs import rope

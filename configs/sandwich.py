@@ -1,9 +1,9 @@
-"""The inner product of two sinusoidal encodings as a bias.
+"""Sandwich: the inner product of two sinusoidal encodings as a bias.
 
 python train.py --config=configs/sandwich.py --workdir=runs/sandwich
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.124 at L and 2.164 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.124 at L and 2.164 at 8 L.
 """
 
 from configs import base

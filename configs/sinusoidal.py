@@ -1,9 +1,9 @@
-"""Sines and cosines added to the embeddings.
+"""Sinusoidal encoding: sines and cosines added to the embeddings.
 
 python train.py --config=configs/sinusoidal.py --workdir=runs/sinusoidal
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.450 at L and 5.732 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.450 at L and 5.732 at 8 L.
 """
 
 from configs import base

@@ -1,9 +1,9 @@
-"""A learned bias per bucket of the distance.
+"""T5: a learned bias per bucket of distances.
 
 python train.py --config=configs/t5.py --workdir=runs/t5
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.117 at L and 2.150 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.117 at L and 2.150 at 8 L.
 """
 
 from configs import base

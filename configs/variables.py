@@ -1,22 +1,22 @@
-"""Who finds what stands far back: `variables`, trained at L = 64, asked for up to 8 L = 512 tokens.
+"""Retrieval on `variables`, trained at L = 64, evaluated to 8 L = 512.
 
 python train.py --config=configs/variables.py:rope --workdir=runs/variables-rope
 
-Any encoding of configs/ stands behind the colon. About a minute on one CPU core: 0.4M parameters,
-600 steps of 32 rows, the loss on the answers alone. Read by
+After the colon: any encoding of configs/. About a minute on one CPU core: 0.4M parameters, 600
+steps of 32 rows, loss on answers only. To evaluate:
 
 python eval_extrapolation.py --workdir=runs/variables-rope --config.lengths=64,128,256,512 \\
     --config.last=16 --config.protocols=answers,gap
 
-Expected accuracy, mean of five seeds (docs/results/retrieval.md): RoPE 0.25 at L, where the
-ceiling is 0.25, and 0.55 at 8 L, where it is 1; with yarn 0.94.
+Expected accuracy, mean of five seeds (docs/results/retrieval.md): RoPE 0.25 at L (ceiling 0.25) and
+0.55 at 8 L (ceiling 1), with yarn 0.94 at 8 L.
 """
 
 from importlib import import_module
 
 from configs import base
 
-# The best of 1, 4 and 16 by the loss of training, one seed: docs/LOG.md.
+# Lowest training loss among 1, 4 and 16, one seed (docs/LOG.md).
 RATES = {"fire": 16.0, "fox": 4.0, "kerple_log": 16.0, "kerple_power": 16.0, "t5": 16.0}
 
 

@@ -1,9 +1,9 @@
-"""Rotation with a decay.
+"""xPos: rotation with exponential decay.
 
 python train.py --config=configs/xpos.py --workdir=runs/xpos
 
-3.5 to 9 minutes on one CPU core, evaluation included (the range over the zoo).
-Expected bits per byte, as configs/base.py reads them: 2.154 at L and 2.758 at 8 L.
+3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
+Expected bits per byte on the targets of configs/base.py: 2.154 at L and 2.758 at 8 L.
 """
 
 from configs import base

@@ -1,4 +1,4 @@
-"""Six encodings, three seeds, on books through a BPE of about 4,000 tokens; nothing is tuned.
+"""Six encodings, three seeds, on books with a BPE of 4,096 tokens, without tuning.
 
 BOOKS='books/*.jsonl.gz'    # JSON lines with a field "text"
 python scripts/prepare_data.py --config=configs/rope.py --config.data.source=jsonl \\
@@ -6,9 +6,9 @@ python scripts/prepare_data.py --config=configs/rope.py --config.data.source=jso
 python scripts/sweep.py --config=configs/sweeps/books.py --workdir=runs/books --workers=2 \\
     --config.data.path="$BOOKS"
 
-Rates are those of the recipes: what configs/sweeps/fair.py chose on source code is not carried
-over. The BPE takes 2 minutes on two CPU cores, 18 runs 90. Lengths begin at L, so that the last
-K = 32 targets of about 250 windows are scored.
+Rates are those of the recipes, not those tuned on source code by configs/sweeps/fair.py. The BPE
+takes 2 minutes on two CPU cores, the 18 runs 90. Lengths begin at L, so that the last K = 32
+targets of about 250 windows are scored.
 """
 
 from posenc_jax.sweeping.grid import axis, product
@@ -19,7 +19,7 @@ NAMES = ("rope", "alibi", "t5", "kerple_log", "fire", "nope")
 def get_config():
     recipes = axis("recipe", [f"configs/{name}.py" for name in NAMES])
     return {
-        # Seeds vary slowest, so that a sweep that is cut short has every encoding.
+        # Seeds vary slowest, so that an interrupted sweep has every encoding.
         "grid": product(axis("seed", range(3)), recipes),
         "fields": {"data.source": "jsonl", "data.tokenizer": "runs/books-4096.json"},
         "evaluation": {

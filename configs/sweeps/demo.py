@@ -1,8 +1,8 @@
-"""Two models of text and one of far answers: what `make demo` trains, evaluates and compares.
+"""The sweep of `make demo`: two models of text and one of retrieval.
 
 python scripts/sweep.py --config=configs/sweeps/demo.py --workdir=runs/demo --workers=2
 
-About three minutes on two CPU cores. Its bits are not recorded.
+About three minutes on two CPU cores; its results are not recorded.
 """
 
 from posenc_jax.sweeping.grid import axis, chain
@@ -30,6 +30,6 @@ def get_config():
             "save_every": 100,
             "wandb.mode": "disabled",
         },
-        # Fewer targets than the default's 2,000, to be done in minutes.
+        # Fewer targets than the default of 2,000, to finish in minutes.
         "evaluation": {"extensions": "none,yarn,dynamic_yarn", "documents": 24, "windows": 2},
     }

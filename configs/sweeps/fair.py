@@ -1,14 +1,14 @@
-"""A fair zoo: ten encodings, each at rates tuned at L, five seeds, on targets worth ranking by.
+"""The fair zoo: ten encodings, each at rates tuned at L, five seeds.
 
 python scripts/sweep.py --config=configs/sweeps/fair.py --workdir=runs/fair --workers=2
 python scripts/yardstick.py runs/fair
 python scripts/report.py runs/fair --out=report
 
-Every scheme is tuned on a third split before its seeds run (docs/sweeps.md). Source code is
-held out by package, so that no module stands beside its own package in training. Lengths begin at
-L, so that the last K = 32 targets of 249 windows in 57 documents are scored, 7,968 in all. 85 runs
-are trained, 45 of which choose (docs/results/fair/choices.csv), and 50 are evaluated: about 4 hours
-on two CPU cores. docs/results/text.md has what they found.
+Every scheme is tuned on a third split before its seeds run (docs/sweeps.md). Source code is held
+out by package, so that held-out modules share no package with training. Lengths begin at L, so that
+the last K = 32 targets of 249 windows in 57 documents are scored, 7,968 in all. Of 85 training runs
+45 are for tuning (docs/results/fair/choices.csv); 50 are evaluated. About 4 hours on two CPU cores.
+The results are in docs/results/text.md.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results" / "fair"
 def get_config():
     recipes = axis("recipe", [f"configs/{name}.py" for name in ENCODINGS])
     return {
-        # Seeds vary slowest, so that a sweep that is cut short has every encoding.
+        # Seeds vary slowest, so that an interrupted sweep has every encoding.
         "grid": product(axis("seed", range(5)), recipes),
         "choose": Rates(),
         "fields": {"data.hold_out": "package", "data.choose_fraction": 0.1},
@@ -41,8 +41,7 @@ def get_config():
 
 
 def at_chosen_rates(jobs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    """A sweep of the same data, splits and targets: encodings with fields of their own, at the
-    rates that this one chose, three seeds."""
+    """Sweep of encodings with given fields at this sweep's rates, on its data, three seeds."""
     rates = chosen(RESULTS)
     recipes = [{"recipe": f"configs/{name}.py"} | rates[name] | fields for name, fields in jobs]
     config = get_config()

@@ -1,11 +1,11 @@
-"""Two factors that published comparisons bundle, one at a time, at the fair zoo's rates.
+"""Two factors often bundled in published comparisons, one at a time, at the fair zoo's rates.
 
 python scripts/sweep.py --config=configs/sweeps/fair_factors.py --workdir=runs/factors --workers=2
 python scripts/report.py runs/fair runs/factors --out=report
 
-A trained first token of a row (`model.bos`), and biases of each layer's own instead of shared ones
-(`encoding.per_layer`). Beside them stand the same seeds of configs/sweeps/fair.py, whose data,
-splits and targets these are. 15 runs take 40 minutes on two CPU cores.
+A trained first token of each row (`model.bos`), and biases per layer instead of shared ones
+(`encoding.per_layer`). The baselines are the same seeds of configs/sweeps/fair.py, with the same
+data, splits and targets. 15 runs take 40 minutes on two CPU cores.
 """
 
 from configs.sweeps import fair

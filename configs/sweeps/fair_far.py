@@ -1,13 +1,13 @@
-"""Far answers of the fair zoo's encodings, each at rates tuned at L on `variables`, three seeds.
+"""Retrieval of the fair zoo's encodings, each at rates tuned at L on `variables`, three seeds.
 
 python scripts/sweep.py --config=configs/sweeps/fair_far.py --workdir=runs/fair_far --workers=2
 python scripts/report.py runs/fair_far --out=report
 
-Tuned as configs/sweeps/fair.py tunes, by the loss of answers at L = 64 on a third split. T5's
-buckets end at L here: by default those beyond 66 tokens would stay as they were drawn. The hybrid
-has four layers, the others two; at its recipe's rate it learned the task with neither number in 600
-steps (docs/results/rates.md), nor at any of four. 65 runs, 30 of them evaluated: 52 minutes
-on two CPU cores.
+Tuned as in configs/sweeps/fair.py, by the loss on answers at L = 64 on a third split. T5's buckets
+end at L here, as by default those beyond 66 tokens would stay untrained. The hybrid has four
+layers, the others two. In 600 steps it learned the task neither at its recipe's rate with two or
+four layers (docs/results/rates.md) nor at any of four rates. 65 runs, 30 of them evaluated, take
+52 minutes on two CPU cores.
 """
 
 from configs.sweeps import fair, variables

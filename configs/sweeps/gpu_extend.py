@@ -1,7 +1,7 @@
-"""One RoPE of 88M parameters (12 layers of width 768) at L = 1,024, six epochs of 16M tokens, and
-every extension of it at evaluation, to 16 L; then, from it, gpu_finetune.py.
+"""One RoPE of 88M parameters (12 layers of width 768) at L = 1,024, trained for six epochs of 16M
+tokens and evaluated with every extension to 16 L; gpu_finetune.py starts from it.
 
-Tokens, wheels and the machine as in gpu_zoo.py. Each command again until its exit code is 0:
+Tokens and machine as in gpu_zoo.py. Repeat each command until its exit code is 0:
 
   python scripts/sweep.py --config=configs/sweeps/gpu_extend.py --workdir=runs/gpu_extend \\
       --minutes=9
@@ -9,7 +9,7 @@ Tokens, wheels and the machine as in gpu_zoo.py. Each command again until its ex
       --minutes=9
 
 Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 3.8 minutes of training, at 36%, the aim,
-2.6. Compilation, and evaluation of every extension at 7 lengths, are not measured.
+2.6. Compilation and evaluation (every extension at 7 lengths) are not measured.
 """
 
 SIZES = {
@@ -19,7 +19,7 @@ SIZES = {
     "model.dtype": "bfloat16",
     "train_length": 1_024,
     "batch_size": 64,
-    "steps": 1_465,  # of 65,536 tokens: six times 16M
+    "steps": 1_465,  # of 65,536 tokens: six epochs of 16M
 }
 
 

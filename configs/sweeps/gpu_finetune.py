@@ -1,10 +1,10 @@
-"""The run of gpu_extend.py goes on for 200 steps at 4 L = 4,096 with YaRN, with pi for comparison,
-and without an extension, and each is evaluated to 16,384 tokens. That run must be finished.
+"""Fine-tune the finished run of gpu_extend.py for 200 steps at 4 L = 4,096 with YaRN, with pi and
+without an extension, and evaluate each to 16,384 tokens.
 
   python scripts/sweep.py --config=configs/sweeps/gpu_finetune.py --workdir=runs/gpu_finetune \\
       --minutes=9
 
-From a run in another folder: --config.init_from=RUN. Expected on an H100 (989 TFLOP/s in
+To start from another run: --config.init_from=RUN. Expected on an H100 (989 TFLOP/s in
 bfloat16): at 25% MFU 0.7 minutes of training a run, 2.0 in all; compilation and evaluation are not
 measured.
 """
@@ -15,7 +15,7 @@ LENGTH = 4_096
 def get_config():
     return {
         "recipe": "configs/finetune.py",
-        # What has no extension takes no scale.
+        # Without an extension there is no scale.
         "grid": [
             {"extension.name": "yarn", "extension.scale": 4.0},
             {"extension.name": "pi", "extension.scale": 4.0},

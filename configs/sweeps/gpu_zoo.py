@@ -1,22 +1,22 @@
-"""Eight encodings, two seeds, on a GPU that is lent for minutes: 27M parameters (8 layers of width
-512), a BPE of 4,096, L = 512, six epochs of 16M tokens, evaluated to 32 L = 16,384 tokens.
+"""Eight encodings, two seeds, in short sessions on a GPU: 27M parameters (8 layers of width 512), a
+BPE of 4,096, L = 512, six epochs of 16M tokens, evaluated to 32 L = 16,384 tokens.
 
-Before, where the text is; documents of more than 16,384 tokens, such as books, are what the longest
-windows are read from:
+First, on the machine with the text; the longest windows need documents of more than 16,384 tokens,
+such as books:
 
   BOOKS='books/*.jsonl.gz'    # JSON lines with a field "text"
   python scripts/prepare_data.py --config=configs/rope.py --config.data.source=jsonl \\
       --config.data.path="$BOOKS" --vocab=4096 --out=runs/books-4096.json \\
-      --tokens_out=prepared/books --limit=16e6    # 16M tokens: 32 MiB, and what is held out
+      --tokens_out=prepared/books --limit=16e6    # 16M tokens: 32 MiB, and the held-out text
 
-On the machine, from the repository with `prepared` in it, again until it says that all runs are
+Then, on the GPU machine, in the repository with the folder `prepared`; repeat until all runs are
 trained and evaluated (exit code 0):
 
   python scripts/sweep.py --config=configs/sweeps/gpu_zoo.py --workdir=runs/gpu_zoo --minutes=9
 
 Expected on an H100 (989 TFLOP/s in bfloat16): at 25% MFU 1.1 minutes of training a run, 18 in all;
-at 10%, which biases without a kernel may come to, 46. Compilation and evaluation, about as much
-again, are not measured. Another folder of tokens: --config.data.tokens=FOLDER.
+at 10%, possible for biases without a kernel, 46. Compilation and evaluation may take as long again
+and are not measured. For another folder of tokens: --config.data.tokens=FOLDER.
 """
 
 from posenc_jax.sweeping.grid import axis, product
@@ -29,14 +29,14 @@ SIZES = {
     "model.dtype": "bfloat16",
     "train_length": 512,
     "batch_size": 64,
-    "steps": 2_930,  # of 32,768 tokens: six times 16M
+    "steps": 2_930,  # of 32,768 tokens: six epochs of 16M
 }
 
 
 def get_config():
     recipes = axis("recipe", [f"configs/{name}.py" for name in NAMES])
     return {
-        # Seeds vary slowest: an hour that ends early has every encoding.
+        # Seeds vary slowest, so that an interrupted sweep has every encoding.
         "grid": product(axis("seed", range(2)), recipes),
         "fields": SIZES
         | {

@@ -1,9 +1,9 @@
-"""Reach and order: twelve encodings, five seeds, and four oracles, five seeds, at L = 64 and 8 L.
+"""Reach and order: twelve encodings trained at L = 64 and four oracles at 8 L, five seeds each.
 
 python scripts/sweep.py --config=configs/sweeps/ordered.py --workdir=runs/ordered --workers=2
 python scripts/report.py runs/ordered --out=report
 
-Two to four minutes of one core a run, and one to six to read it. The oracles are trained at 8 L on
+A run takes two to four minutes on one core, its evaluation one to six. The oracles are trained on
 as many tokens.
 """
 

@@ -1,11 +1,11 @@
-"""Reach and order after fine-tuning at 8 L: RoPE and FIRE of ordered.py, five seeds, for 2, 5 and
-20% of their steps; RoPE with and without YaRN in place, and with Randomized YaRN at L.
+"""Reach and order after fine-tuning: RoPE and FIRE of ordered.py, five seeds, for 2, 5 and 20% of
+their steps at 8 L; RoPE also with YaRN, and with Randomized YaRN at L.
 
 python scripts/sweep.py --config=configs/sweeps/ordered_finetune.py --workdir=runs/ordered_finetune
 python scripts/report.py runs/ordered_finetune --out=report
 
-The runs of ordered.py must be finished in runs/ordered. As many tokens a step as there, at a fifth
-of its learning rate; at 8 L the text is that of the oracles.
+The runs of ordered.py must be finished in runs/ordered. Tokens per step are the same, the learning
+rate is a fifth; at 8 L the text is that of the oracles.
 """
 
 from configs.sweeps import ordered
@@ -26,7 +26,7 @@ RANDOMIZED = {
 }
 
 
-SHARES = {24: "2%", 60: "5%", 240: "20%"}  # of the 1,200 steps before
+SHARES = {24: "2%", 60: "5%", 240: "20%"}  # of the 1,200 steps of pretraining
 KINDS = [
     ("rope", "rope", AT_FAR | PLAIN),
     ("rope", "rope with yarn:8", AT_FAR | YARN),
@@ -44,10 +44,10 @@ def get_config():
                 "seed": seed,
                 "init_from": f"runs/ordered/ordered-{name}-s{seed}",
                 "steps": steps,
-                "label": f"{called}, {share} more steps",
+                "label": f"{title}, {share} more steps",
             }
             for seed in range(5)
-            for name, called, fields in KINDS
+            for name, title, fields in KINDS
             for steps, share in SHARES.items()
         ],
         "fields": {"log_every": 20},

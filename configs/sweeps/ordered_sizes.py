@@ -1,5 +1,5 @@
 """Reach and order at other budgets: four encodings of ordered.py, three seeds, with four layers of
-width 256, with four times the steps, and at L = 96.
+width 256, with four times the steps, or at L = 96.
 
 python scripts/sweep.py --config=configs/sweeps/ordered_sizes.py --workdir=runs/ordered_sizes
 python scripts/report.py runs/ordered_sizes --out=report

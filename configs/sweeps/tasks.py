@@ -1,7 +1,7 @@
-"""Which tasks measure reach? Each learned by RoPE at L = 64, with its usual extensions.
+"""Five tasks as measures of reach: RoPE trained on each at L = 64, with its usual extensions.
 
 python scripts/sweep.py --config=configs/sweeps/tasks.py --workdir=runs/tasks --workers=2
-for run in runs/tasks/*[0-9]; do    # the oracles: 600 steps more, at 8 L
+for run in runs/tasks/*[0-9]; do    # the oracles: 600 more steps at 8 L
   python train.py --config=configs/finetune.py --workdir=$run-oracle --config.init_from=$run \\
       --config.extension.name=none --config.extension.scale=1 --config.data.far=1 \\
       --config.train_length=512 --config.batch_size=4 --config.learning_rate=1e-3 \\
@@ -11,9 +11,9 @@ for run in runs/tasks/*[0-9]; do    # the oracles: 600 steps more, at 8 L
 done
 python scripts/report.py runs/tasks/*task=who* --out=report
 
-A task is admitted where the oracle goes 80% of the way from chance to the ceiling; the page says
-so. Two to nine minutes a run on one core. A document asks once, or a few times, so that an oracle
-that begins at 8 L learns none of these from as many tokens: it goes on from L.
+A task is admitted if its oracle reaches 80% of the way from chance to the ceiling, as the report
+states. A run takes two to nine minutes on one core. Documents have only a few questions each, so an
+oracle trained from scratch at 8 L learns none of the tasks from as many tokens; it starts from L.
 """
 
 from configs.sweeps import variables
@@ -24,7 +24,7 @@ STEPS = {"code": 1800, "passkey": 1800, "delayed_repeat": 1800, "needle": 5400, 
 
 def get_config():
     tasks = [
-        # More documents than rows, so that none is read twice.
+        # More documents than rows, so that none repeats.
         {"data.task": task, "steps": steps, "data.documents": steps * 34}
         for task, steps in STEPS.items()
     ]

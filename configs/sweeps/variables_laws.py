@@ -1,11 +1,11 @@
-"""Does another law of gaps agree? Six encodings, three seeds, each with gaps that are log-uniform
-to 8 L in training too, and with names that are set once, so that order does not matter.
+"""Retrieval under other distributions: six encodings, three seeds, with distances log-uniform to
+8 L also in training, and with names set once, so that order does not matter.
 
 python scripts/sweep.py --config=configs/sweeps/variables_laws.py --workdir=runs/laws --workers=2
 python scripts/report.py runs/laws --out=report
 
-About a minute and a half a run on one core. The order of encodings depends on the law, so no
-sentence about one of them rests on one law.
+A run takes about 1.5 minutes on one core. The ranking of encodings depends on the distribution, so
+no claim about an encoding rests on one.
 """
 
 from configs.sweeps import variables

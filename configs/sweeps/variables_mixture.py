@@ -1,10 +1,11 @@
-"""One model, two curves: four fifths source code, one fifth variables, three encodings, two seeds.
+"""Perplexity and retrieval of one model on 80% source code and 20% variables: three encodings, two
+seeds.
 
 python scripts/sweep.py --config=configs/sweeps/variables_mixture.py --workdir=runs/mix --workers=2
 for run in runs/mix/*-s?; do python eval_extrapolation.py --workdir=$run; done
 python scripts/report.py runs/mix --evaluation=variables --out=report
 
-The sweep reads the variables; the line after it reads the source code, from the same weights.
+The sweep evaluates the variables; the line after it evaluates the source code.
 """
 
 from configs.sweeps import variables

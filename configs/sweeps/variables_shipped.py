@@ -1,14 +1,14 @@
-"""What shipped models do to reach further, on `variables`: hybrids, scales by the number of keys,
-pairs that do not turn or are trained, sinks and gates around RoPE; three seeds.
+"""Techniques of shipped models on `variables`: hybrids, scales by the number of keys, partial or
+trained rotation, sinks and gates around RoPE; three seeds.
 
 python scripts/sweep.py --config=configs/sweeps/variables_shipped.py --workdir=runs/shipped \\
     --workers=2
 python scripts/report.py runs/variables runs/shipped --out=report
 
-Two to four minutes a run on one core. The models have two layers, so a hybrid has one local layer
-and one global one; those of four layers have two of each, with RoPE of four layers beside them, and
-learn the task no better (docs/results/shipped.md). Gates alone (fox) and what moves tokens at
-evaluation (self_extend and others) are in configs/sweeps/variables.py.
+A run takes two to four minutes on one core. Models have two layers, so a hybrid has one local and
+one global layer. Four-layer hybrids, with a four-layer RoPE as baseline, learn the task no better
+(docs/results/shipped.md). Gates alone (fox) and methods that remap positions at evaluation, such as
+self_extend, are in configs/sweeps/variables.py.
 """
 
 from configs.sweeps import variables
@@ -48,13 +48,13 @@ DEEPER = [
 def get_config():
     schemes, deeper = (
         [
-            {"label": label, "recipe": f"configs/variables.py:{name}"} | own
-            for label, name, own in those
+            {"label": label, "recipe": f"configs/variables.py:{name}"} | fields
+            for label, name, fields in table
         ]
-        for those in (SCHEMES, DEEPER)
+        for table in (SCHEMES, DEEPER)
     )
     config = variables.get_config()
     return config | {
-        "grid": chain(*(product(axis("seed", range(3)), those) for those in (schemes, deeper))),
+        "grid": chain(*(product(axis("seed", range(3)), jobs) for jobs in (schemes, deeper))),
         "evaluation": config["evaluation"] | {"extensions": "none,yarn,self_extend,logn"},
     }

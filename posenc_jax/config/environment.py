@@ -1,4 +1,4 @@
-"""Apply wandb's own environment variables beneath the command line and sweeps."""
+"""Apply wandb's environment variables, which rank below the command line and sweeps."""
 
 import dataclasses
 import os
@@ -39,10 +39,10 @@ def _fields() -> dict[str, str]:
 
 
 def trial() -> str:
-    """The id of this run where the agent of a wandb sweep started it, else empty."""
+    """Id of this run if the agent of a wandb sweep started it, else empty."""
     return os.environ.get("WANDB_RUN_ID", "") if os.environ.get("WANDB_SWEEP_ID") else ""
 
 
 def workdir_of(workdir: str) -> str:
-    """The folder of a run; each trial of a wandb sweep gets its own, under the same command."""
+    """Folder of a run; each trial of a wandb sweep gets a subfolder."""
     return str(Path(workdir) / trial()) if trial() else workdir

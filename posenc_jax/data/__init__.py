@@ -1,1 +1,1 @@
-"""Turn text into tokens on disk and tokens into `batch(step)`."""
+"""Text as tokens on disk, and tokens as `batch(step)`."""

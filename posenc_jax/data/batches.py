@@ -1,4 +1,4 @@
-"""Batches as a pure function of seed and step, so that resuming needs one number."""
+"""Batches as a pure function of seed and step, so that resuming needs only the step."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,16 +14,16 @@ from posenc_jax.terminal import counted
 class Batch(NamedTuple):
     inputs: np.ndarray  # [B, T], int32
     targets: np.ndarray  # [B, T]
-    weights: np.ndarray  # [B, T], float32: 0 where a target is of another document than its input
-    segments: np.ndarray  # [B, T], the number of the document
-    bytes: np.ndarray  # [B, T], bytes of text that each target stands for
+    weights: np.ndarray  # [B, T], float32: 0 where target and input are from different documents
+    segments: np.ndarray  # [B, T], number of the document in its row
+    bytes: np.ndarray  # [B, T], bytes of text of each target
 
 
 class Batches:
     """Rows of L tokens cut from the concatenated documents, in a new order every epoch.
 
-    An epoch's cuts are moved by a draw below L, so that a token is not always seen at one place.
-    Documents that fill a row each are rows as they are.
+    A random offset below L shifts the cuts of each epoch, so that the position of a token varies.
+    Documents that each fill a row are used as rows.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Batches:
         self.answers = split.answers if answers_only else None
         self.documents_are_rows = bool(np.all(np.diff(split.starts) == length + 1))
         self.stride = length + 1 if self.documents_are_rows else length
-        # For any offset of the cuts.
+        # The number of rows that fits for any offset.
         self.rows = (
             len(split.starts) - 1
             if self.documents_are_rows
@@ -55,15 +55,15 @@ class Batches:
         self._order = lru_cache(maxsize=2)(self._draw_order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """The rows of a step, or those that one process reads."""
+        """Batch of a step, or the rows of it for one process."""
         return self.at(np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows])
 
     def at(self, places) -> Batch:
-        """Rows by their place in the order of training, from 0 on."""
+        """Batch of the rows at these places in the order of training."""
         return self.rows_at([self._start(int(place)) for place in places])
 
     def describe(self, step: int) -> str:
-        """Say where the rows of a step are in the text, to help find a bad one."""
+        """Describe the places of a step's rows in the text, to help find a bad one."""
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         starts = np.array([self._start(place) for place in places])
         documents = np.unique(np.searchsorted(self.split.starts, starts, side="right") - 1)
@@ -102,11 +102,11 @@ class Batches:
         return 0 if self.documents_are_rows else offset, rng.permutation(self.rows)
 
 
-SHARES = 1000  # rows over which the shares of a mixture are exact
+SHARES = 1000  # rows per block with exact shares
 
 
 class MixedBatches:
-    """Rows of several splits, by shares: exact over every thousand rows, in an order drawn anew."""
+    """Rows of several splits in given shares, exact in each block of SHARES shuffled rows."""
 
     def __init__(self, parts: Sequence[tuple[Batches, float]], *, batch_size: int, seed: int):
         self.parts = [part for part, _ in parts]
@@ -116,7 +116,7 @@ class MixedBatches:
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)[rows]
-        chosen = np.array([self._find(int(place)) for place in places])  # [B, 2]: part, place in it
+        chosen = np.array([self._find(int(place)) for place in places])  # [B, 2]: part, place
         pieces = [part.at(chosen[chosen[:, 0] == i, 1]) for i, part in enumerate(self.parts)]
         order = np.argsort(np.argsort(chosen[:, 0], kind="stable"), kind="stable")
         return Batch(*(np.concatenate(columns)[order] for columns in zip(*pieces, strict=True)))
@@ -125,7 +125,7 @@ class MixedBatches:
         return f"rows of {len(self.parts)} texts in shares of {list(map(int, self.counts))}"
 
     def _find(self, place: int) -> tuple[int, int]:
-        """The part that a row is of, and how many rows of that part come before it."""
+        """Part of a row, and the number of rows of that part before it."""
         block, inner = divmod(place, SHARES)
         part, before = self._order(block)
         return int(part[inner]), int(block * self.counts[part[inner]] + before[inner])
@@ -140,7 +140,7 @@ class MixedBatches:
 
 
 def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
-    """Whole numbers of at least 1 that add up to `total`, by largest remainders."""
+    """Integers of at least 1 that sum to `total`, by largest remainders."""
     exact = np.array(shares) / sum(shares) * total
     whole = np.maximum(np.floor(exact), 1).astype(int)
     while whole.sum() < total:
@@ -155,7 +155,7 @@ def held_out(
 ) -> Batch:
     """Rows spread evenly over a split, the same in every run.
 
-    Of answers those that a row can give: tests ask for what lies further back than a row reaches.
+    Answers whose gap exceeds the row are excluded, as tests have longer gaps than a row can hold.
     """
     cutter = Batches(
         split,

@@ -1,4 +1,4 @@
-"""Tokens on disk, written once for a source and a tokenizer, then read by memory map."""
+"""Tokens on disk, written once per source and tokenizer, then read by memory map."""
 
 import hashlib
 import json
@@ -38,25 +38,25 @@ CARD: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Split:
-    """The documents of a split, one after another."""
+    """Concatenated documents of a split."""
 
     tokens: np.ndarray  # [N], a memory map
-    starts: np.ndarray  # [documents + 1], where each document begins, and the end
-    bytes_of: np.ndarray | None  # [N], bytes of text each token stands for; None: one each
-    answers: np.ndarray | None  # [N], which tokens are answers; None: there are none
-    digests: np.ndarray  # [documents], uint64, `sources.digest` of each document's text
-    lossless: bool  # whether tokens hold all of the text; if not, bits per byte mean nothing
-    gaps: np.ndarray | None = None  # [N], how many tokens before its question an answer stands
-    chance: float | None = None  # accuracy without having seen what answers; None: not known
-    groups: np.ndarray | None = None  # [documents], those held out together; None: each alone
-    task: str | None = None  # that wrote it; None: no task did
+    starts: np.ndarray  # [documents + 1], start of each document, and the end
+    bytes_of: np.ndarray | None  # [N], bytes of text of each token; None: one each
+    answers: np.ndarray | None  # [N], mask of answers; None: no answers
+    digests: np.ndarray  # [documents], uint64, `sources.digest` of each text
+    lossless: bool  # False if tokens lose text, so that bits per byte are undefined
+    gaps: np.ndarray | None = None  # [N], distance in tokens from question to setting
+    chance: float | None = None  # accuracy of guessing; None: not known
+    groups: np.ndarray | None = None  # [documents], groups held out together; None: each alone
+    task: str | None = None  # task that generated the text, if any
 
     @property
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
 
     def without(self, digests: np.ndarray) -> np.ndarray:  # [documents], bool
-        """Mask of the documents that have none of these digests."""
+        """Mask of the documents whose digest is not among these."""
         return ~np.isin(self.digests, digests)
 
 
@@ -74,26 +74,26 @@ class Corpus:
 
     @property
     def key(self) -> str | None:
-        """What the text is known by before it is made into tokens; None: prepared tokens."""
+        """Cache key of the text; None for prepared tokens."""
         return key_of(self.card["identity"]) if "identity" in self.card else None
 
     @property
     def parts(self) -> dict[str, "Corpus"]:
-        """The corpora of a mixture by name; this one alone."""
+        """Corpora by name, as in a mixture; here one without a name."""
         return {"": self}
 
     @property
     def digests(self) -> np.ndarray:
-        """Digests of the documents that are trained on, also in part."""
+        """Digests of training documents, including those trained on in part."""
         cut = np.array(self.card.get("cut", []), np.uint64)
         return np.concatenate([self.train.digests, cut])
 
     def is_that_of(self, card: Mapping[str, Any]) -> bool:
-        """Whether this is the text named on the card of a run's checkpoint."""
+        """True if the card of a checkpoint names this text."""
         return card["data"] == self.fingerprint
 
     def whole(self) -> Split:
-        """The documents of all splits."""
+        """All documents, as one split."""
         some = [s for s in (self.train, self.valid, self.choose) if len(s.lengths)]
         if len(some) == 1:
             return some[0]
@@ -122,7 +122,7 @@ class Corpus:
 
     @property
     def lossless(self) -> bool:
-        """Whether all documents tried came back from their tokens unchanged."""
+        """True if all documents tried decoded unchanged."""
         return lossless(self.card)
 
 
@@ -158,12 +158,12 @@ def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str
 
 
 class Described(NamedTuple):
-    """A text before it is made into tokens."""
+    """A text before tokenization."""
 
-    identity: dict[str, Any]  # whatever its tokens depend on
+    identity: dict[str, Any]  # everything its tokens depend on
     files: list[dict]
     encoder: Encoder
-    size: float  # bytes of what is read; 0: not known
+    size: float  # bytes to read; 0: not known
 
     @property
     def key(self) -> str:
@@ -195,28 +195,28 @@ def described(source: Documents, seed: int, hashes: Hashes) -> Described:
 
 
 def prepared(folder: str) -> Corpus:
-    """Load prepared tokens from the folder that a configuration names."""
+    """Load prepared tokens from a folder."""
     remedy = "write it again: scripts/prepare_data.py --tokens_out"
     with remembered(cache_folder("")) as hashes:
         return load(Path(folder).expanduser(), remedy, hashes)
 
 
 def load(
-    folder: Path, remedy: str = "delete it, to be made again", hashes: Hashes | None = None
+    folder: Path, remedy: str = "delete it to have it rebuilt", hashes: Hashes | None = None
 ) -> Corpus:
     card = card_of(folder)
     hashes = hashes or Hashes(folder.parent)
     if card is None or fingerprint_of(folder, card, hashes) != card["fingerprint"]:
-        raise DataError(f"{folder} is not what was written there; {remedy}")
+        raise DataError(f"{folder} has changed since it was written; {remedy}")
     try:
         splits = [_load_split(folder, name, card) for name in SPLITS]
-    except ValueError as error:  # of groups, which no fingerprint covers
-        raise DataError(f"{folder} is not what was written there ({error}); {remedy}") from error
+    except ValueError as error:  # from groups, which the fingerprint leaves out
+        raise DataError(f"{folder} has changed since it was written ({error}); {remedy}") from error
     return Corpus(folder, card, *splits)
 
 
 def card_of(folder: Path) -> dict | None:
-    """Read corpus.json, which is written last: a corpus without it is incomplete."""
+    """Read corpus.json, which is written last; None if the corpus is incomplete."""
     try:
         card = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -239,9 +239,9 @@ def _losses(card: dict) -> str:
         examples = " and ".join(map(repr, lossy["examples"]))
         missing = f", without {lossy['characters']:,} of their characters, such as {examples}"
     return (
-        f"the tokenizer {card['tokenizer']} does not give the text back: of its first "
-        f"{lossy['documents']} documents {lossy['changed']} come back changed{missing}. Bits per "
-        "byte would be meaningless and are omitted; losses per token are valid"
+        f"the tokenizer {card['tokenizer']} loses text: {lossy['changed']} of the first "
+        f"{lossy['documents']} documents decode to other text{missing}. Bits per byte are omitted; "
+        "losses per token are valid"
     )
 
 
@@ -249,10 +249,10 @@ def _make(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
         if not os.access(root, os.W_OK):
-            raise PermissionError(f"no right to write in {root}")
+            raise PermissionError(f"no permission to write in {root}")
     except OSError as error:
         raise Stop(
-            f"cannot keep tokens in {root}: {error}; name a folder that can be written: data.cache"
+            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder"
         ) from error
 
 
@@ -296,7 +296,7 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
 
 
 def _groups(path: Path, documents: int) -> np.ndarray | None:
-    """Which documents were held out together; nothing is read by it, so it has no fingerprint."""
+    """Groups of documents held out together, which the fingerprint leaves out."""
     if not path.exists():
         return None
     try:
@@ -309,7 +309,7 @@ def _groups(path: Path, documents: int) -> np.ndarray | None:
 
 
 def _joined_groups(every: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """The groups of several splits, none of which shares one with another."""
+    """Groups of several splits, renumbered, as splits share no group."""
     own = [groups for groups in every if groups is not None]
     if len(own) < len(every):
         return None

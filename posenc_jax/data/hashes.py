@@ -1,4 +1,4 @@
-"""Hashes of files; a file that is unchanged by size and time is not read again for its own."""
+"""Hashes of files, cached while their size and times stay the same."""
 
 import hashlib
 import json
@@ -11,13 +11,13 @@ from pathlib import Path
 from posenc_jax.errors import Stop
 from posenc_jax.files import write_atomically
 
-FILE = "hashes.json"  # in the cache: size, times and number of each file with its hash
-MOST = 20_000  # files remembered; the oldest are forgotten first
-YOUNG = 2.0  # seconds: a file changed since may change again without another time
+FILE = "hashes.json"  # in the cache folder: size, times, inode and hash of each file
+MOST = 20_000  # files remembered, the newest
+YOUNG = 2.0  # seconds within which a file may change again without a new time
 
 
 class Hashes:
-    """sha256 of files, remembered by path, size, time of change and inode."""
+    """sha256 of files, cached by path, size, times and inode."""
 
     def __init__(self, cache: Path):
         self.path = cache / FILE
@@ -43,14 +43,14 @@ class Hashes:
         return {"path": str(path), "size": path.stat().st_size, "sha256": self.of(path)}
 
     def total(self, paths: Iterable[Path]):
-        """A running sha256 over names and hashes of files, in the order of their names."""
+        """Running sha256 over names and hashes of files, in order of their names."""
         digest = hashlib.sha256()
         for path in sorted(paths):
             digest.update(f"{path.name} {self.of(path)}\n".encode())
         return digest
 
     def keep(self) -> None:
-        """Write what is new; a cache that cannot be written is read without it."""
+        """Write new hashes if the cache folder is writable."""
         if self.new and self.path.parent.is_dir() and os.access(self.path.parent, os.W_OK):
             with suppress(Stop):
                 write_atomically(self.path, json.dumps(dict(list(self.known.items())[-MOST:])))

@@ -1,4 +1,4 @@
-"""Several texts in one run, by shares of the tokens: `stdlib:0.8,variables:0.2`."""
+"""Mixtures of texts by shares of tokens, such as `stdlib:0.8,variables:0.2`."""
 
 import hashlib
 import json
@@ -18,14 +18,14 @@ from posenc_jax.data.sources.tokens import Tokens
 
 @dataclass(frozen=True)
 class Mixture:
-    """The corpora of a mixture, by name, and the shares of the tokens that are trained on."""
+    """Corpora of a mixture by name, and their shares of the training tokens."""
 
     parts: Mapping[str, Corpus]
     shares: Mapping[str, float]
 
     @property
     def key(self) -> None:
-        """None: a mixture is not read from another place than its own."""
+        """None, as a mixture has no cache key of its own."""
 
     @property
     def first(self) -> Corpus:
@@ -37,7 +37,7 @@ class Mixture:
         return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
     def is_that_of(self, card: Mapping[str, Any]) -> bool:
-        """Whether it is the text that the card of a run's checkpoint was sealed with."""
+        """True if the card of a checkpoint names this text."""
         return card["data"] == self.fingerprint
 
     @property
@@ -50,12 +50,12 @@ class Mixture:
 
     @property
     def digests(self) -> np.ndarray:
-        """Digests of the documents that are trained on."""
+        """Digests of training documents."""
         return np.concatenate([part.digests for part in self.parts.values()])
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        """Documents, tokens and bytes per token over all parts."""
+        """Counts of documents and tokens, and bytes per token, over all parts."""
         splits = {}
         for split in corpora.SPLITS:
             own = [part.card["splits"][split] for part in self.parts.values()]

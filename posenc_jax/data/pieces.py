@@ -1,4 +1,4 @@
-"""Pieces of a text whose tokens are those of the whole text, one after another."""
+"""Cut a text into pieces whose tokens, concatenated, equal those of the whole text."""
 
 import json
 from collections.abc import Iterator
@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-LENGTH = 1 << 15  # bytes of a piece, about
-AROUND = 128  # bytes on either side of a cut that are tried
-TRIES = 8  # places near the end of a piece
+LENGTH = 1 << 15  # approximate bytes of a piece
+AROUND = 128  # bytes tried on either side of a cut
+TRIES = 8  # places tried near the end of a piece
 SPACE = b" \t\r\n\f\v"
-# Of every width in UTF-8, and white space of every kind.
+# Characters of every width in UTF-8, and every kind of white space.
 SAMPLE = "Once  upon a\ttime,\n\n  caf\u00e9 \u6771\u4eac \U0001f600\u00a0! x1 \n "
 
 
 def cut(text: bytes, tokenizer: Any) -> Iterator[tuple[int, int]]:
-    """Begin and end of each piece: before white space, where the tokenizer separates words.
+    """Start and end of each piece, cut before white space where the tokenizer splits words.
 
-    A tokenizer that separates none, or not there, gets longer pieces or the text as a whole.
+    Where it does not, pieces are longer, up to the whole text.
     """
     start, end = 0, LENGTH
     while tokenizer.pre_tokenizer is not None and end + AROUND < len(text):
@@ -31,7 +31,7 @@ def cut(text: bytes, tokenizer: Any) -> Iterator[tuple[int, int]]:
 
 
 def _candidates(text: bytes, low: int, high: int) -> Iterator[int]:
-    """White space after something else, the last lines first."""
+    """Places before white space, line ends first, the last first."""
     tries = 0
     for space in (b"\n", b" "):
         place = high
@@ -42,7 +42,7 @@ def _candidates(text: bytes, low: int, high: int) -> Iterator[int]:
 
 
 def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
-    """Whether what surrounds a place has the tokens of its two sides."""
+    """True if a cut at this place leaves the tokens around it unchanged."""
     left, right = (
         side.decode(errors="ignore")
         for side in (text[place - AROUND : place], text[place : place + AROUND])
@@ -55,12 +55,11 @@ def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
 
 
 def widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
-    """Bytes of text that each token stands for, where the tokenizer works on bytes and nothing is
-    added or lost; None elsewhere."""
+    """Bytes of text of each token of a lossless byte-level tokenizer; None for others."""
     import tokenizers
 
     after = json.loads(tokenizer.to_str())["post_processor"]
-    if '"trim_offsets": true' in json.dumps(after):  # white space counts to the token behind it
+    if '"trim_offsets": true' in json.dumps(after):  # white space counts as part of the next token
         return None
     alphabet = set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = tokenizer.get_vocab()
@@ -77,18 +76,20 @@ def widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
         else:
             return None
     sample = tokenizer.encode(SAMPLE, add_special_tokens=False)
-    told = byte_offsets(SAMPLE)[[end for _, end in sample.offsets]]
-    ours = ends(SAMPLE.encode(), known[sample.ids])
-    return known if ours is not None and np.array_equal(ours, told) else None
+    expected = byte_offsets(SAMPLE)[[end for _, end in sample.offsets]]
+    computed = ends(SAMPLE.encode(), known[sample.ids])
+    return known if computed is not None and np.array_equal(computed, expected) else None
 
 
 def ends(text: bytes, widths: np.ndarray) -> np.ndarray | None:
-    """Where tokens of these widths end in a text; a token that ends within a character counts to
-    its end. None: these are not the bytes of the text."""
+    """Ends of tokens in a text by their widths, moved to the end of a character.
+
+    None if the widths do not sum to the length of the text.
+    """
     found = np.cumsum(widths, dtype=np.int64)
     if len(text) != (found[-1] if len(found) else 0):
         return None
-    inside = np.frombuffer(text + b" ", np.uint8) & 0xC0 == 0x80  # not the first byte of one
+    inside = np.frombuffer(text + b" ", np.uint8) & 0xC0 == 0x80  # continuation bytes
     if inside[found].any():
         first = np.flatnonzero(~inside)
         found = first[np.searchsorted(first, found)]
@@ -96,7 +97,7 @@ def ends(text: bytes, widths: np.ndarray) -> np.ndarray | None:
 
 
 def byte_offsets(string: str) -> np.ndarray:
-    """The number of bytes before each place between characters."""
+    """Number of bytes before each character, and in all."""
     points = np.frombuffer(string.encode("utf-32-le"), np.uint32)
     width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
     return np.concatenate([[0], np.cumsum(width)])

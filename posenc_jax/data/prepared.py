@@ -1,4 +1,4 @@
-"""Prepared tokens in a folder, for machines that have neither the text nor the tokenizer."""
+"""Prepared tokens in a folder, for machines without the text and the tokenizer."""
 
 import json
 import shutil
@@ -23,10 +23,10 @@ from posenc_jax.errors import ConfigError, DataError, Stop
 
 
 def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = None) -> Corpus:
-    """Write the documents of a corpus, or as many as fit `limit` training tokens, with their card.
+    """Write the documents of a corpus, up to `limit` training tokens, with their card.
 
-    A token takes two bytes. How many bytes of text it stands for is kept per entry of the
-    vocabulary, and per place only where it differs.
+    The bytes of text of a token are stored per entry of the vocabulary, and per place only for
+    exceptions.
     """
     if folder.exists():
         raise ConfigError(f"--tokens_out={folder} exists already; name a new folder")
@@ -48,7 +48,7 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
     splits = {name: getattr(corpus, name) for name in SPLITS}
     kept = {name: limited(split, name, corpus, limit) for name, split in splits.items()}
     if not kept["train"].any():
-        raise DataError(f"--limit={limit:,} is less than the first document has; raise it")
+        raise DataError(f"--limit={limit:,} is less than the first document; raise it")
     made = {name: _chosen(split, kept[name]) for name, split in splits.items()}
     usual = _usual_widths(made.values(), corpus.vocab)
     if usual is not None:
@@ -76,8 +76,9 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
 
 
 def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.ndarray:
-    """Mask [documents] of those kept: whole documents in the order of their digests, whatever the
-    order of the files. The other splits are cut to the same share, one document at least.
+    """Mask [documents] of those kept, taken in order of their digests.
+
+    Other splits than training are cut to the same share, of at least one document.
     """
     if limit is None or not len(split.lengths):
         return np.ones(len(split.lengths), bool)
@@ -111,7 +112,7 @@ def _chosen(split: Split, kept: np.ndarray) -> Split:
 
 
 def _usual_widths(splits, vocab: int) -> np.ndarray | None:  # [V], uint16
-    """The bytes that each token stands for most often; None where each is one byte."""
+    """Most frequent number of bytes of each token; None if all are one byte."""
     counted: dict[int, int] = {}
     for split in splits:
         if split.bytes_of is not None and len(split.tokens):
@@ -122,7 +123,7 @@ def _usual_widths(splits, vocab: int) -> np.ndarray | None:  # [V], uint16
         return None
     usual = np.zeros(vocab, np.uint16)
     for pair, _ in sorted(counted.items(), key=lambda item: (item[1], -item[0])):
-        usual[pair >> 16] = pair & 0xFFFF  # the most frequent comes last and stays
+        usual[pair >> 16] = pair & 0xFFFF  # the most frequent comes last and wins
     return usual
 
 
@@ -182,7 +183,7 @@ def file_of(origin: Origin) -> str:
         )
     beside = tokenizer.load(str(path))
     if beside.hash != card.get("tokenizer_hash"):
-        raise DataError(f"{path} is not the tokenizer that the tokens beside it were made with")
+        raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
     return str(path)
 
 

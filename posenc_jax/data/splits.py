@@ -1,4 +1,4 @@
-"""Which split a document belongs to, by a hash of its text or of the name of its group."""
+"""Assign documents to splits by a hash of their text or of the name of their group."""
 
 import hashlib
 import math
@@ -10,8 +10,8 @@ def hash_of(text: bytes) -> bytes:
 
 
 def split_of(own_hash: bytes, valid_fraction: float, choose_fraction: float = 0.0) -> str:
-    """Choose a split by hash: `valid` takes one end of the range and `choose` the other, so that
-    neither depends on the other's size."""
+    """Split of a hash: `valid` and `choose` take opposite ends of the range, so that neither
+    depends on the size of the other."""
     place = int.from_bytes(own_hash[:8], "big")
     if place < valid_fraction * 2.0**64:
         return "valid"
@@ -21,8 +21,11 @@ def split_of(own_hash: bytes, valid_fraction: float, choose_fraction: float = 0.
 def moved(
     hashes: Collection[bytes], valid_fraction: float, choose_fraction: float
 ) -> dict[bytes, str]:
-    """The documents that go to a split which their hashes leave empty: of those that are trained
-    on as many as its fraction asks for, rounded up, from its end of the range, but not the last."""
+    """Documents moved from training to splits that the hashes leave empty.
+
+    A split gets its fraction of all documents, rounded up, from its end of the range; training
+    keeps at least one.
+    """
     by_hash = {own: split_of(own, valid_fraction, choose_fraction) for own in hashes}
     trained = sorted((h for h, split in by_hash.items() if split == "train"), key=lambda h: h[:8])
     found: dict[bytes, str] = {}

@@ -1,4 +1,4 @@
-"""The standard library's own source: text that every machine with Python has."""
+"""The source code of the standard library, available on every machine with Python."""
 
 import sys
 import sysconfig
@@ -30,14 +30,14 @@ def files() -> list[Path]:
 
 
 def package_of(path: Path) -> str:
-    """The top-level package or module that a file belongs to: `asyncio`, `json`, `heapq`."""
+    """Top-level package or module of a file, such as `asyncio` or `heapq`."""
     root = Path(sysconfig.get_paths()["stdlib"])
     return path.relative_to(root).parts[0].removesuffix(".py")
 
 
 @cache
 def haystack(held_out: bool, valid_fraction: float) -> bytes:
-    """The documents that a run with this fraction holds out, or those it is trained on."""
+    """Concatenated held-out or training documents of a run with this fraction."""
     texts = [path.read_bytes() for path in files()]
     chosen = [
         text for text in texts if (split_of(hash_of(text), valid_fraction) == "valid") == held_out
@@ -48,7 +48,7 @@ def haystack(held_out: bool, valid_fraction: float) -> bytes:
 def stretch(
     rng: np.random.Generator, length: int, held_out: bool, valid_fraction: float
 ) -> np.ndarray:  # [length], uint8
-    """A copy of some bytes of the haystack, from a place drawn at random."""
+    """Copy of `length` bytes of the haystack from a random place."""
     code = haystack(held_out, valid_fraction)
     begin = int(rng.integers(0, len(code) - length))
     return np.frombuffer(code, np.uint8)[begin : begin + length].copy()

@@ -1,4 +1,4 @@
-"""Turn text into token ids: bytes, or any tokenizer that the library `tokenizers` reads."""
+"""Tokenizers: bytes, or any tokenizer that the library `tokenizers` reads."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data import pieces
 from posenc_jax.errors import DataError
 
-BLOCK = 1 << 24  # bytes of text that are tokens at once where a byte is a token
+BLOCK = 1 << 24  # bytes of text per block of byte tokens
 
 
 class Named(Protocol):
@@ -29,13 +29,13 @@ class Named(Protocol):
 
 
 class Stretch(NamedTuple):
-    """Tokens of a stretch of a text, in order."""
+    """Tokens of a stretch of text."""
 
-    text: Any  # the text they are of, as it was given
+    text: Any  # the Named text that they belong to
     tokens: np.ndarray  # [N]
-    widths: np.ndarray | None  # [N], bytes of text each of them adds; None: one each
+    widths: np.ndarray | None  # [N], bytes of text per token; None: one each
     size: int  # bytes of text
-    ends: bool  # whether the text ends here
+    ends: bool  # True if it ends the text
 
 
 class Bytes:
@@ -50,7 +50,7 @@ class Bytes:
         return tokens, np.ones(len(tokens), np.uint8)
 
     def stream(self, texts: Iterable[Named]) -> Iterator[Stretch]:
-        """The tokens of texts, one after another."""
+        """Tokens of texts, in order."""
         for text in texts:
             tokens, length = np.frombuffer(text.text, np.uint8), len(text.text)
             for start in range(0, max(length, 1), BLOCK):
@@ -62,13 +62,12 @@ class Bytes:
 
 
 class Learned:
-    """A tokenizer from a tokenizer.json, or from a folder with one or with GPT-2's vocab.json and
-    merges.txt."""
+    """A tokenizer from a tokenizer.json, or a folder with it or with vocab.json and merges.txt."""
 
     def __init__(self, path: Path, name: str = ""):
         self.name = name or str(path)
         self.tokenizer = _load(path)
-        # A published file may ask for truncated or padded texts; here the whole text is needed.
+        # A published file may set truncation or padding; here the whole text is needed.
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.vocab = 1 + max(self.tokenizer.get_vocab().values())  # ids may have gaps
@@ -76,16 +75,15 @@ class Learned:
         self.widths = pieces.widths(self.tokenizer, self.vocab)  # [V]; None: not known
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens, and the bytes of text each of them adds, which sum to the text's length."""
+        """Tokens of a text and the bytes of text of each, which sum to its length."""
         found = list(self.stream([_Text(name, text)]))
         tokens, widths = zip(*((part.tokens, part.widths) for part in found), strict=True)
         return np.concatenate(tokens), np.concatenate(widths)
 
     def stream(self, texts: Iterable[Named]) -> Iterator[Stretch]:
-        """The tokens of texts, one after another: all cores work on pieces of them, and memory
-        stays bounded."""
-        held: Stretch | None = None  # of a text that is not over: its last token may end later
-        end = 0  # of that token, in bytes of its text
+        """Tokens of texts, in order, computed piecewise on all cores in bounded memory."""
+        held: Stretch | None = None  # last stretch, held back as its last token may grow
+        end = 0  # end of that token, in bytes of its text
         for piece, tokens, ends in self._encoded(_groups(self._pieces(texts))):
             if held is None:
                 end = 0
@@ -95,12 +93,12 @@ class Learned:
             if held is not None and len(tokens):
                 yield held
                 held = made
-            elif held is not None:  # nothing in it became a token
+            elif held is not None:  # it has no token
                 held = held._replace(size=held.size + made.size, ends=made.ends)
             else:
                 held = made
             if piece.last:
-                if held.widths is not None:  # nothing is left over
+                if held.widths is not None:  # otherwise nothing is left over
                     held.widths[-1:] += len(piece.text.text) - end
                 yield held
                 held = None
@@ -114,8 +112,7 @@ class Learned:
     def _encoded(
         self, groups: Iterable[list["_Piece"]]
     ) -> Iterator[tuple["_Piece", np.ndarray, np.ndarray]]:
-        """Each piece with its tokens, and where in it each of them ends, in bytes; while a group is
-        looked at, the cores work on the next one."""
+        """Pieces with tokens and the ends of these in bytes; the cores work one group ahead."""
         with ThreadPoolExecutor(1) as pool:
             ahead: list[tuple[list[_Piece], Future]] = []
             for group in groups:
@@ -126,15 +123,15 @@ class Learned:
                 yield from self._looked_at(group, found)
 
     def _encode(self, group: list["_Piece"]) -> list:
-        """As the library encodes; without offsets, which take time, where widths are known."""
+        """Encode a group; if widths are known, without offsets, which take time."""
         encode = self.tokenizer.encode_batch
         if self.widths is not None:
             encode = self.tokenizer.encode_batch_fast
         strings = [decode_utf8(p.content, p.text.name, p.start) for p in group]
         try:
             return encode(strings, add_special_tokens=False)
-        except Exception as error:  # plain Exceptions, as for a word without a token
-            if len(group) > 1:  # in one of them
+        except Exception as error:  # plain Exceptions, such as for a word without a token
+            if len(group) > 1:  # find the piece at fault
                 return [one for piece in group for one in self._encode([piece])]
             name = group[0].text.name
             raise DataError(f"{name}: {self.name} has no tokens for it: {error}") from error
@@ -145,34 +142,32 @@ class Learned:
             ends = None if self.widths is None else pieces.ends(piece.content, self.widths[tokens])
             if ends is None:
                 string = piece.content.decode()
-                if self.widths is not None:  # which is not so here
+                if self.widths is not None:  # the widths do not hold here
                     encoding = self.tokenizer.encode(string, add_special_tokens=False)
                 places = np.array([end for _, end in encoding.offsets], np.int64)
                 ends = pieces.byte_offsets(string)[places] if len(places) else places
             yield piece, tokens, ends
 
     def decode(self, tokens) -> str:
-        """The text of tokens; special tokens are written out, since a text may spell them."""
+        """Text of tokens, including special tokens, as a text may contain them."""
         return self.tokenizer.decode(np.asarray(tokens).tolist(), skip_special_tokens=False)
 
 
 class Unavailable:
-    """The tokenizer of prepared tokens whose file or package is missing: its name is known, and it
-    refuses text."""
+    """Tokenizer of prepared tokens whose file or package is missing; it raises errors when used."""
 
     def __init__(self, name: str, vocab: int, hash: str, why: str):
         self.name, self.vocab, self.hash, self.why = name, vocab, hash, why
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
-        raise DataError(f"{name} cannot be made into tokens: {self.why}")
+        raise DataError(f"{name} cannot be tokenized: {self.why}")
 
     def decode(self, tokens) -> str:
-        raise DataError(f"tokens cannot be made into text: {self.why}")
+        raise DataError(f"tokens cannot be decoded: {self.why}")
 
 
 class RoundTrip:
-    """Measures what documents lose between text and tokens: a tokenizer that lower-cases, drops
-    accents or has no token for a character predicts less than the text."""
+    """Measures the text lost in tokens, as by a tokenizer that lower-cases or drops characters."""
 
     DOCUMENTS, CHARACTERS = 64, 1_000_000
 
@@ -188,7 +183,7 @@ class RoundTrip:
         before = decode_utf8(text, name)[:room]
         tokens, _ = self.encoder.encode(before.encode(), name)
         after = self.encoder.decode(tokens)
-        if after == f" {before}":  # some prepend a space, which loses nothing
+        if after == f" {before}":  # some tokenizers prepend a space
             after = before
         self.documents += 1
         self.characters += len(before)
@@ -205,7 +200,7 @@ class RoundTrip:
 
 
 def load(name: str) -> Bytes | Learned:
-    """`bytes`, a file or a folder, or a tokenizer of the Hugging Face Hub by its name."""
+    """Load `bytes`, a file, a folder, or a tokenizer of the Hugging Face Hub by name."""
     path = Path(name).expanduser()
     if name == "bytes":
         return Bytes()
@@ -215,13 +210,13 @@ def load(name: str) -> Bytes | Learned:
 
 
 def _of_hub(name: str) -> Path:
-    """The tokenizer.json of a repository, from the Hub's cache or else from the Hub."""
+    """Path of a repository's tokenizer.json, from the Hub's cache or else downloaded."""
     try:
         import huggingface_hub
     except ImportError as error:
         raise DataError(
-            f"data.tokenizer: there is no {name!r} here, and the package huggingface_hub, which "
-            "would fetch it, is not installed"
+            f"data.tokenizer: there is no file or folder {name!r}, and downloading it needs the "
+            "package huggingface_hub, which is not installed"
         ) from error
     failures = []
     for local in (True, False):
@@ -229,23 +224,23 @@ def _of_hub(name: str) -> Path:
             return Path(
                 huggingface_hub.hf_hub_download(name, "tokenizer.json", local_files_only=local)
             )
-        except Exception as error:  # many types, from the network to a name that is none
+        except Exception as error:  # many types, from the network to an invalid name
             failures.append(error)
     reason = " ".join(str(failures[-1]).split())
     raise DataError(
-        f"data.tokenizer: there is no file or folder {name!r}, and the Hugging Face Hub gives no "
-        f"tokenizer of that name: {reason}"
+        f"data.tokenizer: there is no file or folder {name!r}, and no tokenizer of that name from "
+        f"the Hugging Face Hub: {reason}"
     ) from failures[-1]
 
 
 def decode_utf8(text: bytes, name: str, start: int = 0) -> str:
-    """The characters of a text, or of a piece of it from `start` on."""
+    """Decode a text, or a piece of it that begins at byte `start`."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name} is not UTF-8 at byte {start + error.start} (0x{text[error.start]:02x}); "
-            "repair it, or use data.tokenizer=bytes, which takes any bytes"
+            "repair it, or use data.tokenizer=bytes, which accepts any bytes"
         ) from error
 
 
@@ -262,7 +257,7 @@ class _Piece(NamedTuple):
 
 
 def _groups(every: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces for all cores at once, at most four for each or as many bytes of shorter texts."""
+    """Groups of pieces for all cores: four pieces each, or as many bytes of shorter ones."""
     room = 4 * (os.cpu_count() or 1) * pieces.LENGTH
     group: list[_Piece] = []
     size = 0
@@ -281,8 +276,8 @@ def _package():
         import tokenizers
     except ImportError as error:
         raise DataError(
-            "text is made into tokens by the package tokenizers, which is not installed here; "
-            "install it, or take tokens made beforehand (data.tokens)"
+            "tokenizing text needs the package tokenizers, which is not installed; install it, or "
+            "use prepared tokens (data.tokens)"
         ) from error
     return tokenizers
 
@@ -298,7 +293,7 @@ def _load(path: Path):
             for file in (vocab, merges):
                 if not file.is_file():
                     raise DataError(
-                        f"data.tokenizer: {path} is a folder without {file.name}, or else a "
+                        f"data.tokenizer: the folder {path} has neither {file.name} nor a "
                         "tokenizer.json"
                     )
             tokenizer = tokenizers.Tokenizer(

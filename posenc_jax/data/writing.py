@@ -1,4 +1,4 @@
-"""Write the tokens of a text: its documents, each once, in their splits."""
+"""Write the tokens of a text, without duplicate documents, by split."""
 
 import itertools
 import json
@@ -17,9 +17,9 @@ from posenc_jax.data.hashes import Hashes
 from posenc_jax.errors import DataError, Interrupted
 
 SPLITS = ("train", "valid", "choose")
-TOKENIZER = "tokenizer.json"  # beside prepared tokens, which are readable without it
-FEW = 5  # documents; of fewer the end of each is held out: a whole one would be a large share
-GROUPS = "groups.npy"  # of a split whose documents have groups
+TOKENIZER = "tokenizer.json"  # optional beside prepared tokens
+FEW = 5  # with fewer documents the end of each is held out, as whole ones would be too large
+GROUPS = "groups.npy"  # of splits whose documents have groups
 
 Encoder = tokenizer.Bytes | tokenizer.Learned
 
@@ -29,15 +29,15 @@ def build(
     source: sources.Documents,
     seed: int,
     encoder: Encoder,
-    size: float,  # of what is read, in bytes; 0: not known
-    facts: dict[str, Any],  # more of the card
+    size: float,  # bytes to read; 0: not known
+    facts: dict[str, Any],  # further entries of the card
     *,
     quiet: bool,
     stopping: Sequence[str],
 ) -> None:
-    """Write a corpus into a folder, which has its name only when it is complete."""
+    """Write a corpus into a folder, which gets its name only when complete."""
     scratch = folder.parent / f".{folder.name}.building"
-    shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process; the lock is ours
+    shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process; this one has the lock
     scratch.mkdir()
     bar = tqdm(
         total=size or None,
@@ -69,9 +69,9 @@ def _write(
     encoder,
     bar,
     stopping: Sequence[str],
-    moved: Mapping[bytes, str] | None = None,  # documents to another split than their hash gives
+    moved: Mapping[bytes, str] | None = None,  # split of documents that override their hash
 ) -> dict:
-    """The files of all splits; what the card says of them."""
+    """Write the files of all splits and return their card."""
     dtype = np.dtype(
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
@@ -83,8 +83,8 @@ def _write(
         for part in encoder.stream(_tried(parted, round_trip)):
             if stopping:
                 raise Interrupted(
-                    f"stopped by {stopping[0]} while the text was made into tokens; the same "
-                    "command begins with that again"
+                    f"stopped by {stopping[0]} during tokenization; the same command starts it "
+                    "again"
                 )
             document = part.text
             writers[document.split].add(part)
@@ -123,7 +123,7 @@ def _tried(documents, round_trip: tokenizer.RoundTrip) -> Iterator[sources.Docum
 
 
 class _Documents:
-    """The documents of a text, each once and each with its split."""
+    """Documents of a text without duplicates, each with its split."""
 
     def __init__(self, source: sources.Documents, bar, moved: Mapping[bytes, str]):
         self.source, self.bar, self.moved = source, bar, moved
@@ -134,7 +134,7 @@ class _Documents:
         self.fractions = valid, source.choose_fraction
 
     def parted(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
-        """All documents; where they are few, the parts of each."""
+        """All documents, or the parts of each if they are few."""
         distinct = self._distinct(documents)
         first = list(itertools.islice(distinct, FEW))
         whole = len(first) == FEW or any(document.split for document in first)
@@ -171,7 +171,7 @@ class _Documents:
 
 
 def _cut(document: sources.Document, valid: float, choose: float) -> Iterator[sources.Document]:
-    """A document's parts, cut at ends of lines: to train on, to choose on, and the end held out."""
+    """Parts of a document, cut at line ends: for training, for tuning, and its end held out."""
     text = document.text
     shares = {"train": 1 - valid - choose, "choose": choose, "valid": valid}
     start, share = 0, 0.0
@@ -180,13 +180,13 @@ def _cut(document: sources.Document, valid: float, choose: float) -> Iterator[so
         stop = _line_end(text, round(share * len(text))) if split != "valid" else len(text)
         if own and stop > start:
             size = document.size * (stop - start) / len(text)
-            name = f"{document.name}, from byte {start:,} on"
+            name = f"{document.name}, from byte {start:,}"
             yield document._replace(name=name, text=text[start:stop], split=split, size=size)
             start = stop
 
 
 def _line_end(text: bytes, place: int) -> int:
-    """The end of the last line before a place; without lines, of the last character."""
+    """End of the last line before a place; without lines, of the last character."""
     end = text.rfind(b"\n", 0, place) + 1
     if end:
         return end
@@ -201,8 +201,8 @@ class _Writer:
         self.streams: dict = {}
         self.starts = [0]
         self.digests: list[int] = []
-        self.groups: dict[str, int] = {}  # numbered as they come
-        self.group_of: list[int] = []  # of each document
+        self.groups: dict[str, int] = {}  # numbered in order of appearance
+        self.group_of: list[int] = []  # group of each document
         self.tokens = self.bytes = 0
         self._write("tokens", np.zeros(0, dtype))
 
@@ -211,7 +211,9 @@ class _Writer:
         self._write("tokens", part.tokens.astype(self.dtype))
         if part.widths is not None and len(part.widths):
             if part.widths.max() > 65535:
-                raise DataError(f"{document.name}: one token stands for {part.widths.max()} bytes")
+                raise DataError(
+                    f"{document.name}: a token of {part.widths.max()} bytes; the limit is 65535"
+                )
             self._write("bytes", part.widths.astype(np.uint16))
         self.tokens += len(part.tokens)
         if part.ends and self.tokens > self.starts[-1]:
@@ -220,7 +222,7 @@ class _Writer:
     def _end(self, document: sources.Document) -> None:
         if document.answers is not None:
             if len(document.answers) != self.tokens - self.starts[-1]:
-                raise DataError("synthetic tasks mark bytes; use data.tokenizer=bytes")
+                raise DataError("synthetic tasks need data.tokenizer=bytes")
             self._write("answers", document.answers.astype(np.bool_))
         if document.gaps is not None:
             self._write("gaps", document.gaps.astype("<i4"))
@@ -265,7 +267,7 @@ class _Writer:
 
 
 def fingerprint_of(folder: Path, card: dict, hashes: Hashes) -> str:
-    """Hash of tokens, bytes, documents and how they are read, whatever they were made from."""
+    """Hash of tokens, bytes, documents and their format, independent of their source."""
     apart = ("corpus.json", TOKENIZER, *(f"{split}.{GROUPS}" for split in SPLITS))
     digest = hashes.total(path for path in folder.iterdir() if path.name not in apart)
     read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": lossless(card)}

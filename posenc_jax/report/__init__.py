@@ -1,1 +1,1 @@
-"""One page about many evaluated runs: what is gathered, how it is ranked, how it is shown."""
+"""The report of many evaluated runs on one page."""

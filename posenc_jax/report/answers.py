@@ -1,4 +1,4 @@
-"""What a report says of answers: who finds them, from how far, between ceiling and floor."""
+"""Retrieval accuracy in a report: lines against context, a map by distance, oracles, controls."""
 
 import os
 from collections.abc import Container
@@ -14,25 +14,25 @@ from posenc_jax.report.gather import Frame, Gathered
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ADMITTED = 0.8  # of the way from chance to ceiling, by an oracle
-FEWEST_ANSWERS = 20  # of a cell of the map: a share of fewer is known to a fifth at best
-MOST_LINES = 8  # of a picture beside its controls; the map above has every row
-WORTH_A_LINE = 0.1  # what an extension must gain in accuracy to be drawn beside its encoding
-SEES_NO_FURTHER = 0.08  # than the window of L: so close to its accuracy wherever answers lie beyond
+ADMITTED = 0.8  # share of the range from chance to ceiling that an oracle must reach
+FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncertain
+MOST_LINES = 8  # in a picture, besides the controls; the map above has every row
+WORTH_A_LINE = 0.1  # gain in accuracy from which an extension is drawn beside its encoding
+SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the window of L
 
 
 class Answers(NamedTuple):
-    """Accuracies of every method of every group, over the seeds."""
+    """Accuracy of every method of every group and seed."""
 
-    points: Frame  # of the protocol `answers`, with accuracy `relative` to the ceiling
-    gaps: Frame  # of the protocol `gap`
-    trained: int  # L of all but the oracles
+    points: Frame  # protocol `answers`, with accuracy `relative` to the ceiling
+    gaps: Frame  # protocol `gap`
+    trained: int  # L of all runs but the oracles
     longest: int
-    names: dict[str, str]  # of groups; the encoding's where no other group that answers has it
+    names: dict[str, str]  # of groups; the encoding where it is unique among them
 
 
 def of(data: Gathered) -> Answers | None:
-    """None where no answers were scored."""
+    """Collect the answers of a report; None where none were scored."""
     scored = data.points[data.points.accuracy.notna()]
     points = scored[scored.protocol == "answers"]
     if points.empty:
@@ -47,161 +47,163 @@ def of(data: Gathered) -> Answers | None:
 
 
 def _names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
-    every = points[["group", "encoding", "trained"]].drop_duplicates("group")
-    known = every[~every.group.isin(labels)].copy()
-    known["oracle"] = known.trained >= longest  # which its name says
-    alone = ~known.duplicated(["encoding", "oracle"], keep=False)
+    groups = points[["group", "encoding", "trained"]].drop_duplicates("group")
+    known = groups[~groups.group.isin(labels)].copy()
+    known["oracle"] = known.trained >= longest  # shown in the name
+    unique = ~known.duplicated(["encoding", "oracle"], keep=False)
     longer = known.group[known.group != known.encoding]
-    own = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
-    named = dict(zip(known.group, known.encoding.where(alone, own), strict=True))
-    return {group: named.get(group, group) for group in every.group}
+    short = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
+    named = dict(zip(known.group, known.encoding.where(unique, short), strict=True))
+    return {group: named.get(group, group) for group in groups.group}
 
 
 def _shared(groups: list[str], encodings: set[str]) -> str:
-    """What all names begin with, `variables-`, unless it says the encoding."""
+    """Common prefix of all names, such as `variables-`; empty if it contains an encoding."""
     start = os.path.commonprefix(groups)
     start = start[: start.rfind("-") + 1]
-    said = any(word in encodings for word in start.split("-"))
-    return "" if said or len(groups) < 2 else start
+    names_encoding = any(word in encodings for word in start.split("-"))
+    return "" if names_encoding or len(groups) < 2 else start
 
 
-def entry(found: Answers, group: str, method: str) -> str:
-    """What a line or a row is called."""
+def entry(results: Answers, group: str, method: str) -> str:
+    """Name of a line or a row."""
     if method == "window":
         return "a window of L"
-    name = found.names[group]
+    name = results.names[group]
     return name if method == "none" else f"{name} + {method}"
 
 
-def at_longest(found: Answers) -> dict[tuple[str, str], float]:
-    """The accuracy of every group and method at the longest length, the best first."""
-    own = found.points[found.points.length == found.longest]
-    means = own.groupby(["group", "method"]).accuracy.mean()
+def at_longest(results: Answers) -> dict[tuple[str, str], float]:
+    """Accuracy of every group and method at the longest length, best first."""
+    points = results.points[results.points.length == results.longest]
+    means = points.groupby(["group", "method"]).accuracy.mean()
     best = sorted(means.items(), key=lambda item: (-item[1], figures.plainness(item[0][1])))
     return {(str(group), str(method)): float(value) for (group, method), value in best}
 
 
-def oracles(data: Gathered, found: Answers) -> dict[str, float]:
-    """Groups that were trained at the longest length, with their accuracy there."""
-    groups = {run["group"] for run in data.runs if run["trained"] >= found.longest}
-    best = at_longest(found)
-    return {group: best[group, "none"] for group in groups if (group, "none") in best}
+def oracles(data: Gathered, results: Answers) -> dict[str, float]:
+    """Accuracy at the longest length of the groups trained at it."""
+    long_runs = {run["group"] for run in data.runs if run["trained"] >= results.longest}
+    best = at_longest(results)
+    return {group: best[group, "none"] for group in long_runs if (group, "none") in best}
 
 
-def called(data: Gathered, found: Answers) -> dict[str, str]:
-    """What every group is called; an oracle is called one."""
-    known = oracles(data, found)
-    return {g: f"{name}, oracle" if g in known else name for g, name in found.names.items()}
+def called(data: Gathered, results: Answers) -> dict[str, str]:
+    """Name of every group, with oracles marked."""
+    known = oracles(data, results)
+    return {g: f"{name}, oracle" if g in known else name for g, name in results.names.items()}
 
 
-def admitted(data: Gathered, found: Answers) -> str:
-    """Whether the task measures reach: a sentence of the page."""
-    known, floor, of_what = oracles(data, found), *_floor(found)
-    if found.trained >= found.longest:
-        return "Nothing was read beyond the trained length."
+def admitted(data: Gathered, results: Answers) -> str:
+    """Sentence on whether the task measures reach."""
+    known, floor, floor_name = oracles(data, results), *_floor(results)
+    if results.trained >= results.longest:
+        return "No run was evaluated beyond the trained length."
     if not known:
         return (
-            f"There is no oracle: no run was trained at {found.longest} tokens, so what is learned "
-            "and what is reached are not told apart."
+            f"There is no oracle trained at {results.longest} tokens, so limits of learning and of "
+            "reach cannot be distinguished."
         )
-    name = max(known, key=lambda group: known[group])
-    own = found.names[name]
-    way = (known[name] - floor) / (1 - floor)
-    word = "is admitted" if way >= ADMITTED else "measures learning, not reach: it is not admitted"
+    group = max(known, key=lambda group: known[group])
+    oracle, accuracy = results.names[group], known[group]
+    share = (accuracy - floor) / (1 - floor)
+    verdict = "is admitted" if share >= ADMITTED else "measures learning, so it is not admitted"
     return (
-        f"The oracle {own}, trained at {found.longest} tokens, is right in {known[name]:.3f}, "
-        f"{way:.0%} of the way from {of_what} ({floor:.3f}) to the ceiling: the task {word}."
+        f"The oracle {oracle}, trained at {results.longest} tokens, is right in {accuracy:.3f}, "
+        f"{share:.0%} of the way from {floor_name} ({floor:.3f}) to the ceiling. "
+        f"The task {verdict}."
     )
 
 
-def _floor(found: Answers) -> tuple[float, str]:
-    """What an oracle's accuracy counts from: that of a reader without order, or of a guess."""
-    orderless = found.points.orderless[found.points.length == found.longest].dropna()
+def _floor(results: Answers) -> tuple[float, str]:
+    """Baseline of an oracle's accuracy, with its name: a reader without order, else chance."""
+    orderless = results.points.orderless[results.points.length == results.longest].dropna()
     if len(orderless):
         return float(orderless.mean()), "a reader without order"
-    return float(found.points.chance.dropna().mean()), "chance"
+    return float(results.points.chance.dropna().mean()), "chance"
 
 
-def lines(data: Gathered, found: Answers, most: int | None = None) -> list[Line]:
-    """Every encoding as trained, and its best extension where that gains; the best first.
+def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Line]:
+    """Lines of every encoding and its best extension where that gains, best first; then controls.
 
-    Of more than `most` some, from the best to the last; the controls follow as always.
+    At most `most` of them are kept, spread from best to worst.
     """
     looks = figures.looks(data)
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
-    made = []
-    for group, method in _spread(drawn(data, found), most):
-        points = found.points[(found.points.group == group) & (found.points.method == method)]
-        name, gid = entry(found, group, method), f"group-{numbers[group]}"
+    result = []
+    for group, method in _spread(drawn(data, results), most):
+        points = results.points[(results.points.group == group) & (results.points.method == method)]
+        name, gid = entry(results, group, method), f"group-{numbers[group]}"
         look = look_of(looks[group], method)
-        made.append(figures.line(name, points, look, "relative", gid=gid))
-    return made + controls(data, found)
+        result.append(figures.line(name, points, look, "relative", gid=gid))
+    return result + controls(data, results)
 
 
-def drawn(data: Gathered, found: Answers) -> list[tuple[str, str]]:
-    """The groups and methods of the lines, the best first."""
-    known, best = oracles(data, found), at_longest(found)
-    chosen: dict[str, list[str]] = {}  # the methods drawn of every group, its best one first
+def drawn(data: Gathered, results: Answers) -> list[tuple[str, str]]:
+    """Groups and methods of the lines, best first."""
+    known, best = oracles(data, results), at_longest(results)
+    chosen: dict[str, list[str]] = {}  # methods drawn per group, best first
     pairs = []
     for (group, method), value in best.items():
-        own = chosen.setdefault(group, [])
-        gains = not own and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
+        methods = chosen.setdefault(group, [])
+        gains = not methods and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
         if group in known or method == "window" or not (method == "none" or gains):
             continue
-        own.append(method)
+        methods.append(method)
         pairs.append((group, method))
     return pairs
 
 
 def _spread(pairs: list[tuple[str, str]], most: int | None) -> list[tuple[str, str]]:
-    """The best one, what it extends, and of the others every so many down to the last."""
+    """At most `most` pairs: the best, its encoding, and the others evenly thinned."""
     if most is None or len(pairs) <= most:
         return pairs
-    first = [pair for pair in pairs if pair in (pairs[0], (pairs[0][0], "none"))]
-    others = [pair for pair in pairs if pair not in first]
-    places = np.linspace(0, len(others) - 1, most - len(first)).round().astype(int)
-    chosen = [*first, *(others[place] for place in places)]
+    always = [pair for pair in pairs if pair in (pairs[0], (pairs[0][0], "none"))]
+    others = [pair for pair in pairs if pair not in always]
+    indices = np.linspace(0, len(others) - 1, most - len(always)).round().astype(int)
+    chosen = [*always, *(others[place] for place in indices)]
     return [pair for pair in pairs if pair in chosen]
 
 
-def look_of(own: style.Look, method: str) -> dict[str, Any]:
-    """Of an encoding as trained, or with an extension."""
-    look = own._asdict()
-    return look if method == "none" else look | {"linestyle": "--", "markerfacecolor": "white"}
+def look_of(plain: style.Look, method: str) -> dict[str, Any]:
+    """Look of an encoding, dashed with an extension."""
+    fields = plain._asdict()
+    return fields if method == "none" else fields | {"linestyle": "--", "markerfacecolor": "white"}
 
 
-def controls(data: Gathered, found: Answers) -> list[Line]:
-    """The ceiling, the reader without order, the window of L and the oracles."""
-    lengths = sorted(found.points.length.unique())
-    made = [curves.CEILING._replace(x=lengths, y=[1.0] * len(lengths))]
-    relative = found.points.assign(relative=found.points.orderless / found.points.ceiling)
+def controls(data: Gathered, results: Answers) -> list[Line]:
+    """Lines of the ceiling, the reader without order, the window of L and the oracles."""
+    lengths = sorted(results.points.length.unique())
+    result = [curves.CEILING._replace(x=lengths, y=[1.0] * len(lengths))]
+    relative = results.points.assign(relative=results.points.orderless / results.points.ceiling)
     known = relative.groupby("length").relative.mean().dropna()
-    made.append(curves.ORDERLESS._replace(x=list(known.index), y=list(known)))
-    window = found.points[found.points.method == "window"]
-    window = window[window.trained == found.trained]
-    made.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
-    names = called(data, found)
-    for group in oracles(data, found):
-        own = found.points[(found.points.group == group) & (found.points.method == "none")]
+    result.append(curves.ORDERLESS._replace(x=list(known.index), y=list(known)))
+    window = results.points[results.points.method == "window"]
+    window = window[window.trained == results.trained]
+    result.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
+    names = called(data, results)
+    for group in oracles(data, results):
+        points = results.points[(results.points.group == group) & (results.points.method == "none")]
         look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
-        made.append(figures.line(names[group], own, look, "relative"))
-    return [line._replace(seeds=(), band=None) for line in made if line.x]
+        result.append(figures.line(names[group], points, look, "relative"))
+    return [line._replace(seeds=(), band=None) for line in result if line.x]
 
 
 def grid(
-    data: Gathered, found: Answers, *, brief: bool = False
+    data: Gathered, results: Answers, *, brief: bool = False
 ) -> tuple[np.ndarray, list[str], list[str]]:
-    """Accuracy by method and by how far back the answer stands; the best at the longest first.
+    """Accuracy by method and distance to the answer, with the names of rows and columns.
 
-    The mean of all windows of L is a row, which extensions that see no further share. The brief map
-    has the best one of each group alone, where it gains.
+    Rows are ordered by accuracy at the longest length. One row is the mean of all windows of L; it
+    also covers extensions that see no further. The brief map has only the best extension of
+    each group, where it gains.
     """
-    parts = list(dict.fromkeys(found.gaps.part))
+    parts = list(dict.fromkeys(results.gaps.part))
     parts.sort(key=lambda part: int(part.partition("-")[0]))
-    known = oracles(data, found)
-    means = found.gaps.groupby(["group", "method", "part"]).accuracy.mean()
+    known = oracles(data, results)
+    means = results.gaps.groupby(["group", "method", "part"]).accuracy.mean()
     rows: dict[tuple[str, str], tuple] = {}
-    for group, method in at_longest(found):
+    for group, method in at_longest(results):
         if (group, method) in means.index.droplevel("part"):
             values = (means.get((group, method, part), np.nan) for part in parts)
             rows[group, method] = tuple(values)
@@ -211,10 +213,10 @@ def grid(
     pairs = [p for p in pairs if p[1] != "window"]
     windows = [p for p in order if p[1] == "window" and p[0] not in known]
     window = tuple(np.mean([rows[pair] for pair in windows], axis=0)) if windows else ()
-    beyond = [int(part.partition("-")[0]) > found.trained for part in parts]
+    beyond = [int(part.partition("-")[0]) > results.trained for part in parts]
     near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
     near = {p for p in near if _close(rows[p], window, beyond)}
-    named = found._replace(names=called(data, found))
+    named = results._replace(names=called(data, results))
     pairs = [p for p in pairs if p not in near]
     if brief:
         first = {group: (group, method) for group, method in reversed(pairs)}
@@ -223,77 +225,78 @@ def grid(
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
     values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
-    orderless = found.gaps.groupby("part").orderless.mean()
+    orderless = results.gaps.groupby("part").orderless.mean()
     if orderless.notna().any():
         names.append("no order: one of the settings seen")
         values = np.vstack([values, [orderless.get(part, np.nan) for part in parts]])
-    unknown = few(found.gaps)
+    unknown = few(results.gaps)
     return np.where([part in unknown for part in parts], np.nan, values), names, parts
 
 
 def few(points: Frame) -> set[str]:
-    """The parts whose answers are too few for a share."""
-    asked = points.groupby("part").answers.max()
-    return {str(part) for part in asked.index[asked < FEWEST_ANSWERS]}
+    """Parts with too few answers to show an accuracy."""
+    counts = points.groupby("part").answers.max()
+    return {str(part) for part in counts.index[counts < FEWEST_ANSWERS]}
 
 
-def _close(one: tuple, other: tuple, chosen: list[bool]) -> bool:
-    apart = np.abs(np.subtract(one, other))[chosen]
-    return bool(np.all(apart < SEES_NO_FURTHER))
+def _close(row: tuple, window: tuple, chosen: list[bool]) -> bool:
+    distance = np.abs(np.subtract(row, window))[chosen]
+    return bool(np.all(distance < SEES_NO_FURTHER))
 
 
 def text(
-    data: Gathered, found: Answers, own: bool, extended: Container[tuple[str, str]] = ()
+    data: Gathered, results: Answers, own: bool, extended: Container[tuple[str, str]] = ()
 ) -> list[Line]:
-    """Bits of text against context; of groups that answer too only in runs of `own`.
+    """Bits of text against context, as trained and for the `extended` pairs of encoding and method.
 
-    As trained, and of encodings with a method that is `extended` that one and the window of L.
+    Encodings with an extended method also get the window of L. Groups that answer are included only
+    if `own`: the text comes from separate runs.
     """
     points = data.points[(data.points.protocol == "same_token") & data.points.accuracy.isna()]
     looks = figures.looks(data)
-    made = []
+    result = []
     for group, of_group in points.groupby("group", sort=False):
-        if not own and group in found.names:
+        if not own and group in results.names:
             continue
         encoding, methods = of_group.encoding.iloc[0], list(of_group.method.unique())
         shown = [method for method in methods if (encoding, method) in extended]
         for method in (*(["window"] if shown else []), *shown, "none"):
             look = style.WINDOW if method == "window" else look_of(looks[str(group)], method)
             own_points = of_group[of_group.method == method]
-            made.append(figures.line(str(group), own_points, dict(look)))
-    return [line for line in made if line.x]
+            result.append(figures.line(str(group), own_points, dict(look)))
+    return [line for line in result if line.x]
 
 
 def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Figure]":
-    """One for a screen; for a paper's column its two parts."""
-    found = of(data)
-    if found is None or found.gaps.empty:
+    """One picture for a screen, or its two parts for a paper's column."""
+    results = of(data)
+    if results is None or results.gaps.empty:
         return {}
     if not style.narrow():
-        drawn = picture(data, text_runs)
-        return {} if drawn is None else {"answers": drawn}
-    values, names, parts = grid(data, found)
-    made = lines(data, found, MOST_LINES)
-    lengths = sorted(found.points.length.unique())
+        headline = picture(data, text_runs)
+        return {} if headline is None else {"answers": headline}
+    values, names, parts = grid(data, results)
+    chosen_lines = lines(data, results, MOST_LINES)
+    lengths = sorted(results.points.length.unique())
     label = curves.VALUES["relative"]
     return {
-        "answers": curves.chart(made, y=label, lengths=lengths, trained=[found.trained]),
-        "gap": answers.by_gap(values, names, parts, found.trained),
+        "answers": curves.chart(chosen_lines, y=label, lengths=lengths, trained=[results.trained]),
+        "gap": answers.by_gap(values, names, parts, results.trained),
     }
 
 
 def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None":
-    """Those who answer, and beside them, small, runs that read text: of `data` if not given."""
-    found = of(data)
-    if found is None or found.gaps.empty:
+    """Accuracy of answers with a small chart of bits of text, by default from `data`."""
+    results = of(data)
+    if results is None or results.gaps.empty:
         return None
-    values, names, parts = grid(data, found, brief=True)
-    title = f"Trained at {found.trained}. The answer was d tokens ago. Who finds it?"
-    encodings = dict(zip(found.points.group, found.points.encoding, strict=True))
-    pairs = [(encodings[group], method) for group, method in drawn(data, found)]
+    values, names, parts = grid(data, results, brief=True)
+    title = f"Retrieval accuracy by distance to the answer, trained at {results.trained} tokens"
+    encodings = dict(zip(results.points.group, results.points.encoding, strict=True))
+    pairs = [(encodings[group], method) for group, method in drawn(data, results)]
     extended = {pair for pair in pairs if pair[1] != "none"}
-    read = text(text_runs or data, found, text_runs is not None, extended)
-    few = f"{MOST_LINES} of {len(pairs)}, from best to worst; all above"
-    note = few if len(pairs) > MOST_LINES else ""
-    chosen = lines(data, found, MOST_LINES)
-    return answers.headline(chosen, read, values, names, parts, found.trained, title, note)
+    text_lines = text(text_runs or data, results, text_runs is not None, extended)
+    words = f"{MOST_LINES} of {len(pairs)} methods, from best to worst; the map has all"
+    note = words if len(pairs) > MOST_LINES else ""
+    chosen = lines(data, results, MOST_LINES)
+    return answers.headline(chosen, text_lines, values, names, parts, results.trained, title, note)

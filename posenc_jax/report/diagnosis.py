@@ -1,4 +1,4 @@
-"""What position does inside one run: tables in its eval/diagnose, pictures in its plots."""
+"""Diagnostics of position in one run: tables in its eval/diagnose, pictures in its plots."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ from posenc_jax.plots import style
 from posenc_jax.runs.subject import Subject, load_subject
 
 
-def diagnose(asked: str, documents: int, step: int | None) -> list[Path]:
-    """The files that were written for RUN[@METHODS][@LENGTH]."""
-    run, names, length = selection.parse(asked)
+def diagnose(selected: str, documents: int, step: int | None) -> list[Path]:
+    """Write the tables and pictures of RUN[@METHODS][@LENGTH]; return their paths."""
+    run, names, length = selection.parse(selected)
     wanted = ",".join(names) or "none,yarn"
     wrong = methods.mistakes(wanted)
     if wrong:
@@ -29,7 +29,7 @@ def diagnose(asked: str, documents: int, step: int | None) -> list[Path]:
     length = length or 8 * subject.trained
     if length < subject.trained:
         raise ConfigError(
-            f"{asked}: the length must be at least {subject.trained}, which the run was trained at"
+            f"{selected}: the length must be at least {subject.trained}, the run's training length"
         )
     encodings = _reaching(length, wanted, subject)
     if not encodings:
@@ -53,11 +53,11 @@ def held_out(subject: Subject, documents: int, length: int) -> np.ndarray:  # [d
 
 
 def _reaching(length: int, wanted: str, subject: Subject) -> dict[str, Encoding]:
-    """The methods that were asked for, by name, as far as they can read that length."""
-    longer = length / subject.original  # than the L of the formulas
+    """Encodings of the requested methods that reach the length, by name."""
+    scale = length / subject.original  # over the L of the formulas
     encodings = {}
-    for method in methods.methods(wanted, subject.plain, longer):
-        encoding = method.applied(subject.plain, subject.parts.encoding, longer)
+    for method in methods.methods(wanted, subject.plain, scale):
+        encoding = method.applied(subject.plain, subject.parts.encoding, scale)
         if encoding.reach is None or encoding.reach >= length:
             name = method.name
             if method.scale is not None:
@@ -90,35 +90,35 @@ def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Pa
         for n in (trained, length)
         if encoding.reach is None or n <= encoding.reach
     }
-    known = {n: curve for n, curve in curves.items() if curve is not None}
-    if len(known) < len(curves):
+    biases = {n: curve for n, curve in curves.items() if curve is not None}
+    if len(biases) < len(curves):
         return []
     lines = (
         (n, head, distance, float(value))
-        for n, curve in known.items()
+        for n, curve in biases.items()
         for head, row in enumerate(curve)
         for distance, value in enumerate(row)
     )
     table = _write(tables / "bias.csv", "length,head,distance,bias", lines)
-    return [table, style.save(of_attention.bias(known, trained), plots / "bias.png")]
+    return [table, style.save(of_attention.bias(biases, trained), plots / "bias.png")]
 
 
 def _attention(
     subject: Subject, encodings: Mapping[str, Encoding], rows: np.ndarray, tables: Path, plots: Path
 ) -> list[Path]:
     model = subject.parts.model
-    found = {
+    results = {
         name: diagnostics.attention(model, encoding, rows, subject.trained)
         for name, encoding in encodings.items()
     }
     lines = (
-        (name, layer, head, place + 1, float(beyond), float(one.entropy[layer, head, place]))
-        for name, one in found.items()
-        for (layer, head, place), beyond in np.ndenumerate(one.beyond)
+        (name, layer, head, place + 1, float(beyond), float(result.entropy[layer, head, place]))
+        for name, result in results.items()
+        for (layer, head, place), beyond in np.ndenumerate(result.beyond)
     )
     header = "extension,layer,head,position,beyond_L,entropy"
     table = _write(tables / "attention.csv", header, lines)
-    picture = of_attention.attention(found, subject.trained)
+    picture = of_attention.attention(results, subject.trained)
     return [table, style.save(picture, plots / "attention.png")]
 
 

@@ -1,4 +1,4 @@
-"""Elements of a page as HTML: figures, the tables beside them, controls and sections."""
+"""HTML elements of a page: figures with their tables, controls and sections."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -19,7 +19,7 @@ SIZE = (6.2, 4.9)  # inches; half of a wide window, all of a narrow one
 
 
 class Section(NamedTuple):
-    """A part of the page; its controls are above all that they show or hide."""
+    """A part of the page, with its controls above the content they show or hide."""
 
     title: str
     sentence: str
@@ -33,29 +33,29 @@ class Section(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a table; the controls of encodings hide it with the lines of its group's number."""
+    """A table row; the control of its group hides it together with the group's lines."""
 
     cells: Sequence[str]
-    group: str = ""  # KIND-NUMBER, as a line's gid
+    group: str = ""  # KIND-NUMBER, like the gid of a line
     class_: str = ""
 
 
 def tag(element: str, /, *content: str, **attributes: Any) -> str:
-    """An element; content is HTML already, attributes are text."""
-    words = [
+    """An HTML element; content must be HTML already, attributes are escaped."""
+    parts = [
         element,
         *(f'{k.rstrip("_").replace("_", "-")}="{escape(str(v))}"' for k, v in attributes.items()),
     ]
-    return f"<{' '.join(words)}>{''.join(content)}</{element}>"
+    return f"<{' '.join(parts)}>{''.join(content)}</{element}>"
 
 
 def block(*content: str, **when: str) -> str:
-    """What is shown where every control named has that value."""
+    """A block shown only where every named control has the given value."""
     return tag("div", *content, class_="block", **{f"data_{k}": v for k, v in when.items()})
 
 
 def select(name: str, label: str, options: Mapping[str, str], chosen: str = "") -> str:
-    """A control; `options` maps its values to what is shown of them."""
+    """A drop-down control; `options` maps its values to their labels."""
     entries = [
         tag("option", escape(words), value=value, **({"selected": ""} if value == chosen else {}))
         for value, words in options.items()
@@ -83,26 +83,26 @@ def lines(
 ) -> str:
     """A chart of lines, a closer view within limits, and a table of the lines' values.
 
-    The table has every `every`-th place of the horizontal axis, and its CSV all of them.
+    The table has every `every`-th place of the horizontal axis, its CSV all places.
     """
     if not any(line.x for line in drawn):
         return tag("p", "nothing to show yet")
     options |= {"x": x, "y": y, "size": SIZE, "below": True}
-    full = [*drawn, *curves.baselines(drawn)]
-    made = figure(curves.chart(full, **options), name, title)
+    every_line = [*drawn, *curves.baselines(drawn)]
+    figures = figure(curves.chart(every_line, **options), name, title)
     if closer is not None:
-        bare = [line._replace(band=None) for line in full]
+        bare = [line._replace(band=None) for line in every_line]
         chart = curves.chart(bare, views=[closer], **options)
-        made += figure(chart, f"{name}-closer", f"{title}, closer")
-    head = sorted({at for line in drawn for at in line.x})
-    shown = sorted({*head[::every], *head[-1:]})
+        figures += figure(chart, f"{name}-closer", f"{title}, closer")
+    places = sorted({at for line in drawn for at in line.x})
+    shown = sorted({*places[::every], *places[-1:]})
     rows = [Row([line.name, *(_cell(line, at) for at in shown)], line.gid or "") for line in drawn]
     values = table([y, *(f"{at:,.0f}" for at in shown)], rows)
-    return tag("div", made, class_="figures") + values + csv(_frame(drawn), name)
+    return tag("div", figures, class_="figures") + values + csv(_frame(drawn), name)
 
 
 def _cell(line: Line, at: float) -> str:
-    """A value, with half of its interval where there is one."""
+    """A value, with half the width of its interval where it has one."""
     if at not in line.x:
         return "–"
     index = list(line.x).index(at)
@@ -127,8 +127,7 @@ def _frame(drawn: Iterable[Line]) -> Frame:
 
 
 def table(head: Sequence[str], rows: Iterable[Row], left: int = 1, prose: bool = False) -> str:
-    """A table that scrolls in its own box; the first `left` columns hold words, the last one
-    `prose`, which is broken into lines."""
+    """A scrolling table with `left` text columns; with `prose` the last column wraps."""
 
     def cells(kind: str, values: Sequence[str]) -> str:
         classes = [{"class_": "left"} if i < left else {} for i in range(len(values))]
@@ -139,23 +138,23 @@ def table(head: Sequence[str], rows: Iterable[Row], left: int = 1, prose: bool =
     body = []
     for row in rows:
         kind, _, number = row.group.partition("-")
-        named = {"data_kind": kind, "data_group": number} if number else {}
+        data = {"data_kind": kind, "data_group": number} if number else {}
         if row.class_:
-            named["class_"] = row.class_
-        body.append(tag("tr", cells("td", row.cells), **named))
+            data["class_"] = row.class_
+        body.append(tag("tr", cells("td", row.cells), **data))
     top = tag("thead", tag("tr", cells("th", head)))
-    made = tag("table", top, tag("tbody", *body))
-    return tag("div", made, class_="scroll", tabindex="0")
+    html = tag("table", top, tag("tbody", *body))
+    return tag("div", html, class_="scroll", tabindex="0")
 
 
 def csv(frame: Frame, name: str) -> str:
-    """A link that saves the rows, which it holds itself."""
+    """A download link that embeds the rows."""
     data = f"data:text/csv;charset=utf-8,{quote(frame.to_csv(index=False))}"
     return tag("p", tag("a", f"{name}.csv", href=data, download=f"{name}.csv"), class_="files")
 
 
 def ends(interval: tuple[float, float] | None) -> str:
-    """An interval in words; a dash where there is none."""
+    """An interval as text; a dash where there is none."""
     if interval is None or not all(map(isfinite, interval)):
         return "–"
     return f"{interval[0]:.3f} to {interval[1]:.3f}"

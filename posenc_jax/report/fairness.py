@@ -1,4 +1,4 @@
-"""Sections on how alike groups were treated: rates, learning, and what a bias shows at all."""
+"""Sections on whether groups are compared fairly: rates, learning and effective keys."""
 
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite, isnan
@@ -13,50 +13,50 @@ from posenc_jax.report.gather import Frame, Gathered, members
 
 
 def rates(data: Gathered) -> Section | None:
-    """What every scheme of a tuned sweep was tried at, and what was chosen."""
-    tried = data.choices
-    if tried.empty:
+    """Rates tried and chosen for every scheme of a tuned sweep."""
+    choices = data.choices
+    if choices.empty:
         return None
     head = ["scheme", "learning rate", "encoding rate", "tuned at L", "as shipped", "tried"]
-    by_scheme = tried.groupby(["sweep", "scheme"], sort=False)
-    rows = [Row([scheme, *_rates(own)]) for (_, scheme), own in by_scheme]
-    times = ", ".join(f"{value:g}" for value in sorted(tried.times.unique()))
-    several = [own for _, own in by_scheme if own.encoding_rate.nunique() > 1]
-    by_all = set(tried.encoding_rate).intersection(*(own.encoding_rate for own in several))
-    own_rates = ", ".join(f"{value:g}" for value in sorted(by_all))
+    by_scheme = choices.groupby(["sweep", "scheme"], sort=False)
+    rows = [Row([scheme, *_rates(tried)]) for (_, scheme), tried in by_scheme]
+    times = ", ".join(f"{value:g}" for value in sorted(choices.times.unique()))
+    several = [tried for _, tried in by_scheme if tried.encoding_rate.nunique() > 1]
+    shared = set(choices.encoding_rate).intersection(*(tried.encoding_rate for tried in several))
+    encoding_rates = ", ".join(f"{value:g}" for value in sorted(shared))
     return Section(
         "Rates, tuned at L",
-        "Every scheme was tried at the same learning rates, in multiples of its recipe's "
-        f"({times}; one beyond the others where the best was at their edge), with one seed"
+        "Every scheme was tried with one seed at the same multiples of its recipe's learning rate "
+        f"({times}; one further where the best was at the edge)"
         + (
-            f"; where it has trained arrays at the best of these at encoding rates {own_rates}"
+            "; schemes with trained arrays then at encoding rates "
+            f"{encoding_rates} with the best learning rate"
             if several
             else ""
         )
-        + "; and at its recipe's own rates, as shipped, where these were not among them. Values "
-        "are the loss at L on a third split, which is neither trained on nor held out, in bits per "
-        "byte, or in nats where there are none; no longer length had a say. The run that was "
-        "chosen is also the first of the scheme's seeds.",
-        table(head, rows, prose=True) + elements.csv(tried.drop(columns=["id"]), "choices"),
+        + "; and at its recipe's rates, as shipped. Values are the loss at L on a third split, "
+        "which is neither trained on nor held out, in bits per byte, or else in nats. Lengths "
+        "beyond L were not used. The chosen run is also the first of the scheme's seeds.",
+        table(head, rows, prose=True) + elements.csv(choices.drop(columns=["id"]), "choices"),
     )
 
 
-def _rates(own: Frame) -> list[str]:
-    """The cells of a scheme: the chosen rates, its loss there and as shipped, and all others."""
-    values = own.choose_bpb if own.choose_bpb.notna().any() else own.choose_loss
-    values = values.where(own.choose_loss != inf, inf)
-    chosen, shipped = own[own.chosen == "yes"], own[own.shipped == "yes"]
+def _rates(rows: Frame) -> list[str]:
+    """Cells of a scheme: chosen rates, their loss, the loss as shipped, and all rates tried."""
+    values = rows.choose_bpb if rows.choose_bpb.notna().any() else rows.choose_loss
+    values = values.where(rows.choose_loss != inf, inf)
+    chosen, shipped = rows[rows.chosen == "yes"], rows[rows.shipped == "yes"]
     cells = ["–", "–"]
     for row in chosen.itertuples():
         edge = " (at the edge)" if row.edge else ""
         cells = [f"{row.learning_rate:g}{edge}", f"{row.encoding_rate:g}"]
-    several = own.encoding_rate.nunique() > 1
+    has_encoding_rates = rows.encoding_rate.nunique() > 1
     tried = []
-    for row in own.itertuples():
-        rate = f", encoding {row.encoding_rate:g}" if several else ""
+    for row in rows.itertuples():
+        rate = f", encoding {row.encoding_rate:g}" if has_encoding_rates else ""
         tried.append(f"{row.learning_rate:g}{rate}: {_value(values[row.Index])}")
-    ends = [_value(values[part.index].min()) for part in (chosen, shipped)]
-    return [*cells, *ends, "; ".join(tried)]
+    losses = [_value(values[part.index].min()) for part in (chosen, shipped)]
+    return [*cells, *losses, "; ".join(tried)]
 
 
 def _value(value: float) -> str:
@@ -66,16 +66,16 @@ def _value(value: float) -> str:
 
 
 def learning(data: Gathered) -> Section | None:
-    """How far training came, and who is not done."""
+    """Loss against steps, and a verdict on which groups are not done."""
     options, blocks = {}, []
-    names = {"loss": "training loss", "valid_loss": "loss on held-out text"}
-    for name, words in names.items():
+    titles = {"loss": "training loss", "valid_loss": "loss on held-out text"}
+    for name, words in titles.items():
         drawn = learned.lines(data, name)
         if not drawn:
             continue
-        every = max(1, len({at for line in drawn for at in line.x}) // 8)
+        spacing = max(1, len({at for line in drawn for at in line.x}) // 8)
         label = f"{words}, {curves.VALUES['nll']}"
-        axes = {"x": "training step", "y": label, "closer": curves.near(drawn), "every": every}
+        axes = {"x": "training step", "y": label, "closer": curves.near(drawn), "every": spacing}
         content = elements.lines(drawn, f"learning-{name}", label, **axes)
         options[name] = words
         blocks.append(block(content, learning=name))
@@ -83,13 +83,14 @@ def learning(data: Gathered) -> Section | None:
         return None
     return Section(
         "Loss against steps",
-        "Means over seeds. A group is not done where its held-out loss falls more than "
-        f"{learned.FASTER:g} times as fast at the end as that of the best one trained on the same "
-        "text for as long, and over seeds where there are three: its ranking is one of budgets. "
-        "The fall is from the last held-out loss by three quarters of the steps to the last one, "
-        "scaled to a quarter of the steps, in nats per token; a rate that goes down makes all of "
-        "them fall, a high one more. The n-gram reached is the longest one that is no better on "
-        "the targets of same_token at L, as no shorter one is.",
+        "Means over seeds. A group is not done if its held-out loss at the end falls more than "
+        f"{learned.FASTER:g} times as fast as that of the best group trained on the same text for "
+        "as long; with three common seeds the difference must be significant. Its rank depends on "
+        "the budget. The fall, in nats per token, is from the last held-out loss in the first "
+        "three quarters of the steps to the final one, scaled to a quarter of the steps. Decaying "
+        "the learning rate makes every loss fall, a high rate more. The n-gram reached is the "
+        "longest that, like all shorter ones, is no better than the group on the targets of "
+        "same_token at L.",
         "".join(blocks) + _falls(data),
         select("learning", "loss", options),
     )
@@ -98,45 +99,51 @@ def learning(data: Gathered) -> Section | None:
 def _falls(data: Gathered) -> str:
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     rows = []
-    for one in learned.of(data):
-        verdict = "" if one.done else "not done"
-        cells = [one.group, f"{one.loss:.3f}", f"{one.fall:.3f}", elements.ends(one.interval)]
-        group = f"group-{numbers[one.group]}"
-        rows.append(Row([*cells, one.reached or "–", verdict], group))
+    for row in learned.of(data):
+        verdict = "" if row.done else "not done"
+        cells = [
+            row.group,
+            f"{row.loss:.3f}",
+            f"{row.fall:.3f}",
+            elements.ends(row.interval),
+        ]
+        group = f"group-{numbers[row.group]}"
+        rows.append(Row([*cells, row.reached or "–", verdict], group))
     head = ["group", "held-out loss", "its fall", "95%, seeds", "n-gram reached at L", "verdict"]
-    few = (
-        "No held-out loss by three quarters of the steps and at the last: no verdict (valid_every)."
+    no_verdict = (
+        "No verdict: it needs a held-out loss in the first three quarters of the steps and at the "
+        "last step (valid_every)."
     )
-    return table(head, rows) if rows else elements.tag("p", few)
+    return table(head, rows) if rows else elements.tag("p", no_verdict)
 
 
 def keys(data: Gathered) -> Section | None:
-    """How many keys a query without content sees, before and after training."""
+    """Number of keys that a query without content attends to, before and after training."""
     rows = []
     for number, group in enumerate(figures.groups(data)):
         runs = members(data, group)
-        known = [run["keys"] for run in runs if run["keys"]]
-        if not known:
+        keys_of_runs = [run["keys"] for run in runs if run["keys"]]
+        if not keys_of_runs:
             continue
         steps = {run["evaluated_at"] for run in runs}
-        last = max(steps & set(known[0]), default=max(known[0]))
-        layers = len(known[0][last])
+        last = max(steps & set(keys_of_runs[0]), default=max(keys_of_runs[0]))
+        layers = len(keys_of_runs[0][last])
         for layer in range(layers):
             name = str(layer) if layers > 1 else "all"
-            cells = [_heads(known, step, layer) for step in (0, last)]
+            cells = [_heads(keys_of_runs, step, layer) for step in (0, last)]
             rows.append(Row([group, name, *cells], f"group-{number}"))
     if not rows:
         return None
     return Section(
         "Effective keys",
-        "How many of L keys the last query sees where its content says nothing (q . k = 0): the "
-        "exponential of the entropy of its weights, which are then those of the bias alone, by "
-        "head, as means over seeds. L is a uniform average, 1 a single key; gates that read the "
-        "content are read from zeros.",
+        "Effective number of keys of the last query of L where content has no effect (q . k = 0): "
+        "the exponential of the entropy of its weights, which then depend on the bias alone. Means "
+        "over seeds, by head; L is a uniform average, 1 a single key. Gates that depend on content "
+        "are computed from zeros.",
         table(["group", "layer", "at step 0, by head", "at the end, by head"], rows, left=4),
     )
 
 
-def _heads(known: Sequence[Mapping[int, np.ndarray]], step: int, layer: int) -> str:
-    values = [keys[step][layer] for keys in known if step in keys]
+def _heads(keys_of_runs: Sequence[Mapping[int, np.ndarray]], step: int, layer: int) -> str:
+    values = [keys[step][layer] for keys in keys_of_runs if step in keys]
     return "  ".join(f"{value:.1f}" for value in np.mean(values, axis=0)) if values else "–"

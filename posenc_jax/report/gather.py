@@ -1,4 +1,4 @@
-"""What a report shows, gathered from the folders of runs, finished or not."""
+"""Gather the data of a report from the folders of runs, finished or not."""
 
 import functools
 import hashlib
@@ -25,7 +25,7 @@ from posenc_jax.runs.workdir import Workdir
 from posenc_jax.sweeping import choosing
 from posenc_jax.terminal import counted
 
-Frame = Any  # a pandas.DataFrame, whose own types are too wide to check against
+Frame = Any  # a pandas.DataFrame; its types are too loose to check
 OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
 OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
 VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
@@ -33,7 +33,7 @@ VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"
 
 
 class Gathered(NamedTuple):
-    """All that a report shows."""
+    """The data of a report."""
 
     runs: list[dict[str, Any]]
     points: Frame  # one row per run, protocol, method and length
@@ -42,15 +42,15 @@ class Gathered(NamedTuple):
     plain_ranking: Tables  # without extensions
     notes: list[str]
     yardsticks: Frame  # one row per n-gram and set of targets
-    choices: Frame  # one row per rate that a sweep tried
+    choices: Frame  # one row per rate tried by a sweep
 
 
 def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
-    """Reads one evaluation of each run: the named one, else that of its own held-out text."""
-    runs, notes, found, edited = [], [], {}, []
+    """Read one evaluation of each run: the named one, else that of its own held-out text."""
+    runs, notes, measured, edited_errors = [], [], {}, []
     folders = list(folders)
-    tried = choices_in(folders, notes)
-    only_chose = set(tried[tried.chosen == ""].id)
+    choices = choices_in(folders, notes)
+    only_chose = set(choices[choices.chosen == ""].id)
     for folder in runs_in(folders):
         if str(folder) in only_chose and not sums_file.exists(folder / "eval"):
             continue
@@ -58,32 +58,41 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
             facts = run_facts(folder, notes)
         except (Stop, AttributeError, KeyError, TypeError, ValueError) as error:
             notes.append(f"skipped: {folder.name}: {error}")
-            edited += [error] if isinstance(error, OtherConfig) else []
+            edited_errors += [error] if isinstance(error, OtherConfig) else []
             continue
-        own, note, facts["unfit"] = evaluated(folder, evaluation)
-        facts |= {"evaluated": bool(own), "evaluated_at": own[0].facts["step"] if own else None}
-        facts["tuned"] = str(folder.parent) in set(tried.sweep)
+        own_cells, note, facts["unfit"] = evaluated(folder, evaluation)
+        facts |= {
+            "evaluated": bool(own_cells),
+            "evaluated_at": own_cells[0].facts["step"] if own_cells else None,
+        }
+        facts["tuned"] = str(folder.parent) in set(choices.sweep)
         runs.append(facts)
-        found[facts["id"]] = own
+        measured[facts["id"]] = own_cells
         if note:
             notes.append(f"{facts['name']}: {note}")
-    if edited and not runs:
-        raise edited[0]
+    if edited_errors and not runs:
+        raise edited_errors[0]
     if not runs:
         raise DataError(
-            f"no run in {', '.join(map(str, folders))}: a run's folder has a config.json; a job "
-            "of a sweep without one says why in its sweep.log" + "".join(f"; {n}" for n in notes)
+            f"no run in {', '.join(map(str, folders))}: the folder of a run has a config.json; the "
+            "sweep.log of a sweep's job gives the reason if it has none"
+            + "".join(f"; {n}" for n in notes)
         )
     name_groups(runs)
-    notes += comparable(runs, found)
+    notes += comparable(runs, measured)
     notes += diverged(runs)
     notes += left_out(runs)
-    lost = {run["group"] for run in runs if run["diverged"]}
-    cells = [(run, cell) for run in runs for cell in found[run["id"]] if run["group"] not in lost]
+    diverged_groups = {run["group"] for run in runs if run["diverged"]}
+    cells = [
+        (run, cell)
+        for run in runs
+        for cell in measured[run["id"]]
+        if run["group"] not in diverged_groups
+    ]
     ranking, skipped = ranked(cells)
     plain = [(run, cell) for run, cell in cells if label(cell.facts) == "none"]
-    points = [row for run in runs for row in points_of(run, found[run["id"]])]
-    places = [row for run in runs for row in places_of(run, found[run["id"]])]
+    points = [row for run in runs for row in points_of(run, measured[run["id"]])]
+    places = [row for run in runs for row in places_of(run, measured[run["id"]])]
     return Gathered(
         runs,
         pd.DataFrame(points, columns=[*OF_RUN, *OF_CELL, "length", *VALUES, "counts"]),
@@ -92,43 +101,43 @@ def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
         ranked(plain)[0],
         notes + skipped,
         yardsticks_of(runs),
-        tried,
+        choices,
     )
 
 
 def choices_in(folders: Iterable[Path], notes: list[str]) -> Frame:
-    """The rates that tuned sweeps tried, as their folders have them."""
+    """Rates tried by tuned sweeps, read from their folders."""
     rows = []
     for folder in map(Path.resolve, folders):
         try:
-            own = choosing.read(folder)
+            choices = choosing.read(folder)
         except Stop as error:
             notes.append(str(error))
             continue
-        rows += [{"sweep": str(folder), "id": str(folder / row["run"])} | row for row in own]
+        rows += [{"sweep": str(folder), "id": str(folder / row["run"])} | row for row in choices]
     return pd.DataFrame(rows, columns=["sweep", "id", *choosing.COLUMNS])
 
 
 def yardsticks_of(runs: Iterable[dict]) -> Frame:
-    """The n-grams of all runs, those of the same targets and of the same training once."""
+    """N-grams of all runs, without repeats for the same targets and the same training text."""
     rows = []
     for run in runs:
-        own = _or(functools.partial(yardsticks.read, Path(run["id"], "eval")), [])
-        rows += [row | {"read": run["read"]} for row in own]
-    found = pd.DataFrame(rows, columns=[*yardsticks.COLUMNS, "read"])
-    return found.drop_duplicates(["token_hash", "order", "read", "counted"])
+        rows_of_run = _or(functools.partial(yardsticks.read, Path(run["id"], "eval")), [])
+        rows += [row | {"read": run["read"]} for row in rows_of_run]
+    frame = pd.DataFrame(rows, columns=[*yardsticks.COLUMNS, "read"])
+    return frame.drop_duplicates(["token_hash", "order", "read", "counted"])
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
-    """The folders that are runs, and the runs inside folders of sweeps."""
-    found: dict[Path, None] = {}
+    """Folders of runs, including the runs inside folders of sweeps."""
+    runs: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise DataError(f"{folder} is no folder of a run or a sweep")
-        own = [folder] if (folder / "config.json").exists() else []
-        for run in own or sorted(path.parent for path in folder.glob("*/config.json")):
-            found[run.resolve()] = None
-    return list(found)
+            raise DataError(f"{folder} is not a folder of a run or a sweep")
+        run_folders = [folder] if (folder / "config.json").exists() else []
+        for run in run_folders or sorted(path.parent for path in folder.glob("*/config.json")):
+            runs[run.resolve()] = None
+    return list(runs)
 
 
 def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
@@ -136,9 +145,9 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
     config = run.checked_config()
     assert config is not None
     fields = experiment(config)
-    kept = folder / TOKENIZER
-    if kept.is_file():  # where it lies differs by run, once the named file is gone
-        fields["data.tokenizer"] = hashlib.sha256(kept.read_bytes()).hexdigest()[:8]
+    tokenizer = folder / TOKENIZER
+    if tokenizer.is_file():  # its path differs by run once the named file is gone
+        fields["data.tokenizer"] = hashlib.sha256(tokenizer.read_bytes()).hexdigest()[:8]
     status = _or(run.read_status, {}, notes)
     lines = _or(lambda: read_metrics(folder / "metrics.jsonl"), [], notes)
     held_out = [line["valid_bpb"] for line in lines if line.get("valid_bpb") is not None]
@@ -159,7 +168,7 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
         "diverged": status.get("code") == NOT_FINITE,
-        "speed": status.get("speed") or speed(lines),  # so far, of a run in training
+        "speed": status.get("speed") or speed(lines),  # the speed so far of a run in training
         "memory": max(memory, default=None),
         "parameters": status.get("parameters", {}),
         "learned": learned,
@@ -175,18 +184,17 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _read(fields: dict[str, Any]) -> dict[str, Any]:
-    """What runs share whose losses can be compared: text, and how much of it they read."""
+    """Fields that must agree for losses to be comparable: the text and the tokens trained on."""
     budget = ("steps", "batch_size", "train_length")
     return {n: v for n, v in fields.items() if n.startswith("data.") or n in budget}
 
 
 def name_groups(runs: Sequence[dict]) -> None:
-    """Runs that differ in the seed alone are one group.
+    """Set the group of each run; runs that differ only in the seed form a group.
 
-    Its name is the label that all of them have; else the encoding where no other group without a
-    label has it, or one other with other rates of which either is tuned; else the name of a run
-    without its seed and without rates that all groups of the encoding share. Fields that differ
-    follow where names clash.
+    Its name is the label of all its runs; else the encoding, if no other unlabelled group has it
+    or only one that differs in tuned rates; else the name of a run without its seed and without
+    rates shared by all groups of the encoding. Where names clash, differing fields follow.
     """
     kinds: dict[str, list[dict]] = {}
     for run in runs:
@@ -199,15 +207,15 @@ def name_groups(runs: Sequence[dict]) -> None:
     unnamed = {key: members for key, members in kinds.items() if key not in names}
     for key, members in unnamed.items():
         encoding, tuned = members[0]["encoding"], members[0].get("tuned")
-        same = [own[0] for own in unnamed.values() if own[0]["encoding"] == encoding]
+        same = [other[0] for other in unnamed.values() if other[0]["encoding"] == encoding]
         if len(same) == 1:
             names[key] = encoding
-        elif len({bool(own.get("tuned")) for own in same}) == len(same) and _alike_but_rates(same):
+        elif len({bool(run.get("tuned")) for run in same}) == len(same) and _alike_but_rates(same):
             names[key] = f"{encoding}, tuned" if tuned else encoding
         else:
             names[key] = without_seed(min(run["name"] for run in members))
             for rate in choosing.CHOSEN:
-                if len({own["experiment"].get(rate) for own in same}) == 1:
+                if len({other["experiment"].get(rate) for other in same}) == 1:
                     names[key] = re.sub(rf"(?:^|-){rate}=[\d.e-]*\d", "", names[key])
     for key, members in kinds.items():
         clash = [other for other in kinds if names[other] == names[key]]
@@ -217,42 +225,42 @@ def name_groups(runs: Sequence[dict]) -> None:
 
 
 def _alike_but_rates(runs: Sequence[dict]) -> bool:
-    """Whether runs of one encoding differ in rates alone, and in the text that a choice takes."""
+    """True if runs differ at most in tuned rates and in the share of text kept for tuning."""
     fields = [
         {n: v for n, v in run["experiment"].items() if n not in choosing.CHOSEN}
         | {"data.choose_fraction": None}
         for run in runs
     ]
-    return all(own == fields[0] for own in fields)
+    return all(other == fields[0] for other in fields)
 
 
 def _differences(experiments: Sequence[dict]) -> list[str]:
-    """For each of them as many of the differing fields as tell all of them apart."""
+    """Suffix of each experiment: as many differing fields as make all suffixes unique."""
     if len(experiments) == 1:
         return [""]
-    every = sorted({field for one in experiments for field in one})
-    differing = [f for f in every if any(e.get(f) != experiments[0].get(f) for e in experiments)]
+    names = sorted({field for experiment in experiments for field in experiment})
+    differing = [f for f in names if any(e.get(f) != experiments[0].get(f) for e in experiments)]
     words = [""] * len(experiments)
     for count in range(1, len(differing) + 1):
         words = [
-            ", ".join(f"{f.rpartition('.')[2]}={one.get(f)}" for f in differing[:count])
-            for one in experiments
+            ", ".join(f"{f.rpartition('.')[2]}={experiment.get(f)}" for f in differing[:count])
+            for experiment in experiments
         ]
         if len(set(words)) == len(words):
             break
-    return [f" ({one})" for one in words]
+    return [f" ({word})" for word in words]
 
 
-def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[str]:
-    """Removes from `found` what must not enter a mean over seeds; returns what was removed and why.
+def comparable(runs: Sequence[dict], measured: dict[str, list[Measured]]) -> list[str]:
+    """Empty the cells of runs that must not enter a mean over seeds; return the reasons.
 
-    That is an evaluation at another step than the last one of the group, a seed that is there
-    already, or one on other targets.
+    A run is left out if the group was evaluated at a later step, if its seed is a duplicate, or if
+    its targets differ.
     """
     notes = []
     groups: dict[str, list[dict]] = {}
     for run in runs:
-        if found[run["id"]]:
+        if measured[run["id"]]:
             groups.setdefault(run["group"], []).append(run)
             if run["evaluated_at"] != run["steps"]:
                 notes.append(
@@ -261,36 +269,40 @@ def comparable(runs: Sequence[dict], found: dict[str, list[Measured]]) -> list[s
     for members in groups.values():
         newest = max(run["evaluated_at"] for run in members)
         seeds: dict[int, str] = {}
-        left: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for run in members:
             if run["evaluated_at"] != newest:
-                left[run["id"]] = f"others of its kind were evaluated at step {newest}"
+                reasons[run["id"]] = f"the rest of its group was evaluated at step {newest}"
             elif run["seed"] in seeds:
-                left[run["id"]] = f"the same experiment and seed as {seeds[run['seed']]}"
+                reasons[run["id"]] = f"the same experiment and seed as {seeds[run['seed']]}"
             else:
                 seeds[run["seed"]] = run["name"]
-        targets = {
-            run["id"]: _all_targets(found[run["id"]]) for run in members if run["id"] not in left
+        targets_of = {
+            run["id"]: _all_targets(measured[run["id"]])
+            for run in members
+            if run["id"] not in reasons
         }
         usual = {
-            place: most_common(own[place] for own in targets.values() if place in own)
-            for place in {place for own in targets.values() for place in own}
+            place: most_common(
+                by_place[place] for by_place in targets_of.values() if place in by_place
+            )
+            for place in {place for by_place in targets_of.values() for place in by_place}
         }
-        for name, own in targets.items():
-            if any(usual[place] != scored for place, scored in own.items()):
-                left[name] = "other targets than others of its kind"
+        for id_, by_place in targets_of.items():
+            if any(usual[place] != scored for place, scored in by_place.items()):
+                reasons[id_] = "its targets differ from the rest of its group"
         for run in members:
-            run["left_out"] = run["id"] in left
+            run["left_out"] = run["id"] in reasons
             if run["left_out"]:
-                notes.append(f"{run['name']} is not in the means: {left[run['id']]}")
-                found[run["id"]] = []
+                notes.append(f"{run['name']} is not in the means: {reasons[run['id']]}")
+                measured[run["id"]] = []
     return notes
 
 
 def diverged(runs: Sequence[dict]) -> list[str]:
-    """Notes on groups that would be ranked by the seeds that survived."""
+    """Notes on groups without a rank, because the training of a seed was not finite."""
     return [
-        f"{run['name']}: its training was not finite, so {run['group']} has no rank; its curves "
+        f"{run['name']}: its training was not finite, so {run['group']} is not ranked; its curves "
         "are means over the other seeds"
         for run in runs
         if run["diverged"]
@@ -298,21 +310,21 @@ def diverged(runs: Sequence[dict]) -> list[str]:
 
 
 def left_out(runs: Sequence[dict]) -> list[str]:
-    """Notes on methods that were asked for and do not fit, one for each reason."""
-    by_reason: dict[str, dict[str, dict[str, None]]] = {}  # then by method: groups, in order
+    """Notes on requested methods that do not fit the encoding, one per reason."""
+    by_reason: dict[str, dict[str, dict[str, None]]] = {}  # reason -> method -> groups, in order
     for run in runs:
         for row in run["unfit"]:
             groups = by_reason.setdefault(row["flag"], {}).setdefault(row["method"], {})
             groups[run["group"]] = None
     return [
         f"{', '.join(methods)} {reason}; not evaluated for "
-        + ", ".join(dict.fromkeys(group for own in methods.values() for group in own))
+        + ", ".join(dict.fromkeys(group for groups in methods.values() for group in groups))
         for reason, methods in by_reason.items()
     ]
 
 
 def in_means(run: dict) -> bool:
-    """Whether `comparable` left an evaluated run in the means of its group."""
+    """True if the run was evaluated and `comparable` did not leave it out."""
     return not run.get("left_out", True)
 
 
@@ -322,31 +334,30 @@ def members(data: Gathered, group: str) -> list[dict]:
 
 
 def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str, list[dict]]:
-    """The cells of the newest checkpoint, a note (why there are none, or of which others), and the
-    rows of methods that were left out."""
+    """Cells of the newest checkpoint, a note on other evaluations, and the methods left out."""
     if not sums_file.exists(folder / "eval"):
         return [], "not evaluated yet", []
     try:
         record = sums_file.read(folder / "eval")
-        every = record.cells
-        cells = records.of_evaluation(every, evaluation)
+        all_cells = record.cells
+        cells = records.of_evaluation(all_cells, evaluation)
     except Stop as error:
         return [], str(error), []
     last = max(cell.facts["step"] for cell in cells)
     shown = cells[0].facts["evaluation"]
-    others = {cell.facts["evaluation"] for cell in every} - {shown}
+    others = {cell.facts["evaluation"] for cell in all_cells} - {shown}
     note = ""
     if others and not evaluation:
         note = (
-            f"its evaluation {shown!r} is shown; --evaluation=NAME shows another: "
+            f"shows its evaluation {shown!r}; choose another with --evaluation=NAME: "
             f"{', '.join(sorted(others))}"
         )
-    without = [row for row in record.left_out if (row["evaluation"], row["step"]) == (shown, last)]
-    return [cell for cell in cells if cell.facts["step"] == last], note, without
+    left_out = [row for row in record.left_out if (row["evaluation"], row["step"]) == (shown, last)]
+    return [cell for cell in cells if cell.facts["step"] == last], note, left_out
 
 
 def points_of(run: dict, cells: Sequence[Measured]) -> list[dict]:
-    """The values of a run at every length."""
+    """Rows of a run, one per cell, by length."""
     rows = [row for row in records.rows(cells) if not protocols.find(row["protocol"]).by_place]
     return [
         _names(run, row)
@@ -358,16 +369,16 @@ def points_of(run: dict, cells: Sequence[Measured]) -> list[dict]:
 
 
 def places_of(run: dict, cells: Sequence[Measured]) -> list[dict]:
-    """The loss of a run at the places of its longest windows, over neighbouring ones."""
-    found = []
+    """Loss of a run at the places of its longest windows, averaged over neighbouring places."""
+    rows = []
     for cell in cells:
         by_place = protocols.find(cell.facts["protocol"]).by_place
         if by_place and np.all(np.isfinite(cell.sums.by_place)):
             names = _names(run, cell.facts) | {"length": cell.facts["length"]}
             windows = int(cell.sums.windows[0])
             means = zip(*smooth(cell.sums.by_place / windows, windows), strict=True)
-            found += [names | {"place": place, "nll": nll} for place, nll in means]
-    return found
+            rows += [names | {"place": place, "nll": nll} for place, nll in means]
+    return rows
 
 
 def _names(run: dict, facts: dict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How far training came: loss against steps, who is not done, and which n-gram was reached."""
+"""Progress of training: loss against steps, unfinished groups, and the n-gram reached."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,21 +13,21 @@ from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
 from posenc_jax.report.gather import Frame, Gathered, in_means, members
 
-FASTER = 2.0  # than the best's, and a loss is not done falling
-LATE = 0.75  # of the steps; the fall is from the last loss logged before
+FASTER = 2.0  # a loss that falls this many times as fast as the best's is not done
+LATE = 0.75  # share of the steps; the fall starts at the last loss logged before
 
 
 class Learned(NamedTuple):
-    """How the held-out loss of a group's runs still fell at the end, in nats per token.
+    """Fall of a group's held-out loss at the end of training, in nats per token.
 
-    That of a training step is too noisy for this: a batch is worth a tenth of a nat.
+    The loss of training steps is too noisy for this: batches differ by a tenth of a nat.
     """
 
     group: str
-    loss: float  # at the last step, the mean over seeds
+    loss: float  # at the last step, mean over seeds
     falls: dict[int, float]  # by seed, scaled to a quarter of the steps
-    of_best: dict[int, float] | None  # those of the best one trained on the same; None: itself
-    reached: str  # the longest n-gram at L of which it and all shorter are no better
+    of_best: dict[int, float] | None  # falls of the best group on the same text; None: itself
+    reached: str  # the longest n-gram at L that, like all shorter ones, is no better
 
     @property
     def fall(self) -> float:
@@ -35,26 +35,26 @@ class Learned(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95%, over three seeds or more."""
-        found = over_seeds(list(self.falls.values()))
-        return None if found is None else found[1:]
+        """95% interval over seeds; None for fewer than three."""
+        interval = over_seeds(list(self.falls.values()))
+        return None if interval is None else interval[1:]
 
     @property
     def done(self) -> bool:
-        """Whether it does not fall more than twice as fast as the best; where both have three
-        seeds, beyond what these differ by."""
+        """False if it falls more than FASTER times as fast as the best group; with three common
+        seeds the difference must be significant."""
         if self.of_best is None:
             return True
         allowed = {seed: FASTER * max(fall, 0.0) for seed, fall in self.of_best.items()}
-        shared = [self.falls[seed] - allowed[seed] for seed in self.falls if seed in allowed]
-        found = over_seeds(shared)
-        if found is not None:
-            return found[1] <= 0
+        excess = [self.falls[seed] - allowed[seed] for seed in self.falls if seed in allowed]
+        interval = over_seeds(excess)
+        if interval is not None:
+            return interval[1] <= 0
         return self.fall <= float(np.mean(list(allowed.values())))
 
 
 def losses(data: Gathered, name: str) -> Frame:
-    """A row per logged step of a run that is in the means."""
+    """One row per logged step of each run in the means."""
     rows = [
         {"group": run["group"], "step": step, name: value}
         for run in data.runs
@@ -65,35 +65,37 @@ def losses(data: Gathered, name: str) -> Frame:
 
 
 def lines(data: Gathered, name: str) -> list[Line]:
-    """Means over seeds against steps, the lowest at the end first."""
-    every, table, made = figures.looks(data), losses(data, name), []
+    """Lines of means over seeds against steps, lowest final loss first."""
+    looks, table, result = figures.looks(data), losses(data, name), []
     for number, group in enumerate(figures.groups(data)):
-        look = style.SPARSE | every[group]._asdict() | {"linewidth": 1.2}
-        own = table[table.group == group]
-        made.append(figures.line(group, own, look, name, "step", gid=f"group-{number}"))
-    made = [one._replace(seeds=(), band=None) for one in made if one.x]
-    return sorted(made, key=lambda one: one.y[-1])
+        look = style.SPARSE | looks[group]._asdict() | {"linewidth": 1.2}
+        rows = table[table.group == group]
+        result.append(figures.line(group, rows, look, name, "step", gid=f"group-{number}"))
+    result = [item._replace(seeds=(), band=None) for item in result if item.x]
+    return sorted(result, key=lambda item: item.y[-1])
 
 
 def of(data: Gathered) -> list[Learned]:
-    """Groups whose held-out loss was logged late and at the end, the lowest first."""
+    """Groups with a held-out loss before the last quarter and at the end, lowest first."""
     families: dict[str, list[Learned]] = {}
     for group in figures.groups(data):
         runs = members(data, group)
         falls = {run["seed"]: fall for run in runs if (fall := fall_of(run)) is not None}
         if falls:
             ends = [run["learned"]["valid_loss"][-1][1] for run in runs if run["seed"] in falls]
-            made = Learned(group, float(np.mean(ends)), falls, None, "")
-            families.setdefault(runs[0]["read"], []).append(made)
+            learned = Learned(group, float(np.mean(ends)), falls, None, "")
+            families.setdefault(runs[0]["read"], []).append(learned)
     return sorted(
-        (one for family in families.values() for one in _beside_best(data, family)),
-        key=lambda one: one.loss,
+        (item for family in families.values() for item in _beside_best(data, family)),
+        key=lambda item: item.loss,
     )
 
 
 def fall_of(run: dict) -> float | None:
-    """How far a run's held-out loss fell, as if in the last quarter of its steps; None where it was
-    not logged at the last step and once by three quarters of them."""
+    """Fall of a run's held-out loss, scaled to the last quarter of its steps.
+
+    None unless it was logged at the last step and within the first three quarters.
+    """
     losses, last = dict(run["learned"]["valid_loss"]), run["steps"]
     early = [step for step in losses if step <= LATE * last]
     if last not in losses or not early:
@@ -103,26 +105,30 @@ def fall_of(run: dict) -> float | None:
 
 
 def _beside_best(data: Gathered, family: Sequence[Learned]) -> list[Learned]:
-    best = min(family, key=lambda one: one.loss)
+    best = min(family, key=lambda item: item.loss)
     return [
-        one._replace(of_best=None if one is best else best.falls, reached=reached(data, one.group))
-        for one in family
+        item._replace(
+            of_best=None if item is best else best.falls, reached=reached(data, item.group)
+        )
+        for item in family
     ]
 
 
 def reached(data: Gathered, group: str) -> str:
-    """The longest n-gram that is no better than a group at L, on the same targets, as no shorter
-    one is: longer ones are worse again where little was counted. Empty where none was."""
+    """Longest n-gram that, like all shorter ones, is no better than a group on its targets at L.
+
+    Longer ones get worse again if counted on little text. Empty where no n-gram was counted.
+    """
     points = data.points[(data.points.group == group) & (data.points.method == "none")]
     points = points[(points.protocol == protocols.HEADLINE) & (points.length == points.trained)]
-    own = figures.yardsticks(data, points)
+    grams = figures.yardsticks(data, points)
     bits = points.bpb.mean()
-    if own.empty or not np.isfinite(bits):
+    if grams.empty or not np.isfinite(bits):
         return ""
-    own = own[own.counted == own.counted.min()].sort_values("order")
-    level = own[(own.bpb >= bits).cummin()].order
-    return f"{level.max()}-gram" if len(level) else f"not the {own.order.min()}-gram"
+    grams = grams[grams.counted == grams.counted.min()].sort_values("order")
+    orders = grams[(grams.bpb >= bits).cummin()].order
+    return f"{orders.max()}-gram" if len(orders) else f"not the {grams.order.min()}-gram"
 
 
 def not_done(data: Gathered) -> list[str]:
-    return [one.group for one in of(data) if not one.done]
+    return [item.group for item in of(data) if not item.done]

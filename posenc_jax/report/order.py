@@ -1,4 +1,4 @@
-"""Reach and order: who finds a setting, and who tells the last one from an older one."""
+"""Reach and order: accuracy without older settings, and preference for the last setting."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-WORTH_A_MARK = 0.03  # gained by an extension, of reach or order, whichever is less
+WORTH_A_MARK = 0.03  # gain from which an extension is drawn, in the lower of reach and order
 
 
 class Ordered(NamedTuple):
     """Reach and order by group, method, length and seed."""
 
     points: Frame  # columns group, method, length, seed, reach, order
-    trained: int  # L of all but the oracles
+    trained: int  # L of all runs but the oracles
     longest: int
 
 
 def of(data: Gathered) -> Ordered | None:
-    """None where no text asked for order.
+    """Collect reach and order; None where either protocol is missing.
 
     Reach is the accuracy without an older setting, relative to the ceiling; order the accuracy with
-    one, from 0 for a reader without order to 1.
+    one, rescaled from 0 for a reader without order to 1.
     """
     keys = ["group", "method", "length", "seed", "trained"]
     points = data.points
@@ -39,49 +39,52 @@ def of(data: Gathered) -> Ordered | None:
     if reach.empty or latest.empty:
         return None
     reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
-    gained = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
-    both = pd.merge(reach, latest.assign(order=gained)[[*keys, "order"]], on=keys)
-    longest = int(both.length.max())
-    beyond = both[both.trained < longest]
+    rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
+    merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
+    longest = int(merged.length.max())
+    beyond = merged[merged.trained < longest]
     trained = int(beyond.trained.min()) if len(beyond) else longest
-    return Ordered(both, trained, longest)
+    return Ordered(merged, trained, longest)
 
 
-def arrows(data: Gathered, found: Ordered, *, brief: bool = False) -> list[Arrow]:
-    """From L to the longest length, the best at both first; an oracle has no arrow. The brief ones
-    are the encodings as trained, with the best extension of each, and one window of L."""
-    asked = answers.of(data)
-    looks, made = figures.looks(data), []
-    named = None if asked is None else asked._replace(names=answers.called(data, asked))
-    shown = _brief(found) if brief else None
-    for (group, method), own in found.points.groupby(["group", "method"], sort=False):
-        lengths = set(own.length)
-        if found.longest not in lengths:
+def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arrow]:
+    """Arrows from L to the longest length, best first; an oracle is a point.
+
+    The brief list has every encoding as trained, its best extension, and the mean window of L.
+    """
+    scored = answers.of(data)
+    looks, result = figures.looks(data), []
+    named = None if scored is None else scored._replace(names=answers.called(data, scored))
+    shown = _brief(results) if brief else None
+    for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
+        lengths = set(rows.length)
+        if results.longest not in lengths:
             continue
         if shown is not None and (group, method) not in shown:
             continue
-        oracle = (own.trained >= found.longest).all()
-        end = _place(own[own.length == found.longest])
-        begin = _place(own[own.length == found.trained]) if found.trained in lengths else end
+        oracle = (rows.trained >= results.longest).all()
+        end = _place(rows[rows.length == results.longest])
+        begin = _place(rows[rows.length == results.trained]) if results.trained in lengths else end
         name = f"{group} + {method}" if named is None else answers.entry(named, group, method)
         look = answers.look_of(looks[group], method)
         if oracle:
             look = look | {"fillstyle": "left"}
-        made.append(Arrow(name, look, end if oracle else begin, end))
-    made.sort(key=lambda one: -min(one.end.reach, one.end.order))
+        result.append(Arrow(name, look, end if oracle else begin, end))
+    result.sort(key=lambda arrow: -min(arrow.end.reach, arrow.end.order))
     if brief:
-        made += _window(found)
-    return made
+        result += _window(results)
+    return result
 
 
-def _brief(found: Ordered) -> set[tuple[str, str]]:
-    """Every group as trained, and with the method that is best at both, where that gains; of an
-    oracle itself alone."""
-    far = found.points[(found.points.length == found.longest) & (found.points.method != "window")]
-    both = far.groupby(["group", "method", "trained"])[["reach", "order"]].mean().min(axis=1)
+def _brief(results: Ordered) -> set[tuple[str, str]]:
+    """Every group as trained, with its best method where that gains; oracles only as trained."""
+    far = results.points[
+        (results.points.length == results.longest) & (results.points.method != "window")
+    ]
+    scores = far.groupby(["group", "method", "trained"])[["reach", "order"]].mean().min(axis=1)
     best: dict[tuple[str, str], float] = {}
-    for (group, method, trained), value in both.items():
-        if method == "none" or trained < found.longest:
+    for (group, method, trained), value in scores.items():
+        if method == "none" or trained < results.longest:
             best[str(group), str(method)] = float(value)
     chosen = {pair for pair in best if pair[1] == "none"}
     for group, _ in list(chosen):
@@ -91,11 +94,13 @@ def _brief(found: Ordered) -> set[tuple[str, str]]:
     return chosen
 
 
-def _window(found: Ordered) -> list[Arrow]:
-    """The mean over all windows of L, which differ by seeds and encodings alike."""
-    own = found.points[(found.points.method == "window") & (found.points.trained < found.longest)]
-    at = [own[own.length == length] for length in (found.trained, found.longest)]
-    if any(points.empty for points in at):
+def _window(results: Ordered) -> list[Arrow]:
+    """Arrow of the mean over all windows of L."""
+    points = results.points[
+        (results.points.method == "window") & (results.points.trained < results.longest)
+    ]
+    at = [points[points.length == length] for length in (results.trained, results.longest)]
+    if any(at_length.empty for at_length in at):
         return []
     begin, end = (Place(float(p.reach.mean()), float(p.order.mean())) for p in at)
     return [
@@ -105,12 +110,12 @@ def _window(found: Ordered) -> list[Arrow]:
 
 def _place(points: Frame) -> Place:
     spread = [over_seeds(points[name]) for name in ("reach", "order")]
-    ends = [None if one is None else one[1:] for one in spread]
+    ends = [None if interval is None else interval[1:] for interval in spread]
     return Place(float(points.reach.mean()), float(points.order.mean()), *ends)
 
 
 def picture(data: Gathered) -> "Figure | None":
-    found = of(data)
-    if found is None:
+    results = of(data)
+    if results is None:
         return None
-    return reach_and_order(arrows(data, found, brief=True), found.trained, found.longest)
+    return reach_and_order(arrows(data, results, brief=True), results.trained, results.longest)

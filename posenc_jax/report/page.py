@@ -1,4 +1,4 @@
-"""The page: one file that holds all it shows and asks no network for anything."""
+"""The page: one self-contained file that needs no network."""
 
 import sys
 from html import escape
@@ -17,13 +17,13 @@ TEMPLATE = Path(__file__).with_name("page.html")
 def write(data: Gathered, folder: Path) -> Path:
     evaluated = sum(run["evaluated"] for run in data.runs)
     encodings, seeds = (len({run[name] for run in data.runs}) for name in ("encoding", "seed"))
-    made = (
+    summary_line = (
         f"{counted(len(data.runs), 'run')}, {evaluated} of them evaluated; encodings: {encodings}, "
         f"seeds: {seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
     )
     notes = tag("ul", *(tag("li", escape(note)) for note in data.notes), class_="notes")
-    lead = [tag("p", escape(one), class_="lead") for one in summary.sentences(data)]
-    parts = [*lead, tag("p", escape(made)), notes if data.notes else ""]
+    lead = [tag("p", escape(sentence), class_="lead") for sentence in summary.sentences(data)]
+    parts = [*lead, tag("p", escape(summary_line)), notes if data.notes else ""]
     parts += [section.html() for section in sections.every(data)]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"

@@ -13,44 +13,44 @@ if TYPE_CHECKING:
 
 
 def draw(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
-    """Draws a picture for every protocol, answers beside `text`; returns the files."""
+    """Draw a picture for every protocol, answers beside `text`; return the files."""
     drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
     drawn |= answers.pictures(data, text)
     drawn["reach_and_order"] = order.picture(data)
-    drawn |= {one: _picture(data, one) for one in protocols.against_length() if one not in drawn}
-    made = {}
+    drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
+    captions_of = {}
     for name, figure in drawn.items():
         path = folder / f"{name}.png"
-        style.formed(path).unlink(missing_ok=True)  # of an earlier report
+        style.formed(path).unlink(missing_ok=True)  # left by an earlier report
         if figure is not None:
-            made[style.save(figure, path)] = _caption(data, name)
-    captions.write(folder / captions.FILE, made)
-    return list(made)
+            captions_of[style.save(figure, path)] = _caption(data, name)
+    captions.write(folder / captions.FILE, captions_of)
+    return list(captions_of)
 
 
 def _caption(data: Gathered, name: str) -> str:
-    """What is drawn, of which data, and what its bands are."""
+    """Caption: content, data and meaning of the bands."""
     if name == "reach_and_order":
         return (
             f"{name}: reach is the accuracy of answers without an older setting, relative to the "
-            "ceiling; order the accuracy of answers with one older setting in the window, from 0 "
-            "for a reader that takes either to 1. Arrows go from L to the longest length; means "
+            "ceiling; order is the accuracy of answers with one older setting in the window, from "
+            "0 (a reader that takes either) to 1. Arrows go from L to the longest length; means "
             f"over seeds. Data: {summary.on_what(data, 'reach')} {captions.unpaired('seeds')}"
         )
     value = curves.VALUES[figures.value_of(name)]
     words = f"{protocols.find(name).title}. {value.capitalize()} against length, without extensions"
     if name in ("answers", "gap"):
         words = (
-            "who finds the answer. The map has the share of right answers by how many tokens back "
-            "the answer stands; the lines have accuracy against context, divided by that of the "
-            f"ceiling, of more than {answers.MOST_LINES} methods for some from best to worst"
+            "retrieval accuracy. The map shows accuracy by distance to the answer in tokens; the "
+            "lines show accuracy against context, relative to the ceiling, for at most "
+            f"{answers.MOST_LINES} methods from best to worst"
         )
     bands = "" if name == "gap" else f" {captions.unpaired('seeds')}"
     return f"{name}: {words}; means over seeds. Data: {summary.on_what(data, name)}{bands}"
 
 
 def _picture(data: Gathered, protocol: str) -> "Figure | None":
-    """All lines on the left; on the right those near the best one, closer and without bands."""
+    """Chart of all lines on the left; on the right a closer view of those near the best."""
     value = figures.value_of(protocol)
     lines = figures.against_length(data, protocol, value)
     if not lines:

@@ -1,4 +1,4 @@
-"""Pictures of every encoding, as it is drawn before training or as a run learned it."""
+"""Pictures of every encoding, as initialised or as learned by a run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,15 +23,15 @@ BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
 ADDITIVE = ("sinusoidal", "learned")
 LAYERED = "hybrid"
 GATED = "fox"
-TOKENS = 80  # over which gates are drawn
-LAYERS = 8  # of untrained encodings whose layers differ
+TOKENS = 80  # for which gates are drawn
+LAYERS = 8  # of untrained layered encodings
 ROWS = 16  # of held-out text
-MOST = 512  # tokens along a map of distances: of more the first few would not be seen
+MOST = 512  # tokens along a map of distances; with more the first few would be invisible
 TEXT = b"The quick brown fox jumps over the lazy dog. The dog sleeps, and the fox is gone"
 
 
 class Portraits:
-    """Encodings at `dims`; those that a run trained are the run's, without its own extension."""
+    """Encodings at `dims`, taken from a run where one is given, without its extension."""
 
     def __init__(self, dims: Dims, folders: Sequence[Path]):
         self.dims = dims
@@ -42,7 +42,7 @@ class Portraits:
             self.runs[subject.plain.name] = folder, subject
 
     def draw(self, out: Path, scale: float) -> list[Path]:
-        """The pictures that were written."""
+        """Draw all pictures; return the files written."""
         trained = self.dims.train_length
         rope, far = self.of(ROTARY), int(scale * trained)
         assert isinstance(rope, RoPE)
@@ -61,7 +61,7 @@ class Portraits:
             figures["gates"] = pictures.gates(*self.gates(), title)
         else:
             folder, _ = self.runs[GATED]
-            terminal.warn(f"{folder}: its gates read no text; there is no picture of them")
+            terminal.warn(f"{folder}: gates without content have no picture")
         for name in (name for name in ADDITIVE if name in self.runs):
             figures[f"terms_{name}"] = pictures.terms(self.terms(name), str(self.runs[name][0]))
         return [style.save(figure, out / f"{name}.png") for name, figure in figures.items()]
@@ -72,7 +72,7 @@ class Portraits:
         return schemes.build(name, self.dims, key=jax.random.key(0))
 
     def titled(self, *names: str) -> dict[str, Encoding]:
-        """Encodings by the words that say whose values they have."""
+        """Encodings by title; a title names the run that trained them."""
         run = {name: folder.resolve().name for name, (folder, _) in self.runs.items()}
         return {pictures.title(self.of(name), run.get(name)): self.of(name) for name in names}
 
@@ -81,13 +81,13 @@ class Portraits:
         return self.runs[LAYERED][1].config.model.layers if LAYERED in self.runs else LAYERS
 
     def layered(self) -> dict[str, Encoding]:
-        found = self.titled(LAYERED)
+        encodings = self.titled(LAYERED)
         if LAYERED not in self.runs:
-            found["hybrid:chunked"] = schemes.build(LAYERED, self.dims, chunked=True)
-        return found
+            encodings["hybrid:chunked"] = schemes.build(LAYERED, self.dims, chunked=True)
+        return encodings
 
     def gates(self) -> tuple[np.ndarray, list[str]]:
-        """Forget gates over a text, and its tokens as words."""
+        """Forget gates over a text, and its tokens as text."""
         if GATED not in self.runs:
             return _untrained_gates(self.dims)
         _, subject = self.runs[GATED]
@@ -97,24 +97,24 @@ class Portraits:
         return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
 
     def terms(self, name: str) -> dict[str, np.ndarray]:
-        """Shares of content and position in the first layer of a run, which are printed too."""
+        """Print and return the shares of content and position in the first layer of a run."""
         folder, subject = self.runs[name]
         parts = subject.parts
-        found = diagnostics.terms(parts.model, parts.encoding, self._rows(subject))
+        shares = diagnostics.terms(parts.model, parts.encoding, self._rows(subject))
         terminal.say(f"{folder}, first layer, by head")
-        for key, values in found.items():
+        for key, values in shares.items():
             terminal.say(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
-        return found
+        return shares
 
     def _check(self, folder: Path, encoding: Encoding) -> None:
         name = encoding.name
         if name in self.runs:
-            raise ConfigError(f"{folder}: a second run with {name!r}; name one")
+            raise ConfigError(f"{folder}: a second run with {name!r}; give one run per encoding")
         if name not in (ROTARY, *BIASES, *ADDITIVE, LAYERED, GATED):
-            terminal.warn(f"{folder}: there is no picture of {name!r}")
+            terminal.warn(f"{folder}: {name!r} has no picture")
         if isinstance(encoding, RoPE) and np.ndim(encoding.inv_freq) > 1:
             raise ConfigError(
-                f"{folder}: its heads or layers have different frequencies; one can be drawn"
+                f"{folder}: its frequencies differ by head or layer; only shared ones can be drawn"
             )
 
     def _rows(self, subject: Subject) -> np.ndarray:
@@ -122,10 +122,10 @@ class Portraits:
 
 
 def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
-    """The gates of a model of two layers as it is drawn, over bytes of TEXT, and these."""
+    """Gates of an untrained two-layer model over bytes of TEXT, and these bytes."""
     models, key = neighbours.models(), jax.random.key(0)
     config = models.Config(layers=2, width=dims.width, heads=dims.heads)
     encoding = schemes.build(GATED, dataclasses.replace(dims, layers=2), key=key)
     row = np.frombuffer(TEXT[:TOKENS], np.uint8).astype("int32")
-    kept = diagnostics.gates(models.Transformer(config, key), encoding, row)
-    return kept, [chr(token) for token in row]
+    gates = diagnostics.gates(models.Transformer(config, key), encoding, row)
+    return gates, [chr(token) for token in row]

@@ -1,4 +1,4 @@
-"""The ranking of groups of runs and methods: differences paired by document and by seed."""
+"""Ranking of groups of runs and methods, with differences paired by document and by seed."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,45 +22,44 @@ from posenc_jax.evaluation.statistics import (
 from posenc_jax.evaluation.sums import Sums
 from posenc_jax.evaluation.table import is_baseline, label
 
-LEVEL = 0.05  # of all claims of a table together
+LEVEL = 0.05  # familywise error rate of a table
 
 
 class Rank(NamedTuple):
-    """A group of runs with a method, over its seeds, against the best entry of its table.
+    """A group of runs with a method, compared with the best entry of its table.
 
-    The difference is over the seeds that both have. Its verdict is `tie` where other documents and
-    other seeds might reverse it, else `behind`; or `open`, where they would not but there are fewer
-    than ten documents, fewer than three common seeds, or too many comparisons for so few: `p` is
-    corrected for all pairs of entries (Holm), as the best one is picked on the same data; intervals
-    are not.
+    The difference is over common seeds. The verdict is `behind` if it is significant, `tie` if not.
+    It is `open` if the comparison alone is significant, but there are fewer than ten documents,
+    fewer than three common seeds, or too many comparisons. `p` is corrected for all pairs of
+    entries (Holm), as the best is chosen on the same data; intervals are not.
     """
 
     group: str
     method: str
-    seeds: list[float]  # bits per byte, or the share of wrong answers, as all that follow
+    seeds: list[float]  # bits per byte or share of wrong answers, as are all losses below
     loss: float
     interval: tuple[float, float] | None  # of the mean over seeds
     behind: float
-    by_documents: tuple[float, float]  # of the difference; infinite for a single document
-    by_seeds: tuple[float, float] | None  # of the difference
+    by_documents: tuple[float, float]  # interval of the difference; infinite for one document
+    by_seeds: tuple[float, float] | None  # interval of the difference
     documents: int
-    shared: int  # seeds that both have
-    alone: float  # p by documents and seeds, of this comparison alone; 1 where it is not behind
-    p: float  # the same, corrected
-    comparisons: int  # that p was multiplied by
-    needed: float | None  # seeds for a claim; infinite: not even a thousand on these documents
+    shared: int  # common seeds
+    alone: float  # uncorrected p over documents and seeds; 1 if not behind
+    p: float  # corrected
+    comparisons: int  # factor of the correction
+    needed: float | None  # seeds for significance; infinite: over a thousand
     verdict: str
 
 
-Tables = dict[str, dict[int, list[Rank]]]  # protocol -> length -> entries, the best first
+Tables = dict[str, dict[int, list[Rank]]]  # protocol -> length -> entries, best first
 
 
 class Lost(NamedTuple):
-    """What a cell lost by document: `amount` of `size`; their ratio times `unit` is the loss."""
+    """Loss of a cell by document: the ratio of `amount` to `size`, times `unit`."""
 
     amount: np.ndarray  # [D]
     size: np.ndarray  # [D]
-    unit: float | None  # None: there is no such loss
+    unit: float | None  # None: the loss is undefined
 
 
 def bits(sums: Sums) -> Lost:
@@ -68,22 +67,21 @@ def bits(sums: Sums) -> Lost:
 
 
 def wrong_answers(sums: Sums) -> Lost:
-    asked = sums.answers > 0
-    size = sums.answers[asked]
-    return Lost(size - sums.right[asked], size, 1.0 if len(size) else None)
+    answered = sums.answers > 0
+    size = sums.answers[answered]
+    return Lost(size - sums.right[answered], size, 1.0 if len(size) else None)
 
 
 def loss_of(protocol: str) -> Callable[[Sums], Lost]:
-    """What a protocol ranks by."""
+    """Loss by which a protocol ranks."""
     return wrong_answers if protocols.find(protocol).value == "accuracy" else bits
 
 
 def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
-    """The tables of all protocols and lengths, and notes on what is not in them.
+    """Tables of all protocols and lengths, with notes on what they leave out.
 
-    The window limit is a baseline and no entry, and so are oracles among those who answer. Skipped:
-    runs scored on other targets than most runs, runs without bits per byte, and means that would
-    include a loss that is not finite.
+    Baselines (the window of L and, for answers, oracles) are not ranked. Left out are runs whose
+    targets differ from most, runs without bits per byte, and means with a loss that is not finite.
     """
     tables: Tables = {}
     notes: dict[str, None] = {}  # in order, each once
@@ -103,19 +101,19 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
         ]
         lost = loss_of(protocol)
         if lost is wrong_answers:
-            here = _without_oracles(here, max(at for name, at in places if name == protocol))
+            here = _without_oracles(here, max(n for name, n in places if name == protocol))
         usual = most_common({run["id"]: targets(cell) for run, cell in here}.values())
         entries: dict[tuple[str, str], list[Measured]] = {}
         for run, cell in here:
             if lost(cell.sums).unit is None:
                 notes[
-                    f"{run['group']}: its tokenizer loses text; without bits per byte it has no "
-                    "rank"
+                    f"{run['group']}: its tokenizer loses text, so it has no bits per byte and is "
+                    "not ranked"
                 ] = None
             elif targets(cell) != usual:
                 notes[
-                    f"{run['group']}: other targets than most runs; its curves cannot be compared "
-                    "with theirs and are not in the ranking"
+                    f"{run['group']}: its targets differ from most runs, so its curves are not "
+                    "comparable and it is not ranked"
                 ] = None
             else:
                 entries.setdefault((run["group"], label(cell.facts)), []).append(cell)
@@ -126,7 +124,7 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
         if entries:
             tables.setdefault(protocol, {})[length] = _table(entries, lost)
     missing = [
-        f"{entry}: a seed is not finite, so there is no mean: {', '.join(places)}"
+        f"{entry}: the loss of a seed is not finite, so it is not ranked: {', '.join(places)}"
         for entry, places in broken.items()
     ]
     return tables, [*notes, *missing]
@@ -135,7 +133,7 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
 def _without_oracles(
     cells: Sequence[tuple[dict, Measured]], longest: int
 ) -> list[tuple[dict, Measured]]:
-    """Without runs that were trained at the longest length, unless all were."""
+    """Cells without runs trained at the longest length, unless all were."""
     return [pair for pair in cells if pair[0]["trained"] < longest] or list(cells)
 
 
@@ -147,18 +145,18 @@ def _table(
         for entry, cells in entries.items()
     }
     seeds = _distinct(seeds)
-    means = {entry: np.mean(list(own.values()), axis=0) for entry, own in seeds.items()}
+    means = {entry: np.mean(list(by_seed.values()), axis=0) for entry, by_seed in seeds.items()}
     order = sorted(means, key=lambda entry: means[entry].sum())
     _, size, unit = lost(entries[order[0]][0].sums)
-    assert unit is not None  # entries without are skipped
+    assert unit is not None  # others are left out
     tests = [(1.0, Corrected(1.0, 1)), *_against_best([seeds[entry] for entry in order], size)]
-    found = [
-        _rank(entry, seeds[entry], seeds[order[0]], size, unit, *one)
-        for entry, one in zip(order, tests, strict=True)
+    rows = [
+        _rank(entry, seeds[entry], seeds[order[0]], size, unit, *test)
+        for entry, test in zip(order, tests, strict=True)
     ]
     return [
-        found[0]._replace(verdict="best"),
-        *(row._replace(verdict=verdict(row)) for row in found[1:]),
+        rows[0]._replace(verdict="best"),
+        *(row._replace(verdict=verdict(row)) for row in rows[1:]),
     ]
 
 
@@ -166,24 +164,23 @@ def _against_best(
     entries: Sequence[Mapping[int, np.ndarray]],  # the best first
     size: np.ndarray,
 ) -> list[tuple[float, Corrected]]:
-    """What stands against each but the best, alone and corrected for all pairs of entries."""
+    """P-value of each entry but the best, alone and corrected for all pairs of entries."""
     seeds = sorted(set().union(*entries))
-    has = np.array([[seed in own for seed in seeds] for own in entries])
-    none = np.zeros(len(size))
-    amount = np.array([[own.get(seed, none) for seed in seeds] for own in entries])
+    has = np.array([[seed in entry for seed in seeds] for entry in entries])
+    zeros = np.zeros(len(size))
+    amount = np.array([[entry.get(seed, zeros) for seed in seeds] for entry in entries])
     pairs = [_p(amount[i:], has[i:], size) for i in range(len(entries) - 1)]
     alone = np.concatenate(pairs).tolist() if pairs else []
     return list(zip(alone, holm(alone), strict=True))[: len(entries) - 1]
 
 
 def _p(amount: np.ndarray, has: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Of each entry [N, S, D] but the first against it the p by documents and seeds; 1 where it is
-    not behind."""
+    """P-value of each entry [N, S, D] but the first being behind it; 1 where it is not behind."""
     shared = has[1:] & has[0]
     common = shared.any(axis=1, keepdims=True)
-    mine, its = (np.where(common, shared, own).astype(float) for own in (has[1:], has[:1]))
-    mine, its = (side / side.sum(axis=1, keepdims=True) for side in (mine, its))
-    differences = np.einsum("ns,nsd->nd", mine, amount[1:]) - its @ amount[0]
+    weights, best = (np.where(common, shared, side).astype(float) for side in (has[1:], has[:1]))
+    weights, best = (side / side.sum(axis=1, keepdims=True) for side in (weights, best))
+    differences = np.einsum("ns,nsd->nd", weights, amount[1:]) - best @ amount[0]
     by_seed = np.where(shared[..., None], amount[1:] - amount[0], 0).sum(axis=2) / size.sum()
     p = p_of_both(over_documents(differences, size), of_seeds(by_seed, shared))
     return np.where(differences.sum(axis=1) > 0, p, 1.0)
@@ -192,22 +189,22 @@ def _p(amount: np.ndarray, has: np.ndarray, size: np.ndarray) -> np.ndarray:
 def _distinct(
     seeds: Mapping[tuple[str, str], Mapping[int, np.ndarray]],
 ) -> dict[tuple[str, str], Mapping[int, np.ndarray]]:
-    """Without methods that change nothing, or what another one changed, in any seed of a group."""
-    found: dict[tuple[str, str], Mapping[int, np.ndarray]] = {}
+    """Entries without methods whose losses equal another's of the same group in every seed."""
+    distinct: dict[tuple[str, str], Mapping[int, np.ndarray]] = {}
     for entry in sorted(seeds, key=lambda entry: (entry[1] != "none", -len(seeds[entry]))):
-        own = seeds[entry]
-        others = (other for (group, _), other in found.items() if group == entry[0])
-        if not any(_same(own, other) for other in others):
-            found[entry] = own
-    return found
+        losses = seeds[entry]
+        others = (other for (group, _), other in distinct.items() if group == entry[0])
+        if not any(_same(losses, other) for other in others):
+            distinct[entry] = losses
+    return distinct
 
 
-def _same(own: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]) -> bool:
-    return all(seed in other and np.array_equal(own[seed], other[seed]) for seed in own)
+def _same(losses: Mapping[int, np.ndarray], other: Mapping[int, np.ndarray]) -> bool:
+    return all(seed in other and np.array_equal(losses[seed], other[seed]) for seed in losses)
 
 
 def verdict(row: Rank) -> str:
-    if row.p > LEVEL:  # or ahead over the seeds that both have
+    if row.p > LEVEL:  # includes entries ahead over common seeds
         return "open" if row.alone <= LEVEL else "tie"
     enough = row.documents >= FEWEST_DOCUMENTS and row.by_seeds is not None
     return "behind" if enough else "open"
@@ -215,56 +212,56 @@ def verdict(row: Rank) -> str:
 
 def _rank(
     entry: tuple[str, str],
-    own: Mapping[int, np.ndarray],  # seed -> what is lost by document
+    by_seed: Mapping[int, np.ndarray],  # seed -> loss by document
     of_best: Mapping[int, np.ndarray],
     size: np.ndarray,
     unit: float,
     alone: float,
     corrected: Corrected,
 ) -> Rank:
-    shared = [seed for seed in own if seed in of_best]
-    mine, its = (
-        np.mean([side[seed] for seed in shared or side], axis=0) for side in (own, of_best)
+    shared = [seed for seed in by_seed if seed in of_best]
+    mean, best_mean = (
+        np.mean([side[seed] for seed in shared or side], axis=0) for side in (by_seed, of_best)
     )
-    one = paired(mine, its, size)
+    difference = paired(mean, best_mean, size)
 
     def loss(amount: np.ndarray) -> float:
         return float(amount.sum() / size.sum() * unit)
 
-    differences = [loss(own[seed] - of_best[seed]) for seed in shared]
-    across = over_seeds(differences)
-    each = [loss(amount) for amount in own.values()]
-    over = over_seeds(each)
+    differences = [loss(by_seed[seed] - of_best[seed]) for seed in shared]
+    by_seeds = over_seeds(differences)
+    losses = [loss(amount) for amount in by_seed.values()]
+    interval = over_seeds(losses)
     return Rank(
         group=entry[0],
         method=entry[1],
-        seeds=each,
-        loss=float(np.mean(each)),
-        interval=None if over is None else over[1:],
-        behind=one.mean * unit,
-        by_documents=(one.low * unit, one.high * unit),
-        by_seeds=None if across is None else across[1:],
-        documents=one.documents,
+        seeds=losses,
+        loss=float(np.mean(losses)),
+        interval=None if interval is None else interval[1:],
+        behind=difference.mean * unit,
+        by_documents=(difference.low * unit, difference.high * unit),
+        by_seeds=None if by_seeds is None else by_seeds[1:],
+        documents=difference.documents,
         shared=len(shared),
         alone=alone,
         p=corrected.p,
         comparisons=corrected.comparisons,
-        needed=_needed(own, of_best, shared, size, LEVEL / corrected.comparisons),
+        needed=_needed(by_seed, of_best, shared, size, LEVEL / corrected.comparisons),
         verdict="",
     )
 
 
 def _needed(
-    own: Mapping[int, np.ndarray],
+    by_seed: Mapping[int, np.ndarray],
     of_best: Mapping[int, np.ndarray],
     shared: Sequence[int],
     size: np.ndarray,
     level: float,
 ) -> float | None:
-    """The seeds that a claim takes; None where they are not known, or it is not behind."""
+    """Number of seeds for significance; None if unknown or not behind."""
     if len(shared) < FEWEST_SEEDS:
         return None
-    by_document = np.array([own[seed] - of_best[seed] for seed in shared])  # [S, D]
+    by_document = np.array([by_seed[seed] - of_best[seed] for seed in shared])  # [S, D]
     mean = by_document.mean(axis=0)
     seeds = of_seeds(by_document.sum(axis=1)[None] / size.sum(), np.ones((1, len(shared)), bool))
     if mean.sum() <= 0:
@@ -275,11 +272,11 @@ def _needed(
 
 
 def targets(cell: Measured) -> tuple:
-    """What a cell was scored on; equal values may be compared."""
+    """Identity of the targets of a cell; cells with equal values are comparable."""
     return tuple(cell.facts[name] for name in ("token_hash", "stride", "last"))
 
 
 def most_common(values: Iterable[Any]) -> Any:
-    """The most frequent value; the first of them where several are as frequent."""
-    found = list(values)
-    return max(dict.fromkeys(found), key=found.count) if found else None
+    """Most frequent value, the first of them on a tie."""
+    listed = list(values)
+    return max(dict.fromkeys(listed), key=listed.count) if listed else None

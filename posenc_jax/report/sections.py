@@ -1,4 +1,4 @@
-"""The sections of the page. A new one is a function from what was gathered to a `Section`."""
+"""The sections of the page; each is a function from the gathered data to a `Section`."""
 
 from collections.abc import Iterable
 from html import escape
@@ -18,26 +18,26 @@ from posenc_jax.terminal import counted
 
 
 def every(data: Gathered) -> list[Section]:
-    """The sections in their order."""
-    made = [reach_and_order(data), answers(data), loss(data), ranking(data)]
-    made += [fairness.rates(data), fairness.learning(data)]
-    made += [extensions(data), places(data), fairness.keys(data), cost(data)]
-    made += [runs(data)]
-    return [section for section in made if section is not None]
+    """All sections, in order."""
+    sections = [reach_and_order(data), answers(data), loss(data), ranking(data)]
+    sections += [fairness.rates(data), fairness.learning(data)]
+    sections += [extensions(data), places(data), fairness.keys(data), cost(data)]
+    sections += [runs(data)]
+    return [section for section in sections if section is not None]
 
 
 def shown(data: Gathered) -> list[str]:
-    """The protocols against length that have points."""
+    """Protocols against length that were measured."""
     measured = set(data.points.protocol)
     return [protocol for protocol in protocols.against_length() if protocol in measured]
 
 
 def answers(data: Gathered) -> Section | None:
-    """Who finds what stands far back: accuracy against context, and by how far back it stands."""
-    found = report_answers.of(data)
-    if found is None:
+    """Retrieval accuracy against context and by distance to the answer."""
+    results = report_answers.of(data)
+    if results is None:
         return None
-    drawn = report_answers.lines(data, found)
+    drawn = report_answers.lines(data, results)
     label = curves.VALUES["relative"]
     content = elements.lines(
         drawn,
@@ -45,54 +45,54 @@ def answers(data: Gathered) -> Section | None:
         f"answers: {protocols.find('answers').title}",
         x=curves.LENGTH,
         y=label,
-        **figures.tokens_axis(found.points),
+        **figures.tokens_axis(results.points),
     )
-    if not found.gaps.empty:
-        values, names, parts = report_answers.grid(data, found)
+    if not results.gaps.empty:
+        values, names, parts = report_answers.grid(data, results)
         title = f"gap: {protocols.find('gap').title}"
-        map_ = elements.figure(by_gap(values, names, parts, found.trained), "answers-gap", title)
-        head = ["share right, by tokens back", *parts]
+        map_ = elements.figure(by_gap(values, names, parts, results.trained), "answers-gap", title)
+        head = ["accuracy by tokens back", *parts]
         rows = [
-            Row([name, *("–" if isnan(value) else f"{value:.2f}" for value in one)])
-            for name, one in zip(names, values, strict=True)
+            Row([name, *("–" if isnan(value) else f"{value:.2f}" for value in row)])
+            for name, row in zip(names, values, strict=True)
         ]
         content += tag("div", map_, class_="figures") + table(head, rows)
     return Section(
-        f"Who finds the answer? Trained at {found.trained}, asked for up to {found.longest} tokens",
-        "Means over seeds of the share of answers that are right, against context as a share of "
-        "the ceiling's, which finds whatever its window holds and guesses the rest; the reader "
-        "without order takes one of the settings in its window at random; the window "
-        "sees the last L tokens alone. " + report_answers.admitted(data, found),
-        content + elements.csv(found.points, "answers") + elements.csv(found.gaps, "gap"),
+        f"Retrieval accuracy, trained at {results.trained}, evaluated to {results.longest} tokens",
+        "Means over seeds. The lines show accuracy relative to the ceiling, which finds every "
+        "answer within its window and guesses the rest. The reader without order takes one of the "
+        "settings in its window at random; the window is limited to the last L tokens. "
+        + report_answers.admitted(data, results),
+        content + elements.csv(results.points, "answers") + elements.csv(results.gaps, "gap"),
     )
 
 
 def reach_and_order(data: Gathered) -> Section | None:
-    """Who finds a setting, and who tells the last one from an older one."""
-    found, drawn = order.of(data), order.picture(data)
-    if found is None or drawn is None:
+    """Reach against order, as a picture and a table."""
+    results, drawn = order.of(data), order.picture(data)
+    if results is None or drawn is None:
         return None
-    head = ["", f"reach at {found.trained}", f"at {found.longest}"]
-    head += [f"order at {found.trained}", f"at {found.longest}"]
+    head = ["", f"reach at {results.trained}", f"at {results.longest}"]
+    head += [f"order at {results.trained}", f"at {results.longest}"]
     rows = [
-        Row([one.name, *(f"{value:.2f}" for value in (*reaches, *orders))])
-        for one in order.arrows(data, found)
-        for reaches, orders in [zip(one.begin[:2], one.end[:2], strict=True)]
+        Row([arrow.name, *(f"{value:.2f}" for value in (*reaches, *orders))])
+        for arrow in order.arrows(data, results)
+        for reaches, orders in [zip(arrow.begin[:2], arrow.end[:2], strict=True)]
     ]
-    title = f"Reach and order at {found.longest:,} tokens"
+    title = f"Reach and order at {results.longest:,} tokens"
     return Section(
         title,
         "Reach is the accuracy of answers without an older setting, relative to the ceiling. Order "
         "is the accuracy of answers with one older setting in the window: 0 is a reader that takes "
-        "either of the two, 1 one that always takes the last. Means over seeds; arrows go from L "
-        "to the longest length.",
+        "either of the two, 1 a reader that always takes the last. Means over seeds; arrows go "
+        "from L to the longest length.",
         tag("div", elements.figure(drawn, "reach-and-order", title), class_="figures")
         + table(head, rows),
     )
 
 
 def loss(data: Gathered) -> Section:
-    """Every group without an extension, with null and window."""
+    """Loss of every group without extensions, with null and window."""
     blocks = []
     for protocol in shown(data):
         points = data.points[data.points.protocol == protocol]
@@ -115,22 +115,20 @@ def loss(data: Gathered) -> Section:
         "Loss against length",
         "Means over seeds, without extensions. Dots are seeds; bands, or bars, and ± in the "
         "table, are 95% t-intervals over three seeds or more. Null is the loss of a model that "
-        "uses nothing beyond the trained length L; window is the run itself in a window of its "
-        "last L tokens. "
-        "The grey line, where one was counted (scripts/yardstick.py), is the best interpolated "
-        "n-gram of the text that a run was trained on, scored on the same targets; the table has "
-        "all.",
+        "uses nothing beyond the training length L; window is the run limited to the last L "
+        "tokens. The grey line (from scripts/yardstick.py) is the best interpolated n-gram of the "
+        "training text, scored on the same targets; the table has all n-grams.",
         "".join(blocks) + elements.csv(data.points, "curves"),
         _controls(data),
     )
 
 
 def _controls(data: Gathered) -> str:
-    """Those of the whole page: protocol, value, baselines and encodings."""
-    every = figures.looks(data)
+    """Controls of the whole page: protocol, value, baselines and encodings."""
+    looks = figures.looks(data)
     boxes = []
     for number, group in enumerate(figures.groups(data)):
-        chip = tag("span", class_="chip", style=f"background:{every[group].color}")
+        chip = tag("span", class_="chip", style=f"background:{looks[group].color}")
         box = _box("group", str(number))
         boxes.append(tag("label", box, chip, escape(group)))
     return (
@@ -162,18 +160,17 @@ def ranking(data: Gathered) -> Section:
     options = {str(length): f"{length:,}" for length in lengths}
     return Section(
         "Ranking",
-        "Means over seeds in bits per byte, of answers in the share that is right, oracles aside. "
-        "Methods that change nothing at a length are not listed. "
-        '"Behind" is the difference to the best entry, paired by document with a 95% t-interval '
-        "over documents, and paired by seed with one over common seeds where there are three. A "
-        "tie (shaded) might be reversed by other documents and other seeds, whose variances add "
-        "up. Verdicts are corrected for all pairs of entries (Holm), as the best one is picked on "
-        "the same data: all claims of a table together are wrong in at most 5%. Intervals are "
-        "those of one comparison, over documents or seeds alone. A difference is open where both "
-        f"together leave zero out, but there are fewer than {FEWEST_DOCUMENTS} documents, fewer "
-        "than three common seeds or, for so few, too many comparisons. The last column says how "
-        "many seeds such a claim takes on these documents, so corrected, if they go on to differ "
-        "as these do; luck decides about half of those that have no more.",
+        "Means over seeds in bits per byte, or in accuracy for answers, without oracles. Methods "
+        'that change nothing at a length are not listed. "Behind" is the difference to the best '
+        "entry, with 95% t-intervals paired by document and, for three common seeds or more, by "
+        "seed. A tie (shaded) is a difference that is not significant given the variances over "
+        "documents and over seeds. Verdicts are corrected for all pairs of entries (Holm), as the "
+        "best is chosen on the same data, so a table has a false claim in at most 5% of cases; "
+        "intervals are not corrected. A difference is open if the comparison alone is significant, "
+        f"but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common seeds, or "
+        "too many comparisons for these seeds. The last column estimates the seeds needed for a "
+        "significant difference on these documents; with exactly that many, about half of such "
+        "differences are significant.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
@@ -185,7 +182,7 @@ def _lengths(data: Gathered) -> list[int]:
 
 
 def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
-    """A row per entry; the best stays in view, as the others are compared with it."""
+    """A row per entry; controls never hide the best, the reference of all others."""
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
     head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
@@ -220,7 +217,7 @@ def _why_open(row: Rank) -> str:
 
 
 def _unit(protocol: str) -> str:
-    return "share right" if loss_of(protocol) is wrong_answers else "bits per byte"
+    return "accuracy" if loss_of(protocol) is wrong_answers else "bits per byte"
 
 
 def _as_shown(protocol: str, ranks: Iterable[Rank]) -> list[Rank]:
@@ -228,7 +225,7 @@ def _as_shown(protocol: str, ranks: Iterable[Rank]) -> list[Rank]:
 
 
 def _right(row: Rank) -> Rank:
-    """The share of right answers instead of that of wrong ones."""
+    """The row in shares of right instead of wrong answers."""
     low, high = row.interval or (0.0, 0.0)
     interval = None if row.interval is None else (1 - high, 1 - low)
     seeds = [1 - value for value in row.seeds]
@@ -242,18 +239,18 @@ def _seeds_for_a_claim(row: Rank) -> str:
 
 
 def extensions(data: Gathered) -> Section | None:
-    """Every group with extensions: all of them, and one at several scales."""
+    """Loss of every group with extensions: all of them, and each at several scales."""
     options, blocks = {}, []
     for number, group in enumerate(figures.groups(data)):
-        own = data.points[(data.points.group == group) & data.points.window.isna()]
-        if own.method.nunique() < 2:
+        extended = data.points[(data.points.group == group) & data.points.window.isna()]
+        if extended.method.nunique() < 2:
             continue
-        scales = own.groupby("extension").scale.nunique()
+        scales = extended.groupby("extension").scale.nunique()
         for by in ("", *scales[scales > 1].index):
             name = f"{number}-{by}" if by else str(number)
             options[name] = f"{group}: {by} by scale" if by else f"{group}: every extension"
             for protocol in shown(data):
-                points = own[own.protocol == protocol]
+                points = extended[extended.protocol == protocol]
                 drawn = figures.extended(data, group, points, by)
                 content = elements.lines(
                     drawn,
@@ -270,15 +267,15 @@ def extensions(data: Gathered) -> Section | None:
     first = next((name for name, words in options.items() if words.startswith("rope:")), "")
     return Section(
         "Extensions",
-        "Every extension of one group of runs at its largest scale, or one extension at all of its "
-        "scales; means over seeds.",
+        "Every extension of one group at its largest scale, or one extension at all its scales; "
+        "means over seeds.",
         "".join(blocks),
         select("extensions", "lines", options, first),
     )
 
 
 def places(data: Gathered) -> Section | None:
-    """Two protocols never share a chart, and neither do groups with extensions."""
+    """Loss by place in the window; one chart per protocol, and per group with extensions."""
     if data.places.empty:
         return None
     options, blocks = {}, []
@@ -300,21 +297,21 @@ def places(data: Gathered) -> Section | None:
         points = data.places[data.places.protocol == protocol]
         add(protocol, f"{protocol}, all encodings", figures.by_place(data, protocol), points)
         for number, group in enumerate(figures.groups(data)):
-            own = points[(points.group == group) & points.window.isna()]
-            if own.method.nunique() > 1:
-                lines = figures.extended(data, group, own, value="nll", x="place")
-                add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, own)
+            selected = points[(points.group == group) & points.window.isna()]
+            if selected.method.nunique() > 1:
+                lines = figures.extended(data, group, selected, value="nll", x="place")
+                add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, selected)
     return Section(
         "Where in the window",
-        "The loss at each place of the longest window, as means over neighbouring places, "
-        f"{FEWEST_TARGETS} targets or more, and over seeds; thin lines are seeds.",
+        "Loss at each place of the longest window, averaged over seeds and over neighbouring "
+        f"places with at least {FEWEST_TARGETS} targets; thin lines are seeds.",
         "".join(blocks),
         select("places", "lines", options),
     )
 
 
 def cost(data: Gathered) -> Section | None:
-    """The loss of the ranking against speed and memory of training."""
+    """Loss of the ranking against speed and memory of training."""
     blocks = []
     for protocol in shown(data):
         for length in _lengths(data):
@@ -326,15 +323,15 @@ def cost(data: Gathered) -> Section | None:
         return None
     return Section(
         "Quality and cost",
-        "Loss at the length chosen under Ranking, without extensions, against the speed of "
-        "training as each run logged it, on its own machine: compare speeds only of one machine "
-        "under one load. Parameters are those that are trained.",
+        "Loss at the length chosen under Ranking, without extensions, against training speed. "
+        "Speeds are comparable only between runs on one machine under the same load. Parameters "
+        "are the trained ones.",
         "".join(blocks),
     )
 
 
 def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> str:
-    every, numbers = figures.looks(data), figures.groups(data)
+    looks, numbers = figures.looks(data), figures.groups(data)
     lines, rows = [], []
     for row in _as_shown(protocol, ranks):
         runs = members(data, row.group)
@@ -345,21 +342,21 @@ def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> 
         cells += [_whole(counts.get(name)) for name in ("total", "encoding")]
         rows.append(Row(cells, gid))
         if speed is not None:
-            look = every[row.group]._asdict() | {"linestyle": "", "markersize": 8}
+            look = looks[row.group]._asdict() | {"linestyle": "", "markersize": 8}
             lines.append(Line(row.group, [speed], [row.loss], look, gid=gid))
-    made = ""
+    picture = ""
     if lines:
         x = "tokens per second in training"
         label = curves.VALUES[figures.value_of(protocol)]
         drawn = curves.chart(lines, x=x, y=label, size=elements.SIZE, below=True)
-        made = elements.figure(drawn, f"cost-{protocol}-{length}", f"{protocol} at {length:,}")
+        picture = elements.figure(drawn, f"cost-{protocol}-{length}", f"{protocol} at {length:,}")
     head = ["group", _unit(protocol), "tokens/s", "memory, MiB", "parameters", "of the encoding"]
-    return tag("div", made, table(head, rows), class_="figures")
+    return tag("div", picture, table(head, rows), class_="figures")
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _whole(value: float | None) -> str:
@@ -367,7 +364,7 @@ def _whole(value: float | None) -> str:
 
 
 def runs(data: Gathered) -> Section:
-    made = []
+    entries = []
     for run in data.runs:
         held_out = run["held_out"]
         words = (
@@ -384,5 +381,5 @@ def runs(data: Gathered) -> Section:
         }
         lines = [tag("p", escape(f"{name}: {value}")) for name, value in facts.items()]
         config = tag("pre", escape(run["config"]), tabindex="0")
-        made.append(tag("details", tag("summary", escape(words)), *lines, config))
-    return Section("Runs", "Configuration, data and command of every run.", "".join(made))
+        entries.append(tag("details", tag("summary", escape(words)), *lines, config))
+    return Section("Runs", "Configuration, data and command of every run.", "".join(entries))

@@ -1,4 +1,4 @@
-"""What a report found and on what, in two sentences made of its numbers."""
+"""Summary of a report in two sentences: its main numbers, then its data."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -15,37 +15,35 @@ NAMED = 3  # entries behind the best one: the nearest and the last
 
 
 def sentences(data: Gathered) -> list[str]:
-    """Two sentences, or fewer where nothing has been evaluated."""
-    found = [one for one in (_answered(data), _ranked(data)) if one]
-    if not found:
+    """Results, then the data they are from; empty where nothing has been evaluated."""
+    results = [sentence for sentence in (_answered(data), _ranked(data)) if sentence]
+    if not results:
         return []
-    return [" ".join(found), on_what(data, protocols.HEADLINE, "answers")]
+    return [" ".join(results), on_what(data, protocols.HEADLINE, "answers")]
 
 
 def _answered(data: Gathered) -> str:
-    found = answers.of(data)
-    if found is None:
+    results = answers.of(data)
+    if results is None:
         return ""
-    known, best = answers.oracles(data, found), answers.at_longest(found)
+    known, best = answers.oracles(data, results), answers.at_longest(results)
     entries = [p for p in best if p[0] not in known and p[1] != "window"]
     plain = [p for p in entries if p[1] == "none"]
     if not entries or not plain:
         return ""
-    words = [f"{answers.entry(found, *entries[0])} is right in {best[entries[0]]:.2f}"]
+    words = [f"{answers.entry(results, *entries[0])} {best[entries[0]]:.2f}"]
     if plain[-1] != entries[0]:
-        ranks = data.ranking.get("answers", {}).get(found.longest, [])
+        ranks = data.ranking.get("answers", {}).get(results.longest, [])
         behind = [f", {_behind(rank)}" for rank in ranks[1:] if rank[:2] == plain[-1]]
-        words.append(
-            f"{answers.entry(found, *plain[-1])} in {best[plain[-1]]:.2f}{''.join(behind)}"
-        )
+        words.append(f"{answers.entry(results, *plain[-1])} {best[plain[-1]]:.2f}{''.join(behind)}")
     floors = [best[p] for p in best if p[1] == "window" and p[0] not in known]
     if floors:
-        words.append(f"a window of the last {found.trained:,} tokens in {max(floors):.2f} at most")
-    return f"Asked for what stands up to {found.longest:,} tokens back, {_list(words)}."
+        words.append(f"a window of the last {results.trained:,} tokens at most {max(floors):.2f}")
+    return f"Retrieval accuracy up to {results.longest:,} tokens back: {_list(words)}."
 
 
 def _ranked(data: Gathered) -> str:
-    """Of the runs that read text, at the longest length."""
+    """Sentence on the ranking of text at the longest length."""
     tables = data.ranking.get(protocols.HEADLINE, {})
     if not tables:
         return ""
@@ -67,10 +65,10 @@ def _ranked(data: Gathered) -> str:
 
 
 def _behind(rank: Rank) -> str:
-    """How far an entry is behind the best one, with the interval that its verdict rests on."""
+    """Difference of an entry to the best, with the interval that decides its verdict."""
     (low, high), over = rank.by_documents, "documents"
     if rank.by_seeds is not None and (rank.verdict != "tie" or rank.by_seeds[0] < low):
-        (low, high), over = rank.by_seeds, "seeds"  # of a tie what makes it one
+        (low, high), over = rank.by_seeds, "seeds"  # for a tie, the interval that contains zero
     if not isfinite(low):
         return f"{rank.behind:.3f} behind on a single document"
     open_ = rank.verdict == "open" and rank.by_seeds is not None
@@ -83,7 +81,7 @@ def _name(rank: Rank) -> str:
 
 
 def on_what(data: Gathered, *scored: str) -> str:
-    """L, size, data, targets of the protocols `scored` and seeds, of all runs evaluated."""
+    """L, size, data, targets of the protocols `scored`, and seeds of all evaluated runs."""
     runs = [run for run in data.runs if run["evaluated"]]
     shown = data.points[data.points.protocol.isin(scored)]
     longest = shown.sort_values("length").groupby(["id", "protocol"], sort=False).counts.last()
@@ -112,7 +110,7 @@ def _each(values: Sequence[int], noun: str) -> str:
 
 
 def _list(words: Iterable[str]) -> str:
-    """One, two and three; of many the first few."""
+    """Words joined as "one, two and three"; of many the first few."""
     names = list(words)
     if len(names) > MOST + 1:
         names = [*names[:MOST], f"{len(names) - MOST} more"]

@@ -1,4 +1,4 @@
-"""The table of a report as text."""
+"""The table of a report as plain text."""
 
 import pandas as pd
 
@@ -11,13 +11,13 @@ NAME = 24
 
 
 def table(data: Gathered) -> str:
-    """Bits per byte of groups by length, and the share of answers that are right."""
-    found = [_table(data, *one) for one in ((protocols.HEADLINE, "bpb"), ("answers", "accuracy"))]
-    return "\n\n".join(filter(None, found)) or "nothing has been evaluated yet"
+    """Bits per byte and accuracy of groups by length."""
+    tables = [_table(data, protocols.HEADLINE, "bpb"), _table(data, "answers", "accuracy")]
+    return "\n\n".join(filter(None, tables)) or "nothing has been evaluated yet"
 
 
 def _table(data: Gathered, protocol: str, value: str) -> str:
-    """Below a group its window and extensions, best first."""
+    """Table of groups, each with its window and extensions below it, best first."""
     points = data.points[data.points.protocol == protocol]
     points = points[points.groupby("group")[value].transform("count") > 0]
     if points.empty:
@@ -36,7 +36,7 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
             numbers = (f"{'-' if pd.isna(v) else f'{v:.3f}':>9}" for v in rows.loc[method])
-            if len(name) > NAME:  # none is cut: two might look alike
+            if len(name) > NAME:  # not cut, as two might then look alike
                 lines.append(name)
                 name = ""
             lines.append(f"{name:<{NAME}}" + "".join(numbers))
@@ -50,15 +50,15 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
     if unfinished:
         lines.append(
             f"not done: {', '.join(unfinished)}: the held-out loss still falls more than "
-            f"{learning.FASTER:g} times as fast as the best's"
+            f"{learning.FASTER:g} times as fast as that of the best group"
         )
     return "\n".join(lines)
 
 
-WORDS = {"none": "", "window": "  in a window of L"}  # the baseline is no extension
+WORDS = {"none": "", "window": "  in a window of L"}  # baselines, not extensions
 
 
 def means_over_seeds(points: Frame, value: str = "bpb") -> Frame:
-    """A value of group and method by length; NaN where a seed is not finite."""
+    """Mean of a value by group and method (rows) and length; NaN where a seed is not finite."""
     by_length = points.groupby(["group", "method", "length"])[value]
     return by_length.mean(skipna=False).unstack("length")

@@ -1,4 +1,4 @@
-"""Tables for papers and notes, as Markdown and as LaTeX."""
+"""Tables of a report as Markdown and LaTeX."""
 
 from pathlib import Path
 
@@ -15,21 +15,21 @@ NONE = "–"
 
 
 def write(data: Gathered, folder: Path) -> list[Path]:
-    """Writes OUT/tables.md and OUT/tables.tex, if anything has been evaluated."""
-    made = every(data)
+    """Write OUT/tables.md and OUT/tables.tex if anything has been evaluated."""
+    tables = every(data)
     paths = []
     for name, form in (("tables.md", markdown), ("tables.tex", latex)):
         path = folder / name
-        path.unlink(missing_ok=True)  # of an earlier report
-        if made:
-            path.write_text("\n\n".join(map(form, made)) + "\n", encoding="utf-8")
+        path.unlink(missing_ok=True)  # left by an earlier report
+        if tables:
+            path.write_text("\n\n".join(map(form, tables)) + "\n", encoding="utf-8")
             paths.append(path)
     return paths
 
 
 def every(data: Gathered) -> list[Table]:
-    """Of each protocol the groups and their methods, by length or by part; the best first."""
-    made = []
+    """One table per protocol: groups and methods by length or by part, best first."""
+    tables = []
     for name in data.points.protocol.unique():
         protocol = protocols.find(name)
         points = data.points[data.points.protocol == name]
@@ -40,8 +40,8 @@ def every(data: Gathered) -> list[Table]:
         if protocol.by_part:
             points = points[points.length == points.length.max()]
         if points[value].notna().any():
-            made.append(_table(data, name, points, value, columns))
-    return made
+            tables.append(_table(data, name, points, value, columns))
+    return tables
 
 
 def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: str) -> Table:
@@ -53,20 +53,20 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_begin)]
         unknown = answers.few(points)
-    found = answers.of(data)
-    names = answers.called(data, found) if found is not None and value == "accuracy" else {}
+    results = answers.of(data)
+    names = answers.called(data, results) if results is not None and value == "accuracy" else {}
     upward = value == "bpb"
-    kept = figures.distinct(
+    pairs = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
     )
-    counts = counts[[pair in kept for pair in counts.index]]
+    counts = counts[[pair in pairs for pair in counts.index]]
     few, most = int(counts.min()), int(counts.max())
     rows = [
         [_name(names, *pair)]
         + [NONE if at in unknown else _cell(mean.at[pair, at], spread.at[pair, at]) for at in mean]
         + ([str(counts.at[pair])] if few < most else [])
         for pair in mean.sort_values(mean.columns[-1], ascending=upward).index
-        if pair in kept
+        if pair in pairs
     ]
     if value == "accuracy" and columns == "length":
         ceiling = points.groupby("length").ceiling.mean()
@@ -78,7 +78,7 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
         rows.append(row + [NONE] * (few < most))
     over = f"{most}" if few == most else f"{few} to {most}"
     of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
-    unit = "bits per byte" if value == "bpb" else "share of answers that are right"
+    unit = "bits per byte" if value == "bpb" else "accuracy"
     left_out = f" {NONE}: fewer than {answers.FEWEST_ANSWERS} answers." if unknown else ""
     caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}.{left_out}"
     head = ["", *(f"{at:,}" if columns == "length" else at for at in mean)]

@@ -12,28 +12,28 @@ from posenc_jax.report.ranking import Rank
 from posenc_jax.tracking.wandb import View, digest_of, settings_now, start
 
 
-def log_report(config, asked: str, folder: Path, data: Gathered, pictures: Sequence[Path]) -> None:
-    """Logs means over seeds by length, the ranking and the pictures as one run of the group.
+def log_report(config, mode: str, folder: Path, data: Gathered, pictures: Sequence[Path]) -> None:
+    """Log means over seeds by length, the ranking and the pictures as one wandb run of the group.
 
-    As with the curves of a run, other numbers are another run, and the same are not logged again.
+    Unchanged numbers are not logged again; changed ones make a new wandb run.
     """
     points = data.points.to_csv(index=False)
-    content = digest_of([asked, points, data.ranking, data.notes])
+    content = digest_of([mode, points, data.ranking, data.notes])
     path = folder / "wandb_id"
     if path.exists() and path.read_text(encoding="utf-8") == content:
         return
-    here = (settings_now(config), folder, uuid.uuid4().hex[:12], asked)
+    arguments = (settings_now(config), folder, uuid.uuid4().hex[:12], mode)
     view = View(
-        lambda: start(*here, "report", "report", "report/length", "report/*"),
+        lambda: start(*arguments, "report", "report", "report/length", "report/*"),
         required=config.wandb.required,
     )
     means = data.points.groupby(["length", "protocol", "group", "method"]).bpb.mean(skipna=False)
     for length, values in means.dropna().groupby("length"):
-        named = {
+        values_by_name = {
             f"report/{protocol}/{group} {method}": value
             for (_, protocol, group, method), value in values.items()
         }
-        view.log({"report/length": length} | named)
+        view.log({"report/length": length} | values_by_name)
     if view.run is not None:
         view.log(_ranking(data, pictures))
     if view.finish(0, {"runs": len(data.runs), "notes": "; ".join(data.notes)}):

@@ -1,4 +1,4 @@
-"""The page and the pictures of some runs: what `scripts/report.py` and `scripts/demo.py` write."""
+"""Write the report of some runs, for `scripts/report.py` and `scripts/demo.py`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +17,9 @@ def report(
     text: Sequence[Path] = (),
     form: style.Form = style.USUAL,
 ) -> Path:
-    """Writes OUT/index.html and a picture per protocol, and prints the table; the page's path.
+    """Write OUT/index.html and a picture per protocol, print the table, and return the page's path.
 
-    The picture of answers shows bits of text beside them: those of the runs `text`, if given.
+    The picture of answers also shows bits of text, from the runs `text` if given.
     """
     data = gather.gather(runs, evaluation)
     for note in data.notes:

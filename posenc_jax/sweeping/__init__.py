@@ -1,1 +1,1 @@
-"""Many runs from one file: the grid, its jobs, where they run, and the live table."""
+"""Sweeps: many runs from one file, with grid, jobs, launchers and live table."""

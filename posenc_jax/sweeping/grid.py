@@ -1,4 +1,4 @@
-"""A grid is a list of jobs, a job a dictionary of configuration fields."""
+"""Grids of jobs: a grid is a list of jobs, a job a dictionary of configuration fields."""
 
 import builtins
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ Grid = Sequence[dict[str, Any]]
 
 
 def axis(field: str, values: Iterable) -> Grid:
-    """One job per value of a field. The field `recipe` is the file that a job starts from."""
+    """One job per value of a field; the field `recipe` names the recipe file of a job."""
     if isinstance(values, str):
         raise ValueError(f"axis({field!r}, ...) takes a list of values; got the text {values!r}")
     return [{field: value} for value in values]
@@ -22,23 +22,25 @@ def product(*grids: Grid) -> Grid:
 
 
 def zip(*grids: Grid) -> Grid:  # noqa: A001 - the expected word
-    """The first job of each together, then the second of each, ..."""
+    """Combine the first jobs of all grids, then the second jobs, and so on."""
     if len({len(grid) for grid in grids}) > 1:
         sizes = ", ".join(str(len(grid)) for grid in grids)
-        raise ValueError(f"zip takes grids of one size, got {sizes} jobs; product crosses them")
+        raise ValueError(
+            f"zip takes grids of equal size; got {sizes} jobs; use product for all combinations"
+        )
     return [_merged(jobs) for jobs in builtins.zip(*grids, strict=True)]
 
 
 def chain(*grids: Grid) -> Grid:
-    """The jobs of all grids, one grid after the other."""
+    """Concatenate grids."""
     return list(chained(*grids))
 
 
 def _merged(jobs: Iterable[dict]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for job in jobs:
-        twice = merged.keys() & job.keys()
-        if twice:
-            raise ValueError(f"{', '.join(sorted(twice))} is set by two of the grids")
+        repeated = merged.keys() & job.keys()
+        if repeated:
+            raise ValueError(f"{', '.join(sorted(repeated))} is set by more than one grid")
         merged |= job
     return merged

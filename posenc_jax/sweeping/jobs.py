@@ -1,4 +1,4 @@
-"""The jobs of a sweep: names, commands, and the progress of each, read from its folder.
+"""Jobs of a sweep: their names, their commands, and their progress.
 
 All state of a sweep is in the folders of its runs, so a killed sweep resumes from them.
 """
@@ -38,7 +38,7 @@ SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=val
 class Job:
     """A run of the sweep: an ordinary workdir."""
 
-    ends_well: ClassVar[Sequence[int]] = (errors.DONE,)  # exit codes of a command that did its work
+    ends_well: ClassVar[Sequence[int]] = (errors.DONE,)  # exit codes that count as success
 
     name: str
     folder: Path
@@ -57,20 +57,20 @@ class Job:
 
     @property
     def _evaluated_later(self) -> list[str]:
-        """Words with which a training is refused that could not be evaluated."""
-        asked = [field for field in self.asked if not field[0].startswith("wandb.")]
+        """Flags that make training refuse a job whose evaluation would fail."""
+        fields = [field for field in self.evaluation_fields if not field[0].startswith("wandb.")]
         recipe = f"--evaluate={ROOT / 'configs' / 'eval.py'}"
-        return ["--train_only", recipe, *_flags(asked, "--evaluate")]
+        return ["--train_only", recipe, *_flags(fields, "--evaluate")]
 
     @property
     def evaluate(self) -> list[str]:
         program = str(ROOT / "eval_extrapolation.py")
-        return [sys.executable, program, f"--workdir={self.folder}", *_flags(self.asked)]
+        words = [f"--workdir={self.folder}", *_flags(self.evaluation_fields)]
+        return [sys.executable, program, *words]
 
     @functools.cached_property
-    def asked(self) -> tuple[tuple[str, Any], ...]:
-        """Its evaluation; a list of which nothing fits its encoding is for other jobs of the sweep,
-        and `none` is read beside it."""
+    def evaluation_fields(self) -> tuple[tuple[str, Any], ...]:
+        """Fields of its evaluation, with `none` added if no extension of them fits the encoding."""
         fields = dict(self.evaluation)
         if "extensions" in fields and not self._some_fit(str(fields["extensions"])):
             fields["extensions"] = f"none,{fields['extensions']}"
@@ -98,11 +98,11 @@ class Job:
         """The configuration of the run already in its folder."""
         try:
             return Workdir(self.folder).config()
-        except Stop:  # training will report it
+        except Stop:  # reported by training
             return None
 
     def mistakes(self) -> list[str]:
-        """What is wrong with either command, found before anything runs."""
+        """Errors in the training and evaluation commands, before anything runs."""
         try:
             wrong, run, _ = self._checked
             evaluation = parse.parse(self.evaluate[1:], evaluation=True)[1]
@@ -126,7 +126,7 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """Where its commands print."""
+        """Output of its commands."""
         return self.folder / "sweep.log"
 
     def status(self) -> dict:
@@ -136,12 +136,12 @@ class Job:
             return {}
 
     @property
-    def left_nothing(self) -> str:
-        """What is said of a command that succeeded and has to be run again."""
+    def no_result(self) -> str:
+        """Reason of failure of a command that exited with 0 but must run again."""
         return f"exited with 0 but left no result in {self.folder}"
 
     def next(self) -> str | None:
-        """The next command, train or evaluate; None if both are done."""
+        """Next command, train or evaluate; None if both are done."""
         status = self.status()
         if status.get("state") != "done" or status.get("step") != self.config.steps:
             return "train"
@@ -151,7 +151,7 @@ class Job:
         write_atomically(self._mark, self._evaluation_of(self.status()))
 
     def last_metrics(self) -> dict:
-        """The newest line with a speed."""
+        """Newest line of metrics with a speed."""
         try:
             lines = read_metrics(self.folder / "metrics.jsonl")
         except Stop:
@@ -160,12 +160,12 @@ class Job:
 
     @property
     def picture(self) -> Path | None:
-        """The main picture of its evaluation, if one was drawn."""
+        """Main picture of its evaluation, if drawn."""
         places = (self.folder / "plots" / f"{name}.png" for name in ("answers", "same_token"))
         return next((place for place in places if place.is_file()), None)
 
     def cells_done(self) -> tuple[int, int] | None:
-        """Finished cells of its evaluation and all of them."""
+        """Number of finished cells of its evaluation, and of all cells."""
         return progress.read(self.folder / "eval")
 
     @property
@@ -181,7 +181,7 @@ class Job:
         )
 
     def _evaluation_of(self, status: dict) -> str:
-        """The weights, the fields and the result, since others may evaluate the run as well."""
+        """Weights, fields and result, as the run may also be evaluated outside the sweep."""
         curves = self.folder / "eval" / "curves.csv"
         facts = {
             "digest": status.get("digest"),
@@ -194,35 +194,37 @@ class Job:
 def jobs_of(
     sweep: Mapping[str, Any], workdir: Path, extra: Sequence[tuple[str, Any]] = ()
 ) -> list[Job]:
-    """The jobs of a sweep file; `extra` fields are set in all of them."""
+    """Jobs of a sweep file; `extra` fields are set in all of them."""
     _check_keys(sweep)
     jobs: dict[str, Job] = {}
-    for chosen in sweep.get("grid", []):
-        fields = dict(chosen)
-        odd = [name for name in fields if not isinstance(name, str)]
-        if odd:
-            raise ConfigError(f"a job of the grid has the field {odd[0]!r}; a field is a name")
+    for grid_job in sweep.get("grid", []):
+        fields = dict(grid_job)
+        invalid = [name for name in fields if not isinstance(name, str)]
+        if invalid:
+            raise ConfigError(
+                f"a job of the grid has the field {invalid[0]!r}; fields must be names"
+            )
         for name, value in extra:
             if name in fields:
                 raise ConfigError(
-                    f"--config.{name}={value}, and the grid sets {name}: every job would be the "
-                    "same under its own name; change the grid"
+                    f"--config.{name}={value} would override {name} of the grid in every job; "
+                    "change the grid"
                 )
         recipe = fields.pop("recipe", sweep.get("recipe"))
         if not recipe:
-            raise ConfigError("a job of the grid has no recipe, and the sweep names none")
-        own = {field: fields.pop(field) for field in list(fields) if field.startswith(EVALUATION)}
-        evaluation = {field.removeprefix(EVALUATION): value for field, value in own.items()}
+            raise ConfigError("a job of the grid has no recipe, and neither has the sweep")
+        prefixed = {name: fields.pop(name) for name in list(fields) if name.startswith(EVALUATION)}
+        evaluation = {name.removeprefix(EVALUATION): value for name, value in prefixed.items()}
         evaluation = tuple((dict(sweep.get("evaluation", {})) | evaluation).items())
-        name = name_of({field: value for field, value in chosen.items() if field not in own})
+        name = name_of({field: v for field, v in grid_job.items() if field not in prefixed})
         if name in jobs:
-            raise ConfigError(f"two jobs of the grid are called {name!r}")
+            raise ConfigError(f"two jobs of the grid have the name {name!r}")
         group = {} if os.environ.get("WANDB_RUN_GROUP") else {"wandb.group": workdir.resolve().name}
-        every = group | dict(sweep.get("fields", {}))
-        merged = tuple((every | fields | dict(extra)).items())
+        shared = group | dict(sweep.get("fields", {}))
+        merged = tuple((shared | fields | dict(extra)).items())
         jobs[name] = Job(name, workdir / name, _recipe(str(recipe)), merged, evaluation)
     if not jobs:
-        raise ConfigError("the grid has no job")
+        raise ConfigError("the grid is empty")
     return list(jobs.values())
 
 
@@ -253,41 +255,41 @@ def _some_fit(extensions: str, fields: str) -> bool:
 
 
 def check(jobs: Sequence[Job]) -> None:
-    """Refuses mistakes in any job, and folders that hold other runs, all at once."""
+    """Refuse mistakes in any job and folders with other runs, all in one error."""
     refuse_mistakes(jobs)
-    others = {job.name: lines for job in jobs if (lines := job.other_fields())}
-    if others:
+    different = {job.name: lines for job in jobs if (lines := job.other_fields())}
+    if different:
         raise OtherConfig(
-            _listed(others, "of the jobs' folders hold runs of another configuration")
+            _listed(different, "of the jobs' folders have runs with another configuration")
             + "\nuse another --workdir, or move those folders away"
         )
 
 
 def refuse_mistakes(jobs: Sequence[Job]) -> None:
-    wrong = {job.name: lines for job in jobs if (lines := job.mistakes())}
-    if wrong:
-        raise ConfigError(_listed(wrong, "of the jobs cannot be run"))
+    problems = {job.name: lines for job in jobs if (lines := job.mistakes())}
+    if problems:
+        raise ConfigError(_listed(problems, "of the jobs cannot run"))
 
 
 def _listed(problems: Mapping[str, Sequence[str]], what: str, most: int = 10) -> str:
-    """Jobs with the same problems on one line."""
-    alike: dict[tuple, list[str]] = {}
+    """List of problems; jobs with the same problems share a line."""
+    by_problems: dict[tuple, list[str]] = {}
     for name, lines in problems.items():
-        alike.setdefault(tuple(lines), []).append(name)
+        by_problems.setdefault(tuple(lines), []).append(name)
     listed = [f"{len(problems)} {what}"]
-    for lines, names in list(alike.items())[:most]:
+    for lines, names in list(by_problems.items())[:most]:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         listed.append(f"  {', '.join(names[:3])}{more}: " + "; ".join(lines))
-    if len(alike) > most:
-        listed.append(f"  and {len(alike) - most} others")
+    if len(by_problems) > most:
+        listed.append(f"  and {len(by_problems) - most} others")
     return "\n".join(listed)
 
 
 def _check_keys(sweep: Mapping[str, Any]) -> None:
     if not isinstance(sweep, Mapping):
         raise ConfigError(
-            "get_config() of a sweep file returns a dict with a grid, such as those of "
-            f"configs/sweeps/; got {type(sweep).__name__}"
+            "get_config() of a sweep file must return a dict with a grid, as in configs/sweeps/; "
+            f"got {type(sweep).__name__}"
         )
     for key in sweep:
         try:
@@ -296,15 +298,17 @@ def _check_keys(sweep: Mapping[str, Any]) -> None:
             raise ConfigError(str(error)) from error
     for key in ("fields", "evaluation", "slurm"):
         if not isinstance(sweep.get(key, {}), Mapping):
-            raise ConfigError(f"{key} of a sweep file is a dict; got {sweep[key]!r}")
+            raise ConfigError(f"{key} of a sweep file must be a dict; got {sweep[key]!r}")
     grid = sweep.get("grid", [])
     if not isinstance(grid, Sequence) or not all(isinstance(job, Mapping) for job in grid):
-        raise ConfigError("the grid of a sweep file is a list of jobs, as axis() makes it")
+        raise ConfigError("the grid of a sweep file must be a list of jobs, such as axis() returns")
 
 
 def name_of(fields: dict[str, Any]) -> str:
-    """`rope-s0`: from the job's own fields alone, so a growing grid renames nothing, and without
-    the label, which may change."""
+    """Name of a job, such as `rope-s0`.
+
+    It depends only on the job's fields, so a growing grid renames nothing; the label is left out.
+    """
     words = []
     for field, value in fields.items():
         if field == "label":
@@ -323,12 +327,12 @@ def name_of(fields: dict[str, Any]) -> str:
 
 
 def _recipe(recipe: str) -> str:
-    """The path as written, or in the project's own folder."""
+    """Path of a recipe, relative to the working directory or to the project."""
     file, colon, size = recipe.partition(":")
     for path in (Path(file), ROOT / file):
         if path.is_file():
             return f"{path}{colon}{size}"
-    raise ConfigError(f"a job of the grid has the recipe {recipe!r}, and there is no such file")
+    raise ConfigError(f"a job of the grid has the recipe {recipe!r}; there is no such file")
 
 
 def _flags(fields: Sequence[tuple[str, Any]], group: str = "--config") -> list[str]:

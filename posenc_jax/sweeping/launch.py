@@ -1,8 +1,7 @@
-"""Where the commands of a sweep run.
+"""Launchers for the commands of a sweep: the interface, and processes on this machine.
 
-Local jobs do not go through submitit's LocalExecutor. It starts two more Python processes per
-command, outlives the sweep that started it, drops the command's exit code and cannot pin cores or
-choose a GPU, so all of `Local` would remain around it.
+Local jobs do not use submitit's LocalExecutor. It starts two more Python processes per command,
+outlives the sweep, drops the exit code and cannot pin cores or choose a GPU.
 """
 
 import os
@@ -15,8 +14,8 @@ from typing import Protocol
 from posenc_jax.errors import ConfigError
 from posenc_jax.terminal import counted
 
-# Becomes the command, on its cores, and with PR_SET_PDEATHSIG: a killed sweep leaves no process
-# behind that holds a workdir. Not a preexec_fn, which forks this process and the threads of jax.
+# Sets the cores and PR_SET_PDEATHSIG, so that a killed sweep leaves no process with a locked
+# workdir, then becomes the command. A preexec_fn would fork this process with the threads of jax.
 BECOME = """
 import ctypes, os, signal, sys
 cores, *command = sys.argv[1:]
@@ -29,26 +28,26 @@ os.execv(command[0], command)
 
 
 class Task(Protocol):
-    """A command that was started."""
+    """A started command."""
 
     def poll(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """Return its exit code; None while it runs."""
         ...
 
     def stop(self) -> None:
-        """Asks it to save and end."""
+        """Ask it to save and exit."""
         ...
 
 
 class Launcher(Protocol):
-    """How many commands run at once, and how one is started."""
+    """Starts commands, at most `workers` at once."""
 
     workers: int
 
     def start(self, name: str, command: list[str], log: Path) -> Task: ...
 
     def launch(self) -> None:
-        """Submits what was started since the last call, together."""
+        """Submit the commands started since the last call, together."""
         ...
 
 
@@ -69,7 +68,7 @@ class LocalTask:
 
 
 class Local:
-    """Processes of this machine, each with its share of the cores or a GPU of its own."""
+    """Processes on this machine, each with a share of the cores or its own GPU."""
 
     def __init__(self, workers: int | None = None):
         self.gpus = gpus()
@@ -102,7 +101,7 @@ class Local:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                process_group=0,  # ^C reaches only the sweep, which asks its jobs to save
+                process_group=0,  # so ^C reaches only the sweep, which asks its jobs to save
             )
         self.free.pop()
         return LocalTask(process, self.free, place)
@@ -111,12 +110,12 @@ class Local:
 
 
 def share(cores: list[int], place: int, workers: int) -> list[int]:
-    """Neighbouring cores, split evenly."""
+    """Cores of one worker: neighbours, split evenly."""
     return cores[place * len(cores) // workers : (place + 1) * len(cores) // workers]
 
 
 def gpus() -> list[str]:
-    """GPUs of this process, without jax, which would take memory on each."""
+    """GPUs of this process, found without jax, which would take memory on each."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return [word for word in chosen.split(",") if word.strip() not in ("", "-1")]

@@ -1,4 +1,4 @@
-"""The live table of a sweep, drawn on a terminal only."""
+"""The live table of a sweep, drawn only on a terminal."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ ORDER = ("training", "evaluating", "failed", "waiting", "stopped", "done")
 
 
 class Display:
-    """Called with a scheduler, it draws; what is printed meanwhile stands above the table."""
+    """Draws the table when called with a scheduler; other output appears above it."""
 
     def __init__(self, console: Console | None = None):
         self.console = console or Console()
@@ -50,7 +50,7 @@ class Display:
 
 
 def table(scheduler: Scheduler, most: int) -> Group:
-    """The counts, then a row per job, running jobs first. Long names are folded, never cut."""
+    """Counts, then a row per job, running jobs first; long names are folded, never cut."""
     jobs = sorted(scheduler.all, key=lambda progress: ORDER.index(progress.state))
     rows = Table(box=None, pad_edge=False)
     rows.add_column("run", overflow="fold")
@@ -87,7 +87,7 @@ def _seconds_left(metrics: dict, steps: int) -> float:
 
 
 def _left(scheduler: Scheduler) -> str:
-    """Estimated from the mean time of the finished jobs."""
+    """Remaining time, estimated from the mean time of finished jobs."""
     done = [p.seconds for p in scheduler.all if p.state == "done" and p.seconds]
     open_ = [p for p in scheduler.all if p.state in ("waiting", "training", "evaluating")]
     if not done or not open_:

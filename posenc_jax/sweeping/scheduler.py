@@ -1,4 +1,4 @@
-"""Runs the jobs of a sweep: starts, resumes and retries their commands and reports failures."""
+"""Run the jobs of a sweep: start, resume and retry their commands, and report failures."""
 
 import collections
 import dataclasses
@@ -17,14 +17,14 @@ PATIENCE = 3  # exits with "run again" in a row without a new checkpoint
 STATES = {"train": "training", "evaluate": "evaluating"}
 PHASES = {state: phase for phase, state in STATES.items()}
 PAUSE = 5.0  # seconds before a failed command is retried
-BUSY_TRIES = 60  # PAUSE apart: the run of a killed sweep saves before it ends
-# A retry would fail in the same way.
+BUSY_TRIES = 60  # PAUSE apart, while the run of a killed sweep saves and exits
+# Exit codes that a retry would repeat.
 SAME_AGAIN = (errors.CONFIG, errors.DATA, errors.NOT_FINITE, errors.OTHER_CONFIG)
 
 
 @dataclasses.dataclass
 class Progress:
-    """What this process knows of a job beyond its folder."""
+    """State of a job in this process, beyond its folder."""
 
     job: Job
     state: str = "waiting"  # waiting, training, evaluating, done, failed, stopped
@@ -35,14 +35,14 @@ class Progress:
     step: int = 0
     not_before: float = 0.0
     began: float = 0.0
-    log_from: int = 0  # bytes of its log from earlier commands
+    log_from: int = 0  # bytes of its log that are from earlier commands
     before: dict = dataclasses.field(default_factory=dict)  # the run's status before the command
-    busy: int = 0  # times in a row that another process held its folder
-    seconds: float = 0.0  # that its commands ran
+    busy: int = 0  # times in a row that another process had locked its folder
+    seconds: float = 0.0  # run time of its commands
 
 
 class Scheduler:
-    """Runs jobs; after each that ends, `more` returns all that are known now, in their order."""
+    """Runs jobs; after each that ends, `more` returns all jobs known now, in order."""
 
     def __init__(
         self,
@@ -64,16 +64,16 @@ class Scheduler:
         every: float = 0.2,
         until: float = math.inf,
     ) -> int:
-        """The exit code: 0, that of the first failed job, or 75 after a stop.
+        """Run all jobs; return 0, the exit code of the first failed job, or 75 after a stop.
 
-        `stopping` names what asked to stop; at `until` (of `time.monotonic`) the clock does.
+        `stopping` names the source of a stop request; `until` (of `time.monotonic`) adds one.
         """
-        asked = False
+        stop_sent = False
         while self.running or (self.waiting and not stopping):
             if time.monotonic() >= until and not stopping:
                 stopping.append("--minutes")
-            if stopping and not asked:
-                asked = True
+            if stopping and not stop_sent:
+                stop_sent = True
                 say(f"stopping by {stopping[0]}: running jobs save first")
                 for _, task in self.running.values():
                     task.stop()
@@ -108,8 +108,8 @@ class Scheduler:
                 self._failed(progress, errors.IO, f"its folder cannot be read: {error}", say)
                 continue
             if phase is None:
-                again = progress.seconds == 0
-                self._finish(progress, "done", "done already" if again else "done", say)
+                already_done = progress.seconds == 0
+                self._finish(progress, "done", "done already" if already_done else "done", say)
                 continue
             progress.state = STATES[phase]
             progress.began = time.monotonic()
@@ -119,7 +119,7 @@ class Scheduler:
                 progress.before = job.status()
                 progress.log_from = job.log.stat().st_size if job.log.exists() else 0
                 task = self.launcher.start(job.name, command, job.log)
-            except OSError as error:  # a full disk, say; those of other jobs may not be
+            except OSError as error:  # such as a full disk; other jobs may still start
                 reason = f"{progress.state} could not be started: {error}"
                 self._failed(progress, errors.IO, reason, say)
             else:
@@ -128,17 +128,17 @@ class Scheduler:
     def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
         job = progress.job
         progress.seconds += time.monotonic() - progress.began
-        was, after, written = progress.state, PHASES[progress.state], None
+        state, next_command, reason = progress.state, PHASES[progress.state], None
         status = job.status()
         step = status.get("saved", 0) or 0
         if code in job.ends_well:
             try:
-                if was == "evaluating":
+                if state == "evaluating":
                     job.mark_evaluated()
-                after = job.next()
+                next_command = job.next()
             except (OSError, errors.Stop) as error:
-                code, written = errors.IO, f"{was} succeeded and could not be recorded: {error}"
-        if code in job.ends_well and after != PHASES[was]:
+                code, reason = errors.IO, f"{state} succeeded but could not be recorded: {error}"
+        if code in job.ends_well and next_command != PHASES[state]:
             progress.failures = progress.idle = progress.busy = 0
             self._wait(progress, first=True)
         elif stopping:
@@ -149,10 +149,10 @@ class Scheduler:
         elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
-                say(f"{job.name}: waiting for another process, which holds its folder")
+                say(f"{job.name}: waiting for another process, which has locked its folder")
             self._wait(progress, pause=PAUSE)
         else:
-            self._failed(progress, code, written or reason_of(progress, code, was), say)
+            self._failed(progress, code, reason or reason_of(progress, code, state), say)
         progress.step = step
 
     def _failed(self, progress: Progress, code: int, reason: str, say) -> None:
@@ -181,7 +181,7 @@ class Scheduler:
             self._grow(self.more())
 
     def _grow(self, jobs: Sequence[Job]) -> None:
-        """Adds jobs that are new. One that is now evaluated too takes the place of its training."""
+        """Add new jobs; a tuning run that is now to be evaluated is replaced by its full job."""
         known = [progress.job for progress in self.all]
         new = [Progress(job) for job in jobs if job not in known]
         replaced = {progress.job.name for progress in new}
@@ -193,20 +193,20 @@ class Scheduler:
 
 
 def reason_of(progress: Progress, code: int, phase: str) -> str:
-    """Why a command ended, from status.json or its log."""
+    """Reason why a command ended, from status.json or its log."""
     job = progress.job
     if code < 0:
         name = signal.Signals(-code).name
         return f"{phase} was killed by {name}; its output: {job.log}"
     if code == errors.DONE:
-        return f"{phase} {job.left_nothing}"
+        return f"{phase} {job.no_result}"
     meaning = errors.MEANING.get(code, "an unknown exit code")
     status = job.status()
-    last = ""
+    error = ""
     if status != progress.before and status.get("code") == code and "reason" in status:
-        last = f"error: {_in_a_line(status['reason'])}"
-    last = last or _last_error(job.log, progress.log_from)
-    return f"{phase} ended with {code} ({meaning}){': ' + last if last else ''}"
+        error = f"error: {_in_a_line(status['reason'])}"
+    error = error or _last_error(job.log, progress.log_from)
+    return f"{phase} ended with {code} ({meaning}){': ' + error if error else ''}"
 
 
 def _in_a_line(text: str) -> str:
@@ -214,13 +214,15 @@ def _in_a_line(text: str) -> str:
 
 
 def _last_error(log: Path, begin: int) -> str:
-    """The output from the first error on, or the last line: evaluations and commands with a wrong
-    configuration write no status.json."""
+    """Output from the first error on, or the last line.
+
+    Evaluations and commands with a wrong configuration write no status.json.
+    """
     try:
         text = log.read_bytes()[begin:].decode(errors="replace")
     except OSError:
         return ""
-    said = [line.strip() for line in text.splitlines() if line.strip()]
-    first = next((i for i, line in enumerate(said) if line.lower().startswith("error:")), None)
-    kept = said[-1:] if first is None else said[first:]
-    return _in_a_line("\n".join(kept))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if line.lower().startswith("error:")), None)
+    shown = lines[-1:] if first is None else lines[first:]
+    return _in_a_line("\n".join(shown))

@@ -1,8 +1,8 @@
-"""SLURM, through submitit: the commands of a sweep as job arrays, requeued by exit code.
+"""The SLURM launcher, with submitit: commands as job arrays that requeue themselves.
 
-A job that is asked to stop, by its time limit, a preemption or a signal, saves and exits with 75;
-it then requeues itself under the same number. The number and the exit code are in files of the
-run's folder, so that a restarted sweep finds its jobs again.
+A job stopped by its time limit, a preemption or a signal saves, exits with 75, and requeues itself
+under the same number. The number and the exit code are in files of the run's folder, so a restarted
+sweep finds its jobs.
 """
 
 import json
@@ -20,10 +20,10 @@ from typing import Any
 from posenc_jax.errors import AGAIN, IO, ConfigError, Stop
 from posenc_jax.files import write_atomically
 
-LOST = -int(signal.SIGKILL)  # the code of a job that left the queue without one
+LOST = -int(signal.SIGKILL)  # code of a job that left the queue without an exit code
 ASK_EVERY = 5.0  # seconds between calls of squeue
 MOST = 1000  # jobs in the queue at once
-STOP = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # incl. submitit's, before the time limit
+STOP = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # submitit's near the time limit too
 
 
 class Slurm:
@@ -35,10 +35,10 @@ class Slurm:
                 "--launcher=slurm needs submitit: .venv/bin/pip install -e '.[slurm]'"
             ) from error
         if shutil.which("sbatch") is None:
-            raise ConfigError("--launcher=slurm needs sbatch, which this machine lacks")
+            raise ConfigError("--launcher=slurm needs sbatch, which is not on this machine")
         self.workers = workers or MOST
         if not str(folder).isprintable():  # it becomes part of a shell script
-            raise ConfigError(f"--workdir={str(folder)!r} holds characters that cannot be printed")
+            raise ConfigError(f"--workdir={str(folder)!r} has characters that cannot be printed")
         self.executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
         settings = {"timeout_min": 24 * 60, "name": _job_name(folder.name)} | dict(resources)
         try:
@@ -55,7 +55,7 @@ class Slurm:
         return task
 
     def launch(self) -> None:
-        """Submits what was started since the last call as one array."""
+        """Submit the commands started since the last call as one array."""
         new, self.new = self.new, []
         if not new:
             return
@@ -65,39 +65,39 @@ class Slurm:
         logs, outcomes = ([str(getattr(t, name)) for t in new] for name in ("log", "outcome"))
         try:
             jobs = self.executor.map_array(run_in_job, [t.command for t in new], logs, outcomes)
-        except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # a limit, say
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # such as a limit
             for task in new:
                 task.refused(str(error))
             return
         for task, job in zip(new, jobs, strict=True):
-            task.is_job(job.job_id)
+            task.submitted_as(job.job_id)
 
 
 def _job_name(name: str) -> str:
-    """The name in characters that every shell and scheduler takes."""
+    """Name in characters safe for every shell and scheduler."""
     return re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII) or "sweep"
 
 
 class Queue:
-    """The jobs that SLURM still has, asked for all tasks at once."""
+    """Jobs still in the queue of SLURM, with one request for all tasks."""
 
     def __init__(self):
         self.known: set[str] = set()
-        self.asked = -ASK_EVERY
+        self.asked_at = -ASK_EVERY
 
     def holds(self, job: str) -> bool:
-        if time.monotonic() - self.asked >= ASK_EVERY:
+        if time.monotonic() - self.asked_at >= ASK_EVERY:
             self.refresh()
         return job in self.known
 
     def refresh(self) -> bool:
-        """Whether SLURM answered; if not, the jobs stay as known. Array jobs are NUMBER_INDEX."""
+        """Update the known jobs (NUMBER_INDEX for arrays); False if SLURM did not answer."""
         command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        self.asked = time.monotonic()
-        if done.returncode == 0:
-            self.known = set(done.stdout.split())
-        return done.returncode == 0
+        result = subprocess.run(command, capture_output=True, text=True)
+        self.asked_at = time.monotonic()
+        if result.returncode == 0:
+            self.known = set(result.stdout.split())
+        return result.returncode == 0
 
 
 class SlurmTask:
@@ -107,10 +107,10 @@ class SlurmTask:
         self.number = log.parent / "slurm.json"
         self.job: str | None = None
         self.missed = 0
-        self.code: int | None = None  # if SLURM rejected it
+        self.code: int | None = None  # set if SLURM rejected it
 
     def adopt(self) -> bool:
-        """Takes over the unfinished job that an earlier sweep submitted for this command."""
+        """Take over the unfinished job of an earlier sweep for this command; False if none."""
         if self.outcome.exists():
             return False
         saved: dict[str, Any] = {}
@@ -124,7 +124,7 @@ class SlurmTask:
         return self.job is not None
 
     def clear(self) -> bool:
-        """Whether its outcome can be written: removes the files of an earlier job."""
+        """Remove the files of an earlier job; False if that fails."""
         try:
             for path in (self.outcome, self.stop_file):
                 path.unlink(missing_ok=True)
@@ -132,14 +132,14 @@ class SlurmTask:
             self.refused(str(error))
         return self.code is None
 
-    def is_job(self, job: str) -> None:
+    def submitted_as(self, job: str) -> None:
         self.job = job
         self.queue.known.add(job)
-        with suppress(Stop):  # a full disk: a restarted sweep would not find this job
+        with suppress(Stop):  # full disk; a restarted sweep would then not find this job
             write_atomically(self.number, json.dumps({"job": job, "command": self.command}) + "\n")
 
     def refused(self, reason: str) -> None:
-        """Fails like a command: SLURM rejected the job."""
+        """Fail like a command, as SLURM rejected the job."""
         with suppress(OSError), self.log.open("a", encoding="utf-8") as stream:
             stream.write(f"error: the job was not submitted: {reason}\n")
         self.code = IO
@@ -178,7 +178,7 @@ class SlurmTask:
 
 
 def run_in_job(command: Sequence[str], log: str, outcome: str) -> None:
-    """Runs inside a job: the command, then its exit code into a file, or the job into the queue."""
+    """Run the command inside a job, then write its exit code or requeue the job."""
     with open(log, "a", encoding="utf-8") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT

@@ -1,4 +1,4 @@
-"""A sweep from its file to its end: what `scripts/sweep.py` and `scripts/demo.py` run."""
+"""Run a sweep from its file, for `scripts/sweep.py` and `scripts/demo.py`."""
 
 import importlib.util
 import math
@@ -33,7 +33,7 @@ def sweep(
     workers: int | None = None,
     minutes: float | None = None,
 ) -> int:
-    """Runs the jobs of a sweep file; the exit code. `words` are --config.FIELD=VALUE."""
+    """Run the jobs of a sweep file and return the exit code; `words` are --config.FIELD=VALUE."""
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     content = read(file)
     plan = planned(content, workdir, words)
@@ -48,14 +48,14 @@ def sweep(
 
 
 def table(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
-    """The next command of every job that is known now, to be pasted into a shell."""
+    """Next command of every job known now, to paste into a shell."""
     plan = planned(read(file), workdir, words)
     lines = []
     for job in plan.jobs():
-        then = job.next()
-        lines.append(f"# {job.name}: {then or 'done'}")
-        if then is not None:
-            lines.append(shlex.join(job.train if then == "train" else job.evaluate))
+        command = job.next()
+        lines.append(f"# {job.name}: {command or 'done'}")
+        if command is not None:
+            lines.append(shlex.join(job.train if command == "train" else job.evaluate))
     lines += [
         f"# {scheme.name}: {_seeds(scheme)}, once its rates are chosen" for scheme in plan.open()
     ]
@@ -67,7 +67,7 @@ def _seeds(scheme: Scheme) -> str:
 
 
 def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> Plan:
-    """The plan of a sweep file, with all that can be judged of it judged."""
+    """Plan of a sweep file, after all checks that need no run."""
     leave_accelerators()
     grid = jobs_of(content, workdir, fields_of(words))
     if "choose" not in content:
@@ -94,14 +94,14 @@ def run(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
     if code != errors.AGAIN:
         for scheme in plan.open():
             hopeless = scheme.hopeless()
-            none = "no rate was finite" if hopeless else "no rates were chosen"
-            say(f"{scheme.name}: {none}, so {_seeds(scheme)} did not run")
+            problem = "no rate was finite" if hopeless else "no rates were chosen"
+            say(f"{scheme.name}: {problem}, so {_seeds(scheme)} did not run")
             if hopeless and code == errors.DONE:
                 code = errors.NOT_FINITE
     if code == errors.DONE:
         evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
-        few = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
-        say(f"done: {counted(len(scheduler.all), 'run')} trained and{few} evaluated")
+        of_them = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
+        say(f"done: {counted(len(scheduler.all), 'run')} trained and{of_them} evaluated")
     return code
 
 
@@ -111,7 +111,7 @@ def _to_choose(plan: Plan) -> str:
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """What get_config() of a sweep file returns, a dict with the keys of docs/sweeps.md."""
+    """Call get_config() of a sweep file, whose keys are in docs/sweeps.md."""
     spec = importlib.util.spec_from_file_location("sweep_config", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise errors.ConfigError(f"--config={path}: there is no such sweep file")
@@ -133,7 +133,7 @@ def read(path: str) -> Mapping[str, Any]:
 
 
 def leave_accelerators() -> None:
-    """Jobs are checked on the CPU, so that this process takes no device from training."""
+    """Check jobs on the CPU, so that this process takes no device from training."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
@@ -144,6 +144,8 @@ def fields_of(words: Sequence[str]) -> list[tuple[str, str]]:
     for word in words:
         name, equals, value = word.partition("=")
         if not name.startswith("--config.") or not equals:
-            raise errors.ConfigError(f"stray word {word!r}; fields are set by --config.FIELD=VALUE")
+            raise errors.ConfigError(
+                f"unknown argument {word!r}; set fields with --config.FIELD=VALUE"
+            )
         fields.append((name.removeprefix("--config."), value))
     return fields

@@ -1,1 +1,1 @@
-"""Views of a run; metrics.jsonl is the record, and a view may fail without ending the run."""
+"""Views of a run in wandb; metrics.jsonl is the record, so a failing view does not end the run."""

@@ -1,4 +1,4 @@
-"""wandb as a view of a run: the workdir holds all it shows, and it may fail at any call."""
+"""wandb as a view of a run: its data are all in the workdir, and any call may fail."""
 
 import dataclasses
 import hashlib
@@ -27,13 +27,13 @@ class View:
         self.run = self._try(start)
 
     def log(self, values: Mapping) -> None:
-        """Log what is known: a None would be an empty panel."""
+        """Log all values but None, which would give an empty panel."""
         known = {name: value for name, value in values.items() if value is not None}
         if self.run is not None:
             self._try(lambda: self.run.log(known))
 
     def finish(self, code: int, summary: Mapping) -> bool:
-        """Finish the wandb run; whether that succeeded."""
+        """Finish the wandb run; True on success."""
         run, self.run = self.run, None
 
         def end() -> bool:
@@ -52,12 +52,12 @@ class View:
                 _forget_service()
             if self.required:
                 raise Stop(f"wandb failed and wandb.required is set: {error}") from error
-            warn(f"wandb failed and is off from here on; metrics.jsonl goes on: {error}")
+            warn(f"wandb failed and is off from here on; metrics.jsonl continues: {error}")
             return None
 
 
 def _forget_service() -> None:
-    """Tear down the connection to wandb's process, which is gone, before wandb does at exit."""
+    """Tear down the connection to wandb's dead process, which would raise an error at exit."""
     import wandb
 
     with suppress(Exception):
@@ -78,9 +78,9 @@ class TrainingView(View):
 
 
 class Handover:
-    """Keeps the wandb run of a training that is done open for the evaluation that follows.
+    """Keeps the wandb run of a finished training open for the evaluation that follows.
 
-    Finished and resumed, it would be a trial without its metric meanwhile, and offline two folders.
+    If finished and resumed, it would be a sweep trial without its metric, and offline two folders.
     """
 
     def __init__(self) -> None:
@@ -95,15 +95,15 @@ class Handover:
         return _HandedOver(self, config, workdir, facts)
 
     def take(self, config, workdir: Path) -> Any:
-        """The open wandb run, or that of a training that was done already, resumed by its id."""
+        """Return the open wandb run, or resume that of an earlier training by its id."""
         run, self.run = self.run, None
-        if self.trained:  # None where wandb is off
+        if self.trained:  # None if wandb is off
             return run
         return start_training(config, workdir, identity_of(workdir))
 
     def __exit__(self, kind, error, trace) -> None:
         run, self.run = self.run, None
-        if run is not None:  # nobody took it
+        if run is not None:  # not taken by an evaluation
             code, required = code_of(error), self.required and error is None
             View(lambda: run, required=required).finish(code, {"exit_code": code})
 
@@ -131,11 +131,11 @@ def _has_key() -> bool:
 
 
 def start_training(
-    config, folder: Path, identity: str, asked: str = "", facts: Mapping[str, Any] | None = None
+    config, folder: Path, identity: str, requested: str = "", facts: Mapping[str, Any] | None = None
 ) -> Any:
     """Start the wandb run of a training run; the summary holds each loss's best value."""
     name = config.wandb.name or folder.resolve().name
-    run = start(config, folder, identity, asked, "train", name, "train/step", "train/*", facts)
+    run = start(config, folder, identity, requested, "train", name, "train/step", "train/*", facts)
     for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
         define(run, f"train/{loss}", step_metric="train/step", summary="min")
     for noise in ("step", "tokens", "time"):
@@ -157,15 +157,15 @@ def start(
     config,
     folder: Path,
     identity: str,
-    asked: str,
+    requested: str,
     job: str,
     name: str,
     axis: str,
     shown: str,
     facts: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Start a wandb run that shows the metrics `shown` against `axis`; None where disabled."""
-    mode: Any = asked or config.wandb.mode  # one of wandb's literals
+    """Start a wandb run with the metrics `shown` against `axis`; None if disabled."""
+    mode: Any = requested or config.wandb.mode  # one of wandb's literals
     if mode == "auto" and not _has_key():
         offline = "--wandb=offline" if job == "report" else "--config.wandb.mode=offline"
         off = f"there is no key; to turn it on: wandb login, or {offline}"
@@ -220,13 +220,13 @@ def _tags(config: Training) -> list[str]:
 
 
 def _say_where(run: Any, job: str, folder: Path) -> None:
-    """Print the URL of a wandb run, or the command that uploads all of it, also once resumed."""
-    url, own = getattr(run, "url", None), getattr(run, "dir", None)
+    """Print the URL of a wandb run, or the command to upload an offline one."""
+    url, folder_of_run = getattr(run, "url", None), getattr(run, "dir", None)
     if url:
         say(f"wandb: {url}")
-    elif job == "report" and own:
-        say(f"wandb: offline, to upload: wandb sync {shlex.quote(str(Path(own).parent))}")
-    elif own:
+    elif job == "report" and folder_of_run:
+        say(f"wandb: offline, to upload: wandb sync {shlex.quote(str(Path(folder_of_run).parent))}")
+    elif folder_of_run:
         workdir = shlex.quote(str(folder.parent if job == "eval" else folder))
         say(f"wandb: offline, to upload: python scripts/sync_wandb.py {workdir}")
 
@@ -236,7 +236,7 @@ def digest_of(values: Any) -> str:
 
 
 def identity_of(workdir: Path) -> str:
-    """One id for a run's whole life, so that a resumed run stays the same run in wandb."""
+    """Id of a run in wandb, stored in its workdir so that a resumed run keeps it."""
     path = workdir / "wandb_id"
     if not path.exists():
         write_atomically(path, environment.trial() or uuid.uuid4().hex[:12])

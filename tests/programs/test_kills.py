@@ -245,7 +245,7 @@ def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp
         shutil.copytree(whole[0], workdir)
         words = ["--config.data.source=text", f"--config.data.path={tmp_path}/a.txt"]
     out = call(name, workdir, *words, code=75, **fields)
-    assert "stopped by SIGTERM while the text was made into tokens" in out
+    assert "stopped by SIGTERM during tokenization" in out
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
     for name in ("train.tokens", "widths.npy", "valid.starts.npy"):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(DataError, match="is not what was written there; write it again"):
+        with pytest.raises(DataError, match="has changed since it was written; write it again"):
             corpora.prepared(str(folder))
         (folder / name).write_bytes(whole)
     corpora.prepared(str(folder))
@@ -159,12 +159,12 @@ def test_the_tokenizer_lies_beside_its_tokens_or_is_said_to_be_missing(texts, tm
     (folder / "tokenizer.json").unlink()
     missing = prepared.encoder_of(named(folder))
     assert (missing.vocab, missing.hash) == (300, theirs.hash)
-    with pytest.raises(DataError, match="x cannot be made into tokens: .* no tokenizer.json"):
+    with pytest.raises(DataError, match="x cannot be tokenized: .* no tokenizer.json"):
         missing.encode(b"the", "x")
-    with pytest.raises(DataError, match="cannot be made into text"):
+    with pytest.raises(DataError, match="cannot be decoded"):
         missing.decode([1])
     tokenizer.train_bpe(["a b c"], 260).save(str(folder / "tokenizer.json"))
-    with pytest.raises(DataError, match="is not the tokenizer that the tokens"):
+    with pytest.raises(DataError, match="is not the tokenizer of the tokens"):
         prepared.encoder_of(named(folder)).encode(b"the", "x")
 
 
@@ -364,7 +364,7 @@ def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_pa
     shutil.copytree(trained[0], run)
     news = ["--config.data.source=text", f"--config.data.path={texts}/text/*.txt"]
     out = without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL, *news, code=65)
-    assert "text is made into tokens by the package tokenizers, which is not installed" in out
+    assert "tokenizing text needs the package tokenizers, which is not installed" in out
     assert "Traceback" not in out
 
 

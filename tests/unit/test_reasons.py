@@ -29,7 +29,7 @@ def prepared(folder, source="jsonl", pattern="*"):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b'{"text": "half a pair \\ud800"}', "line 2: a lone surrogate, '.ud800', is no text"),
+        (b'{"text": "half a pair \\ud800"}', "line 2: a lone surrogate, '.ud800', is not text"),
         (b"[" * 200_000, "line 2: not JSON"),
         (b'{"text": "\xff"}', "line 2: not JSON"),
     ],
@@ -54,7 +54,7 @@ def test_decompression_bombs_are_refused(tmp_path):
     with gzip.open(tmp_path / "a.txt.gz", "wb") as stream:
         for _ in range(300):
             stream.write(bytes(1 << 20))
-    with pytest.raises(DataError, match="more than 268,435,456 bytes, 200 times its size"):
+    with pytest.raises(DataError, match="over 268,435,456 bytes, 200 times its size"):
         prepared(tmp_path, "text", "a.txt.gz")
 
 
@@ -125,7 +125,7 @@ def test_sweep_fields_must_be_names(tmp_path):
 def test_an_unwritable_cache_names_the_field(tmp_path):
     (tmp_path / "a.txt").write_text("some text " * 50)
     (tmp_path / "cache").write_text("a file is there")
-    with pytest.raises(Exception, match="name a folder that can be written: data.cache") as caught:
+    with pytest.raises(Exception, match="set data.cache to a writable folder") as caught:
         prepared(tmp_path, "text", "a.txt")
     assert caught.value.code == 74
 
@@ -151,5 +151,5 @@ def test_atomic_writes_do_not_follow_links(tmp_path):
 def test_slurm_job_names_are_shell_safe(tmp_path, monkeypatch):
     assert slurm._job_name("zoo\n#SBATCH --exclusive") == "zoo_SBATCH_--exclusive"
     monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
-    with pytest.raises(ConfigError, match="holds characters that cannot be printed"):
+    with pytest.raises(ConfigError, match="has characters that cannot be printed"):
         slurm.Slurm(tmp_path / "a\nb", {}, 1)

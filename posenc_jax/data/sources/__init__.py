@@ -24,16 +24,15 @@ from posenc_jax.registry import sources as names
 class Document(NamedTuple):
     name: str
     text: bytes
-    answers: np.ndarray | None = None  # of each byte, whether it is an answer; None: no answers
-    gaps: np.ndarray | None = None  # of each answer, its distance from its question in tokens
-    group: str | None = None  # documents of one group go to one split; None: each by its own text
-    split: str | None = None  # where the source names it; None: by a hash
-    size: float = 0.0  # of what was read for it, in bytes of its file, packed or not
+    answers: np.ndarray | None = None  # mask of the bytes that are answers; None: no answers
+    gaps: np.ndarray | None = None  # distance of each answer from question to setting, in tokens
+    group: str | None = None  # documents of a group share a split; None: no group
+    split: str | None = None  # set by the source; None: chosen by a hash
+    size: float = 0.0  # bytes read for it from its file
 
 
 def digest(text: bytes) -> int:
-    """A 64-bit hash of a document's text, the same for a file and a JSON line: line ends and
-    surrounding white space do not count."""
+    """64-bit hash of a document's text that ignores line-end style and surrounding white space."""
     plain = text.replace(b"\r\n", b"\n").strip()
     return int.from_bytes(hashlib.sha256(plain).digest()[:8], "big")
 

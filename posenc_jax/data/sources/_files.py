@@ -15,10 +15,10 @@ from posenc_jax.data.sources import Document, Documents
 from posenc_jax.errors import DataError
 from posenc_jax.fields import default, true_or_false
 
-# Errors that a damaged file raises, packed or not.
+# Errors raised by damaged files, compressed or not.
 UNREADABLE = (OSError, EOFError, zlib.error)
-BOMB, LEAST_BOMB = 200, 1 << 28  # text packs to about a tenth; more than this is no text
-ROWS = 256  # of parquet and of data sets, read at once
+BOMB, LEAST_BOMB = 200, 1 << 28  # text compresses about tenfold; a larger ratio is refused
+ROWS = 256  # rows of parquet and data sets read at once
 
 
 def given(name: str, value: Any):
@@ -150,7 +150,7 @@ def _matches(field: str, patterns: str, endings: tuple[str, ...]) -> list[Path]:
 
 
 def _files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The files of a folder with one of these endings, without hidden ones."""
+    """Files in a folder with one of these endings, without hidden ones."""
     inside = (p for p in folder.rglob("*") if p.is_file() and p.name.endswith(endings))
     return sorted(p for p in inside if not any(_hidden(w) for w in p.relative_to(folder).parts))
 
@@ -161,7 +161,7 @@ def _hidden(name: str) -> bool:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
-    """The text of a file, unpacked, and the file itself, whose place tells how much was read."""
+    """Open a file: the decompressed stream, and the raw one, whose position shows progress."""
     with path.open("rb") as raw:
         if path.suffix == ".gz":
             with gzip.open(raw) as text:
@@ -178,8 +178,8 @@ def pyarrow(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise DataError(
-            f"{path} is read by the package pyarrow, which is not installed here; install it, or "
-            "take tokens made beforehand (data.tokens)"
+            f"reading {path} needs the package pyarrow, which is not installed; install it, or use "
+            "prepared tokens (data.tokens)"
         ) from error
     return pyarrow
 
@@ -195,16 +195,16 @@ def whole(path: Path) -> Document:
         raise DataError(f"cannot read {path}: {error}") from error
     if packed and len(text) > most:
         raise DataError(
-            f"{path} unpacks to more than {most:,} bytes, {BOMB} times its size, and is no text"
+            f"{path} decompresses to over {most:,} bytes, {BOMB} times its size; it is not text"
         )
     return Document(str(path), text, size=size)
 
 
 def cut(document: Document, begins: str | None) -> Iterator[Document]:
-    """The documents in a file, each of which begins with a line that matches."""
+    """Documents in a file, each of which begins with a matching line."""
     starts = [m.start() for m in re.finditer(_pattern(begins), document.text)] if begins else []
     edges = sorted({0, *starts, len(document.text)})
-    if len(edges) > 2 and not document.text[: edges[1]].strip():  # nothing before the first
+    if len(edges) > 2 and not document.text[: edges[1]].strip():  # no text before the first match
         edges.pop(1)
     if len(edges) <= 2:
         yield document
@@ -216,7 +216,7 @@ def cut(document: Document, begins: str | None) -> Iterator[Document]:
 
 
 def joined(rows: Iterable[Document], begins: str) -> Iterator[Document]:
-    """Documents of several rows, each of which begins with a row that matches."""
+    """Documents of several rows, each of which begins with a matching row."""
     pattern, gathered, blank = re.compile(_pattern(begins)), [], True
     for row in rows:
         if not blank and pattern.match(row.text):
@@ -242,7 +242,7 @@ def encoded(text: str, place: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:  # JSON can encode half of a surrogate pair
         raise DataError(
-            f"{place}: a lone surrogate, {text[error.start]!a}, is no text; repair it"
+            f"{place}: a lone surrogate, {text[error.start]!a}, is not text; repair it"
         ) from error
 
 

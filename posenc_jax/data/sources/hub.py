@@ -84,7 +84,9 @@ def _rows(source: Hub, split: str) -> Any:
     folder = Path(source.path).expanduser()
     name = "" if source.name is None else f", data.name={source.name}"
     if folder.exists() and source.revision:
-        raise ConfigError(f"data.revision has no effect: {source.path} is a folder, not of the Hub")
+        raise ConfigError(
+            f"data.revision has no effect: {source.path} is a folder, not a data set of the Hub"
+        )
     saved = any((folder / file).is_file() for file in ("dataset_dict.json", "state.json"))
     if saved and source.name:
         raise ConfigError(f"data.name has no effect: {source.path} was saved as one configuration")

@@ -95,17 +95,17 @@ class Probe(Task):
     far: float = default(8.0, "how many times L back the test asks", between(1, 4096))
     valid_fraction: float = 0.1  # of the source code: tests are hidden in what is held out
 
-    chance: ClassVar[float]  # accuracy of a reader that knows what answers look like, and no more
-    twins: ClassVar[int] = 1  # documents that share their draws, one after another
-    version: ClassVar[int] = 1  # of what a file draws; another number makes its documents again
+    chance: ClassVar[float]  # accuracy of a guess among valid answers
+    twins: ClassVar[int] = 1  # consecutive documents that share their draws
+    version: ClassVar[int] = 1  # of the generator; a new number rebuilds cached documents
 
     @property
     def farthest(self) -> int:
-        """The longest context that the test asks for, in tokens."""
+        """Longest context of the test, in tokens."""
         return round(self.far * self.train_length)
 
     def length(self, training: bool) -> int:
-        """Tokens of a document: what a row of L, or the longest window, takes."""
+        """Tokens of a document, those of a row of L or of the longest window."""
         return (self.train_length if training else self.farthest) + 1
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
@@ -118,7 +118,7 @@ class Probe(Task):
     def draw(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
         """Documents of `train`, `valid` (the test) or `choose`, which is drawn like training.
 
-        The test is the same whatever the seed of a run, so that all runs answer the same questions.
+        The test does not depend on the seed, so that all runs answer the same questions.
         """
         stream = {"train": 1, "valid": 0, "choose": 2}[split]
         seed = 0 if split == "valid" else seed
@@ -131,7 +131,7 @@ class Probe(Task):
 
 
 def ceiling(chance: float, gaps: np.ndarray, seen: np.ndarray | int) -> float:
-    """The accuracy of a reader that finds every answer within `seen` tokens and guesses others."""
+    """Accuracy of a reader that finds every answer within `seen` tokens and guesses others."""
     known = float(np.mean(gaps <= seen))
     return known + (1 - known) * chance
 
@@ -154,24 +154,24 @@ def readers_of(option: str) -> list[str]:
 
 
 def settings_of(name: str | None) -> "Callable[[np.ndarray], Settings] | None":
-    """The function of a task that finds what an answer depends on; None where order is no part."""
+    """Function of a task that finds the settings of an answer; None if order does not matter."""
     return getattr(import_module(f"{__name__}.{name}"), "settings", None) if name else None
 
 
 class Settings(NamedTuple):
-    """What an answer depends on, before its question, the last first."""
+    """Settings before a question, the last first."""
 
-    back: np.ndarray  # [settings], how many tokens before the question
-    right: np.ndarray  # [settings], bool: whether it gives the answer
+    back: np.ndarray  # [settings], distance to the question in tokens
+    right: np.ndarray  # [settings], bool: True if it gives the answer
 
 
 def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
-    """A text repeated up to a length."""
+    """Text repeated up to a length."""
     letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
     return np.resize(letters, length)
 
 
 def apart(rng: np.random.Generator, count: int, end: int, size: int) -> np.ndarray:  # [count]
-    """Starts of stretches before `end` that do not overlap, ascending."""
-    before = np.sort(rng.integers(0, end - count * size + 1, count))  # places that no stretch takes
+    """Starts of non-overlapping stretches before `end`, ascending."""
+    before = np.sort(rng.integers(0, end - count * size + 1, count))  # places outside the stretches
     return before + size * np.arange(count)

@@ -1,4 +1,4 @@
-"""`variables` as text: `x7 = 3` somewhere in source code, and later `print(x7)  # 3`."""
+"""Retrieval in source code: `x7 = 3` somewhere, and later `print(x7)  # 3`."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from posenc_jax.data.tasks import Drawn
 
 NAMES = VALUES = 10
 SET, ASK = "\nx{} = {}\n", "\nprint(x{})  # {}\n"
-SHARE = 0.5  # of a document, at most, that is settings and questions
+SHARE = 0.5  # largest share of settings and questions in a document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Code(tasks.Probe):
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
         free = np.ones(length, bool)
         pairs = []
-        # The last question ends with the text: its answer is among the tokens that are scored.
+        # The last question ends the text, so that its answer is scored.
         places = [length - asking + 1]
         count = int(SHARE * length / (setting + asking))
         places += rng.integers(setting, length - asking, max(0, min(count, NAMES) - 1)).tolist()

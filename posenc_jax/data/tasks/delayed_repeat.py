@@ -1,4 +1,4 @@
-"""A word, dots for any time up to the whole text, a bar, the same word."""
+"""Copying over a delay: a word, any number of dots, a bar, the same word."""
 
 import dataclasses
 

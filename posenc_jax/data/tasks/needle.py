@@ -1,4 +1,4 @@
-"""Keys and their numbers hidden in source code; the text ends with the question for one of them."""
+"""Keys with numbers hidden in source code, and a question for one of them at the end."""
 
 import dataclasses
 from typing import ClassVar
@@ -10,7 +10,7 @@ from posenc_jax.data.tasks import Drawn
 from posenc_jax.fields import default, whole
 
 DIGITS = 4
-# Of the test: none that training has seen.
+# The words of the test do not occur in training.
 WORDS = {
     True: "amber basil cedar delta ember fable grove haven ivory jolly karma lemon mango noble "
     "ocean pearl quilt raven sable tulip umbra vapor wheat xenon yacht zebra".split(),
@@ -34,8 +34,8 @@ class Needle(tasks.Probe):
         most = len(WORDS[False])
         if self.needles > most or self.train_length < least:
             raise ValueError(
-                f"needles must be {most} at most and fit into L beside their question, which takes "
-                f"{least} tokens; got {self.needles} and L = {self.train_length}"
+                f"needles must be at most {most}, and L at least {least} to hold them and their "
+                f"question; got {self.needles} and L = {self.train_length}"
             )
 
     @property
@@ -49,7 +49,7 @@ class Needle(tasks.Probe):
         keys = rng.choice(WORDS[training], self.needles, replace=False)
         values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
         ask = length - size + 1  # the question's line ends with the text
-        # The first needle is the one that is asked for.
+        # The question is for the first needle.
         starts = rng.permutation(tasks.apart(rng, self.needles, ask, size))
         for start, key, value in zip(starts, keys, values, strict=True):
             text[start : start + size] = tasks.filled(_line(key, value), size)

@@ -1,4 +1,4 @@
-"""A number in the middle of talk, asked for at the end (Mohtashami and Jaggi, 2023)."""
+"""Passkey retrieval: a number in repeated sentences (Mohtashami and Jaggi, 2023)."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ LINE, QUESTION = "The key is {}. ", "What is it? "
 class Passkey(tasks.Probe):
     """One needle in a haystack that is the same everywhere: the easiest of tasks."""
 
-    chance = 1 / 10  # of each digit
+    chance = 1 / 10  # per digit
 
     def __post_init__(self):
         least = len(LINE.format("0" * DIGITS)) + len(QUESTION) + DIGITS

@@ -1,7 +1,7 @@
-"""Variables that are set, and asked for up to `far` times L later: reach that can be measured.
+"""Variables that are set once or more, and queried up to `far` times L later.
 
-One token sets a name to a value, one asks for a name, and the next one is the value that the name
-was set to last. What a context of l tokens can answer follows from the law of the gaps alone.
+One token sets a name to a value, another queries a name, and the next is the last value of that
+name. The accuracy possible with a context of l tokens follows from the distribution of gaps.
 """
 
 import dataclasses
@@ -18,27 +18,27 @@ NAMES, VALUES, FILLERS = 24, 6, 16
 FILLER, VALUE, ASK, SET = 32, 48, 65, 112  # the first byte of each kind
 VARIANTS = ("latest", "once", "ordered")
 LAWS = ("within", "log", "octaves", "fixed")
-NEAREST = 4  # tokens from a setting to its question, at least
-BUSY = 15.5  # names that wait for their question, on average; of 24, so seldom all of them
+NEAREST = 4  # smallest gap from a setting to its question, in tokens
+BUSY = 15.5  # mean number of names awaiting a question; well below 24
 MOST = 0.2  # questions per token
-OLDER = "0.4,0.4,0.1,0.1"  # shares of questions of `ordered` with 0, 1, 2 and 3 older settings
-ORDERED_RATE = 0.15  # questions of `ordered` per token; each has a name of its own
-TRIES = 30  # to find free places for a question of `ordered`
-LAST, ASKED_LAST = 16, 4  # the test asks so many questions in its last tokens, which are scored
+OLDER = "0.4,0.4,0.1,0.1"  # `ordered`: shares of questions with 0, 1, 2 and 3 older settings
+ORDERED_RATE = 0.15  # `ordered`: questions per token; each has its own name
+TRIES = 30  # `ordered`: attempts to find free places for a question
+LAST, ASKED_LAST = 16, 4  # scored tokens at the end of a test document, and questions among them
 
 
 @dataclasses.dataclass(frozen=True)
 class Variables(tasks.Probe):
     """`latest`: a name is set again and again, so order matters; `once`: once in a document.
 
-    `ordered`: each name is asked for once, and how often it was set before its last setting is
-    drawn by the shares in `older`, to other values each time. The distance between two settings is
-    log-uniform, up to `separation` times L in training and `far` times that in the test; at every
-    length nothing but the order tells the last setting from an older one.
+    `ordered` queries each name once; the number of its older settings, each to another value, is
+    drawn by the shares in `older`. The distance between two settings is log-uniform up to
+    `separation` times L in training and `far` times that in the test. At every length only order
+    distinguishes the last setting from an older one.
 
-    Gaps of `within` are uniform up to L in training and up to `far` L in the test, of `octaves`
-    log-uniform to the same ends; of `log` log-uniform up to `far` L in both; of `fixed` uniform up
-    to L in training, `far` L in the test.
+    Gaps: `within` is uniform up to L in training and up to `far` L in the test, `octaves`
+    log-uniform over the same ranges, `log` log-uniform up to `far` L in both; `fixed` is uniform up
+    to L in training and `far` L in the test.
     """
 
     variant: str = default(
@@ -70,7 +70,7 @@ class Variables(tasks.Probe):
     def __post_init__(self):
         if self.variant != "ordered" and (self.older, self.separation) != (None, None):
             raise ValueError(
-                f"older and separation have no effect with variant={self.variant}; they are for "
+                f"older and separation have no effect with variant={self.variant}; use "
                 "variant=ordered"
             )
         self.shares()
@@ -82,13 +82,13 @@ class Variables(tasks.Probe):
         return self.variant, self.gaps
 
     def length(self, training: bool) -> int:
-        """With `log` gaps rows of training are cut from documents as long as those of the test."""
+        """Tokens of a document; with `log` gaps training rows are cut from test-length ones."""
         return super().length(training and self.gaps != "log")
 
     def draw_gap(self, rng: np.random.Generator, training: bool, most: int) -> int:
-        """A gap from the law, given that it is at most `most`."""
+        """Gap drawn from the distribution, up to `most`."""
         if self.gaps == "fixed" and not training:
-            return self.farthest - LAST  # from the last tokens, back to the first ones
+            return self.farthest - LAST  # from the last tokens to the first
         end = self.train_length if training and self.gaps != "log" else self.farthest
         end = min(end, most)
         if self.gaps in ("log", "octaves"):
@@ -96,7 +96,7 @@ class Variables(tasks.Probe):
         return int(rng.integers(NEAREST, end + 1))
 
     def shares(self) -> np.ndarray:  # [older settings]
-        """The shares of questions by how many older settings there are, which add up to 1."""
+        """Shares of questions by number of older settings, normalised."""
         written = OLDER if self.older is None else self.older
         try:
             found = np.array([float(word) for word in re.split("[,/]", written)])
@@ -110,7 +110,7 @@ class Variables(tasks.Probe):
         return found / found.sum()
 
     def share_within(self, context: float) -> float:
-        """The share of the test's questions whose setting is at most `context` tokens back."""
+        """Share of test questions whose setting is at most `context` tokens back."""
         if self.gaps == "fixed":
             return float(context >= self.farthest - LAST)
         if context < NEAREST:
@@ -121,7 +121,7 @@ class Variables(tasks.Probe):
         return (context + 1 - NEAREST) / (self.farthest + 1 - NEAREST)
 
     def ceiling(self, context: float) -> float:
-        """The accuracy of a reader that knows everything within its context and guesses else."""
+        """Accuracy of a reader that finds every setting within its context and guesses others."""
         known = self.share_within(context)
         return known + (1 - known) / VALUES
 
@@ -149,11 +149,11 @@ class Variables(tasks.Probe):
             if setting is not None:
                 free[[setting, asked, asked + 1]] = False
                 waiting.append((setting, asked))
-        open_until = np.full(NAMES, -1)  # the question that a name waits for
+        open_until = np.full(NAMES, -1)  # place of the pending question of each name
         for setting, asked in sorted(waiting):
             names = np.flatnonzero(open_until < setting)
             if not len(names):
-                continue  # what was to be set stays filler, and is not asked for
+                continue  # the place of the setting stays filler, without a question
             name = rng.choice(names)
             open_until[name] = length if self.variant == "once" else asked
             value = rng.integers(VALUES)
@@ -173,7 +173,7 @@ class Variables(tasks.Probe):
         if not training:
             last = length - 1 - rng.choice(np.arange(1, LAST), ASKED_LAST, replace=False)
             places = np.concatenate([last, places])
-        for asked in places[: 2 * int(ORDERED_RATE * length)]:  # some find no room
+        for asked in places[: 2 * int(ORDERED_RATE * length)]:  # some do not fit
             if not names or answers.sum() >= ORDERED_RATE * length:
                 break
             if not free[asked : asked + 2].all():
@@ -192,7 +192,7 @@ class Variables(tasks.Probe):
     def _settings(
         self, rng: np.random.Generator, asked: int, older: int, free: np.ndarray, training: bool
     ) -> np.ndarray | None:  # [1 + older]
-        """Free places of the last setting and of older ones, the last first."""
+        """Free places of the last setting and of older ones, last first; None if none found."""
         reach = self.train_length if training else self.farthest
         reach = round(reach * (1.0 if self.separation is None else self.separation))
         for _ in range(TRIES):
@@ -204,7 +204,7 @@ class Variables(tasks.Probe):
         return None
 
     def _questions(self, rng, length: int, training: bool) -> np.ndarray:
-        """Places to ask at, in random order; of `once` fewer than there are names."""
+        """Places of questions in random order; for `once` at most one per name."""
         last = np.zeros(0, np.int64)
         busy = BUSY
         if not training:
@@ -216,7 +216,7 @@ class Variables(tasks.Probe):
         return places[:NAMES] if self.variant == "once" else places
 
     def _setting(self, rng, asked: int, free: np.ndarray, training: bool) -> int | None:
-        """A free place whose distance follows the law; near by where that one is taken."""
+        """Free place at a distance drawn from the distribution, or near it if that is taken."""
         gap = self.draw_gap(rng, training, asked)
         if gap > asked:
             return None
@@ -237,7 +237,7 @@ Task = Variables
 
 
 def settings(tokens: np.ndarray) -> Settings:
-    """Of the name that is asked for at the end: the last two tokens are question and answer."""
+    """Settings of the name queried at the end, where the last two tokens are query and answer."""
     name, answer = int(tokens[-2]) - ASK, int(tokens[-1]) - VALUE
     before = tokens[:-2].astype(int) - SET
     places = np.flatnonzero((before >= 0) & (before // VALUES == name))[::-1]
@@ -245,7 +245,7 @@ def settings(tokens: np.ndarray) -> Settings:
 
 
 def gaps(tokens: np.ndarray) -> np.ndarray:
-    """For each token that is an answer the distance from its question to its setting; else 0."""
+    """Distance from question to setting for each answer; 0 for other tokens."""
     found, last = np.zeros(len(tokens), np.int64), np.full(NAMES, -1)
     for place, token in enumerate(tokens.tolist()):
         if token >= SET:

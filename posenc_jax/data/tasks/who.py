@@ -1,9 +1,8 @@
-"""Who chased whom: minimal pairs that differ in the order of two words alone.
+"""Word order: minimal pairs of documents that differ only in the order of two nouns.
 
-Sentences of three tokens, noun, verb, noun; then, a distance later, the question for one of the
-two. Every document stands beside its twin, in which the two nouns of every sentence have changed
-places, and with them the answers: both are right only for one who reads order. No two nouns
-of one sentence of the test stand together in a sentence of training.
+Sentences are noun, verb, noun; later a question asks for one of the nouns. Each document has a twin
+with the two nouns of every sentence, and so the answers, swapped, so that only a reader of order
+gets both right. No pair of nouns in a test sentence occurs in a training sentence.
 """
 
 import dataclasses
@@ -16,16 +15,16 @@ from posenc_jax.data.tasks import Drawn
 FILLERS, NOUNS, VERBS = 16, 40, 20
 FILLER, VERB, NOUN = 32, 64, 128  # the first byte of each kind
 WHO, WHOM = 97, 98
-LAST = 16  # the tokens that are scored; the question is among them
-TESTED = 5  # one pair of nouns in so many is the test's
-EVERY = 4  # tokens to a sentence or question, on the average
+LAST = 16  # scored tokens, which include the question
+TESTED = 5  # one in this many pairs of nouns is for the test
+EVERY = 4  # mean tokens per sentence or question
 
 
 @dataclasses.dataclass(frozen=True)
 class Who(tasks.Probe):
     """Distances are uniform: up to L in training, up to `far` L in the test."""
 
-    chance = 1 / NOUNS  # where the sentence is not seen; one half, knowing its nouns, not the order
+    chance = 1 / NOUNS  # without the sentence; one half with its nouns but not their order
     twins = 2
     version = 3
 
@@ -37,12 +36,12 @@ class Who(tasks.Probe):
         length = self.length(training)
         text = rng.integers(FILLER, FILLER + FILLERS, length)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
-        # Stretches of three tokens, each a sentence or a question; a question ends the text, so
-        # that one is scored in every window.
+        # Each stretch of three tokens is a sentence or a question; a question ends the text, so
+        # that every window scores one.
         stretches = np.append(tasks.apart(rng, length // EVERY - 1, length - 3, 3), length - 3)
-        told = min(VERBS, len(stretches) // 3)
+        sentence_count = min(VERBS, len(stretches) // 3)
         is_sentence = np.isin(
-            np.arange(len(stretches)), rng.choice(len(stretches) - 1, told, False)
+            np.arange(len(stretches)), rng.choice(len(stretches) - 1, sentence_count, False)
         )
         sentences: list[tuple[int, int, np.ndarray]] = []  # start, verb and nouns
         verbs = iter(rng.permutation(VERBS))
@@ -63,7 +62,7 @@ class Who(tasks.Probe):
 
 
 def _pair(rng: np.random.Generator, training: bool) -> np.ndarray:  # [2]
-    """Two nouns that training, or the test, puts into one sentence."""
+    """Pair of nouns for a sentence of training, or of the test."""
     while True:
         pair = rng.choice(NOUNS, 2, replace=False)
         if training == bool(pair.sum() % TESTED):

@@ -141,7 +141,7 @@ def test_a_damaged_cache_is_named(texts):
     whole = (folder / "train.tokens").read_bytes()
     for damaged in (b"abc", bytes([whole[0] ^ 1]) + whole[1:]):
         (folder / "train.tokens").write_bytes(damaged)
-        with pytest.raises(DataError, match="is not what was written there; delete it"):
+        with pytest.raises(DataError, match="has changed since it was written; delete it"):
             prepare(texts)
     (folder / "corpus.json").write_bytes(b"")  # a power failure: unfinished, so rebuilt
     assert prepare(texts).train.tokens.tobytes() == whole

@@ -187,7 +187,7 @@ class TestFingerprint:
         corpus = prepare(folder / "*.txt")
         path = corpus.folder / "corpus.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
-        with pytest.raises(DataError, match="is not what was written there; delete it"):
+        with pytest.raises(DataError, match="has changed since it was written; delete it"):
             prepare(folder / "*.txt")
 
     @pytest.mark.parametrize("name", ["valid.digests.npy", "choose.tokens"])

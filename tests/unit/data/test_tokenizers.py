@@ -52,7 +52,8 @@ def test_lost_characters_are_counted_and_reported(name, characters, examples, pr
     message = capsys.readouterr().err
     assert message.count("warning: ") == 1
     assert (
-        f"of its first 2 documents 1 come back changed, without {characters} of their characters, "
+        f"1 of the first 2 documents decode to other text, without {characters} of their "
+        "characters, "
         f"such as {lossy['examples'][0]!r}"
     ) in message
 
@@ -125,5 +126,5 @@ def test_a_tokenizer_name_is_found_in_the_hub_cache(tmp_path, monkeypatch):
     assert isinstance(encoder, tokenizer.Learned)
     assert (encoder.name, encoder.vocab) == ("maker/letters", 270)
     assert encoder.hash == tokenizer.load(str(folder / "snapshots" / "c0ffee")).hash
-    with pytest.raises(DataError, match="no file or folder 'letters', and the .* Hub gives no"):
+    with pytest.raises(DataError, match="no file or folder 'letters', and no tokenizer .* Hub"):
         tokenizer.load("letters")

@@ -43,7 +43,7 @@ def test_of_many_lines_some_from_best_to_worst_are_drawn_and_the_picture_says_so
     monkeypatch.setattr(answers, "MOST_LINES", 2)
     legends = [axes.get_legend() for axes in answers.picture(data).axes]
     (title,) = [legend.get_title().get_text() for legend in legends if legend is not None]
-    assert title == "2 of 3, from best to worst; all above"
+    assert title == "2 of 3 methods, from best to worst; the map has all"
 
 
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
@@ -204,6 +204,6 @@ def test_a_label_is_what_the_picture_calls_a_group():
 def test_a_report_says_first_who_finds_the_answer(data):
     found = summary._answered(data)
     assert found == (
-        "Asked for what stands up to 512 tokens back, rope + yarn:8 is right in 0.90, rope in "
-        "0.50 and a window of the last 64 tokens in 0.30 at most."
+        "Retrieval accuracy up to 512 tokens back: rope + yarn:8 0.90, rope 0.50 and a window of "
+        "the last 64 tokens at most 0.30."
     )

@@ -31,7 +31,7 @@ def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path
     notes = "; ".join(data.notes)
     assert "alibi-again is not in the means: the same experiment and seed as alibi-s0" in notes
     assert "nope-s0: evaluated at step 5 of 10" in notes
-    assert "nope-s0 is not in the means: others of its kind were evaluated at step 10" in notes
+    assert "nope-s0 is not in the means: the rest of its group was evaluated at step 10" in notes
 
 
 def test_of_a_group_someone_stays(tmp_path):
@@ -164,8 +164,8 @@ def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):
     (sweep / "rope-s0" / "eval" / "sums.parquet").write_bytes(b"no")
     notes = gather.gather([sweep]).notes
     assert any("rope-s0: cannot read" in note for note in notes)
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         gather.gather([tmp_path / "nothing"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="a run's folder has a config.json"):
+    with pytest.raises(DataError, match="the folder of a run has a config.json"):
         gather.gather([tmp_path / "empty"])

@@ -76,7 +76,7 @@ def test_those_who_answer_are_ranked_by_what_is_right_and_no_oracle_is_one_of_th
     assert best.loss == pytest.approx(0.19) and second.behind == pytest.approx(0.3)
     assert second.verdict == "behind" and second.documents == np.count_nonzero(asked)
     page = sections.ranking(data).content
-    assert "share right" in page and "0.810" in page and "0.510" in page
+    assert ">accuracy</th>" in page and "0.810" in page and "0.510" in page
 
 
 def test_a_difference_that_is_clear_alone_and_not_among_many_is_open():
@@ -146,7 +146,7 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
     data = gather.gather([sweep])
     named = {(row.group, row.method) for row in data.ranking["same_token"][64]}
     assert ("nope", "none") not in named and ("nope", "pi:2") in named
-    assert any("nope + none: a seed is not finite" in note for note in data.notes)
+    assert any("nope + none: the loss of a seed is not finite" in note for note in data.notes)
     (line,) = [one for one in figures.against_length(data, "same_token") if one.name == "nope"]
     assert line.x == [16, 32]
 
@@ -181,14 +181,14 @@ def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
     make_run(tmp_path / "rope", "rope", 0, targets="other", scales=(2.0, 4.0, 8.0))
     data = gather.gather([tmp_path])
     assert {row.group for row in data.ranking["same_token"][32]} == {"alibi", "t5"}
-    assert any(note.startswith("rope: other targets than most runs") for note in data.notes)
+    assert any(note.startswith("rope: its targets differ from most runs") for note in data.notes)
 
 
 def test_other_targets_have_no_rank_and_a_note(sweep):
     make_run(sweep / "fire-s0", "fire", 0, targets="other")
     data = gather.gather([sweep])
     assert all(row.group != "fire" for row in data.ranking["same_token"][32])
-    assert any("fire: other targets" in note for note in data.notes)
+    assert any("fire: its targets differ" in note for note in data.notes)
 
 
 def test_one_of_many_comparisons_is_held_to_more(tmp_path):

@@ -137,7 +137,7 @@ def test_another_sweep_takes_the_rates_that_were_chosen(run, tmp_path):
 
 
 def test_rates_that_are_not_chosen_yet_are_refused(run, tmp_path):
-    with pytest.raises(Stop, match=r"no choices\.csv; a sweep with choose writes it"):
+    with pytest.raises(Stop, match=r"no choices\.csv, which a sweep with `choose` writes"):
         chosen(tmp_path)
     run(content(["rope", "alibi"]), near(3e-3), codes={"rope-s0-learning_rate=0.001": errors.IO})
     with pytest.raises(Stop, match="has not chosen the rates of rope yet"):
@@ -233,11 +233,11 @@ def test_seeds_vary_slowest_once_rates_are_chosen(run):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"choose": {"learning_rate": [1, 3]}}, "is a Rates()"),
+        ({"choose": {"learning_rate": [1, 3]}}, "choosing.Rates()"),
         ({"fields": {}}, "rope-s0 has no third split to choose on: set data.choose_fraction"),
         (
             {"grid": [{"recipe": "configs/rope.py", "learning_rate": 1e-3}]},
-            "the grid sets learning_rate, which choose decides",
+            "the grid sets learning_rate, which choose sets too",
         ),
     ],
 )
