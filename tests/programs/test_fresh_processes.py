@@ -113,4 +113,4 @@ for main, words, code in (
 
 
 def test_structure_numbers_and_help_need_no_jax():
-    assert not loaded_by(WITHOUT_JAX) & {"jax", "flax", "numpy"}
+    assert not loaded_by(WITHOUT_JAX) & {"jax", "flax"}
