@@ -3,14 +3,6 @@
 The fields, their defaults and what each means are in posenc_jax/config/schema.py and, for the
 decoder, in models/config.py; `python train.py --help` lists them.
 
-The bits per byte in recipes are for size tiny (0.8M parameters, L = 128) on the standard library's
-source, protocol same_token: the mean over three seeds of configs/sweeps/zoo.py (docs/results/zoo)
-or, where stated, over five seeds of configs/sweeps/fair.py at its tuned rates (docs/results/fair).
-The default evaluation has since changed its targets. To score those of the zoo:
-
-python eval_extrapolation.py --workdir=DIR --config.spread=False --config.windows=2 \\
-    --config.documents=50
-
 Learning rate, warm-up and dtype of `small` and `125m` are the usual ones (nanoGPT's smallest model,
 GPT-3's), those of `base` are between them; none was tuned here.
 """

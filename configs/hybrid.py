@@ -2,7 +2,7 @@
 
 python train.py --config=configs/hybrid.py --workdir=runs/hybrid
 
-Time and bits per byte at L and 8 L are not measured yet.
+Time: not measured.
 """
 
 from configs import base

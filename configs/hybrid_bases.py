@@ -6,7 +6,7 @@ python eval_extrapolation.py --workdir=runs/hybrid_bases --config.extensions=non
 Gemma Team 2025, arXiv:2503.19786: five local layers with base 10,000, then a global one with base
 1,000,000; extensions change only global layers. Size small has the six layers of one period; size
 tiny has four, three local and one global.
-Time and bits per byte at L and 8 L are not measured yet.
+Time: not measured.
 """
 
 from configs import hybrid

@@ -5,7 +5,6 @@ python train.py --config=configs/hybrid_nope.py:small --workdir=runs/hybrid_nope
 Cohere 2025, arXiv:2504.00698: windows of 4,096 tokens (L / 2 here) and interleaved rotation. Size
 small has six layers; only the fourth is global.
 Size tiny: 5 to 6.5 minutes on one CPU core with evaluation.
-Expected bits per byte in configs/sweeps/fair.py: 1.897 at L and 1.952 at 8 L.
 """
 
 from configs import hybrid

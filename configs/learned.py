@@ -3,8 +3,7 @@
 python train.py --config=configs/learned.py --workdir=runs/learned
 
 3.5 to 9 minutes on one CPU core with evaluation (range over the zoo).
-Expected bits per byte on the targets of configs/base.py: 2.553 at L. The
-table has no rows beyond L; the extensions interpolate and clamp add them.
+The table has no rows beyond L; the extensions interpolate and clamp add them.
 """
 
 from configs import base

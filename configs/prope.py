@@ -5,7 +5,7 @@ python train.py --config=configs/prope.py --config.encoding.keep=turned --workdi
 
 Barbero et al. 2024, arXiv:2410.06205; keep=turned rotates only pairs that complete a turn
 within L.
-Time and bits per byte at L and 8 L are not measured yet.
+Time: not measured.
 """
 
 from configs import rope

@@ -4,7 +4,7 @@ python train.py --config=configs/rope_trained.py --workdir=runs/rope_trained
 
 Adam changes each alpha by about the learning rate per step, and the angle of the fastest pair at
 position p by p times as much, so raise encoding_rate with care.
-Time and bits per byte at L and 8 L are not measured yet.
+Time: not measured.
 """
 
 from configs import rope

@@ -4,7 +4,6 @@ python train.py --config=configs/ssmax.py --workdir=runs/ssmax
 python train.py --config=configs/ssmax.py --config.encoding.inner=fire:hidden=16 --workdir=runs/fire
 
 5 to 6.5 minutes on one CPU core with evaluation.
-Expected bits per byte in configs/sweeps/fair.py: 1.904 at L and 5.338 at 8 L.
 """
 
 from configs import base

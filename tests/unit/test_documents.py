@@ -1,6 +1,5 @@
 """Documents cover every choice and output, and name only what exists."""
 
-import csv
 import re
 from importlib import import_module
 
@@ -88,22 +87,3 @@ def test_a_recipe_docstring_holds_its_command_and_measured_bits(name):
     if not committed([name], "configs"):
         return
     assert f"--config=configs/{name}.py" in docstring
-    measured = {length: mean_bits(name, length) for length in (128, 1024)}
-    assert all(f"{bits:.3f}" in docstring for bits in measured.values() if bits is not None)
-    assert ("not measured yet" in docstring) == (measured[128] is None)
-
-
-def mean_bits(encoding, length):
-    """Return the mean bits per byte of `same_token` over seeds, from zoo or else from fair."""
-    for folder, evaluation in (("zoo", "first-targets"), ("fair", "held-out")):
-        wanted = ("same_token", "none", "", str(length), evaluation)
-        bits = []
-        for path in (ROOT / "docs" / "results" / folder).glob(f"{encoding}-s*.csv"):
-            with path.open() as stream:
-                rows = [{"evaluation": evaluation} | row for row in csv.DictReader(stream)]
-            names = ("protocol", "extension", "window", "length", "evaluation")
-            cells = [row for row in rows if tuple(row[name] for name in names) == wanted]
-            bits += [float(row["bpb"]) for row in cells]
-        if bits:
-            return sum(bits) / len(bits)
-    return None
