@@ -18,6 +18,7 @@ from pathlib import Path
 from posenc_jax import config, terminal
 from posenc_jax.config import Training, parse
 from posenc_jax.data.sources import Documents
+from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.errors import ConfigError
 from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
 
@@ -41,9 +42,9 @@ def main(argv: list[str]) -> int:
     except ConfigError as error:
         parse.refuse(str(error).splitlines())
     if not isinstance(run.data.source, Documents):
-        parse.refuse(
-            [f"data.{run.data.source.kind()} is no single text; name a source to prepare instead"]
-        )
+        made = "data.tokens are prepared already; name a text to prepare instead"
+        several = "data.mixture is several texts; prepare each of them"
+        parse.refuse([made if isinstance(run.data.source, Tokens) else several])
     limit = None if flags.limit is None else int(flags.limit)
     return terminal.code_of(
         lambda: _prepare(run, run.data.source, flags.vocab, flags.out, flags.tokens_out, limit)

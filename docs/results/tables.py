@@ -196,6 +196,37 @@ def of_oracles() -> str:
     return markdown(head, body)
 
 
+BUDGETS = {
+    "1,200 steps": r"^ordered-[a-z0-9]+-s\d+$",
+    "4,800 steps": r"steps=4800",
+    "4 layers, width 256": r"layers=4",
+}
+BY_BUDGET = [
+    ("rope", "none"),
+    ("rope", "yarn:8"),
+    ("rope", "self_extend"),
+    ("nope", "none"),
+    ("nope", "logn"),
+    ("fire", "none"),
+    ("t5", "none"),
+]
+
+
+def by_budget() -> str:
+    """Reach and order of four encodings after more steps, and in larger models."""
+    rows, body = pd.concat([ordered(), ordered("ordered_sizes")]), []
+    for group, method in BY_BUDGET:
+        for budget, pattern in BUDGETS.items():
+            chosen = (rows.group == group) & (rows.method == method)
+            own = rows[chosen & rows.run.str.contains(pattern)]
+            reach = seeds(at(own, "reach", FAR)) / at(own, "reach", FAR).ceiling.iloc[0]
+            order = [seeds(at(own, "latest", length, "all")) for length in (L, FAR)]
+            values = [with_interval(one) for one in (reach, *order)]
+            body.append([name_of(group, method), budget, *values, str(len(reach))])
+    head = ["", "trained", "reach at 8 L", "last of two at L", "last of two at 8 L", "seeds"]
+    return markdown(head, body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -204,6 +235,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "scale": by_scale,
         "oracles": of_oracles,
         "finetuning": after_finetuning,
+        "budget": by_budget,
     },
 }
 

@@ -205,8 +205,7 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
 
 
 EDITS = [
-    ("model", "activation", "relu"),
-    ("model", "heads", 3),
+    ("model", "heads", 4),
     ("encoding", "layout", "bogus"),
     (None, "train_length", "abc"),
     ("encoding", "base", 500.0),
@@ -289,5 +288,5 @@ def test_a_run_of_another_format_is_refused_in_a_line(run, call):
     path = run / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
     out = call("eval_extrapolation.py", run, *SMALL, code=74)
-    assert "it has format 2, and this version reads 3" in out
+    assert "it has format 2, and this version reads 4" in out
     assert len(out.strip().splitlines()) == 1

@@ -82,7 +82,7 @@ def test_a_test_runs_the_python_of_the_readme():
 
 
 @pytest.mark.parametrize("name", schemes.names())
-def test_a_recipe_docstring_holds_its_command_and_measured_bits(name):
+def test_a_recipe_docstring_holds_its_command(name):
     docstring = import_module(f"configs.{name}").__doc__ or ""
     if not committed([name], "configs"):
         return

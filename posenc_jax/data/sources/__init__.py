@@ -180,16 +180,16 @@ def every_option() -> dict[str, tuple[Field, list[str]]]:
 def read(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[str]]:
     """The origin that fields of `data` describe, at L, or every mistake in them."""
     given = {name: value for name, value in given.items() if value not in (None, "")}
-    name = given.pop("source", "stdlib")
-    if name == "stdlib":  # the default
-        name = next((other for other in ("tokens", "mixture") if other in given), name)
+    named = given.pop("source", "stdlib")
+    name = next((other for other in ("tokens", "mixture") if other in given), named)
     try:
         source = find(choice("data.source", name, names()))
     except ValueError as error:
         return None, [str(error)]
     options = {field.name: field for field in source.options(given)}
     common = {field.name: field for field in fields.fields(Text)}
-    problems = []
+    other = named not in (name, "stdlib")  # which is the default
+    problems = [_unread("source", named, name, given)] if other else []
     for field in sorted(set(given) - set(options)):
         value = given.pop(field)
         if field not in common or value != common[field].default:
