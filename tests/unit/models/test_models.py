@@ -168,7 +168,7 @@ def test_tokens_outside_the_vocabulary_are_refused_where_they_are_seen(
     model, tokens, rope = make_model(), np.array(make_tokens(L), np.int64), build()
     bad = tokens.copy()
     bad[0, 3] = wrong  # in 64 bits, of which jax keeps 32
-    message = f"must be at least 0 and below {VOCAB}, the vocabulary; got {wrong}"
+    message = f"must be at least 0 and below the vocabulary size {VOCAB}; got {wrong}"
     with pytest.raises(ValueError, match=f"tokens {message}"):
         model(bad, rope)
     with pytest.raises(ValueError, match=f"tokens {message}"):
@@ -207,7 +207,7 @@ def test_a_stack_of_another_height_is_refused(make_model, make_tokens):
 
 
 def test_layers_that_differ_in_more_than_numbers_do_not_stack():
-    with pytest.raises(ValueError, match="layers differ in more than numbers"):
+    with pytest.raises(ValueError, match="layers must differ in array values alone"):
         posenc_jax.stack([build("rope"), build("alibi")])
     with pytest.raises(ValueError, match="at least one encoding, one per layer"):
         posenc_jax.stack([])
