@@ -130,7 +130,7 @@ def test_sinks_go_through_extensions_and_stacks():
     assert "self_extend" in posenc_jax.extensions.fitting(encoding)
     stacked = posenc_jax.stack([build("rope"), build("rope")])
     assert stacked.logit.shape == (2, DIMS.heads) and stacked.layer(1).logit.shape == (DIMS.heads,)
-    with pytest.raises(ValueError, match="none of them stacked"):
+    with pytest.raises(ValueError, match="none that is already stacked"):
         posenc_jax.stack([encoding, encoding])
     with pytest.raises(ValueError, match="sink must be True or False; got 1"):
         posenc_jax.build("rope", DIMS, sink=1)
