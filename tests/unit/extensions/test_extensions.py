@@ -455,7 +455,7 @@ def test_extensions_of_different_kinds_compose(text, steps):
     [
         ("yarn+ntk", "'yarn+ntk' composes 'yarn' and 'ntk', which are of one kind, rotation"),
         ("logn+logn", "of one kind, temperature"),
-        ("none+logn", "'none' composes with nothing"),
+        ("none+logn", "'none' cannot be composed"),
         ("yarn:8+yran", "unknown extension 'yran'; did you mean 'yarn'?"),
         ("yarn:beta_fats=2", "'beta_fats'; did you mean 'beta_fast'?"),
         ("yarn+logn:base=2", "extension 'logn' takes no options; got 'base'"),
