@@ -126,7 +126,7 @@ def pretend(monkeypatch):
         monkeypatch.setattr(stablehlo, "check_cudnn_version", lambda: 91_000)
         monkeypatch.setattr(jax, "device_count", lambda: 1)
 
-    kernels._say_once.cache_clear()
+    kernels._warn_once.cache_clear()
     return on
 
 

@@ -96,7 +96,7 @@ def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
 
 def test_a_model_refuses_positions_that_restart_without_segments(model, tokens):
     restarting = jnp.where(TWO[0] == 0, jnp.arange(L), jnp.arange(L) - 7)
-    with pytest.raises(ValueError, match="those that restart within a row need segments"):
+    with pytest.raises(ValueError, match="if they restart within a row, give segments"):
         model(tokens, ROPE, positions=restarting)
     found = model(tokens, ROPE, positions=restarting, segments=TWO)
     np.testing.assert_allclose(found, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
