@@ -24,7 +24,7 @@ KEY = jax.random.key(0)
         ("rope", {"base": 1e39}, "base must be a number from 1 to 1e\\+30"),
         ("randomized", {"max_positon": 64}, r"'max_positon'; did you mean 'max_position'\?"),
         ("rope", {"base": float("nan")}, "base must be a finite number"),
-        ("rope", {"base": [1e4, 1e4]}, "base has 2 entries; give one number, or one per head: 4"),
+        ("rope", {"base": [1e4, 1e4]}, "base must be one number or one per head, 4; got 2 numbers"),
         ("rope", {"fraction": 0.4}, r"must be an even number from 2 to head_dim = 8; got 0.4 \* 8"),
         ("rope", {"fraction": 0.125}, r"got 0.125 \* 8 = 1"),
         ("rope", {"fraction": 2.0}, r"got 2 \* 8 = 16"),

@@ -326,7 +326,7 @@ def test_features_are_asked_for_where_they_are_read():
     features = fox.read(jnp.zeros((B, T, DIMS.width)))
     for encoding, given, message in (
         (fox, None, r"'fox' reads the layer's input .* features=encoding.read\(x\)"),
-        (build("rope"), features, "'rope' reads no features"),
+        (build("rope"), features, "'rope' takes no features"),
         (fox, jax.tree.map(lambda x: x[:, 1:], features), r"must be \[2, 100, ...\]"),
         (build("hybrid"), None, "layers of encoding 'hybrid' differ"),
     ):

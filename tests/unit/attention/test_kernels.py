@@ -196,7 +196,7 @@ def test_no_cudnn_is_a_reason_too(pretend, caplog, monkeypatch):
 
 def test_a_kernel_that_is_asked_for_on_a_cpu_is_refused():
     given, places = setting("rope", jnp.bfloat16)
-    with pytest.raises(ValueError, match="needs a GPU or a TPU, this process runs on cpu"):
+    with pytest.raises(ValueError, match="needs a GPU or a TPU, but this process runs on cpu"):
         attention(*given, implementation="kernel", **places)
 
 

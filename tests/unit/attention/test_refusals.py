@@ -39,8 +39,8 @@ def test_real_numbers_keep_their_dtype(dtype):
     [
         ({"q": QKV[0][:, :0], "k": QKV[0][:, :0], "v": QKV[0][:, :0]}, "at least one of each"),
         ({"k": QKV[0][:, :, :0], "v": QKV[0][:, :, :0]}, "at least one of each"),
-        ({"q": QKV[0].tolist()}, "q must be an array of JAX or NumPy; got a list"),
-        ({"v": None}, "v must be an array of JAX or NumPy; got a NoneType"),
+        ({"q": QKV[0].tolist()}, "q must be a JAX or NumPy array; got a list"),
+        ({"v": None}, "v must be a JAX or NumPy array; got a NoneType"),
         ({"encoding": "rope"}, "encoding must be made by posenc_jax.build; got 'rope'"),
         ({"window": 10**11}, "window must be at most 16,777,216; got 100,000,000,000"),
         ({"segments": jnp.full((1, L), jnp.nan)}, "segments must be integers or booleans"),

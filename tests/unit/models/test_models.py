@@ -202,7 +202,7 @@ def test_biases_can_be_learned_per_layer(make_model, make_tokens):
 
 
 def test_a_stack_of_another_height_is_refused(make_model, make_tokens):
-    with pytest.raises(ValueError, match="stacked over 3 layers, the model has 2"):
+    with pytest.raises(ValueError, match="stacked over 3 layers, but the model has 2"):
         make_model()(make_tokens(L), posenc_jax.stack([build()] * 3))
 
 

@@ -115,7 +115,7 @@ def test_every_layer_has_sinks_of_its_own_and_shares_the_rest(name, make_tokens)
     scanned, written = run(values, True), run(values, False)
     np.testing.assert_allclose(scanned, written, atol=1e-5)
     assert jnp.any(jnp.abs(run(values[::-1], True) - scanned) > 1e-4)
-    with pytest.raises(ValueError, match="stacked over 2 layers, the model has 1"):
+    with pytest.raises(ValueError, match="stacked over 2 layers, but the model has 1"):
         models.Transformer(models.Config(**fields | {"layers": 1}), KEY)(tokens, encoding)
     with pytest.raises(ValueError, match="takes one of them"):
         attend(*qkv(L), encoding)
