@@ -240,8 +240,8 @@ def test_a_receptive_field_has_a_bound_where_all_layers_are_local():
         ({"local_base": -2.0}, "base must be a finite number above 1"),
         ({"first_full": True}, "first_full and last_full need the number of layers"),
         ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
-        ({"pattern": "global", "window": 3}, "window = 3 has no effect: there is no is local"),
-        ({"pattern": "global", "chunked": True}, "chunked = True has no effect: there is no is"),
+        ({"pattern": "global", "window": 3}, "window = 3 has no effect: there is no local layer"),
+        ({"pattern": "global", "chunked": True}, "chunked = True has no effect: there is no local"),
         ({"pattern": "local", "global_rope": True}, "global_rope = True has no effect: there is no"),
     ],
 )
