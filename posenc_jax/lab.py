@@ -1,4 +1,4 @@
-"""Train and evaluate from Python, without a checkout: the programs as functions."""
+"""Train and evaluate from Python: the programs as functions."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,11 +10,11 @@ from posenc_jax.configuration import Config
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | None = None):
-    """The configuration of a file in configs/, overridden by fields such as {"model.width": 64}."""
+    """Return a configuration from configs/, overridden by fields such as {"model.width": 64}."""
     stems = [path.stem for path in (neighbours.HERE / "configs").glob("*.py")]
     known("recipe", name, set(stems) - {"base", "eval", "__init__"})
     make = neighbours.recipe(name).get_config
@@ -22,20 +22,20 @@ def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | No
 
 
 def train(config: Config, workdir: str | Path) -> int:
-    """Train or resume the run in a workdir and return the exit code of train.py."""
+    """Train or resume the run in a workdir, and return train.py's exit code."""
     from posenc_jax.runs.workdir import Workdir
     from posenc_jax.training.loop import train
 
-    begun = Workdir(workdir).config()
-    _refuse(validation.validate(config, begun) + validation.mistakes_in_workdir(workdir))
+    existing = Workdir(workdir).config()
+    _refuse(validation.validate(config, existing) + validation.mistakes_in_workdir(workdir))
     backend.configure()
-    return _explained(lambda: train(lineage.resolved(config, begun), Path(workdir)))
+    return _explained(lambda: train(lineage.resolved(config, existing), Path(workdir)))
 
 
 def evaluate(
     workdir: str | Path, fields: Mapping[str, Any] | None = None, *, step: int | None = None
 ) -> list[dict]:
-    """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
+    """Evaluate a run, draw plots/ and return its rows of eval/curves.csv."""
     config = _with(configuration.evaluation(), fields)
     backend.configure()
     _refuse(_explained(lambda: judging.mistakes(config)) + validation.mistakes_in_workdir(workdir))
@@ -46,8 +46,8 @@ def _evaluate(config: Config, workdir: Path, step: int | None) -> list[dict]:
     from posenc_jax import programs
     from posenc_jax.evaluation import records
 
-    done, _ = programs.measure(config, workdir, [step])
-    return [*records.rows(done.cells), *done.left_out]
+    evaluated, _ = programs.measure(config, workdir, [step])
+    return [*records.rows(evaluated.cells), *evaluated.left_out]
 
 
 def _with(config: Config, fields: Mapping[str, Any] | None) -> Config:
@@ -67,7 +67,7 @@ def _refuse(problems: list[str]) -> None:
         raise ConfigError("\n".join(problems))
 
 
-def _explained(body: Callable[[], Answer]) -> Answer:
+def _explained(body: Callable[[], Result]) -> Result:
     try:
         return body()
     except ModuleNotFoundError as error:
