@@ -8,8 +8,10 @@ from posenc_jax.training import compiled
 
 
 class Validation:
-    """At the trained length, on the same rows every time: of what is held out, and of what is there
-    to choose on. Of a mixture the first text is `valid`, another one `valid_NAME`."""
+    """The loss at the trained length on fixed rows of the splits `valid` and `choose`.
+
+    The first text of a mixture is named by its split, others like `valid_NAME`.
+    """
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
@@ -46,7 +48,7 @@ class Validation:
         for first in range(0, count, self.size):
             index = np.arange(first, first + self.size)[self.own]
             rows = jax.tree.map(lambda x, i=index: x[i % count], held)
-            repeats = (index < count)[:, None]  # a short last batch is filled with rows of weight 0
+            repeats = (index < count)[:, None]  # rows of weight 0 fill a short last batch
             rows = rows._replace(weights=rows.weights * repeats)
             total += np.array(jax.device_get(self.sums(params, compiled.spread(rows, self.mesh))))
         return total
