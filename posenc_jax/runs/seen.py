@@ -1,4 +1,4 @@
-"""The documents a run was trained on, so that none of them is scored as held out."""
+"""The training documents of a run, which evaluations must exclude."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import Checkpoints
 
-FILE = "trained_on.txt"  # a digest a line; every card holds the hash of all
+FILE = "trained_on.txt"  # one digest per line; the card has the hash of all
 
 
 def keep(workdir: Path, digests: np.ndarray) -> None:
@@ -28,37 +28,38 @@ def hash_of(digests: np.ndarray) -> str:
 
 
 def digests_of(config: Config, corpus: corpora.Corpus | mixtures.Mixture) -> np.ndarray:
-    """Of a run in training: its own documents, and those of the run whose weights it took."""
-    own = corpus.digests
-    return np.union1d(own, trained_on(Path(config.init_from)) if config.init_from else own)
+    """Digests of a run's training documents, and of those of the run in `init_from`."""
+    digests = corpus.digests
+    earlier = trained_on(Path(config.init_from)) if config.init_from else digests
+    return np.union1d(digests, earlier)
 
 
 def trained_on(
     workdir: Path, card: Mapping[str, Any] | None = None, stopping: Sequence[str] = ()
 ) -> np.ndarray:  # uint64, ascending
-    """Digests of the documents a run was trained on, from its folder or again from its text.
+    """Digests of a run's training documents, from its folder or else from its text.
 
-    Either counts only if it matches the card of the checkpoint.
+    They must match the card of the checkpoint.
     """
     try:
         card = card or _last_card(workdir)
-        kept = _kept(workdir)
-        if kept is not None and hash_of(kept) == card.get("trained_on"):
-            return kept
+        digests = _read(workdir)
+        if digests is not None and hash_of(digests) == card.get("trained_on"):
+            return digests
         config: Config = ConfigDict(lineage.read(workdir))
         corpus = mixtures.prepare(config.data, config.seed, config.train_length, stopping=stopping)
         if not corpus.is_that_of(card):
-            raise DataError("it changed since")
+            raise DataError("it has changed")
         return digests_of(config, corpus)
     except (Stop, OSError, ValueError, KeyError, IndexError) as error:
         raise DataError(
-            f"{workdir} does not tell what it was trained on: {FILE} is missing or changed, and "
-            f"its text cannot be read again ({error}); restore one of them"
+            f"cannot determine the training documents of {workdir}: {FILE} is missing or changed, "
+            f"and the text cannot be read again ({error}); restore one of them"
         ) from error
 
 
-def _kept(workdir: Path) -> np.ndarray | None:
-    """The list in the run's folder, if it can be read."""
+def _read(workdir: Path) -> np.ndarray | None:
+    """Read the list in the run's folder; None: unreadable."""
     with suppress(OSError, ValueError, OverflowError):
         lines = (workdir / FILE).read_text(encoding="utf-8").split()
         return np.array([int(line, 16) for line in lines], np.uint64)
