@@ -1,15 +1,15 @@
 """python train.py --config=configs/rope.py --workdir=DIR [--config.FIELD=VALUE ...]
 
-Trains a model from a configuration and leaves a run in DIR. The same command resumes it, or reports
-that it is done; so does --workdir=DIR alone, with the configuration kept there. A size may follow
-the recipe: --config=configs/rope.py:small (tiny, small, base, 125m). Fields are listed below, for
-example:
+Trains a model from a configuration and writes a run to DIR. The same command resumes it, or reports
+that it is done; so does --workdir=DIR alone, with the configuration saved there. The recipe may be
+followed by a size: --config=configs/rope.py:small (tiny, small, base, 125m). Fields are listed
+below; for example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
 
---evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates the run, in one wandb run;
-with --train_only it does not: the training is refused where that evaluation could not be done.
+--evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates it, in the same wandb run.
+With --train_only it only checks before training that this evaluation is possible.
 """
 
 import sys
@@ -21,29 +21,29 @@ from posenc_jax.evaluation import judging
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.tracking import environment
 
-CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can check these
+BUILT = ("--config.encoding.", "--config.extension.")  # fields that only building can check
 
 
 def main(argv: list[str]) -> int:
-    argv, asked = command.apart(argv)
+    argv, evaluation_words = command.apart(argv)
     argv = ["--train_only" if word == "--train-only" else word for word in argv]
     flags, config = command.read(argv, __doc__ or "", resumes=True, define=command.train_only)
-    evaluation = command.read_evaluation(asked)
+    evaluation = command.read_evaluation(evaluation_words)
     workdir = flags.workdir and environment.workdir_of(flags.workdir)
-    chosen = any(word.startswith(CHOSEN) for word in argv)
-    return terminal.code_of(lambda: run(workdir, config, chosen, evaluation, flags.train_only))
+    builds = any(word.startswith(BUILT) for word in argv)
+    return terminal.code_of(lambda: run(workdir, config, builds, evaluation, flags.train_only))
 
 
 def run(
     workdir: str | None,
     config: Config,
-    chosen: bool,
+    builds: bool,
     evaluation: Config | None,
     train_only: bool,
 ) -> int:
-    begun = Workdir(workdir).config() if workdir else None
-    problems, buildable, missing_files = validation.judge(config, begun)
-    if problems and chosen and buildable is not None:  # else training begins by building it
+    existing = Workdir(workdir).config() if workdir else None
+    problems, buildable, missing_files = validation.judge(config, existing)
+    if problems and builds and buildable is not None:  # without problems, training builds it
         from posenc_jax import building
 
         problems += building.mistakes(buildable)
@@ -54,10 +54,10 @@ def run(
     if evaluation is not None:
         problems += validation.validate_evaluation(evaluation)
     if evaluation is not None and config.distributed and not train_only:
-        problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
+        problems.append("--evaluate needs a single process; evaluate a distributed run afterwards")
     if problems or not workdir:
         command.refuse(problems + missing_files)
-    config = lineage.resolved(config, begun)
+    config = lineage.resolved(config, existing)
     backend.configure()
     if evaluation is not None:
         return run_both(config, evaluation, Path(workdir), train_only)
