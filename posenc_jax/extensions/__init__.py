@@ -71,7 +71,7 @@ def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
     """
     chosen = named(name)
     if not isinstance(encoding, Encoding):
-        raise ValueError(f"encoding must come from posenc_jax.build; got {encoding!r}")
+        raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(encoding)):
         raise ValueError("extend works on the host: call it first, then pass the result to jax.jit")
     all_options = _options_of_each(chosen, options)

@@ -37,8 +37,8 @@ def test_real_numbers_keep_their_dtype(dtype):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"q": QKV[0][:, :0], "k": QKV[0][:, :0], "v": QKV[0][:, :0]}, "at least one of each"),
-        ({"k": QKV[0][:, :, :0], "v": QKV[0][:, :, :0]}, "at least one of each"),
+        ({"q": QKV[0][:, :0], "k": QKV[0][:, :0], "v": QKV[0][:, :0]}, "with no empty axis"),
+        ({"k": QKV[0][:, :, :0], "v": QKV[0][:, :, :0]}, "with no empty axis"),
         ({"q": QKV[0].tolist()}, "q must be a JAX or NumPy array; got a list"),
         ({"v": None}, "v must be a JAX or NumPy array; got a NoneType"),
         ({"encoding": "rope"}, "encoding must be made by posenc_jax.build; got 'rope'"),

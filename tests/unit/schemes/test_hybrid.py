@@ -242,7 +242,10 @@ def test_a_receptive_field_has_a_bound_where_all_layers_are_local():
         ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
         ({"pattern": "global", "window": 3}, "window = 3 has no effect: there is no local layer"),
         ({"pattern": "global", "chunked": True}, "chunked = True has no effect: there is no local"),
-        ({"pattern": "local", "global_rope": True}, "global_rope = True has no effect: there is no"),
+        (
+            {"pattern": "local", "global_rope": True},
+            "global_rope = True has no effect: there is no",
+        ),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):
