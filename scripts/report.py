@@ -1,10 +1,10 @@
 """python scripts/report.py RUNS [RUNS ...] --out=report
 
-Writes a report on runs and sweeps, finished or not: OUT/index.html, one file without network requests,
-and the main figure of each protocol as a PNG. RUNS is the folder of a sweep or of one
-run. Next to retrieval accuracy, if scored, its figure shows the bits per byte of the runs
---text, which may be the same runs if trained on a mixture. With --wandb the report is a wandb run,
-`report`, in the group of the first run.
+Writes a report on runs and sweeps, finished or not: OUT/index.html, a single file that needs no
+network, and the main figure of each protocol as a PNG. RUNS is the folder of a sweep or of one run.
+Next to retrieval accuracy, if scored, its figure shows the bits per byte of the runs --text, which
+may be the same runs if trained on a mixture. With --wandb the report is a wandb run, `report`, in
+the group of the first run.
 """
 
 import argparse
