@@ -73,8 +73,8 @@ class Phase(struct.PyTreeNode):
 class Region(struct.PyTreeNode):
     """A subset of the visible keys, and the positions of queries and keys within it.
 
-    Regions are disjoint and together contain every visible key. A key `back` tokens before its
-    query has distance `back` in the row.
+    Regions are disjoint and together contain every visible key. Bounds count tokens back from the
+    query, as windows do.
     """
 
     q_position: jax.Array | None = None  # [Q] or [B, Q]; None: the tokens' own
@@ -106,9 +106,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     """The base class: no positional information; a scheme overrides some of the hooks."""
 
     dims: Dims = static()
-    layers: int | None = static(
-        default=None
-    )  # leading axis of every leaf; None: shared by all layers
+    layers: int | None = static(default=None)  # leading axis of every leaf; None: shared
     window: int | None = static(default=None)  # tokens a query sees, itself included
     chunk: int | None = static(default=None)  # size of chunks; a query sees only its chunk
     logn: bool = static(default=False)
@@ -178,8 +176,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     def narrowed(self, window: int | None) -> int | None:
         """Return the smallest of `window` and the encoding's window and chunk; None: unlimited."""
-        given = (self.window, self.chunk, window)
-        return min((w for w in given if w is not None), default=None)
+        windows = (self.window, self.chunk, window)
+        return min((w for w in windows if w is not None), default=None)
 
     def positions(self, length: int, key: jax.Array | None = None) -> jax.Array:  # [T]
         """Return the positions of a row's tokens; with a key, draw them as in training."""

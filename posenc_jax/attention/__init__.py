@@ -102,7 +102,7 @@ def attend(
     """
     _check(q, k, v, encoding, window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
-    given = q_positions is not None or k_positions is not None
+    placed = q_positions is not None or k_positions is not None
     if segments is not None:
         segments = _pair(segments, batch, queries, keys)
     if k_positions is None:
@@ -115,21 +115,19 @@ def attend(
             )
         q_positions = k_positions[..., keys - queries :]
     q_positions = check_places("q_positions", q_positions, queries, batch)
-    if given:
+    if placed:
         check_ascending(k_positions, segments and segments[1])
     if q_positions.ndim != k_positions.ndim:
         q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
     if phase is None:
         phase = phase_between(encoding, q_positions, k_positions)
     documents = segments or (None, None)
-    orders = (q_positions, k_positions) if given else (None, None)
-    both_features = _features(encoding, features, batch, queries, keys, given)
-    contiguous = not given and encoding.consecutive()
+    orders = (q_positions, k_positions) if placed else (None, None)
+    sides = _features(encoding, features, batch, queries, keys, placed)
+    contiguous = not placed and encoding.consecutive()
     q_tokens, k_tokens = (
         Tokens(position=p, document=d, order=o, features=f, contiguous=contiguous)
-        for p, d, o, f in zip(
-            (q_positions, k_positions), documents, orders, both_features, strict=True
-        )
+        for p, d, o, f in zip((q_positions, k_positions), documents, orders, sides, strict=True)
     )
     out = attention(
         jnp.swapaxes(q, 1, 2),
@@ -145,7 +143,7 @@ def attend(
     return jnp.swapaxes(out, 1, 2)
 
 
-def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, given: bool):
+def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, placed: bool):
     """Return the features of the queries and those of the keys."""
     reads = overrides(encoding, "read")
     if features is None:
@@ -158,7 +156,7 @@ def _features(encoding: Encoding, features, batch: int, queries: int, keys: int,
     if not reads:
         raise ValueError(f"encoding {encoding.name!r} takes no features")
     if type(features) is not tuple:
-        if given and queries != keys:
+        if placed and queries != keys:
             raise ValueError(
                 "one pytree of features requires Q = S; give (query features, key features)"
             )

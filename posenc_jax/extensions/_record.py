@@ -28,7 +28,7 @@ class Extension:
     scale: Literal["given", "none", "read"]  # read: the length read over L, at least 1
     of: type[Encoding] | tuple[type[Encoding], ...] = Encoding  # encodings it applies to
     stops_at: tuple[type[Encoding], ...] = ()  # wrappers whose inner encoding it does not apply to
-    beyond_windows: bool = False  # no effect within a window or a chunk
+    beyond_windows: bool = False  # does not apply within a window or a chunk
     shown: tuple[str, ...] = ()  # options that have a column in results
     also: tuple[Kind, ...] = ()  # further kinds it changes
 

@@ -85,7 +85,7 @@ class SelfExtend(Remapped):
 class DCA(Remapped):
     """An et al. 2024, arXiv:2402.17463: the position of a key is its index in its chunk.
 
-    So is a query's towards keys of its chunk; towards earlier chunks it is larger.
+    Queries do the same for keys of their chunk, and take larger positions for earlier chunks.
     """
 
     size: int = static()  # of a chunk
@@ -221,7 +221,7 @@ def dca(rope: RoPE, scale: float) -> Encoding:
 def lm_infinite(
     encoding: Encoding, scale: float, *, first: int = 10, limit: int | None = None
 ) -> Encoding:
-    """See the last L tokens, and the first ones at distances up to `limit` (None: L)."""
+    """Attend to the last L tokens, and to the first ones at distances up to `limit` (None: L)."""
     length = encoding.train_length
     limit = length if limit is None else token_count("limit", limit)
     first = token_count("first", first)
@@ -232,7 +232,7 @@ def lm_infinite(
 def streaming(
     encoding: Encoding, scale: float, *, first: int = 4, window: int | None = None
 ) -> Encoding:
-    """See the first tokens and the last `window` (None: L - first, to keep positions below L).
+    """Attend to the first tokens and the last `window` (None: L - first, for positions below L).
 
     The paper describes a cache; here each query sees what the cache would contain.
     """

@@ -113,9 +113,9 @@ def drop_pairs(theta: np.ndarray, keep: float | str, length: int) -> np.ndarray:
 
 def base_per_head(base: float | Sequence[float] | np.ndarray, heads: int) -> np.ndarray:
     """Return bases [] or [H] rounded to float32, as extensions read them."""
-    given = np.asarray(base, object)
-    bases = np.array([_base(b) for b in given.reshape(-1)])
-    if given.ndim == 0:
+    values = np.asarray(base, object)
+    bases = np.array([_base(value) for value in values.reshape(-1)])
+    if values.ndim == 0:
         return bases[0]
     if bases.shape != (heads,):
         raise ValueError(

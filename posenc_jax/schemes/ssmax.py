@@ -77,7 +77,7 @@ class Tempered(InSomeLayers):
 
 
 class TemperedWithBias(Tempered):
-    """The same factor on the inner encoding's bias too."""
+    """The fixed factor `temperature` on the inner encoding's bias too."""
 
     def bias(self, q, k):
         bias = self.inner.bias(q, k)  # [H, Q, S], or [B, H, Q, S]

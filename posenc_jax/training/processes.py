@@ -49,15 +49,15 @@ def joined(distributed: bool) -> Iterator[None]:
 
 def _named(environment) -> dict[str, Any]:
     """Read process ids from the environment, for clusters that jax does not detect."""
-    given = {name: environment[name] for name in NAMES if environment.get(name)}
-    if not given:
+    values = {name: environment[name] for name in NAMES if environment.get(name)}
+    if not values:
         return {}
     try:
-        address, count, number = (given[name] for name in NAMES)
+        address, count, number = (values[name] for name in NAMES)
         if not 0 <= int(number) < int(count) or not address.rpartition(":")[2].isdigit():
             raise ValueError
     except (KeyError, ValueError):
-        variables = " ".join(f"{name}={value}" for name, value in given.items())
+        variables = " ".join(f"{name}={value}" for name, value in values.items())
         raise errors.ConfigError(f"{NEEDS}; got {variables}") from None
     return {
         "coordinator_address": address,

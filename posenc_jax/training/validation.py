@@ -15,7 +15,7 @@ class Validation:
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
-        self.mesh, self.own = mesh, compiled.own_rows(mesh, config.batch_size)
+        self.mesh, self.local_rows = mesh, compiled.own_rows(mesh, config.batch_size)
         self.sums = compiled.loss_sums(parts, config.data.mask_documents, mesh)
         self.lossless = corpus.lossless
         self.rows = {
@@ -46,7 +46,7 @@ class Validation:
         total = np.zeros(3)
         count = len(held.inputs)
         for first in range(0, count, self.size):
-            index = np.arange(first, first + self.size)[self.own]
+            index = np.arange(first, first + self.size)[self.local_rows]
             rows = jax.tree.map(lambda x, i=index: x[i % count], held)
             repeats = (index < count)[:, None]  # rows of weight 0 fill a short last batch
             rows = rows._replace(weights=rows.weights * repeats)

@@ -58,7 +58,7 @@ def run(config, count=3):
 
 
 def test_a_kernel_that_this_platform_has_not_is_refused_at_once(config):
-    with pytest.raises(ConfigError, match="this process runs on cpu; take auto"):
+    with pytest.raises(ConfigError, match="this process runs on cpu; use auto"):
         parameters.check(config(**{"model.attention": "kernel"}))
 
 
