@@ -1,15 +1,15 @@
 """python train.py --config=configs/rope.py --workdir=DIR [--config.FIELD=VALUE ...]
 
-Trains a model from a configuration and leaves a run in DIR. The same command resumes it, or reports
-that it is done; so does --workdir=DIR alone, with the configuration kept there. A size may follow
-the recipe: --config=configs/rope.py:small (tiny, small, base, 125m). Fields are listed below, for
-example:
+Trains a model from a configuration and writes a run to DIR. The same command resumes it, or reports
+that it is done; so does --workdir=DIR alone, with the configuration saved there. The recipe may be
+followed by a size: --config=configs/rope.py:small (tiny, small, base, 125m). Fields are listed
+below; for example:
 
   --config.train_length=256 --config.model.width=256 --config.seed=1 --config.data.source=text
   --config.data.path='books/*.txt' --config.encoding.base=500000
 
---evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates the run, in one wandb run;
-with --train_only it does not: the training is refused where that evaluation could not be done.
+--evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates it, in the same wandb run.
+With --train_only it only checks before training that this evaluation is possible.
 """
 
 import sys
@@ -23,7 +23,7 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 from posenc_jax.runs.workdir import Workdir
 
-CHOSEN = ("--config.encoding.", "--config.extension.")  # only building can check these
+BUILT = ("--config.encoding.", "--config.extension.")  # fields that only building can check
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The decoder, which names no encoding; its sizes and rules load without jax."""
+"""The decoder, independent of the encoding; its configuration loads without jax."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

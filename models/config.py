@@ -1,4 +1,4 @@
-"""Sizes, defaults and rules of the decoder. Nothing here imports jax."""
+"""Configuration of the decoder: sizes, defaults and their checks, without jax."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,21 +9,21 @@ from posenc_jax import fields
 from posenc_jax.checks import IMPLEMENTATIONS, known
 from posenc_jax.fields import default, one_of, true_or_false, whole
 
-WRITTEN_OUT = 8  # layers up to which a program without a loop is worth its compilation
+WRITTEN_OUT = 8  # layers up to which an unrolled program is worth its compile time
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes and shapes of the decoder; None takes the value in the field's description.
+    """Sizes and options of the decoder; each field's description gives the meaning of None.
 
-    No machine trains beyond the largest sizes, and jax would report that later and less clearly.
+    The upper limits exceed any trainable size: jax would report such sizes later, less clearly.
     """
 
     layers: int = default(4, "number of layers", whole(1, 10_000))
     width: int = default(128, "D, size of the residual stream", whole(1, 2**20))
-    heads: int = default(4, "H, heads of attention", whole(1, 2**16))
+    heads: int = default(4, "H, number of attention heads", whole(1, 2**16))
     kv_heads: int | None = default(
-        None, "groups of keys and values; None: one per head", whole(1, 2**16)
+        None, "G, number of key/value heads; None: one per head", whole(1, 2**16)
     )
     head_dim: int | None = default(None, "K; None: width / heads", whole(1, 2**16))
     mlp_width: int | None = default(
@@ -32,21 +32,25 @@ class Config:
     vocab: int | None = default(None, "V; None: the tokenizer's, 256 of bytes", whole(1, 2**24))
     bos: bool = default(
         False,
-        "True: the first token of a row is read as a trained vector (BOS), and of each document "
-        "where attention stays within one",
+        "True: a trained vector (BOS) replaces the first token of each row, and of each document "
+        "if attention is masked at document boundaries",
         true_or_false,
     )
     norm: str = default("rms", "normalisation: rms, layer", one_of("rms", "layer"))
     norm_place: str = default(
-        "pre", "where it stands, before or after each part: pre, post", one_of("pre", "post")
+        "pre", "normalise before or after each sublayer: pre, post", one_of("pre", "post")
     )
-    activation: str = default("gelu", "of the MLP: gelu, swiglu", one_of("gelu", "swiglu"))
-    tied: bool = default(True, "the output projection is the token embedding", true_or_false)
+    activation: str = default(
+        "gelu", "activation of the MLP: gelu, swiglu", one_of("gelu", "swiglu")
+    )
+    tied: bool = default(True, "use the token embedding as output projection", true_or_false)
     scan: bool | None = default(
-        None, f"layers as a loop; None: for more than {WRITTEN_OUT} layers", true_or_false
+        None,
+        f"compile the layers as a loop; None: if there are more than {WRITTEN_OUT}",
+        true_or_false,
     )
     remat: bool = default(
-        False, "compute each layer again in the backward pass, to save memory", true_or_false
+        False, "recompute each layer in the backward pass, to save memory", true_or_false
     )
     dtype: str = default(
         "float32",
@@ -54,7 +58,9 @@ class Config:
         one_of("float32", "bfloat16"),
     )
     attention: str = default(
-        "auto", f"how it is computed: {', '.join(IMPLEMENTATIONS)}", one_of(*IMPLEMENTATIONS)
+        "auto",
+        f"implementation of attention: {', '.join(IMPLEMENTATIONS)}",
+        one_of(*IMPLEMENTATIONS),
     )
 
     def __post_init__(self):
@@ -90,14 +96,14 @@ class Config:
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Every mistake in the fields of a decoder, with `prefix` before each name."""
+    """List every mistake in the fields of a decoder, with `prefix` before each name."""
     problems = fields.mistakes(Config, values, prefix)
     width, heads = values["width"], values["heads"]
     if _is_size(width) and _is_size(heads):
         if values["head_dim"] is None and width % heads:
             problems.append(
-                f"{prefix}width must be a multiple of {prefix}heads = {heads}, or "
-                f"{prefix}head_dim given; got {width}"
+                f"{prefix}width must be a multiple of {prefix}heads = {heads} unless "
+                f"{prefix}head_dim is set; got {width}"
             )
         groups = values["kv_heads"]
         if _is_size(groups) and heads % groups:

@@ -1,4 +1,4 @@
-"""A decoder-only transformer on one page; position reaches it as data."""
+"""A decoder-only transformer; the position encoding is passed to it as data."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from posenc_jax.encoding import (
     Tokens,
     check_encoding,
     combine,
-    in_sight,
+    known_values,
     overrides,
 )
 from posenc_jax.positions import (
@@ -26,7 +26,7 @@ from posenc_jax.positions import (
 
 from .config import Config
 
-LOGITS = 1 << 24  # computed at a time, 64 MiB
+LOGITS = 1 << 24  # computed at once, 64 MiB
 
 
 class Transformer(nnx.Module):
@@ -34,7 +34,7 @@ class Transformer(nnx.Module):
         config = config if isinstance(config, Config) else Config.of(config)
         self.config = config
         embed_key, blocks_key, unembed_key = jax.random.split(key, 3)
-        # D^-1/2 makes tied logits of a normalised row of size one.
+        # With standard deviation D^-1/2, tied logits of a normalised row have size one.
         self.embed = nnx.Embed(
             config.vocab_size,
             config.width,
@@ -59,9 +59,9 @@ class Transformer(nnx.Module):
         tokens: jax.Array,  # [B, T]
         encoding: Encoding,
         *,
-        key: jax.Array | None = None,  # for encodings that draw positions in training
-        positions: jax.Array | None = None,  # [T] or [B, T], as `attend` reads given ones
-        segments: jax.Array | None = None,  # [B, T], equal neighbours are one document
+        key: jax.Array | None = None,  # for encodings with random positions in training
+        positions: jax.Array | None = None,  # [T] or [B, T], as in `attend`
+        segments: jax.Array | None = None,  # [B, T], equal neighbours share a document
         window: int | None = None,
     ) -> jax.Array:  # [B, T, V]
         x = self.hidden(
@@ -72,9 +72,9 @@ class Transformer(nnx.Module):
     def losses(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
     ) -> tuple[jax.Array, jax.Array]:  # [B, T] twice
-        """Nats of each target, and whether it was ranked first; options as in a call.
+        """Return the nats of each target and whether it ranks first; options as for a call.
 
-        Where all logits would be large, they are computed for a piece of the tokens at a time.
+        Large logits are computed for one piece of the row at a time.
         """
         self._check_vocabulary("targets", targets)
         x = self.hidden(tokens, encoding, **options)
@@ -83,18 +83,19 @@ class Transformer(nnx.Module):
         if pieces == 1:
             return likelihood(_logits(x, kernel, dtype), targets)
 
-        def piece(part):
-            x, targets = part
+        def losses_of_piece(piece):
+            x, targets = piece
             return likelihood(_logits(x, kernel, dtype), targets)
 
-        # Pieces are cut along the row, so that the rows of a batch may be on several devices.
+        # Rows are cut, not the batch, which may be sharded over devices.
         batch, length = targets.shape
         size = -(-length // pieces)
         fill = size * pieces - length
         x = jnp.pad(x, ((0, 0), (0, fill), (0, 0))).reshape(batch, pieces, size, -1)
         targets = jnp.pad(targets, ((0, 0), (0, fill))).reshape(batch, pieces, size)
-        both = jax.lax.map(jax.checkpoint(piece), (x.swapaxes(0, 1), targets.swapaxes(0, 1)))
-        nats, right = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in both)
+        stacked = x.swapaxes(0, 1), targets.swapaxes(0, 1)
+        losses = jax.lax.map(jax.checkpoint(losses_of_piece), stacked)
+        nats, right = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in losses)
         return nats, right
 
     def _kernel(self) -> jax.Array:  # [D, V]
@@ -110,7 +111,7 @@ class Transformer(nnx.Module):
         segments: jax.Array | None = None,
         window: int | None = None,
     ) -> jax.Array:  # [B, T, D]
-        """The last hidden states, from which logits are computed."""
+        """Return the last hidden states, from which logits are computed."""
         self._check(tokens, encoding, window)
         batch, length = tokens.shape
         if segments is not None:
@@ -129,7 +130,7 @@ class Transformer(nnx.Module):
     def read(
         self, tokens: jax.Array, segments: jax.Array | None = None
     ) -> jax.Array:  # [B, T, D], float32
-        """Tokens as vectors, the first of a row and of each segment as BOS where there is one."""
+        """Embed tokens; BOS, if used, replaces the first token of a row and of each segment."""
         x = self.embed(tokens)
         if self.bos is None:
             return x
@@ -146,27 +147,27 @@ class Transformer(nnx.Module):
         check_encoding(encoding)
         if encoding.depth not in (None, config.layers):
             raise ValueError(
-                f"the encoding is stacked over {encoding.depth} layers, the model has "
+                f"the encoding is stacked over {encoding.depth} layers, but the model has "
                 f"{config.layers}"
             )
         if encoding.dims.layers not in (None, config.layers):
             raise ValueError(
-                f"encoding {encoding.name!r} was built for {encoding.dims.layers} layers, the "
-                f"model has {config.layers}"
+                f"encoding {encoding.name!r} was built for {encoding.dims.layers} layers, but "
+                f"the model has {config.layers}"
             )
         built = {name: getattr(encoding.dims, name) for name in ("heads", "head_dim", "width")}
-        here = {"heads": config.heads, "head_dim": config.head_size, "width": config.width}
-        if built != here:
+        required = {"heads": config.heads, "head_dim": config.head_size, "width": config.width}
+        if built != required:
             raise ValueError(
-                f"encoding {encoding.name!r} was built for {built}, the model has {here}"
+                f"encoding {encoding.name!r} was built for {built}, but the model has {required}"
             )
         if window is not None:
             token_count("window", window)
 
     def _check_vocabulary(self, name, tokens):
-        """Refuse tokens outside the vocabulary, where values are known: not under jit."""
-        known = in_sight(tokens)
-        if known is None:
+        """Reject tokens outside the vocabulary; under jit their values cannot be checked."""
+        values = known_values(tokens)
+        if values is None:
             return
         for value in (known.min(), known.max()):
             if not 0 <= value < self.config.vocab_size:
@@ -178,28 +179,28 @@ class Transformer(nnx.Module):
     def run_blocks(
         self, x: jax.Array, encoding: Encoding, tokens: Tokens, *, window: int | None = None
     ) -> jax.Array:  # [B, T, D]
-        """Run all blocks; the first layer's encoding embeds the input once.
+        """Run all blocks; the first layer's encoding embeds the input.
 
-        The layers of one period of the encoding are written out; many periods become a loop.
+        The layers of one period of the encoding are unrolled; with `scan`, the periods form a loop.
         """
         layers, period = self.config.layers, encoding.period
         x = encoding.layer(0).embed(x, tokens.position).astype(self.config.dtype)
-        own, shared = encoding.by_layer()
+        per_layer, shared = encoding.by_layer()
         stacked = encoding.layers is not None
-        # Computed once for all layers that share it.
-        alike = [] if stacked else [encoding.layer(i) for i in range(period)]
-        phases = [one.phase(tokens.position) for one in alike]
+        # Layers that share an encoding share its phase.
+        layer_encodings = [] if stacked else [encoding.layer(i) for i in range(period)]
+        phases = [layer.phase(tokens.position) for layer in layer_encodings]
 
         def run(x, part, place):  # one layer, at its place in the period
-            block, numbers = part
-            one = combine(numbers, shared).layer(place)
-            phase = one.phase(tokens.position) if stacked else phases[place]
-            return block(x, one, tokens, phase=phase, window=window)
+            block, arrays = part
+            layer = combine(arrays, shared).layer(place)
+            phase = layer.phase(tokens.position) if stacked else phases[place]
+            return block(x, layer, tokens, phase=phase, window=window)
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
-        parts = self.blocks, own
-        looped = layers // period if self.config.scanned else 0
-        if looped:
+        parts = self.blocks, per_layer
+        periods = layers // period if self.config.scanned else 0
+        if periods:
 
             def run_period(x, parts):
                 for place in range(period):
@@ -207,10 +208,10 @@ class Transformer(nnx.Module):
                 return x, None
 
             def by_period(leaf):
-                return leaf[: looped * period].reshape(looped, period, *leaf.shape[1:])
+                return leaf[: periods * period].reshape(periods, period, *leaf.shape[1:])
 
             x, _ = jax.lax.scan(run_period, x, jax.tree.map(by_period, parts))
-        for i in range(looped * period, layers):
+        for i in range(periods * period, layers):
             x = run(x, _at(parts, i), i % period)
         return x
 
@@ -220,16 +221,16 @@ def _at(tree, index: int):
 
 
 def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., D] -> [..., V]
-    # Two dimensions: the weight gradient of a 3-D operand takes twice as long.
+    # Flattened: the weight gradient of a 3-D operand takes twice as long.
     flat = x.reshape(-1, x.shape[-1])
     logits = jnp.dot(flat, kernel.astype(dtype), preferred_element_type=jnp.float32)
     return logits.reshape(*x.shape[:-1], -1)
 
 
 def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Nats of each target, [..., V] and [...] -> [...], and whether it was ranked first.
+    """Return the nats of each target, [..., V] and [...] -> [...], and whether it ranks first.
 
-    Targets are picked by comparison: the gradient of a gather would be a scatter.
+    Targets are selected by comparison, since the gradient of a gather is a scatter.
     """
     classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
     picked = jnp.sum(jnp.where(classes == targets[..., None], logits, 0.0), axis=-1)
@@ -248,7 +249,7 @@ class Block(nnx.Module):
 
     def __call__(self, x, encoding, tokens, **options):  # [B, T, D]
         shape = x.shape
-        # Two dimensions from here on: the weight gradient of a 3-D operand takes twice as long.
+        # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
         if self.config.norm_place == "pre":
             x = x + self.attention(self.attention_norm(x), encoding, tokens, shape, **options)

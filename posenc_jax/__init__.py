@@ -1,6 +1,6 @@
-"""The laboratory where length extrapolation of language models is measured.
+"""Measure length extrapolation of language models.
 
-Names are loaded on first use, so that code that needs no device starts without jax.
+Names are loaded on first use, so code that needs no device starts without jax.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""Set up a process before jax is imported: memory and compiled programs kept.
+"""Set up a process before jax is imported: retain memory and cache compiled programs.
 
-Every call of a compiled program asks the C library for temporary memory, which glibc takes from the
-system and returns each time: a training step on CPU then spends a third of its time on first
-touches of pages. Compiled programs are kept on disk, so that a second start does not compile again.
-Importing the package changes nothing; programs call `configure()` first.
+By default glibc returns temporary memory to the system after each call of a compiled program, so a
+training step on CPU spends a third of its time on page faults. Compiled programs are cached on
+disk, so that a second start does not compile again. Importing the package changes nothing; programs
+call `configure()` first.
 """
 
 import ctypes
@@ -14,48 +14,51 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-# Settings of glibc's mallopt: no separate mappings, freed memory is kept, one arena for all.
+# Settings of glibc's mallopt: no separate mappings, retain freed memory, a single arena.
 _KEEPING = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_ARENA_MAX": (-8, 1)}
 
 
 def configure(*, keep_programs: bool = True) -> None:
-    """Keep memory and compiled programs, from before jax is imported. User settings win."""
+    """Retain memory and cache compiled programs; call before jax is imported.
+
+    User settings take precedence.
+    """
     _keep_memory()
     if keep_programs:
         _keep_programs()
 
 
 def _keep_memory() -> None:
-    chosen = any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ)
-    if chosen or not sys.platform.startswith("linux"):
+    is_set = any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ)
+    if is_set or not sys.platform.startswith("linux"):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     for parameter, value in _KEEPING.values():
-        if mallopt is not None:  # other C libraries lack it or have a stub
+        if mallopt is not None:  # other C libraries lack it
             mallopt(parameter, value)
 
 
 def cache_home() -> Path:
-    """The folder for caches; a relative XDG_CACHE_HOME is ignored, as its specification says."""
+    """Return the folder for caches; a relative XDG_CACHE_HOME is ignored, as specified."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache"))
 
 
 def _keep_programs() -> None:
-    """Set jax's own variables, unless JAX_COMPILATION_CACHE_DIR is set already.
+    """Set jax's cache variables, unless JAX_COMPILATION_CACHE_DIR is set already.
 
-    A CPU program is compiled for one kind of processor, so each kind has a folder of its own.
+    A CPU program is compiled for one processor model, so each model has its own folder.
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     base = cache_home()
     if not base.is_absolute():  # no home folder
         return
-    here = f"jaxlib-{version('jaxlib')}-{_processor()}"
-    folder = base / "posenc-jax" / "programs" / here
+    build = f"jaxlib-{version('jaxlib')}-{_processor()}"
+    folder = base / "posenc-jax" / "programs" / build
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # an unwritable home: everything works and is compiled again
+    except OSError:  # an unwritable home: programs are compiled again
         return
     if not os.access(folder, os.W_OK):
         return
@@ -63,20 +66,20 @@ def _keep_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
     os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))  # the oldest go first
-    # jaxlib 0.10.1 logs each kept program of an AMD processor as an error: it was compiled with
-    # preferences of LLVM that are no features of a processor.
+    # jaxlib 0.10.1 logs an error for each cached program on AMD processors: it was compiled with
+    # preferences of LLVM that are not processor features.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _processor() -> str:
-    """A hash of this CPU's model and features."""
+    """Hash this CPU's model and features."""
     lines = _cpu_lines("model name", "flags", "Features", "CPU part")
     text = "\n".join([platform.machine(), *lines])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _cpu_lines(*names: str) -> list[str]:
-    """The lines of /proc/cpuinfo with these names, each once; the processor's name elsewhere."""
+    """Return distinct lines of /proc/cpuinfo with these names; without it, the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -85,12 +88,12 @@ def _cpu_lines(*names: str) -> list[str]:
 
 
 def machine() -> dict[str, str]:
-    """What decides the last bits of a number: the same weights give others elsewhere."""
+    """Describe the hardware and jaxlib, on which the last bits of results depend."""
     return {"processor": _device(), "jaxlib": version("jaxlib")}
 
 
 def cores() -> int:
-    """The cores that XLA shares the sums of a CPU among: another number gives other last bits."""
+    """Return the number of cores XLA uses on CPU, on which the last bits of sums depend."""
     visible = (
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
@@ -98,8 +101,7 @@ def cores() -> int:
 
 
 def _device() -> str:
-    """The kind of the device that computes: `NVIDIA H200`; for a CPU its name, family/model and a
-    hash of its features."""
+    """Name the device, such as `NVIDIA H200`, or a CPU's name, family/model and feature hash."""
     import jax
 
     if jax.default_backend() != "cpu":
@@ -114,9 +116,11 @@ def _device() -> str:
 
 
 def unusual_settings() -> list[str]:
-    """Settings of jax, other than its defaults, under which a seed gives other numbers."""
+    """List settings of jax that differ from the defaults and change the results of a seed."""
     import jax
 
-    usual = {"jax_enable_x64": False, "jax_threefry_partitionable": True}
-    now = {name: getattr(jax.config, name) for name in usual}
-    return [f"{name.upper()}={now[name]}" for name in usual if now[name] != usual[name]]
+    defaults = {"jax_enable_x64": False, "jax_threefry_partitionable": True}
+    current = {name: getattr(jax.config, name) for name in defaults}
+    return [
+        f"{name.upper()}={current[name]}" for name in defaults if current[name] != defaults[name]
+    ]

@@ -1,4 +1,4 @@
-"""Rules for what a user may choose, with errors that name what is allowed."""
+"""Checks of user input; errors state the allowed values."""
 
 import difflib
 import inspect
@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 
 IMPLEMENTATIONS = ("auto", "plain", "blockwise", "kernel")  # of attention
-MOST = 2**31 - 1  # int32, in which jax counts
-FARTHEST = 1 << 24  # float32, in which angles are made, tells positions apart up to here
-LARGEST_SCALE = 1e6  # scale of an extension, or factor on logits, which stay finite in float32
-LEAST, LARGEST = 1e-30, 1e30  # float32 holds these, their inverses, and products with positions
+MOST = 2**31 - 1  # largest int32, the integer type of jax
+FARTHEST = 1 << 24  # float32, used for angles, distinguishes positions up to here
+LARGEST_SCALE = 1e6  # of an extension or a factor on logits, which stay finite in float32
+LEAST, LARGEST = (
+    1e-30,
+    1e30,
+)  # float32 can represent these, their inverses and products with positions
 
 
 def whole_number(name: str, value, *, at_least: int, at_most: int = MOST) -> int:
@@ -25,7 +28,7 @@ def whole_number(name: str, value, *, at_least: int, at_most: int = MOST) -> int
 
 
 def token_count(name: str, value, *, at_least: int = 1) -> int:
-    """A number of tokens, or a distance between two."""
+    """Check a number of tokens or a distance in tokens."""
     return whole_number(name, value, at_least=at_least, at_most=FARTHEST)
 
 
@@ -49,9 +52,9 @@ def finite(name: str, value) -> float:
 
 
 def _float(value) -> float:
-    """A number as a float, infinite where it is too large; NaN for what is no number."""
+    """Convert a number to float: infinite if too large, NaN if it is not a number."""
     if getattr(value, "ndim", None) == 0:
-        value = value.item()  # of NumPy or JAX
+        value = value.item()  # NumPy or JAX scalar
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
@@ -77,7 +80,7 @@ def choice(name: str, value, allowed: Sequence[str]) -> str:
 
 
 def known(kind: str, name, names: Iterable[str]) -> str:
-    """The name if it is known; otherwise an error that suggests the nearest one."""
+    """Return a known name, or raise an error that suggests the closest one."""
     names = sorted(names)
     if name in names:
         return name
@@ -86,13 +89,13 @@ def known(kind: str, name, names: Iterable[str]) -> str:
     raise ValueError(f"unknown {kind} {name!r}; {meant}have: {', '.join(names)}")
 
 
-LONGEST_NAME = 96  # of a repository of the Hub, with its owner
+LONGEST_NAME = 96  # of a Hub repository, including its owner
 
 
 def may_be_of_hub(name: str) -> bool:
-    """Whether a name may be that of a repository of the Hugging Face Hub: `gpt2`, `OWNER/NAME`."""
-    looks = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and len(name) <= LONGEST_NAME
-    return bool(looks) and not name.endswith(".json")
+    """True if a name has the form of a Hugging Face Hub repository: `gpt2`, `OWNER/NAME`."""
+    fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and len(name) <= LONGEST_NAME
+    return bool(fits) and not name.endswith(".json")
 
 
 def rotary_dims(head_dim: int, fraction: float) -> int:
@@ -107,7 +110,7 @@ def rotary_dims(head_dim: int, fraction: float) -> int:
 
 
 def check_options(what: str, function: Callable, options: Iterable[str]):
-    """Refuse options that a function does not take, and require those without a default."""
+    """Reject options that a function does not take, and require those without a default."""
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return

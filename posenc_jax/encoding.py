@@ -1,4 +1,4 @@
-"""The one interface through which position reaches a model."""
+"""The interface between position encodings and models."""
 
 import dataclasses
 import math
@@ -16,13 +16,13 @@ from posenc_jax.checks import FARTHEST, MOST, whole_number
 
 @dataclasses.dataclass(frozen=True)
 class Dims:
-    """Sizes of the model that an encoding serves."""
+    """Sizes of the model that an encoding is built for."""
 
     heads: int
     head_dim: int
     width: int
     train_length: int
-    layers: int | None = None  # None: not known, so one encoding serves all layers
+    layers: int | None = None  # None: unknown, so all layers share one encoding
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -35,33 +35,33 @@ class Dims:
 
 
 def trained():
-    """A field that is learned with the model; all other arrays stay as they were built."""
+    """A field trained with the model; all other arrays stay as built."""
     return struct.field(metadata={"trained": True})
 
 
 def static(**options):
-    """A field that is static: another value compiles another program."""
+    """A static field: each value compiles another program."""
     return struct.field(pytree_node=False, **options)
 
 
 class Tokens(struct.PyTreeNode):
-    """One side of attention: the positions of its tokens and what they carry."""
+    """The queries or the keys of attention: positions of the tokens and their features."""
 
     position: jax.Array  # [T] or [B, T]
-    document: jax.Array | None = None  # [B, T]; tokens see those of their own document
-    order: jax.Array | None = None  # [T] or [B, T], decides what is seen; None: place in the row
+    document: jax.Array | None = None  # [B, T]; tokens see only their own document
+    order: jax.Array | None = None  # [T] or [B, T], for causality; None: index in the row
     features: Any = None  # pytree of [B, T, ...], from Encoding.read; gets a gradient
-    # True: places 0, 1, 2, ... within a document, and the queries are the last of the keys.
+    # True: positions are 0, 1, 2, ... in each document, and the queries are the last keys.
     contiguous: bool = static(default=False)
 
 
 def position_of(tokens) -> Any:  # [T] or [B, T]
-    """The positions of `Tokens`, or bare positions as they are."""
+    """Return the positions of `Tokens`, or bare positions unchanged."""
     return tokens.position if isinstance(tokens, Tokens) else tokens
 
 
 class Phase(struct.PyTreeNode):
-    """Cosine and sine that rotate queries and keys, any common factor included."""
+    """Cosines and sines that rotate queries and keys, including any common factor."""
 
     q_cos: jax.Array  # [B or 1, H or 1, Q, R/2]
     q_sin: jax.Array
@@ -71,47 +71,48 @@ class Phase(struct.PyTreeNode):
 
 
 class Region(struct.PyTreeNode):
-    """A part of the keys that a query sees, and where both sides stand there.
+    """A subset of the visible keys, and the positions of queries and keys within it.
 
-    Regions are disjoint and together hold every key that is seen. Tokens back count as windows do.
+    Regions are disjoint and together contain every visible key. Bounds count tokens back from the
+    query, as windows do.
     """
 
-    q_position: jax.Array | None = None  # [Q] or [B, Q]; None: where the tokens stand
+    q_position: jax.Array | None = None  # [Q] or [B, Q]; None: the tokens' own
     k_position: jax.Array | None = None  # [S] or [B, S]
-    between: tuple[jax.Array, jax.Array] | None = None  # [Q] or [B, Q]: from .. to tokens back
-    # Static bounds, by which blocks outside are skipped; they hold beside `between`.
-    nearest: int = static(default=0)  # tokens back, at least
-    window: int | None = static(default=None)  # and fewer than
-    first: int | None = static(default=None)  # `between` leaves only so many keys of a document
+    between: tuple[jax.Array, jax.Array] | None = None  # [Q] or [B, Q]: least and most tokens back
+    # Static bounds in addition to `between`; blocks outside them are skipped.
+    nearest: int = static(default=0)  # least number of tokens back
+    window: int | None = static(default=None)  # fewer than this many tokens back
+    first: int | None = static(default=None)  # only the first keys of a document, by `between`
 
     def moved(self, tokens: Tokens, position: jax.Array | None) -> Tokens:
-        """Tokens where they stand in this region."""
+        """Return the tokens at their positions in this region."""
         if position is None:
             return tokens
         return tokens.replace(position=position, contiguous=False)
 
     def holds(self, back: jax.Array) -> jax.Array:  # [B or 1, Q, S] -> the same
-        """Which keys are in the region, so many tokens back."""
-        held = back >= self.nearest
+        """Mask of the keys in the region, from their numbers of tokens back."""
+        mask = back >= self.nearest
         if self.window is not None:
-            held &= back < self.window
+            mask &= back < self.window
         if self.between is not None:
             near, far = (jnp.atleast_2d(bound)[..., None] for bound in self.between)
-            held &= (back >= near) & (back <= far)
-        return held
+            mask &= (back >= near) & (back <= far)
+        return mask
 
 
 class Encoding(struct.PyTreeNode, kw_only=True):
-    """An encoding without position; a scheme overrides the hooks it is about."""
+    """The base class: no positional information; a scheme overrides some of the hooks."""
 
     dims: Dims = static()
-    layers: int | None = static(default=None)  # leading axis of every leaf; None: shared by all
-    window: int | None = static(default=None)  # how far back a query sees, itself included
-    chunk: int | None = static(default=None)  # a query sees only its chunk of so many places
+    layers: int | None = static(default=None)  # leading axis of every leaf; None: shared
+    window: int | None = static(default=None)  # tokens a query sees, itself included
+    chunk: int | None = static(default=None)  # size of chunks; a query sees only its chunk
     logn: bool = static(default=False)
     temperature: jax.Array | None = None  # [], a factor on q . k
 
-    # A scheme may bring an attention of its own, (q, k, v, q_tokens, k_tokens) -> out.
+    # A scheme may replace attention: (q, k, v, q_tokens, k_tokens) -> out.
     attend: ClassVar[Any] = None
 
     @property
@@ -124,7 +125,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     @property
     def reach(self) -> int | None:
-        """The number of positions it can express; None: any number."""
+        """The number of positions it supports; None: unlimited."""
         return None
 
     @property
@@ -134,66 +135,66 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     @property
     def depth(self) -> int | None:
-        """The number of layers that have arrays of their own; None: it serves any number."""
+        """The number of layers with separate arrays; None: any number shares them."""
         return self.layers
 
     def by_layer(self) -> tuple[Any, Any]:
-        """Split into arrays that each layer has of its own, with a leading axis, and shared ones.
+        """Split into per-layer arrays, with a leading axis, and shared arrays.
 
-        `combine` joins those of one layer with the shared ones.
+        `combine` joins the arrays of one layer with the shared ones.
         """
-        one = self.replace(layers=None)
-        nothing = jax.tree.map(lambda leaf: None, one)
-        return (nothing, one) if self.layers is None else (one, nothing)
+        arrays = self.replace(layers=None)
+        nothing = jax.tree.map(lambda leaf: None, arrays)
+        return (nothing, arrays) if self.layers is None else (arrays, nothing)
 
     @property
     def period(self) -> int:
-        """The number of layers after which they repeat; 1: all have the same hooks."""
+        """The number of layers after which their kinds repeat; 1: all are alike."""
         return 1
 
     def layer(self, index: int) -> Any:
-        """The encoding of one layer."""
+        """Return the encoding of one layer."""
         if self.layers is None:
             return self
         return jax.tree.map(lambda leaf: leaf[index], self).replace(layers=None)
 
     def named_parts(self) -> dict[str, Any]:
-        """Encodings inside this one, by name; empty where there are none."""
+        """Return the encodings inside this one by name."""
         return {}
 
     def with_parts(self, parts: Mapping[str, Any]) -> Any:
-        """The same encoding with other encodings under some of those names."""
+        """Replace some of the encodings inside this one."""
         raise NotImplementedError
 
     def kinds_of_layers(self) -> list[str]:
-        """Names of parts that serve some layers and not others."""
+        """List the names of parts that belong to some layers and not to others."""
         return []
 
     def kind_of_layer(self, index: int) -> str | None:
-        """Which of them serves a layer."""
+        """Return the name of the part that a layer uses; None: layers are alike."""
         return None
 
     def narrowed(self, window: int | None) -> int | None:
-        """The smallest of another window and the encoding's own, its chunk included; None: none."""
-        given = (self.window, self.chunk, window)
-        return min((w for w in given if w is not None), default=None)
+        """Return the smallest of `window` and the encoding's window and chunk; None: unlimited."""
+        windows = (self.window, self.chunk, window)
+        return min((w for w in windows if w is not None), default=None)
 
     def positions(self, length: int, key: jax.Array | None = None) -> jax.Array:  # [T]
-        """Positions of a row's tokens; a key asks for the random draw of training."""
+        """Return the positions of a row's tokens; with a key, draw them as in training."""
         check_reach(self, length)
         return jnp.arange(length)
 
     def consecutive(self, key: jax.Array | None = None) -> bool:
-        """Whether `positions` are 0, 1, 2, ..."""
+        """True if `positions` returns 0, 1, 2, ..."""
         return type(self).positions is Encoding.positions
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:  # [B, T, D] -> [B, T, D]
         return x
 
     def read(self, x: jax.Array, before: Any = None) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
-        """Features that tokens carry, read from the input of a layer's attention.
+        """Compute features of tokens from the input of a layer's attention.
 
-        `before` holds the features of the preceding tokens, where a row is read in parts.
+        `before` holds the features of the preceding tokens if a row is read in parts.
         """
         return None
 
@@ -201,27 +202,27 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         return None
 
     def regions(self, q_tokens: Tokens, k_tokens: Tokens) -> tuple[Region, ...]:
-        """Regions of keys that see the tokens at other positions; by default all are one."""
+        """Return regions of keys in which tokens have other positions; by default one region."""
         return (Region(),)
 
     def bias(self, q: Any, k: Any) -> jax.Array | None:
-        """The bias added to the logits: [H, Q, S], or [B, H, Q, S] where it differs between rows.
+        """Return the bias added to the logits: [H, Q, S], or [B, H, Q, S] if rows differ.
 
         Takes `Tokens` or bare positions [Q] and [S]; must be finite above the diagonal too.
         """
         return None
 
     def logits(self, scores: jax.Array, bias: jax.Array | None) -> jax.Array:
-        """Combine scores [B, H, Q, S] and bias before the mask; by default their sum."""
+        """Combine scores [B, H, Q, S] and bias before masking; by default add them."""
         if bias is None:
             return scores
         return scores + (bias if bias.ndim == 4 else bias[None])
 
     def query_scale(self, positions: jax.Array) -> jax.Array | None:
-        """A factor [T], [B, T] or [B or 1, H, T] on q . k but not on the bias.
+        """Return a factor [T], [B, T] or [B or 1, H, T] on q . k but not on the bias.
 
-        The extensions `logn` and `temperature` set it. Takes places in the document instead of
-        positions where `scales_by_place`.
+        The extensions `logn` and `temperature` set it. With `scales_by_place` it takes indices in
+        the document instead of positions.
         """
         scale = None
         if self.logn:
@@ -235,30 +236,30 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     @property
     def scales_by_place(self) -> bool:
-        """Whether `query_scale` asks how many tokens precede a query, wherever they stand."""
+        """True if `query_scale` takes indices in the document instead of positions."""
         return False
 
     def keys_seen(self, places: jax.Array) -> jax.Array:
-        """The number of keys that queries at these places of their documents see, at least one."""
+        """Return the number of keys seen by queries at these indices in their documents."""
         n = jnp.maximum((places if self.chunk is None else places % self.chunk) + 1, 1)
         return n if self.window is None else jnp.minimum(n, self.window)
 
     def sink(self) -> jax.Array | None:  # [H]
-        """A logit per head that takes part in the softmax and has no value."""
+        """Return a logit per head that joins the softmax without a value."""
         return None
 
 
 class DistanceBias(Encoding):
-    """An encoding whose bias depends on the distance query - key >= 0 alone.
+    """An encoding whose bias depends only on the distance, query - key >= 0.
 
-    For tokens 0, 1, 2, ... attention may use the curve once instead of the bias.
+    For positions 0, 1, 2, ... attention may evaluate `curve` once instead of `bias`.
     """
 
     def curve(self, distance: jax.Array) -> jax.Array:  # [N] -> [H, N]
         raise NotImplementedError
 
     def straight(self) -> jax.Array | None:  # [H]
-        """m where the curve is -m * distance, which kernels without a bias support; else None."""
+        """Return m if the curve is -m * distance, which needs no bias in kernels; else None."""
         return None
 
     def bias(self, q, k):
@@ -271,21 +272,21 @@ class DistanceBias(Encoding):
 
 
 def two_sum(left: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The sum in float32, and what its rounding left out, exactly."""
+    """Return the float32 sum and its exact rounding error."""
     high = left + right
     moved = high - left
     return high, (left - (high - moved)) + (right - moved)
 
 
 class KeySum(Encoding):
-    """An encoding whose bias sums a quantity of the tokens after the key, up to the query.
+    """An encoding whose bias is a sum over the tokens after the key, up to the query.
 
-    Every token carries the running sum up to itself, so the bias is a difference of two sums. In
-    float32 a difference of large sums loses digits, so each sum carries its rounding error too.
+    Every token carries the running sum, so the bias is a difference of two sums. A float32
+    difference of large sums loses digits, so each sum comes with its rounding error.
     """
 
     def sums(self, tokens: Any) -> tuple[jax.Array, jax.Array]:  # [T, H] or [B, T, H], twice
-        """The sum up to each token, and its rounding error, which gets no gradient."""
+        """Return the sum up to each token, and its rounding error, which gets no gradient."""
         raise NotImplementedError
 
     def bias(self, q, k):
@@ -296,7 +297,7 @@ class KeySum(Encoding):
 
 
 class Wrapper(Encoding):
-    """An encoding around another one; it forwards every hook that a subclass does not override."""
+    """An encoding around another one, to which it forwards every hook it does not override."""
 
     inner: Encoding
 
@@ -327,13 +328,13 @@ class Wrapper(Encoding):
     def by_layer(self):
         if self.layers is not None:
             return super().by_layer()
-        own, shared = self.inner.by_layer()
+        per_layer, shared = self.inner.by_layer()
         nothing: Any = jax.tree.map(lambda leaf: None, self)
-        return nothing.replace(inner=own), self.replace(inner=shared)
+        return nothing.replace(inner=per_layer), self.replace(inner=shared)
 
     def layer(self, index):
-        own = super().layer(index)
-        return own.replace(inner=own.inner.layer(index))
+        wrapper = super().layer(index)
+        return wrapper.replace(inner=wrapper.inner.layer(index))
 
     def named_parts(self):
         return {"inner": self.inner}
@@ -383,24 +384,24 @@ class Wrapper(Encoding):
         return self._narrowed().keys_seen(places)
 
     def query_scale(self, positions):
-        own, inner = super().query_scale(positions), self._narrowed().query_scale(positions)
-        if own is None or inner is None:
-            return own if inner is None else inner
+        outer, inner = super().query_scale(positions), self._narrowed().query_scale(positions)
+        if outer is None or inner is None:
+            return outer if inner is None else inner
         by_head = inner.ndim == 3  # [B or 1, H, T]
-        return (jnp.atleast_2d(own)[:, None] if by_head else own) * inner
+        return (jnp.atleast_2d(outer)[:, None] if by_head else outer) * inner
 
     def _narrowed(self) -> Encoding:
-        """The inner encoding in the window of this one too."""
+        """Return the inner encoding, restricted to the window of this one."""
         return self.inner.replace(window=self.inner.narrowed(self.window))
 
     def sink(self):
         return self.inner.sink()
 
 
-class OfEachLayer(Wrapper):
-    """A wrapper whose trained arrays are of each layer, while layers share what is inside."""
+class PerLayer(Wrapper):
+    """A wrapper with trained arrays per layer around an encoding that layers share."""
 
-    # As many layers; None: these arrays are of one.
+    # Number of layers; None: the arrays belong to one layer.
     each: int | None = static(default=None, kw_only=True)
 
     @property
@@ -410,42 +411,41 @@ class OfEachLayer(Wrapper):
     def layer(self, index):
         if self.each is None:
             return super().layer(index)
-        own = {name: value[index] for name, value in self._own().items()}
-        return self.replace(each=None, **own).layer(index)
+        arrays = {name: value[index] for name, value in self._trained_arrays().items()}
+        return self.replace(each=None, **arrays).layer(index)
 
     def by_layer(self):
-        one = self.replace(each=None)
         if self.each is None:
             return super().by_layer()
-        own, shared = super(OfEachLayer, one).by_layer()
-        arrays = self._own()
-        return own.replace(**arrays), shared.replace(**dict.fromkeys(arrays))
+        per_layer, shared = super(PerLayer, self.replace(each=None)).by_layer()
+        arrays = self._trained_arrays()
+        return per_layer.replace(**arrays), shared.replace(**dict.fromkeys(arrays))
 
-    def _own(self) -> dict[str, jax.Array]:
-        found = {
+    def _trained_arrays(self) -> dict[str, jax.Array]:
+        arrays = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.metadata.get("trained", False)
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in arrays.items() if value is not None}
 
 
 def chunk_of(encoding: Encoding) -> int | None:
-    """The size of the chunks of places within which tokens see each other; None: no chunks."""
+    """Return the size of the chunks within which tokens see each other; None: no chunks."""
     while isinstance(encoding, Wrapper):
         encoding = encoding.inner
     return encoding.chunk
 
 
 def bearer(encoding: Encoding, hook: str) -> Encoding:
-    """The encoding that answers a hook, behind the wrappers that forward it."""
+    """Return the encoding that implements a hook, inside the wrappers that forward it."""
     while isinstance(encoding, Wrapper) and _of(encoding, hook) is getattr(Wrapper, hook):
         encoding = encoding.inner
     return encoding
 
 
 def overrides(encoding: Encoding, hook: str) -> bool:
-    """Whether an encoding overrides a hook; hooks that nobody overrides cost nothing."""
+    """True if an encoding overrides a hook; attention skips the others."""
     return _of(bearer(encoding, hook), hook) is not getattr(Encoding, hook)
 
 
@@ -458,22 +458,24 @@ def check_reach(encoding: Encoding, length: int):
     if reach is None or length <= reach:
         return
     raise ValueError(
-        f"encoding {encoding.name!r} reaches {reach} positions, {length} were asked for; "
+        f"encoding {encoding.name!r} reaches {reach} positions, fewer than {length}; "
         f"{encoding.remedy}"
     )
 
 
 def stack(encodings: Sequence[Encoding]) -> Encoding:
-    """Stack one encoding per layer into one pytree whose leaves have a leading layer axis."""
+    """Stack one encoding per layer into a pytree whose leaves have a leading layer axis."""
     shared = [isinstance(e, Encoding) and e.depth is None for e in encodings]
     if not shared or not all(shared):
-        raise ValueError("stack takes at least one encoding, one per layer, none of them stacked")
+        raise ValueError(
+            "stack needs at least one encoding, one per layer, and none that is already stacked"
+        )
     structures = [jax.tree.structure(e) for e in encodings]
     shapes = [[leaf.shape for leaf in jax.tree.leaves(e)] for e in encodings]
     for i, (structure, shape) in enumerate(zip(structures, shapes, strict=True)):
         if structure != structures[0] or shape != shapes[0]:
             raise ValueError(
-                f"layers differ in more than numbers: layer 0 has {encodings[0]}, "
+                f"layers must differ in array values alone: layer 0 has {encodings[0]}, "
                 f"layer {i} has {encodings[i]}"
             )
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *encodings)
@@ -481,14 +483,14 @@ def stack(encodings: Sequence[Encoding]) -> Encoding:
 
 
 def one_per_layer(make: Callable[[jax.Array], Encoding], dims: Dims, key: jax.Array) -> Encoding:
-    """A stack of encodings, each made with a key of its own."""
+    """Stack encodings built from one key per layer."""
     if dims.layers is None:
         raise ValueError("one encoding per layer needs the number of layers: give Dims(layers=...)")
     return stack([make(key) for key in jax.random.split(key, dims.layers)])
 
 
 def trained_mask(encoding: Encoding) -> Encoding:
-    """The same tree with True where a leaf is trained, else False."""
+    """Return the same tree with True for trained leaves and False for the others."""
     fields = {}
     for field in dataclasses.fields(encoding):
         value = getattr(encoding, field.name)
@@ -507,7 +509,7 @@ def trained_mask(encoding: Encoding) -> Encoding:
 def partition(encoding: Encoding) -> tuple[Encoding, Encoding]:
     """Split an encoding into (trained, fixed), each with None for the leaves of the other.
 
-    A module that holds an encoding gives only the first to its optimizer; `combine` joins them.
+    Only the trained part goes to the optimizer; `combine` joins them again.
     """
     mask = trained_mask(encoding)
     trained, fixed = (
@@ -520,9 +522,9 @@ def partition(encoding: Encoding) -> tuple[Encoding, Encoding]:
 
 
 def combine(trained: Encoding, fixed: Encoding) -> Encoding:
-    """Join the two parts that `partition` returned, with the current trained values."""
+    """Join the two parts that `partition` returned, with updated trained values."""
     return jax.tree.map(
-        lambda one, other: other if one is None else one,
+        lambda leaf, other: other if leaf is None else leaf,
         trained,
         fixed,
         is_leaf=lambda leaf: leaf is None,
@@ -530,7 +532,7 @@ def combine(trained: Encoding, fixed: Encoding) -> Encoding:
 
 
 def fixed(values) -> jax.Array:
-    """Round numbers computed in float64 on the host to float32, once."""
+    """Round float64 values, computed on the host, to float32."""
     return jnp.asarray(np.asarray(values, np.float64).astype(np.float32))
 
 
@@ -540,23 +542,23 @@ def check_encoding(encoding) -> None:
 
 
 def check_key(key) -> None:
-    """Check that a key is one of jax's, a new or an old one, or None."""
+    """Check that a key is a JAX key, typed or raw, or None."""
     if key is None:
         return
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
     is_new = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and shape == ()
     if not is_new and (dtype != jnp.uint32 or shape not in ((2,), (4,))):
-        found = repr(key) if shape is None else f"an array of {dtype}{list(shape)}"
-        raise ValueError(f"key must be a single key, such as jax.random.key(0); got {found}")
+        described = repr(key) if shape is None else f"an array of {dtype}{list(shape)}"
+        raise ValueError(f"key must be a single key, such as jax.random.key(0); got {described}")
 
 
 def check_far(name: str, positions) -> None:
-    """Check that float32 tells the positions of all arrays apart, where values are known."""
+    """Check known positions against the range in which float32 distinguishes them."""
     for part in jax.tree.leaves(positions):
-        known = in_sight(part)
-        if known is None or not known.size:
+        values = known_values(part)
+        if values is None or not values.size:
             continue
-        for value in (known.min(), known.max()):
+        for value in (values.min(), values.max()):
             if not -FARTHEST <= value <= FARTHEST:  # also true for NaN
                 raise ValueError(
                     f"{name} must be finite and at most 2^24 = {FARTHEST:,} from 0, beyond which "
@@ -564,8 +566,8 @@ def check_far(name: str, positions) -> None:
                 )
 
 
-def in_sight(values) -> np.ndarray | None:
-    """Values on the host; None where they are unknown: in a trace or on other processes."""
+def known_values(values) -> np.ndarray | None:
+    """Return values on the host; None if unknown: under a trace or on other processes."""
     for leaf in jax.tree.leaves(values):
         if isinstance(leaf, Tracer):
             return None

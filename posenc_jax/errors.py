@@ -27,7 +27,7 @@ class Stop(Exception):
     """An error that ends a program with one explanatory line and no traceback."""
 
     code = IO
-    ends_all = False  # whether it ends every process of the run in the same way
+    ends_all = False  # True if every process of the run ends with the same error
 
 
 class ConfigError(Stop):
@@ -40,11 +40,11 @@ class DataError(Stop):
 
 class NotFinite(Stop):
     code = NOT_FINITE
-    ends_all = True  # all of them see the same loss
+    ends_all = True  # all processes see the same loss
 
 
 class Damaged(Stop):
-    """The data read is not the data that was written."""
+    """The data read differs from the data written."""
 
 
 class Busy(Stop):
@@ -60,7 +60,7 @@ class OtherConfig(Stop):
 
 
 def code_of(error: BaseException | None) -> int:
-    """The exit code of a program that ends with an error, or with none."""
+    """Return the exit code for an error; None: success."""
     if isinstance(error, Stop):
         return error.code
     if isinstance(error, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Atomic writes, locks, and errors of the disk."""
+"""Atomic writes, locks and disk errors."""
 
 import errno
 import fcntl
@@ -18,16 +18,16 @@ NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file 
 
 
 def is_replaceable(path: Path) -> bool:
-    """Whether a file can be written there: nothing is there yet, or a regular file."""
+    """True if a path can be written: it does not exist yet or is a regular file."""
     return path.is_file() or not path.exists()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    scratch = path.with_name(f".{path.name}.part")  # always the same: the next write replaces it
+    scratch = path.with_name(f".{path.name}.part")  # a fixed name: the next write replaces it
     try:
         if not is_replaceable(path):
             raise Stop(f"cannot write {path}: {NO_FILE}")
-        scratch.unlink(missing_ok=True)  # even a link, which opening would follow
+        scratch.unlink(missing_ok=True)  # also removes a link, which open would follow
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
@@ -41,7 +41,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Waits until no other process holds this lock file."""
+    """Hold a lock file, after waiting for other processes to release it."""
     with path.open("a", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
@@ -49,7 +49,7 @@ def alone(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """Holds a folder, or raises Busy with its holder. The lock ends with its process."""
+    """Lock a folder, or raise Busy with its holder; the lock ends with the process."""
     with (folder / ".lock").open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,13 +64,13 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """An error and the errors it was raised from."""
-    found: list[BaseException] = [error]
-    while found[-1].__cause__ is not None:
-        found.append(found[-1].__cause__)
-    return found
+    """Return an error and the errors it was raised from."""
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    return chain
 
 
 def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
-    """Whether an error, or a cause of it, is a system error with one of these errnos."""
+    """True if an error, or a cause of it, is a system error with one of these errnos."""
     return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))

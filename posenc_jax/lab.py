@@ -1,4 +1,4 @@
-"""Train and evaluate from Python, without a checkout: the programs as functions."""
+"""Train and evaluate from Python: the programs as functions."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,11 +11,11 @@ from posenc_jax.checks import known
 from posenc_jax.config import Evaluation, Training, check, load, schema
 from posenc_jax.evaluation import judging
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | None = None):
-    """The configuration of a file in configs/, overridden by fields such as {"model.width": 64}."""
+    """Return a configuration from configs/, overridden by fields such as {"model.width": 64}."""
     stems = [path.stem for path in (neighbours.HERE / "configs").glob("*.py")]
     known("recipe", name, set(stems) - {"base", "eval", "__init__"})
     make = neighbours.recipe(name).get_config
@@ -46,8 +46,8 @@ def _evaluate(config: Evaluation, workdir: Path, step: int | None) -> list[dict]
     from posenc_jax import programs
     from posenc_jax.evaluation import records
 
-    done, _ = programs.measure(config, workdir, [step])
-    return [*records.rows(done.cells), *done.left_out]
+    evaluated, _ = programs.measure(config, workdir, [step])
+    return [*records.rows(evaluated.cells), *evaluated.left_out]
 
 
 def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:

@@ -1,10 +1,10 @@
-"""Positions of the tokens of a row, and the documents of a packed row."""
+"""Positions of the tokens of a row, and documents of a packed row."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.encoding import Encoding, Tokens, check_far, check_reach, in_sight
+from posenc_jax.encoding import Encoding, Tokens, check_far, check_reach, known_values
 
 
 def tokens_of_row(
@@ -14,7 +14,7 @@ def tokens_of_row(
     key: jax.Array | None = None,
     documents: jax.Array | None = None,  # [B, T]
 ) -> Tokens:
-    """The tokens of a row without given positions; a key asks for the random draw of training."""
+    """Build the tokens of a row at the encoding's positions; with a key, draw them randomly."""
     position = place(encoding, length, key, documents)
     return Tokens(
         position=check_places("positions", position, length, batch),
@@ -29,25 +29,25 @@ def place(
     key: jax.Array | None = None,
     segments: jax.Array | None = None,  # [B, T]
 ) -> jax.Array:  # [T], or [B, T] with segments
-    """Positions of a row's tokens; with segments every document starts at the first position."""
+    """Return the positions of a row's tokens; with segments they restart in each document."""
     if segments is None:
         return encoding.positions(length, key)
     inside = in_document(segments)
-    known = in_sight(inside)
+    known = known_values(inside)
     if known is not None:
         check_reach(encoding, int(known.max()) + 1)
-    line = encoding.positions(min(length, encoding.reach or length), key)
-    return line.at[inside].get(mode="fill", fill_value=-1)  # beyond the reach: no position
+    positions = encoding.positions(min(length, encoding.reach or length), key)
+    return positions.at[inside].get(mode="fill", fill_value=-1)  # -1 beyond the reach
 
 
 def in_document(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
-    """The place of each token within its document, 0, 1, ..."""
+    """Return the index of each token in its document, 0, 1, ..."""
     index = jnp.broadcast_to(jnp.arange(segments.shape[1]), segments.shape)
     return index - jax.lax.cummax(jnp.where(_starts(segments), index, 0), axis=1)
 
 
 def number_documents(segments: jax.Array) -> jax.Array:  # [B, T] -> [B, T]
-    """Number the documents of a row 1, 2, ...: a segment id that returns is another document."""
+    """Number the documents of a row 1, 2, ...; a repeated segment id starts another document."""
     return jnp.cumsum(_starts(segments), axis=1)
 
 
@@ -55,7 +55,7 @@ def number_documents_of_both(
     q_segments: jax.Array,  # [B or 1, Q]
     k_segments: jax.Array,  # [B or 1, S]
 ) -> tuple[jax.Array, jax.Array]:  # [B, Q] and [B, S]
-    """`number_documents` of the keys, and the number of each query's document among them.
+    """Return the document numbers of the queries and of the keys.
 
     Queries are the last Q of the keys. A query whose segment differs from its key's belongs to the
     last document of the row with its segment, or to none (0).
@@ -66,23 +66,23 @@ def number_documents_of_both(
     )
     queries, keys = q_segments.shape[1], k_segments.shape[1]
     numbers = number_documents(k_segments)
-    # A sort, not a comparison of all with all: memory must stay linear in the length.
+    # Sorting keeps memory linear in the length; an all-pairs comparison would not.
     order = jnp.argsort(k_segments, axis=1, stable=True)
     ascending = jnp.take_along_axis(k_segments, order, axis=1)
-    after = jax.vmap(lambda line, at: jnp.searchsorted(line, at, side="right"))
-    place = jnp.maximum(after(ascending, q_segments) - 1, 0)
-    there = jnp.take_along_axis(ascending, place, axis=1) == q_segments
-    last = jnp.take_along_axis(numbers, jnp.take_along_axis(order, place, axis=1), axis=1)
-    q_numbers = jnp.where(there, last, 0)
+    after = jax.vmap(lambda ids, query: jnp.searchsorted(ids, query, side="right"))
+    index = jnp.maximum(after(ascending, q_segments) - 1, 0)
+    exists = jnp.take_along_axis(ascending, index, axis=1) == q_segments
+    last = jnp.take_along_axis(numbers, jnp.take_along_axis(order, index, axis=1), axis=1)
+    q_numbers = jnp.where(exists, last, 0)
     if queries <= keys:
-        own = q_segments == k_segments[:, keys - queries :]
-        q_numbers = jnp.where(own, numbers[:, keys - queries :], q_numbers)
+        same = q_segments == k_segments[:, keys - queries :]
+        q_numbers = jnp.where(same, numbers[:, keys - queries :], q_numbers)
     return q_numbers, numbers
 
 
-def check_told_apart(q_segments: jax.Array, k_segments: jax.Array):
-    """Refuse a query that may belong to several documents, where values are known."""
-    q_known, k_known = in_sight(q_segments), in_sight(k_segments)
+def check_unambiguous(q_segments: jax.Array, k_segments: jax.Array):
+    """Reject queries, if their values are known, that may belong to several documents."""
+    q_known, k_known = known_values(q_segments), known_values(k_segments)
     if q_known is None or k_known is None:
         return
     queries, keys = q_known.shape[1], k_known.shape[1]
@@ -96,8 +96,8 @@ def check_told_apart(q_segments: jax.Array, k_segments: jax.Array):
         if unclear.any():
             raise ValueError(
                 f"row {row} of the key segments has several documents {of_q[unclear][0]}, and a "
-                "query of that segment is not among the last Q keys, where it would stand; number "
-                "the documents of a row differently"
+                "query of that segment differs from its key among the last Q; number the documents "
+                "of a row differently"
             )
 
 
@@ -107,7 +107,7 @@ def _starts(segments):
 
 
 def check_places(name: str, places, length: int, batch: int) -> jax.Array:
-    """Check that positions are [T] or [B, T] and, where known, that float32 tells them apart."""
+    """Check that positions are [T] or [B, T] and, if known, that float32 can hold them."""
     check_far(name, places)
     return check_rows(name, places, length, batch)
 
@@ -121,8 +121,8 @@ def check_segments(name: str, segments, length: int, batch: int) -> jax.Array:
 
 
 def check_ascending(positions, documents: jax.Array | None = None) -> None:
-    """Refuse given positions that do not ascend within a document, where they are known."""
-    known, numbers = in_sight(positions), None if documents is None else in_sight(documents)
+    """Reject known positions that do not ascend within a document."""
+    known, numbers = known_values(positions), None if documents is None else known_values(documents)
     if known is None or (documents is not None and numbers is None):
         return
     falls = known[..., 1:] <= known[..., :-1]
@@ -130,21 +130,21 @@ def check_ascending(positions, documents: jax.Array | None = None) -> None:
         falls = falls & (numbers[..., 1:] == numbers[..., :-1])
     if falls.any():
         raise ValueError(
-            "given positions must ascend within a document; those that restart within a row need "
-            "segments, one per document"
+            "positions must ascend within a document; if they restart within a row, give segments, "
+            "one per document"
         )
 
 
 def check_rows(name: str, rows, length: int, batch: int) -> jax.Array:
     """Check that there is one 32-bit number per token, [T] or [B, T]."""
-    known = in_sight(rows)
+    known = known_values(rows)
     if known is not None and known.size and known.dtype in (np.int64, np.uint64):
         for value in (known.min(), known.max()):
             if not -(2**31) <= value < 2**31:
                 raise ValueError(f"{name} must fit into 32 bits; got {value}")
     rows = jnp.asarray(rows)
     if jnp.issubdtype(rows.dtype, jnp.integer):
-        rows = rows.astype(jnp.int32)  # differences of others would wrap
+        rows = rows.astype(jnp.int32)  # other types would wrap in differences
     if rows.shape not in ((length,), (batch, length), (1, length)):
         raise ValueError(
             f"{name} must be [{length}] or [{batch}, {length}], one for each token; got shape "

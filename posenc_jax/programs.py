@@ -1,4 +1,4 @@
-"""What the programs do once their command line is right."""
+"""The programs behind the command lines: train and evaluate a run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from posenc_jax.training.loop import train
 
 
 class Outcome(NamedTuple):
-    """What wandb is shown of an evaluation."""
+    """Results of an evaluation for wandb."""
 
     cells: list[Measured]
     pictures: list[Path]
@@ -27,23 +27,23 @@ def evaluate_run(
     config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)
 ) -> Outcome:
     """Evaluate checkpoints of a run, print its tables and draw its curves."""
-    done, pictures = measure(config, workdir, steps)
-    say(table.table(done.cells))
-    say(table.without_null(records.rows(done.cells)) or "")
+    evaluated, pictures = measure(config, workdir, steps)
+    say(table.table(evaluated.cells))
+    say(table.without_null(records.rows(evaluated.cells)) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
-    if len(done.all_names) > 1:
-        names = ", ".join(done.all_names)
-        say(f"curves.csv holds the evaluations {names}; this one is {done.name}")
-    return Outcome(done.cells, pictures, done.facts)
+    if len(evaluated.all_names) > 1:
+        names = ", ".join(evaluated.all_names)
+        say(f"curves.csv holds the evaluations {names}; this one is {evaluated.name}")
+    return Outcome(evaluated.cells, pictures, evaluated.facts)
 
 
 def measure(
     config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)
 ) -> tuple[evaluate.Evaluated, list[Path]]:
-    """Evaluate checkpoints of a run and draw its curves; prints no table."""
-    done = evaluate.evaluate(config, workdir, steps)
-    counted = yardsticks.read(workdir / "eval")
-    return done, curves.draw(done.every, workdir / "plots", done.name, counted)
+    """Evaluate checkpoints of a run and draw its curves, without printing tables."""
+    evaluated = evaluate.evaluate(config, workdir, steps)
+    ngrams = yardsticks.read(workdir / "eval")
+    return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name, ngrams)
 
 
 def train_readable(config: Training, evaluation: Evaluation, workdir: Path) -> int:

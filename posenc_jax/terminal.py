@@ -1,4 +1,4 @@
-"""Printing to the user, and how a program ends. A closed terminal ends no program."""
+"""Terminal output and exit codes; a closed terminal does not end a program."""
 
 import os
 import sys
@@ -17,14 +17,14 @@ def say(text: str, *, error: bool = False) -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Discards everything written to a stream from here on."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    """Discard everything written to a stream from now on."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def counted(count: int, noun: str) -> str:
-    """A count before its noun: `1 document`, `2,000 documents`."""
+    """Format a count with its noun: `1 document`, `2,000 documents`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -33,7 +33,7 @@ def warn(text: str) -> None:
 
 
 def program(main: Callable[[list[str]], int]) -> int:
-    """The exit code of a program; a reader that has left, as `head` does, is no error."""
+    """Run a program and return its exit code; a closed pipe, as by `head`, is not an error."""
     try:
         return main(sys.argv)
     except BrokenPipeError:
@@ -54,12 +54,12 @@ def clock(seconds: float) -> str:
 
 
 def code_of(body: Callable[[], object]) -> int:
-    """Runs the body of a program and returns its exit code; an error is reported in one line."""
+    """Run the body of a program and return its exit code; errors are reported in one line."""
     try:
         code = body()
         return code if isinstance(code, int) else errors.DONE
     except KeyboardInterrupt as error:
-        say("stopped at once; the same command resumes from what was saved", error=True)
+        say("stopped immediately; the same command resumes from the last save", error=True)
         return errors.code_of(error)
     except ModuleNotFoundError as error:
         if packages.missing(error) is None:

@@ -1,10 +1,10 @@
 """python scripts/check_config.py --config=configs/rope.py:small [--config.FIELD=VALUE ...]
 python scripts/check_config.py --list
 
-`--list` prints every encoding and extension with its options. A configuration is checked: this
-prints the resolved configuration, its parameters and their memory in training, for a rotary
-encoding the turns of each pair within the trained length, for layers that differ how far back the
-model sees, and for a trained bias how far the run can move it, in logits.
+Checks a configuration and prints it resolved, with its parameters and their memory in training.
+Also prints the turns of each rotary pair within the trained length, the receptive field of hybrid
+layers, and how far training can move a trained bias, in logits. `--list` prints every encoding and
+extension with its options.
 """
 
 import dataclasses
@@ -55,14 +55,14 @@ def main(argv: list[str]) -> int:
         terminal.say("  " + " ".join(f"{each:.3g}" for each in turns))
     if isinstance(encoding, Hybrid):
         field = encoding.receptive_field
-        terminal.say(f"receptive field: {f'{field:,} tokens' if field else 'no bound'}")
+        terminal.say(f"receptive field: {f'{field:,} tokens' if field else 'unbounded'}")
     if parts["encoding"]:
         reach_of_the_encoding(run, encoding)
     return 0
 
 
 def print_choices() -> int:
-    """Every encoding and extension, its options with their defaults, and what it is."""
+    """Print every encoding and extension with its description, options and defaults."""
     from posenc_jax import extensions, schemes
     from posenc_jax.encoding import Encoding
 
@@ -77,12 +77,12 @@ def print_choices() -> int:
     return 0
 
 
-def _print_choice(name: str, options, about: str | None) -> None:
+def _print_choice(title: str, options, about: str | None) -> None:
     first, _, _ = (about or "").partition("\n\n")
-    terminal.say(f"  {name}: {' '.join(first.split())}")
+    terminal.say(f"  {title}: {' '.join(first.split())}")
     values = [
-        option if one.default is one.empty else f"{option}={one.default}"
-        for option, one in options.items()
+        name if option.default is option.empty else f"{name}={option.default}"
+        for name, option in options.items()
     ]
     if values:
         terminal.say(f"      {' '.join(values)}")
@@ -91,17 +91,17 @@ def _print_choice(name: str, options, about: str | None) -> None:
 def reach_of_the_encoding(config: Training, encoding) -> None:
     from posenc_jax.training import adamw
 
-    moves = adamw.travel(config)
+    distance = adamw.travel(config)
     logits = adamw.reach(config, encoding)
     of_bias = "" if logits is None else f", {logits:.3g} logits of its bias"
     terminal.say(
-        f"reach: {moves:.3g} in every trained array of the encoding (sum of rates, times\n"
+        f"reach: {distance:.3g} in every trained array of the encoding (sum of rates, times\n"
         f"  encoding_rate = {config.encoding_rate:g}){of_bias}"
     )
     if logits is not None and logits < LEAST_REACH:
         terminal.warn(
             f"the bias can move by {logits:.2g} logits in this run; below {LEAST_REACH} it barely "
-            "separates positions: raise encoding_rate, learning_rate or steps"
+            "distinguishes positions: raise encoding_rate, learning_rate or steps"
         )
 
 

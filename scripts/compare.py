@@ -1,15 +1,15 @@
 """python scripts/compare.py A B [--protocol=same_token,nonoverlap]
 
-Differences between two evaluated curves over the same targets, paired by document, with 95%
-t-intervals over documents. A and B are RUN[@METHOD][@LENGTH]: a run's folder; none (the default),
-an extension, an extension:scale or window; and one length (default: all lengths in common).
+Compares two evaluated curves over the same targets, paired by document, with 95% t-intervals over
+documents. A and B are RUN[@METHOD][@LENGTH]: a run's folder; a method, which is none (the default),
+an extension, an extension:scale or window; and one length (default: all common lengths).
 
   python scripts/compare.py runs/rope runs/alibi
   python scripts/compare.py runs/rope@yarn runs/rope@none
   python scripts/compare.py runs/rope@yarn:8@1024 runs/rope@none@128
 
-The last one asks whether 1,024 tokens with YaRN are worth more than the last 128 of them without.
---format=markdown or latex prints the table for a note or a paper.
+The last one compares 1,024 tokens with YaRN to the last 128 of them without. --format=markdown or
+latex prints the table for a note or a paper.
 """
 
 import argparse
@@ -27,12 +27,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("b", metavar="B")
     every = ",".join(protocol.name for protocol in protocols.shown())
     parser.add_argument("--protocol", default=every, help="default: all of them")
-    parser.add_argument("--evaluation", default="", help="default: that of held-out text")
+    parser.add_argument(
+        "--evaluation", default="", help="its name; default: the evaluation of held-out text"
+    )
     forms = ("text", *typeset.FORMS)
     parser.add_argument("--format", choices=forms, default="text", help="default: text")
-    given = parser.parse_args(argv[1:])
-    about = (given.a, given.b, given.protocol.split(","), given.evaluation, given.format)
-    return terminal.code_of(lambda: terminal.say(comparison.compare(*about)))
+    options = parser.parse_args(argv[1:])
+    names = options.protocol.split(",")
+    arguments = (options.a, options.b, names, options.evaluation, options.format)
+    return terminal.code_of(lambda: terminal.say(comparison.compare(*arguments)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """python scripts/demo.py [--workdir=runs/demo] [--out=report/demo]
 
-Trains RoPE to answer what stands far back, and RoPE and ALiBi on the standard library's source, all
-at L = 64, evaluates them up to 8 L, RoPE also with YaRN and others (configs/sweeps/demo.py), and
-writes a report. The same command resumes. --config.FIELD=VALUE sets a field in every run. What
-`make demo` runs.
+Trains RoPE on a retrieval task, and RoPE and ALiBi on the standard library's source, all at L = 64.
+Evaluates them up to 8 L, RoPE also with YaRN and other extensions (configs/sweeps/demo.py), and
+writes a report. The same command resumes. --config.FIELD=VALUE sets a field in every run. `make
+demo` runs it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from posenc_jax.sweeping.jobs import ROOT
 from posenc_jax.sweeping.sweep import sweep
 
 NEXT = """
-{minutes} min {seconds} s; the page: {page}
+{minutes} min {seconds} s; the report: {page}
 
 What to try next:
   open {page} in a browser
@@ -31,8 +31,12 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
-    parser.add_argument("--workdir", type=Path, default=Path("runs/demo"), help="of the sweep")
-    parser.add_argument("--out", type=Path, default=Path("report/demo"), help="the page's folder")
+    parser.add_argument(
+        "--workdir", type=Path, default=Path("runs/demo"), help="folder of the sweep"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("report/demo"), help="folder of the report"
+    )
     options, words = parser.parse_known_args(argv[1:])
     return terminal.code_of(lambda: demo(options.workdir, options.out, words))
 

@@ -1,10 +1,9 @@
 """python scripts/diagnose.py RUN[@METHOD[,METHOD...]][@LENGTH] [--documents=8] [--step=N]
 
-What position does inside a run, as CSV in RUN/eval/diagnose and pictures in RUN/plots: the rotary
-spectrum before and after each extension with the turns of every pair within L, the bias that is
-added to the logits against distance, and by position how much attention goes further back than L
-and its entropy. Methods are none,yarn and the length 8 L unless named. An extension without a scale
-gets that of the length.
+Shows the effect of position inside a run, as CSV in RUN/eval/diagnose and plots in RUN/plots: the
+rotary spectrum before and after each extension, with the turns of every pair within L; the bias
+against distance; and, by position, the share of attention beyond L tokens and its entropy. Default
+methods are none,yarn at the length 8 L. An extension without a scale gets the length over L.
 
   python scripts/diagnose.py runs/rope@none,ntk,yarn:8@1024
 """
@@ -20,7 +19,7 @@ def main(argv: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
     parser.add_argument("run", metavar="RUN[@METHOD[,METHOD...]][@LENGTH]")
-    parser.add_argument("--documents", type=int, default=8, help="rows read; default: 8")
+    parser.add_argument("--documents", type=int, default=8, help="rows to read; default: 8")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     options = parser.parse_args(argv[1:])
     if options.documents < 1:

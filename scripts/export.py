@@ -1,8 +1,8 @@
 """python scripts/export.py RUN --out=FILE.safetensors [--step=N] [--overwrite]
 
-Writes the weights of a run as safetensors: every trained array of model and encoding under the name
-that plain Orbax shows, such as params.model.blocks.attention.q.kernel, without the optimizer state.
-The file's metadata holds the configuration as JSON, the step, and the digests of run and weights.
+Writes the weights of a run as safetensors: every trained array of model and encoding, named as in
+its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without the optimizer state.
+The file's metadata has the configuration as JSON, the step, and the digests of run and weights.
 
   python scripts/export.py runs/rope --out=rope.safetensors
 """
@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: export(options))
 

@@ -1,8 +1,8 @@
 """python scripts/plot_curves.py RUN[@METHOD[,METHOD...]] [RUN ...] --out=DIR
 
-The curves of several evaluated runs in one picture per protocol: same_token.png, nonoverlap.png,
-sliding.png and position.png in DIR. Of each run the methods named, or all of them; n-grams of
-scripts/yardstick.py in grey:
+Plots the curves of several evaluated runs, with one plot per protocol: same_token.png,
+nonoverlap.png, sliding.png and position.png in DIR. Each run has the named methods, or all of them;
+n-grams of scripts/yardstick.py are grey:
 
   python scripts/plot_curves.py runs/rope@none,yarn:8 runs/alibi@none --out=pictures
   python scripts/plot_curves.py runs/rope runs/alibi --format=pdf --width=3.3
@@ -23,18 +23,20 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="an evaluated run")
     parser.add_argument("--out", type=Path, default=Path("pictures"), help="default: pictures")
-    parser.add_argument("--evaluation", default="", help="default: that of held-out text")
+    parser.add_argument(
+        "--evaluation", default="", help="its name; default: the evaluation of held-out text"
+    )
     parser.add_argument("--format", choices=style.FORMATS, default="png", help="default: png")
-    parser.add_argument("--width", type=float, help="inches: 3.3 for a column of a paper")
+    parser.add_argument("--width", type=float, help="in inches; 3.3: a column of a paper")
     options = parser.parse_args(argv[1:])
 
     def plot() -> None:
         with style.printed(style.Form(options.format, options.width)):
             cells = selection.comparable(selection.readable(options.runs, options.evaluation))
             folders = [selection.parse(run).run / "eval" for run in options.runs]
-            counted = [row for folder in folders for row in yardsticks.read(folder)]
-            drawn = curves.draw(cells, options.out, yardsticks=counted)
-            terminal.say("\n".join(map(str, drawn)))
+            ngrams = [row for folder in folders for row in yardsticks.read(folder)]
+            plots = curves.draw(cells, options.out, yardsticks=ngrams)
+            terminal.say("\n".join(map(str, plots)))
 
     return terminal.code_of(plot)
 

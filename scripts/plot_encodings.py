@@ -1,12 +1,11 @@
 """python scripts/plot_encodings.py [RUN ...] [--out=report/encodings] [--length=128] [--scale=8]
 
-Pictures of the encodings: how far RoPE's scores reach, its wavelengths before and after each
-extension, the biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, and the similarity of the
-vectors of additive encodings, the distances that extensions move, the windows and chunks of layers
-that differ, and forget gates over a text. They are drawn untrained, and titles say which values are
-random; a RUN replaces its scheme with what it learned, and its gates read held-out text. For a RUN
-with an additive encoding also the shares of content and position in the scores and keys of its
-first layer.
+Plots the encodings: RoPE's scores by distance, its wavelengths before and after each extension, the
+biases of ALiBi, T5, Kerple, FIRE and Sandwich by head, the similarity of the vectors of additive
+encodings, the distances that extensions remap, the windows and chunks of hybrid layers, and forget
+gates over a text. Encodings are untrained, and titles mark random values; a RUN shows its trained
+encoding instead, with gates over held-out text. A RUN with an additive encoding also shows the
+shares of content and position in the scores and keys of its first layer.
 """
 
 import argparse
@@ -23,8 +22,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, default=Path("report/encodings"))
     parser.add_argument("--length", type=int, default=128, help="L; default: 128")
-    parser.add_argument("--scale", type=float, default=8.0, help="of extensions; default: 8")
-    parser.add_argument("--heads", type=int, default=8, help="of untrained encodings; default: 8")
+    parser.add_argument("--scale", type=float, default=8.0, help="scale of extensions; default: 8")
+    parser.add_argument(
+        "--heads", type=int, default=8, help="heads of untrained encodings; default: 8"
+    )
     options = parser.parse_args(argv[1:])
     if options.length < 2 or options.scale < 1 or options.heads < 1:
         parser.error("--length must be at least 2, --scale and --heads at least 1")
@@ -37,8 +38,8 @@ def draw(options) -> None:
     from posenc_jax.report.portraits import Portraits
 
     dims = Dims(options.heads, 64, 64 * options.heads, options.length)
-    made = Portraits(dims, options.runs).draw(options.out, options.scale)
-    terminal.say("\n".join(map(str, made)))
+    plots = Portraits(dims, options.runs).draw(options.out, options.scale)
+    terminal.say("\n".join(map(str, plots)))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """python scripts/prepare_data.py --config=configs/rope.py [--vocab=4096 --out=tokenizer.json]
 
-Writes the tokens of a configuration's text into the cache and prints their counts. With --vocab it
-first trains a byte-level BPE of that many tokens on the training documents and writes it to --out,
-to be used by --config.data.tokenizer=OUT.
+Writes the tokens of a configuration's text to the cache and prints their counts. With --vocab it
+first trains a byte-level BPE of that size on the training documents and writes it to --out, for
+--config.data.tokenizer=OUT.
 
---tokens_out=FOLDER also writes the tokens, held-out text and tokenizer into a folder, about two
-bytes per token: --config.data.tokens=FOLDER trains on them on machines without the text and the
-package tokenizers. --limit=16e6 keeps at most that many training tokens: whole documents, chosen by
-a hash of their text, and the same share of the held-out text.
+--tokens_out=FOLDER also writes the tokens, held-out text and tokenizer to a folder, about two bytes
+per token: --config.data.tokens=FOLDER trains on them, on machines without the text or the package
+tokenizers. --limit=16e6 keeps at most that many training tokens: whole documents, chosen by a hash
+of their text, and the same share of the held-out text.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
         )
     if flags.limit is not None and not (flags.tokens_out and 1 <= flags.limit < 2**53):
         problems.append(
-            f"--limit must be at least 1, beside --tokens_out, whose tokens it counts; "
+            f"--limit must be at least 1 and needs --tokens_out, whose tokens it limits; "
             f"got {flags.limit:g}"
         )
     if flags.vocab is not None and not is_replaceable(Path(flags.out)):
@@ -64,8 +64,8 @@ def _prepare(
         made = prepared.write(made, encoder, place, limit)
         size = prepared.size_of(place) / 2**20
         terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={folder}")
-    terminal.say(f"{made.folder}\nfingerprint {made.fingerprint}\n{made.card['counts']}")
-    for name, facts in made.card["splits"].items():
+    terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")
+    for name, facts in corpus.card["splits"].items():
         terminal.say(f"{name}: {facts}")
 
 

@@ -1,10 +1,10 @@
 """python scripts/report.py RUNS [RUNS ...] --out=report
 
-One page about runs and sweeps, finished or not: OUT/index.html, complete in one file that loads
-nothing from the network, and its main figure for each protocol as a PNG. RUNS is the folder of a
-sweep or of one run. Where answers were scored, their picture shows bits of text beside them: those
-of the runs --text, which may be the same ones, trained on a mixture. With --wandb the report is one
-run of wandb, `report`, in the group of the first run.
+Writes a report on runs and sweeps, finished or not: OUT/index.html, a single file that needs no
+network, and the main figure of each protocol as a PNG. RUNS is the folder of a sweep or of one run.
+Next to retrieval accuracy, if scored, its figure shows the bits per byte of the runs --text, which
+may be the same runs if trained on a mixture. With --wandb the report is a wandb run, `report`, in
+the group of the first run.
 """
 
 import argparse
@@ -23,15 +23,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
     modes = ("online", "offline", "auto")
-    parser.add_argument("--wandb", choices=modes, default="", help="default: no run of wandb")
-    parser.add_argument("--evaluation", default="", help="default: that of held-out text")
-    parser.add_argument("--text", nargs="+", type=Path, default=(), help="runs that read text")
-    parser.add_argument("--format", choices=style.FORMATS, default="png", help="of pictures")
-    parser.add_argument("--width", type=float, help="of pictures, in inches; 3.3: a paper's column")
-    given = parser.parse_args(argv[1:])
-    form = style.Form(given.format, given.width)
+    parser.add_argument("--wandb", choices=modes, default="", help="default: no wandb run")
+    parser.add_argument(
+        "--evaluation", default="", help="its name; default: the evaluation of held-out text"
+    )
+    parser.add_argument("--text", nargs="+", type=Path, default=(), help="runs evaluated on text")
+    parser.add_argument("--format", choices=style.FORMATS, default="png", help="of figures")
+    parser.add_argument(
+        "--width", type=float, help="of figures, in inches; 3.3: a column of a paper"
+    )
+    options = parser.parse_args(argv[1:])
+    form = style.Form(options.format, options.width)
     return terminal.code_of(
-        lambda: report(given.runs, given.out, given.evaluation, given.wandb, given.text, form)
+        lambda: report(
+            options.runs, options.out, options.evaluation, options.wandb, options.text, form
+        )
     )
 
 

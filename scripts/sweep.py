@@ -1,16 +1,16 @@
 """python scripts/sweep.py --config=configs/sweeps/zoo.py --workdir=runs/zoo [--workers=N]
 
 Trains and evaluates every job of a grid. Each job is an ordinary run in WORKDIR/<name>. Finished
-work is not repeated: the same command resumes a stopped or killed sweep, and a grid that has grown
-adds only its new jobs. A failed job is retried, then reported at the end.
+work is not repeated: the same command resumes a stopped or killed sweep, and an extended grid runs
+only its new jobs. A failed job is retried, then reported at the end.
 
-  --workers=N              jobs at once, each with its share of the cores or a GPU of its own;
+  --workers=N              concurrent jobs, each with a share of the cores or its own GPU;
                            default: one per GPU, or one without GPUs
-  --launcher=local         processes of this machine; slurm: job arrays of a cluster, with the
+  --launcher=local         processes on this machine; slurm: job arrays on a cluster, with the
                            resources under `slurm` in the sweep file (submitit's parameters)
-  --config.FIELD=VALUE     in every run of this sweep, such as --config.steps=2000
+  --config.FIELD=VALUE     set a field in every run of this sweep, such as --config.steps=2000
   --minutes=N              stop after N minutes: running jobs save, the exit code is 75, and the
-                           same command resumes; for a machine that is lent for minutes
+                           same command resumes; for machines with a time limit
   --list                   print the next command of each job, and run nothing
 """
 
@@ -29,8 +29,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--config", required=True, help="a file of configs/sweeps/")
     parser.add_argument("--workdir", required=True, type=Path, help="the folder of the sweep")
     parser.add_argument("--launcher", default="local", choices=["local", "slurm"])
-    parser.add_argument("--workers", type=int, help="jobs at once")
-    parser.add_argument("--minutes", type=float, help="when to stop")
+    parser.add_argument("--workers", type=int, help="number of concurrent jobs")
+    parser.add_argument("--minutes", type=float, help="stop after this many minutes")
     parser.add_argument("--list", action="store_true", help="print the jobs and run nothing")
     options, words = parser.parse_known_args(argv[1:])
     if options.list:

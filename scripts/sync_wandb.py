@@ -1,7 +1,7 @@
 """python scripts/sync_wandb.py RUN [RUN ...] [--mode=online|offline]
 
-Writes metrics.jsonl of a run, and the curves of its evaluations, into new wandb runs: for runs
-trained offline or cut off from wandb, and for resumed runs with duplicate lines there.
+Writes metrics.jsonl of a run, and the curves of its evaluations, to new wandb runs. For runs
+trained offline or disconnected from wandb, and resumed runs with duplicate lines there.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def sync(run: Path, mode: str) -> None:
         view.log({f"train/{name}": value for name, value in line.items()})
     code = workdir.read_status().get("code", errors.AGAIN)
     view.finish(code, {"exit_code": code})
-    written = f"{run}: {terminal.counted(len(lines), 'line')} of metrics"
+    summary = f"{run}: {terminal.counted(len(lines), 'line')} of metrics"
     if sums_file.exists(run / "eval"):
         cells = records.read(run / "eval")
         names = dict.fromkeys(cell.facts["evaluation"] for cell in cells)
@@ -50,17 +50,17 @@ def sync(run: Path, mode: str) -> None:
             rows = records.rows(records.of_evaluation(cells, name))
             wandb_curves.log_curves(view, rows, pictures(run, name, names))
         rows = records.rows(cells)
-        written += f", {terminal.counted(len(rows), 'row')} of curves"
-    terminal.say(written)
+        summary += f", {terminal.counted(len(rows), 'row')} of curves"
+    terminal.say(summary)
 
 
 def pictures(run: Path, evaluation: str, others: Iterable[str]) -> list[Path]:
-    """Those of one evaluation, whose name ends theirs unless it is that of held-out text."""
-    ends = [f"-{name}" for name in others if name != records.HELD_OUT]
-    drawn = sorted((run / "plots").glob("*.png"))
+    """List the plots of one evaluation, whose file names end in its name unless held-out."""
+    suffixes = [f"-{name}" for name in others if name != records.HELD_OUT]
+    plots = sorted((run / "plots").glob("*.png"))
     if evaluation != records.HELD_OUT:
-        return [path for path in drawn if path.stem.endswith(f"-{evaluation}")]
-    return [path for path in drawn if not path.stem.endswith(tuple(ends))]
+        return [path for path in plots if path.stem.endswith(f"-{evaluation}")]
+    return [path for path in plots if not path.stem.endswith(tuple(suffixes))]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """python scripts/yardstick.py RUN [RUN ...] [--whole] [--evaluation=NAME]
 
-What counting makes of a run's targets: interpolated n-grams, p_k = (n + 5 p_{k-1}) / (N + 5), of 2
-to 6 tokens, counted on the rows that the run was trained on (an epoch at most) and scored on the
-targets of its same_token. Writes RUN/eval/yardsticks.csv; report.py, plot_curves.py and the next
-evaluation draw them in grey. RUN may be the folder of a sweep: then one run is counted for all that
-read the same targets after as much training on one text.
+Scores n-gram baselines on a run's targets: interpolated, p_k = (n + 5 p_{k-1}) / (N + 5), of 2 to 6
+tokens, counted on the run's training rows (an epoch at most) and scored on the targets of its
+same_token. Writes RUN/eval/yardsticks.csv; report.py, plot_curves.py and the next evaluation plot
+them in grey. RUN may be the folder of a sweep: runs with the same targets and amount of training
+text are then counted once.
 
   --whole   count the whole training text
 """
@@ -22,7 +22,9 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", type=Path, help="folders of evaluated runs or sweeps")
     parser.add_argument("--whole", action="store_true", help="count the whole training text")
-    parser.add_argument("--evaluation", default="", help="default: that of held-out text")
+    parser.add_argument(
+        "--evaluation", default="", help="its name; default: the evaluation of held-out text"
+    )
     options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: count(options.runs, options.evaluation, options.whole))
 

@@ -1,4 +1,4 @@
-"""Attention under any encoding; rotation, bias and query scale are applied inside."""
+"""Attention with any encoding: rotation, bias and query scale are applied inside."""
 
 import functools
 from typing import Any
@@ -18,7 +18,7 @@ from posenc_jax.positions import (
     check_ascending,
     check_places,
     check_segments,
-    check_told_apart,
+    check_unambiguous,
     number_documents,
     number_documents_of_both,
     place,
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 DTYPES = (jnp.float32, jnp.bfloat16, jnp.float64)
-CROSSOVER = 64  # keys from which blockwise trains faster than plain, on CPU
+CROSSOVER = 64  # from this many keys blockwise trains faster than plain on CPU
 
 
 def attention(
@@ -51,24 +51,24 @@ def attention(
     window: int | None = None,
     implementation: str = "auto",
 ) -> jax.Array:  # [B, H, Q, K]
-    """The heads-major core: `plain`, or a faster implementation with the same arguments."""
+    """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
-    own = bearer(encoding, "attend")
-    if own.attend is not None:
-        own = own.replace(window=encoding.narrowed(window))
-        return own.attend(q, k, v, q_tokens, k_tokens)
-    given: Any = (q, k, v, encoding, q_tokens, k_tokens)
+    custom = bearer(encoding, "attend")
+    if custom.attend is not None:
+        custom = custom.replace(window=encoding.narrowed(window))
+        return custom.attend(q, k, v, q_tokens, k_tokens)
+    arguments: Any = (q, k, v, encoding, q_tokens, k_tokens)
     if implementation == "kernel":
-        return kernel(*given, phase=phase, window=window)
+        return kernel(*arguments, phase=phase, window=window)
     if implementation == "auto":
-        out = kernel_if_fit(*given, phase=phase, window=window)
+        out = kernel_if_fit(*arguments, phase=phase, window=window)
         if out is not None:
             return out
         implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
-    way = {"plain": plain, "blockwise": blockwise}[implementation]
+    compute = {"plain": plain, "blockwise": blockwise}[implementation]
     if overrides(encoding, "regions"):
-        way = functools.partial(by_regions, way)
-    out, logsum = way(*given, phase=phase, window=window)
+        compute = functools.partial(by_regions, compute)
+    out, logsum = compute(*arguments, phase=phase, window=window)
     return with_sink(out, logsum, encoding.sink())
 
 
@@ -83,26 +83,26 @@ def attend(
     phase: Phase | None = None,
     segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
-    features: Any = None,  # from encoding.read of the keys; or (of the queries, of the keys)
+    features: Any = None,  # encoding.read(keys), or a tuple (of the queries, of the keys)
     implementation: str = "auto",  # one of IMPLEMENTATIONS
 ) -> jax.Array:  # [B, Q, H, K]
-    """Causal attention of the queries to the keys.
+    """Compute causal attention of the queries to the keys.
 
-    Without positions the keys are the encoding's first S tokens, or the first ones of each document
-    where there are segments, and the queries are the last Q of the keys. Given positions must
-    ascend within a document and decide what is seen: a query sees keys up to its own position, and
-    under a window only those at most `window - 1` positions back.
+    Without positions the keys have the encoding's first S positions, which restart in each document
+    of segments, and the queries are the last Q keys. Given positions must ascend within a document
+    and determine visibility: a query sees keys up to its own position, and with a window only those
+    at most `window - 1` positions back.
 
-    Equal neighbours in segments are one document; an id that returns is another document. In a pair
-    of segments this holds for the keys; a query belongs to the document of its key among the last Q
-    where their segments are equal, else to the last document with its segment.
+    Neighbours with equal segments share a document; an id that recurs later starts another one. For
+    a pair of segments, this holds for the keys; a query belongs to the document of its key among
+    the last Q if their segments are equal, else to the last document with its segment.
 
-    Features are those of the keys, of which the queries take the last Q, or a tuple of the
-    queries' and the keys' features.
+    Features belong to the keys, the last Q of which are the queries', or come as a tuple of query
+    and key features.
     """
     _check(q, k, v, encoding, window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
-    given = q_positions is not None or k_positions is not None
+    placed = q_positions is not None or k_positions is not None
     if segments is not None:
         segments = _pair(segments, batch, queries, keys)
     if k_positions is None:
@@ -110,22 +110,24 @@ def attend(
     k_positions = check_places("k_positions", k_positions, keys, batch)
     if q_positions is None:
         if queries > keys:
-            raise ValueError(f"{queries} queries and {keys} keys: give q_positions and k_positions")
+            raise ValueError(
+                f"more queries, {queries}, than keys, {keys}: give q_positions and k_positions"
+            )
         q_positions = k_positions[..., keys - queries :]
     q_positions = check_places("q_positions", q_positions, queries, batch)
-    if given:
+    if placed:
         check_ascending(k_positions, segments and segments[1])
     if q_positions.ndim != k_positions.ndim:
         q_positions, k_positions = (jnp.atleast_2d(p) for p in (q_positions, k_positions))
     if phase is None:
         phase = phase_between(encoding, q_positions, k_positions)
     documents = segments or (None, None)
-    orders = (q_positions, k_positions) if given else (None, None)
-    carried = _features(encoding, features, batch, queries, keys, given)
-    contiguous = not given and encoding.consecutive()
+    orders = (q_positions, k_positions) if placed else (None, None)
+    sides = _features(encoding, features, batch, queries, keys, placed)
+    contiguous = not placed and encoding.consecutive()
     q_tokens, k_tokens = (
         Tokens(position=p, document=d, order=o, features=f, contiguous=contiguous)
-        for p, d, o, f in zip((q_positions, k_positions), documents, orders, carried, strict=True)
+        for p, d, o, f in zip((q_positions, k_positions), documents, orders, sides, strict=True)
     )
     out = attention(
         jnp.swapaxes(q, 1, 2),
@@ -141,8 +143,8 @@ def attend(
     return jnp.swapaxes(out, 1, 2)
 
 
-def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, given: bool):
-    """The features of the queries and those of the keys."""
+def _features(encoding: Encoding, features, batch: int, queries: int, keys: int, placed: bool):
+    """Return the features of the queries and those of the keys."""
     reads = overrides(encoding, "read")
     if features is None:
         if reads:
@@ -152,11 +154,11 @@ def _features(encoding: Encoding, features, batch: int, queries: int, keys: int,
             )
         return None, None
     if not reads:
-        raise ValueError(f"encoding {encoding.name!r} reads no features; give none")
+        raise ValueError(f"encoding {encoding.name!r} takes no features")
     if type(features) is not tuple:
-        if given and queries != keys:
+        if placed and queries != keys:
             raise ValueError(
-                "one pytree of features serves Q = S alone; give (of queries, of keys)"
+                "one pytree of features requires Q = S; give (query features, key features)"
             )
         features = jax.tree.map(lambda x: x[:, keys - queries :], features), features
     for side, name, length in zip(features, ("query", "key"), (queries, keys), strict=True):
@@ -172,7 +174,7 @@ def _pair(segments, batch, queries, keys):
     if not isinstance(segments, tuple | list):
         if queries != keys:
             raise ValueError(
-                "one array of segments serves Q = S alone; give (query segments, key segments)"
+                "one array of segments requires Q = S; give (query segments, key segments)"
             )
         numbers = number_documents(
             jnp.atleast_2d(check_segments("segments", segments, keys, batch))
@@ -181,24 +183,24 @@ def _pair(segments, batch, queries, keys):
     q_segments, k_segments = segments
     q_segments = jnp.atleast_2d(check_segments("query segments", q_segments, queries, batch))
     k_segments = jnp.atleast_2d(check_segments("key segments", k_segments, keys, batch))
-    check_told_apart(q_segments, k_segments)
+    check_unambiguous(q_segments, k_segments)
     return number_documents_of_both(q_segments, k_segments)
 
 
 def _check(q, k, v, encoding, window):
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, jax.Array | np.ndarray):
-            raise ValueError(f"{name} must be an array of JAX or NumPy; got a {type(x).__name__}")
+            raise ValueError(f"{name} must be a JAX or NumPy array; got a {type(x).__name__}")
         if x.dtype not in DTYPES:
             raise ValueError(
-                f"attention takes float32 or bfloat16, float64 under jax_enable_x64 (float16 would "
-                f"overflow); {name} is {x.dtype}"
+                f"attention takes float32 or bfloat16, and float64 with jax_enable_x64 (float16 "
+                f"would overflow); {name} is {x.dtype}"
             )
     fits = q.ndim == k.ndim == 4 and k.shape == v.shape and k.shape[0] == q.shape[0]
     if not fits or 0 in q.shape + k.shape or k.shape[3] != q.shape[3] or q.shape[2] % k.shape[2]:
         raise ValueError(
-            "q is [B, Q, H, K], k and v are [B, S, G, K], at least one of each and H a multiple of "
-            f"G; got q {q.shape}, k {k.shape}, v {v.shape}"
+            "q must be [B, Q, H, K], k and v [B, S, G, K], with no empty axis and H a multiple "
+            f"of G; got q {q.shape}, k {k.shape}, v {v.shape}"
         )
     check_encoding(encoding)
     if encoding.depth is not None:

@@ -1,14 +1,13 @@
-"""Attention block by block with its own gradient: memory is linear in the length.
+"""Blockwise attention with a custom gradient: memory is linear in the length.
 
-Forward, each block of queries visits the blocks of keys it sees and keeps a running maximum and
-sum; the output and the log of the sum are saved. Backward, the weights are computed again. Blocks
-in the future, before a window or outside a region are never visited, unless positions are given.
-Up to UNROLLED keys there is no loop, and memory is that of half the matrix.
+In the forward pass each block of queries visits the blocks of keys it sees with a running maximum
+and sum, and saves the output and the log-sum. The backward pass recomputes the weights. Blocks in
+the future, before a window or outside a region are skipped, unless positions are given. Up to
+UNROLLED keys there is no loop, and memory is that of half the matrix.
 
-Scores are keys by queries, [c, R c] for R heads that share their keys: every product then reads its
-operands without a transpose, and reductions and broadcasts run along the queries, contiguous in
-memory. Positions get no gradient, arrays that nobody differentiates cost none, and there is no
-forward mode.
+Scores are keys by queries, [c, R c] for R heads that share their keys: products then need no
+transpose, and reductions and broadcasts run along the queries, contiguous in memory. Positions get
+no gradient, gradients that are not requested are not computed, and there is no forward mode.
 """
 
 import functools
@@ -46,46 +45,46 @@ from posenc_jax.encoding import (
 )
 
 HIGHEST = lax.Precision.HIGHEST
-UNROLLED = 512  # keys up to which all blocks at one distance are computed at once, without a loop
+UNROLLED = 512  # up to this many keys, all blocks at one distance are computed at once
 
 
 class Shape(NamedTuple):
-    """Static facts that the program is compiled for."""
+    """Static properties that the program is compiled for."""
 
     block: int
     offset: int  # blocks of keys before the first block of queries
     window: int | None
-    chunk: int | None  # None also where each document has chunks of its own
-    ordered: bool  # `Places.order` decides what is seen, not the places in the row
-    nearest: int = 0  # tokens back, at least
-    first: int | None = None  # the keys of the row that may be seen
+    chunk: int | None  # None also if chunks restart in each document
+    ordered: bool  # `Places.order` decides what is visible, not the index in the row
+    nearest: int = 0  # least number of tokens back
+    first: int | None = None  # only this many first keys of the row are visible
 
 
 class Places(NamedTuple):
-    """What decides which keys are seen beyond causality, by block; None where it does not."""
+    """Arrays in blocks that restrict which keys are visible; None: no restriction."""
 
     documents: tuple[jax.Array, jax.Array] | None = None  # [n, B, c] and [m, B, c]
     order: tuple[jax.Array, jax.Array] | None = None  # [n, B or 1, c] and [m, B or 1, c]
     chunks: tuple[jax.Array, jax.Array] | None = None  # the same
-    between: tuple[jax.Array, jax.Array] | None = None  # tokens back from .. to, [n, B or 1, c]
+    between: tuple[jax.Array, jax.Array] | None = None  # least and most tokens back, [n, B or 1, c]
 
 
 class Curve(NamedTuple):
-    """A bias that depends on the distance alone."""
+    """A bias that depends only on the distance."""
 
-    line: Any  # [H, c + S + c]: distances 0 .. S-1, padded by a block at either end
+    line: Any  # [H, c + S + c]: distances 0 .. S-1, padded by a block on both sides
 
 
 class Sums(NamedTuple):
     """A bias that is the difference of two sums, each with its rounding error."""
 
-    q_sum: Any  # [n, B or 1, H, c]; also the next
+    q_sum: Any  # [n, B or 1, H, c], like q_rest
     q_rest: Any
-    k_sum: Any  # [m, B or 1, H, c]; also the next
+    k_sum: Any  # [m, B or 1, H, c], like k_rest
     k_rest: Any
 
 
-class Asked(NamedTuple):
+class Called(NamedTuple):
     """An encoding whose `bias` or `logits` is called block by block."""
 
     encoding: Any
@@ -93,15 +92,15 @@ class Asked(NamedTuple):
     k_tokens: Any
 
 
-Bias = None | Curve | Sums | Asked
+Bias = None | Curve | Sums | Called
 
 
 class Pairs(NamedTuple):
-    """Pairs of blocks: queries from `query` on with keys from `key` on, one to one."""
+    """Consecutive pairs of blocks, which start at blocks `query` and `key`."""
 
     query: Any
     key: Any
-    blocks: int  # number of either
+    blocks: int  # number of pairs
 
     def queries(self, x):
         return lax.dynamic_slice_in_dim(x, self.query, self.blocks)
@@ -117,8 +116,8 @@ class Pairs(NamedTuple):
 
 
 def block_size(keys: int, bias: Bias = None) -> int:
-    """The fastest block size measured; a bias by blocks takes more memory than the scores."""
-    largest = 128 if isinstance(bias, Asked) else 256
+    """Return the fastest block size measured; a bias by blocks needs more memory than scores."""
+    largest = 128 if isinstance(bias, Called) else 256
     return min(largest, 64 if keys < 256 else 128 if keys < 1024 else 256)
 
 
@@ -135,7 +134,7 @@ def blockwise(
     region: Region = WHOLE,
     block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
-    """Compute what `plain` computes, from the same arguments."""
+    """Compute the same as `plain`, block by block."""
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
@@ -147,17 +146,17 @@ def blockwise(
     moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
     bias = _bias(encoding, heads, keys, *moved)
 
-    # Queries are the last of the keys: they are padded in front to a whole block, both at the end.
+    # Queries are the last keys: pad them in front to align blocks, and both at the end.
     c = block or block_size(keys, bias)
     front = (keys - queries) % c if order is None else 0
     of_queries = (front, -(front + queries) % c)
     of_keys = (0, -keys % c)
 
-    def blocks(x, fill, axis=-1, **how):  # blocks of c along an axis, which becomes the first
+    def blocks(x, fill, axis=-1, **options):  # blocks of c along an axis, which becomes the first
         axis %= x.ndim
         widths = [(0, 0)] * x.ndim
         widths[axis] = fill
-        x = jnp.pad(x, widths, **how)
+        x = jnp.pad(x, widths, **options)
         return jnp.moveaxis(x.reshape(*x.shape[:axis], -1, c, *x.shape[axis + 1 :]), axis, 0)
 
     def places(pair, q_value, k_value):
@@ -176,9 +175,9 @@ def blockwise(
 
     q = blocks(q.reshape(batch, groups, repeats, queries, size), of_queries, 3)
     k, v = blocks(k, of_keys, 2), blocks(v, of_keys, 2)
-    if isinstance(bias, Asked):
+    if isinstance(bias, Called):
         sides = tokens(bias.q_tokens, of_queries), tokens(bias.k_tokens, of_keys)
-        bias = Asked(bias.encoding, *sides)
+        bias = Called(bias.encoding, *sides)
     elif isinstance(bias, Sums):
         of_sums = (of_queries, of_queries, of_keys, of_keys)
         bias = Sums(*(blocks(x, f, mode="edge") for x, f in zip(bias, of_sums, strict=True)))
@@ -193,7 +192,7 @@ def blockwise(
         chunks = chunks_of(q_tokens, k_tokens, queries, keys, chunk)
     seen = Places(
         documents and places(documents, -1, -2),
-        order and places(order, 0, np.iinfo(np.int32).max),  # padding comes after all
+        order and places(order, 0, np.iinfo(np.int32).max),  # padding comes last
         chunks and places(chunks, 0, 0),
         between,
     )
@@ -208,14 +207,14 @@ def blockwise(
         first=region.first if documents is None else None,
     )
     q = q.reshape(len(q), batch, groups, repeats * c, size)
-    both: Any = _attention(shape, q, k, v, bias, seen)
-    out, logsum = both  # [n, B, G, K, R c] and [n, B, G, R c]
+    result: Any = _attention(shape, q, k, v, bias, seen)
+    out, logsum = result  # [n, B, G, K, R c] and [n, B, G, R c]
     out = out.reshape(len(q), batch, groups, size, repeats, c)
     out = jnp.transpose(out, (1, 2, 4, 0, 5, 3)).reshape(batch, heads, len(q) * c, size)
     logsum = logsum.reshape(len(q), batch, groups, repeats, c)
     logsum = jnp.transpose(logsum, (1, 2, 3, 0, 4)).reshape(batch, heads, len(q) * c)
-    own = slice(front, front + queries)
-    return out[:, :, own], logsum[:, :, own]
+    unpadded = slice(front, front + queries)
+    return out[:, :, unpadded], logsum[:, :, unpadded]
 
 
 def _bias(encoding, heads: int, keys: int, q_tokens: Tokens, k_tokens: Tokens) -> Bias:
@@ -233,7 +232,7 @@ def _bias(encoding, heads: int, keys: int, q_tokens: Tokens, k_tokens: Tokens) -
             q_rest, k_rest = lax.stop_gradient(q_rest), lax.stop_gradient(k_rest)
             sides = (x if x.ndim == 3 else x[None] for x in (q_sum, q_rest, k_sum, k_rest))
             return Sums(*(x.swapaxes(1, 2).astype(jnp.float32) for x in sides))
-    return Asked(encoding, q_tokens, k_tokens)
+    return Called(encoding, q_tokens, k_tokens)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -242,7 +241,7 @@ def _attention(shape: Shape, q, k, v, bias: Bias, places: Places):
 
 
 def _forward(shape: Shape, q, k, v, bias, places):
-    """The output [n, B, G, K, R c] and the log of each query's sum, [n, B, G, R c]."""
+    """Return the output [n, B, G, K, R c] and the log-sum of each query, [n, B, G, R c]."""
     v_turned = v.swapaxes(3, 4)
 
     def add(state, pairs: Pairs):
@@ -268,7 +267,7 @@ def _forward(shape: Shape, q, k, v, bias, places):
 
 
 class Saved(struct.PyTreeNode):
-    """Saved for the backward pass; `wanted` tells which leaves of the bias are differentiated."""
+    """Residuals of the backward pass; `wanted` marks the leaves of the bias to differentiate."""
 
     arrays: Any
     out: Any
@@ -299,17 +298,17 @@ def _backward(shape: Shape, saved: Saved, gradients):
     def add(state, pairs: Pairs):
         d_q, d_k, d_v, d_wanted = state
         products = _products(pairs, q, k)
-        if isinstance(bias, Asked):
+        if isinstance(bias, Called):
             parts = _cut(pairs, bias)
             chosen = [x for x, w in zip(_leaves(parts), saved.wanted, strict=True) if w]
 
-            def meet(products, chosen):
-                given = iter(chosen)
+            def biased(products, chosen):
+                values = iter(chosen)
                 leaves = zip(_leaves(parts), saved.wanted, strict=True)
-                put = [next(given) if w else x for x, w in leaves]
-                return _met(products, jax.tree.unflatten(jax.tree.structure(parts), put))
+                merged = [next(values) if w else x for x, w in leaves]
+                return _called(products, jax.tree.unflatten(jax.tree.structure(parts), merged))
 
-            s, pull = jax.vjp(meet, products, chosen)
+            s, pull = jax.vjp(biased, products, chosen)
         else:
             s, pull = _logits(shape, pairs, products, bias), None
         s = _masked(shape, pairs, places, s)
@@ -320,7 +319,7 @@ def _backward(shape: Shape, saved: Saved, gradients):
         d_s = p * (d_p - pairs.queries(delta)[:, :, :, None])
         if pull is not None:
             d_s, d_chosen = pull(d_s)
-            d_wanted = _add_to_asked(pairs, bias, saved.wanted, d_wanted, d_chosen)
+            d_wanted = _add_to_called(pairs, bias, saved.wanted, d_wanted, d_chosen)
         elif isinstance(bias, Curve) and d_wanted:
             d_wanted = [_add_to_line(shape, pairs, d_wanted[0], d_s)]
         elif isinstance(bias, Sums) and d_wanted:
@@ -350,30 +349,30 @@ _attention.defvjp(_saved, _backward, symbolic_zeros=True)
 
 
 def _over_pairs(shape: Shape, q, k, add, state):
-    """Call `add` for every pair of a block of queries and a block of keys that it may see."""
+    """Call `add` for every pair of a block of queries and a block of keys visible to it."""
 
-    def one(state, row):
+    def step(state, row):
         return add(state, Pairs(row[0], row[1], 1)), None
 
     pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _may_see(shape, i, j)]
     if len(k) * shape.block > UNROLLED:
         rows = np.array(pairs, np.int32).reshape(-1, 2)
-        return lax.scan(one, state, rows)[0]
+        return lax.scan(step, state, rows)[0]
     for back in sorted({i - j for i, j in pairs}):
         rows = [i for i, j in pairs if i - j == back]
-        # Neighbours at one distance are computed at once; chunks leave gaps between them.
+        # Consecutive blocks at one distance are computed at once; chunks leave gaps.
         for _, run in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
-            alike = [i for _, i in run]
-            state = add(state, Pairs(alike[0], alike[0] - back, len(alike)))
+            run = [i for _, i in run]
+            state = add(state, Pairs(run[0], run[0] - back, len(run)))
     return state
 
 
 def _may_see(shape: Shape, i: int, j: int) -> bool:
-    """Whether a query of block i may see a key of block j."""
+    """True if a query of block i may see a key of block j."""
     if shape.ordered:
         return True
-    c, first = shape.block, (i + shape.offset) * shape.block  # the first query's place
-    far = first - j * c  # c - 1 fewer to c - 1 more
+    c, first = shape.block, (i + shape.offset) * shape.block  # the first query's index
+    far = first - j * c  # the distances are within c - 1 of this
     return (
         far >= 0
         and far + c - 1 >= shape.nearest
@@ -388,7 +387,7 @@ def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
 
 
 def _masked(shape: Shape, pairs: Pairs, places: Places, s):
-    """Set scores to -inf where a key is not seen."""
+    """Set the scores of invisible keys to -inf."""
     c = shape.block
     if places.order is None:
         place = jnp.arange(c)
@@ -405,28 +404,28 @@ def _masked(shape: Shape, pairs: Pairs, places: Places, s):
     if places.between is not None:
         near, far = (pairs.queries(bound)[:, :, None, :] for bound in places.between)
         seen = seen & (back >= near) & (back <= far)
-    for alike in (places.documents, places.chunks):
-        if alike is not None:
-            seen = seen & _against(pairs, alike, jnp.equal)
+    for ids in (places.documents, places.chunks):
+        if ids is not None:
+            seen = seen & _against(pairs, ids, jnp.equal)
     by_head = s.reshape(*s.shape[:4], -1, c)  # [n, B, G, c, R, c]
     return jnp.where(seen[:, :, None, :, None, :], by_head, -jnp.inf).reshape(s.shape)
 
 
-def _against(pairs: Pairs, of, compare):  # [n, B or 1, c, c], keys by queries
-    return compare(pairs.queries(of[0])[:, :, None, :], pairs.keys(of[1])[:, :, :, None])
+def _against(pairs: Pairs, values, compare):  # [n, B or 1, c, c], keys by queries
+    return compare(pairs.queries(values[0])[:, :, None, :], pairs.keys(values[1])[:, :, :, None])
 
 
 def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R c]
-    """The scores with their bias, keys by queries."""
+    """Return the scores with their bias, keys by queries."""
     if bias is None:
         return products
-    if isinstance(bias, Asked):
-        return _met(products, _cut(pairs, bias))
+    if isinstance(bias, Called):
+        return _called(products, _cut(pairs, bias))
     if isinstance(bias, Curve):
         line = lax.dynamic_slice_in_dim(bias.line, _nearest(shape, pairs), 2 * shape.block, axis=1)
         return _plus(products, _skew(line)[None, None])
-    # Subtract the sum of the block's first query from both sides: the rest is small where it
-    # matters, and no later token changes its rounding.
+    # Subtract the sum of the block's first query from both sides: visible differences are then
+    # small, and later tokens cannot change their rounding.
     q_sum, q_rest = pairs.queries(bias.q_sum), pairs.queries(bias.q_rest)
     first, first_rest = q_sum[..., :1], q_rest[..., :1]
 
@@ -436,15 +435,15 @@ def _logits(shape: Shape, pairs: Pairs, products, bias: Bias):  # [n, B, G, c, R
 
     q_high, q_low = relative(q_sum, q_rest)
     k_high, k_low = relative(pairs.keys(bias.k_sum), pairs.keys(bias.k_rest))
-    # The differences as a product, the large parts first: their broadcast takes three times as
-    # long on a CPU.
+    # Compute the differences as a product, large parts first: a broadcast takes three times as
+    # long on CPU.
     left = jnp.stack([-k_high, jnp.ones_like(k_high), -k_low, jnp.ones_like(k_low)], -1)
     right = jnp.stack([jnp.ones_like(q_high), q_high, jnp.ones_like(q_low), q_low], -1)
     return _plus(products, jnp.einsum("...sd,...qd->...sq", left, right, precision=HIGHEST))
 
 
 def _plus(products, block):
-    """Add a bias [n or 1, B or 1, H, c, c], keys by queries, where heads share their keys."""
+    """Add a bias [n or 1, B or 1, H, c, c], keys by queries, to scores of grouped heads."""
     c = block.shape[-1]
     by_head = products.reshape(*products.shape[:4], -1, c)  # [n, B, G, c, R, c]
     groups, repeats = by_head.shape[2], by_head.shape[4]
@@ -452,19 +451,19 @@ def _plus(products, block):
     return (by_head + block.swapaxes(3, 4)).reshape(products.shape)
 
 
-def _cut(pairs: Pairs, asked: Asked) -> Asked:
-    """Cut the tokens of the blocks."""
-    return Asked(
-        asked.encoding,
-        jax.tree.map(pairs.queries, asked.q_tokens),
-        jax.tree.map(pairs.keys, asked.k_tokens),
+def _cut(pairs: Pairs, bias: Called) -> Called:
+    """Select the tokens of the blocks."""
+    return Called(
+        bias.encoding,
+        jax.tree.map(pairs.queries, bias.q_tokens),
+        jax.tree.map(pairs.keys, bias.k_tokens),
     )
 
 
-def _met(products, asked: Asked):  # [n, B, G, c, R c]
-    """Scores and bias as the encoding's `logits` combines them."""
-    encoding: Encoding = asked.encoding
-    bias: Any = jax.vmap(encoding.bias)(asked.q_tokens, asked.k_tokens)  # [n, H, c, c] or with B
+def _called(products, called: Called):  # [n, B, G, c, R c]
+    """Combine scores and bias by the encoding's `logits`."""
+    encoding: Encoding = called.encoding
+    bias: Any = jax.vmap(encoding.bias)(called.q_tokens, called.k_tokens)  # [n, H, c, c] or with B
     if not overrides(encoding, "logits"):
         block = bias.swapaxes(-1, -2)
         return _plus(products, block if block.ndim == 5 else block[:, None])
@@ -476,7 +475,7 @@ def _met(products, asked: Asked):  # [n, B, G, c, R c]
 
 
 def _nearest(shape: Shape, pairs: Pairs):
-    """The place in the padded curve where the distances between such blocks begin."""
+    """Return the index in the padded curve at which the distances of these blocks start."""
     return (pairs.query + shape.offset - pairs.key) * shape.block + 1
 
 
@@ -503,38 +502,38 @@ def _add_to_line(shape: Shape, pairs: Pairs, d_line, d_scores):
 
 
 def _add_to_sums(pairs: Pairs, bias: Sums, wanted, d_wanted: list, d_scores):
-    """Add the gradients of both sides, although a query's sum moves all its scores alike: in
-    bfloat16 these do not add up to zero, and the rest must not reach the gates in between."""
+    """Add the gradients of both sides: a query's sum shifts all its scores alike, but in bfloat16
+    their gradients do not add up to zero, and the residue must not reach the gates between."""
     by_head = _by_head(bias.k_sum.shape[-1], d_scores)  # [n, B, H, keys, queries]
 
     def summed(axis, like):
-        one = by_head.sum(axis=axis)
-        return one.sum(axis=1, keepdims=True) if like.shape[1] == 1 else one
+        total = by_head.sum(axis=axis)
+        return total.sum(axis=1, keepdims=True) if like.shape[1] == 1 else total
 
     of_queries, *_ = d_wanted
     *_, of_keys = d_wanted
     added = []
     if wanted[0]:
-        one = summed(-2, of_queries)
-        added.append(pairs.put_queries(of_queries, pairs.queries(of_queries) + one))
+        d = summed(-2, of_queries)
+        added.append(pairs.put_queries(of_queries, pairs.queries(of_queries) + d))
     if wanted[2]:
         added.append(pairs.put_keys(of_keys, pairs.keys(of_keys) - summed(-1, of_keys)))
     return added
 
 
-def _add_to_asked(pairs: Pairs, bias: Asked, wanted, d_wanted: list, d_chosen: list):
-    """Add gradients of the encoding's arrays, shared by all blocks, and of each block's tokens."""
-    of_all, of_queries, of_keys = (len(jax.tree.leaves(part)) for part in bias)
-    kinds = ["all"] * of_all + ["queries"] * of_queries + ["keys"] * of_keys
+def _add_to_called(pairs: Pairs, bias: Called, wanted, d_wanted: list, d_chosen: list):
+    """Add gradients of the encoding's arrays, common to all blocks, and of the blocks' tokens."""
+    shared, of_queries, of_keys = (len(jax.tree.leaves(part)) for part in bias)
+    kinds = ["shared"] * shared + ["queries"] * of_queries + ["keys"] * of_keys
     kinds = [kind for kind, is_wanted in zip(kinds, wanted, strict=True) if is_wanted]
     added = []
-    for kind, d, one in zip(kinds, d_wanted, d_chosen, strict=True):
-        if kind == "all":
-            added.append(d + one)
+    for kind, total, d in zip(kinds, d_wanted, d_chosen, strict=True):
+        if kind == "shared":
+            added.append(total + d)
         elif kind == "queries":
-            added.append(pairs.put_queries(d, pairs.queries(d) + one))
+            added.append(pairs.put_queries(total, pairs.queries(total) + d))
         else:
-            added.append(pairs.put_keys(d, pairs.keys(d) + one))
+            added.append(pairs.put_keys(total, pairs.keys(total) + d))
     return added
 
 
@@ -547,7 +546,7 @@ def _is_real(leaf) -> bool:
 
 
 def _zero(*trees) -> jax.Array:
-    """A zero that varies over the devices of a shard_map as any of these arrays does."""
+    """Return a zero that varies over the devices of a shard_map as the arrays together do."""
     leaves = jax.tree.leaves(trees)
     return sum(
         (jnp.zeros_like(x, jnp.float32, shape=()) for x in leaves), jnp.zeros((), jnp.float32)
@@ -561,7 +560,7 @@ def _summed(gradient: jax.Array, primal: jax.Array) -> jax.Array:
 
 
 def _varying(x: jax.Array) -> frozenset:
-    """The axes of a shard_map along which an array differs; older releases call it vma."""
+    """Return the axes of a shard_map along which an array varies; older jax calls this vma."""
     kind = jax.typeof(x)
     axes = getattr(kind, "manual_axis_type", None)
     return getattr(kind, "vma", frozenset()) if axes is None else axes.varying

@@ -1,9 +1,9 @@
-"""Kernels that come with jax: cuDNN's on NVIDIA GPUs, splash attention on TPUs.
+"""Attention kernels from jax: cuDNN on NVIDIA GPUs, splash attention on TPUs.
 
-ALiBi's bias needs no support: a constant per query cancels in the softmax, so m j replaces
--m (i - j), and m j is a product of a few more entries of q and k. Other biases are laid out whole
-for cuDNN, up to MATERIALISED keys; splash attention takes none. Where a kernel does not fit,
-attention goes without it and logs the reason once.
+ALiBi needs no bias in the kernel: a constant per query cancels in the softmax, so m j replaces
+-m (i - j), and m j is a product of a few more entries of q and k. Other biases are materialised for
+cuDNN, up to MATERIALISED keys; splash attention takes none. If a kernel does not fit, attention
+runs without it and logs the reason once.
 """
 
 import functools
@@ -33,9 +33,9 @@ from posenc_jax.encoding import (
 )
 
 PLATFORMS = ("gpu", "tpu")
-MATERIALISED = 4096  # keys up to which a bias is laid out, [1, H, T, T]
+MATERIALISED = 4096  # keys up to which a bias is materialised, [1, H, T, T]
 CUDNN = "cudnn"  # the implementation requested from jax.nn
-LANES = 128  # splash attention takes multiples of so many keys
+LANES = 128  # splash attention takes multiples of this number of keys
 EXTRA = 8  # entries that carry ALiBi's bias
 
 
@@ -46,12 +46,12 @@ class Unfit(ValueError):
 def kernel(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
 ) -> jax.Array:  # [B, H, Q, K]
-    """Compute what `plain` computes with the kernel of this platform, or raise Unfit."""
+    """Compute attention with the kernel of this platform, or raise Unfit."""
     platform = jax.default_backend()
     if platform not in PLATFORMS:
         raise Unfit(
-            f"attention='kernel' needs a GPU or a TPU, this process runs on {platform}; "
-            "take auto, plain or blockwise"
+            f"attention='kernel' needs a GPU or a TPU, but this process runs on {platform}; "
+            "use auto, plain or blockwise"
         )
     run = cudnn if platform == "gpu" else splash
     return run(q, k, v, encoding, q_tokens, k_tokens, **options)
@@ -60,18 +60,18 @@ def kernel(
 def kernel_if_fit(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
 ) -> jax.Array | None:
-    """The same, or None where no kernel fits this platform or these arguments."""
+    """Compute attention with a kernel; None if none fits this platform or the arguments."""
     if jax.default_backend() not in PLATFORMS:
         return None
     try:
         return kernel(q, k, v, encoding, q_tokens, k_tokens, **options)
     except Unfit as reason:
-        _say_once(f"attention runs without the kernel of this platform: {reason}")
+        _warn_once(f"attention runs without the kernel of this platform: {reason}")
         return None
 
 
 @functools.cache
-def _say_once(line: str) -> None:
+def _warn_once(line: str) -> None:
     logging.getLogger("posenc_jax").warning(line)
 
 
@@ -93,12 +93,12 @@ def cudnn(
         raise Unfit("several documents in a row")
     if q.dtype != jnp.bfloat16:
         raise Unfit(f"cuDNN takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
-    if length % 2:  # cuDNN's gradient refuses it later, where it cannot be caught
+    if length % 2:  # cuDNN's gradient fails later, where it cannot be caught
         raise Unfit(f"an odd number of tokens, {length}")
     if biased:
         check_fits(encoding, "heads", q.shape[1])
     if biased and window is not None:
-        raise Unfit("a window and a bias at once")
+        raise Unfit("a window together with a bias")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
     q = _scaled(q, encoding, q_tokens, k_tokens, window)
@@ -107,14 +107,16 @@ def cudnn(
         q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
     elif biased:
         if length > MATERIALISED or q_tokens.position.ndim > 1:
-            raise Unfit(f"a bias of more than {MATERIALISED} keys, or of its own for each row")
+            raise Unfit(
+                f"a bias of more than {MATERIALISED} keys, or one that differs between rows"
+            )
         curve = curve_of(encoding, q_tokens, k_tokens)
         if curve is not None:
             bias = spread(curve(jnp.arange(length)), length)[None]
         else:
-            whole: Any = encoding.bias(q_tokens, k_tokens)
-            bias = whole[None]
-        bias = bias.astype(q.dtype)  # cuDNN's gives NaN for a bias in float32
+            full_bias: Any = encoding.bias(q_tokens, k_tokens)
+            bias = full_bias[None]
+        bias = bias.astype(q.dtype)  # cuDNN returns NaN for a float32 bias
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
     window_size = None if window is None else (window - 1, 0)
     try:
@@ -128,7 +130,7 @@ def cudnn(
             local_window_size=window_size,
             implementation=CUDNN,
         )
-    except (RuntimeError, NotImplementedError) as error:  # no cuDNN, an old one, an odd size
+    except (RuntimeError, NotImplementedError) as error:  # no cuDNN, an old version, an odd size
         raise Unfit(str(error)) from error
     return out.swapaxes(1, 2)[..., :size]
 
@@ -156,7 +158,7 @@ def splash(
     if length % LANES:
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
     if jax.device_count() > 1 and not interpret:
-        raise Unfit("splash attention would gather the rows of several devices on each")
+        raise Unfit("splash attention would gather the rows of all devices on each")
     if q.dtype != jnp.bfloat16 and not interpret:
         raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
     slopes = _slopes(encoding) if k_tokens.contiguous else None
@@ -164,7 +166,7 @@ def splash(
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
     q = _scaled(q, encoding, q_tokens, k_tokens, window)
-    q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # it has no scale of its own
+    q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # splash attention does not scale
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes)
     shape = length, length
@@ -187,9 +189,9 @@ def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
     if q_tokens.order is not None or k_tokens.order is not None:
         raise Unfit("given positions")
     if q.shape[2] != k.shape[2]:
-        raise Unfit(f"{q.shape[2]} queries of {k.shape[2]} keys")
+        raise Unfit(f"{q.shape[2]} queries for {k.shape[2]} keys")
     for hook, what in (
-        ("read", "a bias of what tokens carry"),
+        ("read", "a bias from features of tokens"),
         ("sink", "a learned sink"),
         ("regions", "keys at several positions"),
     ):
@@ -208,12 +210,12 @@ def _scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, window: i
 
 
 def _slopes(encoding: Encoding) -> jax.Array | None:
-    """The slopes, unless a subclass changed the bias but kept its parent's `straight`."""
+    """Return the slopes, unless a subclass overrides the bias but inherits `straight`."""
     encoding = bearer(encoding, "bias")
     if not isinstance(encoding, DistanceBias):
         return None
     of_bias, of_curve, of_straight = (
-        next(one for one in type(encoding).__mro__ if name in vars(one))
+        next(base for base in type(encoding).__mro__ if name in vars(base))
         for name in ("bias", "curve", "straight")
     )
     current = issubclass(of_straight, of_curve) and issubclass(of_straight, of_bias)
@@ -221,10 +223,10 @@ def _slopes(encoding: Encoding) -> jax.Array | None:
 
 
 def _with_slopes(q, k, v, slopes: jax.Array):  # [H]
-    """Append entries whose product is m j; j and m are split into parts that bfloat16 holds."""
+    """Append entries whose product is m j; j and m are split into exact bfloat16 parts."""
     length = q.shape[2]
     if length > 1 << 16:
-        raise Unfit(f"a slope over {length:,} tokens does not fit into bfloat16's digits")
+        raise Unfit(f"a slope over {length:,} tokens exceeds the precision of bfloat16")
     rest, parts = slopes.astype(jnp.float32), []
     for _ in range(3):
         parts.append(rest.astype(jnp.bfloat16).astype(jnp.float32))

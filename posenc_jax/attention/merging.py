@@ -1,19 +1,19 @@
-"""Merge attentions over disjoint sets of keys, and add a sink, by the logs of their sums."""
+"""Merge attention over disjoint sets of keys, and add a sink, by log-sum-exp."""
 
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
-NONE = -1e30  # the log of the sum over no keys: below every score, and finite
+NONE = -1e30  # log-sum over no keys: below every score, and finite
 
 
 def merge(
     parts: Sequence[tuple[jax.Array, jax.Array]],
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] and [B, H, Q]
-    """The attention over all keys, from (out, log-sum) over disjoint sets of them.
+    """Merge (out, log-sum) over disjoint sets of keys into attention over all of them.
 
-    A set in which a query sees no key has weight 0 and takes part in no gradient.
+    A set in which a query sees no key has weight 0 and gets no gradient.
     """
     outs, logsums = zip(*parts, strict=True)
     logsum = jax.nn.logsumexp(jnp.stack(logsums), axis=0)
@@ -23,8 +23,8 @@ def merge(
 
 
 def with_sink(out: jax.Array, logsum: jax.Array, sink: jax.Array | None) -> jax.Array:
-    """Add a logit [H] without value to the softmax of an attention."""
+    """Add a logit [H] without a value to the softmax of attention."""
     if sink is None:
         return out
-    kept = jax.nn.sigmoid(logsum - sink.astype(jnp.float32)[None, :, None])
-    return (out * kept[..., None]).astype(out.dtype)
+    share = jax.nn.sigmoid(logsum - sink.astype(jnp.float32)[None, :, None])
+    return (out * share[..., None]).astype(out.dtype)

@@ -1,4 +1,4 @@
-"""The plain reference with the whole matrix of scores in float32; the others must agree with it."""
+"""The reference implementation of attention, with all scores in float32."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from posenc_jax.encoding import (
 )
 
 _HIGHEST = jax.lax.Precision.HIGHEST
-WHOLE = Region()  # all keys, where they stand
+WHOLE = Region()  # all keys at their own positions
 
 
 def plain(
@@ -33,11 +33,11 @@ def plain(
     window: int | None = None,
     region: Region = WHOLE,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
-    """softmax(scale * q . k / sqrt(K) + bias) v over the keys a query may see, and its log-sum.
+    """Return softmax(scale * q . k / sqrt(K) + bias) v over visible keys, and its log-sum.
 
-    A query sees keys that are no later in `order`; without one, tokens are in the order of the row
-    and the queries are the last Q. A query that sees no key gets zeros. The phase is that of the
-    region, whose keys alone are seen.
+    A query sees keys up to its own `order`; without one, tokens follow the row and the queries are
+    the last Q keys. A query that sees no key gets zeros. Only keys of the region are visible, and
+    the phase is the region's.
     """
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
@@ -79,7 +79,7 @@ def _bias(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int)
 
 
 def curve_of(encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
-    """The function of the distance that gives the whole bias, if these tokens have one."""
+    """Return the function of the distance that determines the bias, if there is one."""
     encoding = bearer(encoding, "bias")
     if not isinstance(encoding, DistanceBias) or type(encoding).bias is not DistanceBias.bias:
         return None
@@ -94,7 +94,7 @@ def query_scale(
     keys: int,
     window: int | None,
 ):  # [B or 1, H or 1, Q, 1]
-    """The factor on the scores of each query; None: no factor."""
+    """Return the factor on the scores of each query; None: no factor."""
     positions = q_tokens.position
     if encoding.scales_by_place:
         positions, _ = places_of(q_tokens, k_tokens, queries, keys)
@@ -107,11 +107,11 @@ def query_scale(
 
 
 def turn(q, k, v, encoding: Encoding, phase: Phase | None):
-    """Rotate queries and keys by their phase; repeat keys and values where it differs by head."""
+    """Rotate queries and keys by their phase; repeat keys and values if heads differ in it."""
     if phase is None:
         return q, k, v
     check_fits(encoding, "head_dim", q.shape[-1])
-    if phase.k_cos.shape[1] > 1:  # every head turns its own way, so keys are no longer shared
+    if phase.k_cos.shape[1] > 1:  # heads rotate differently, so they cannot share keys
         repeats = q.shape[1] // k.shape[1]
         k, v = jnp.repeat(k, repeats, axis=1), jnp.repeat(v, repeats, axis=1)
     tables = (phase.q_cos, phase.q_sin, phase.k_cos, phase.k_sin)
@@ -122,18 +122,18 @@ def turn(q, k, v, encoding: Encoding, phase: Phase | None):
 
 
 def materialise_once(table: jax.Array) -> jax.Array:
-    """Materialise numbers once.
+    """Materialise a table once, by a product with the identity, which XLA does not fuse.
 
     XLA on CPU fuses the computation of a table into all its readers, so that every head of every
-    row computes the sines of every position again (a quarter of a training step). A product is not
-    fused, and one with the identity changes nothing; XLA drops lax.optimization_barrier too early.
+    row recomputes the sines of every position (a quarter of a training step). XLA drops
+    lax.optimization_barrier too early to prevent it.
     """
     identity = jnp.eye(table.shape[-1], dtype=table.dtype)
     return jnp.matmul(table, identity, precision=_HIGHEST)
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, layout: str) -> jax.Array:
-    """Rotate the first R of the K entries of every head in float32; the others stay."""
+    """Rotate the first R of the K entries of every head in float32; the rest are unchanged."""
     pairs = cos.shape[-1]
     turned, rest = x[..., : 2 * pairs].astype(jnp.float32), x[..., 2 * pairs :]
     if layout == "half":
@@ -154,19 +154,19 @@ def visible(
     chunk: int | None,
     region: Region = WHOLE,
 ) -> jax.Array:  # [B or 1, 1, Q, S]
-    """Which keys of a region a query may see."""
+    """Mask of the keys of a region that a query may see."""
     order = order_of(q_tokens, k_tokens)
     if order is None:
         order = jnp.arange(keys - queries, keys), jnp.arange(keys)
     q_order, k_order = (jnp.atleast_2d(o) for o in order)
-    back = q_order[:, :, None] - k_order[:, None, :]  # how far back a key is
-    seen = region.holds(back)  # none of which is later
+    back = q_order[:, :, None] - k_order[:, None, :]
+    seen = region.holds(back)  # later keys are in no region
     if window is not None:
         seen &= back < window
-    alike = [documents_of(q_tokens, k_tokens)]
+    id_pairs = [documents_of(q_tokens, k_tokens)]
     if chunk is not None:
-        alike.append(chunks_of(q_tokens, k_tokens, queries, keys, chunk))
-    for pair in alike:
+        id_pairs.append(chunks_of(q_tokens, k_tokens, queries, keys, chunk))
+    for pair in id_pairs:
         if pair is not None:
             of_queries, of_keys = (jnp.atleast_2d(ids) for ids in pair)
             seen = seen & (of_queries[:, :, None] == of_keys[:, None, :])
@@ -174,7 +174,7 @@ def visible(
 
 
 def places_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):  # [T] or [B, T], twice
-    """The places of queries and keys in their documents; where an order is given, that."""
+    """Return the indices of queries and keys in their documents, or their given order."""
     order = order_of(q_tokens, k_tokens)
     if order is not None:
         return order
@@ -190,7 +190,7 @@ def places_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):  # [
 
 
 def chunks_of(q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int, chunk: int):
-    """The number of each token's chunk in its document, [T] or [B, T], of queries and of keys."""
+    """Return chunk numbers in the document, [T] or [B, T], of queries and keys."""
     of_queries, of_keys = places_of(q_tokens, k_tokens, queries, keys)
     return of_queries // chunk, of_keys // chunk
 
@@ -210,22 +210,22 @@ def _both(name: str, of_queries: Any, of_keys: Any) -> tuple[jax.Array, jax.Arra
 
 
 def spread(curve: jax.Array, queries: int) -> jax.Array:  # [H, S] -> [H, Q, S]
-    """Lay out a bias by distance for the last `queries` of S contiguous tokens, without a gather.
+    """Expand a bias by distance for the last `queries` of S contiguous tokens, without a gather.
 
-    Row q reads the reversed curve one place further left than row q - 1, which cutting a repeated
-    vector into rows one shorter than itself achieves.
+    Row q is the reversed curve shifted left by one against row q - 1: the repeated curve is cut
+    into rows that are one shorter than itself.
     """
     heads, keys = curve.shape
-    line = jnp.pad(curve[:, ::-1], ((0, 0), (0, queries)))  # distances S-1 .. 0, then the future
+    line = jnp.pad(curve[:, ::-1], ((0, 0), (0, queries)))  # distances S-1 .. 0, then future keys
     length = keys + queries
     rows = jnp.broadcast_to(line[:, None, :], (heads, queries, length)).reshape(heads, -1)
     skewed = rows[:, : queries * (length - 1)].reshape(heads, queries, length - 1)
     return skewed[:, :, queries - 1 :]
 
 
-def check_fits(encoding: Encoding, name: str, here: int):
+def check_fits(encoding: Encoding, name: str, size: int):
     built = getattr(encoding.dims, name)
-    if built != here:
+    if built != size:
         raise ValueError(
-            f"encoding {encoding.name!r} was built for {name}={built}, attention has {name}={here}"
+            f"encoding {encoding.name!r} was built for {name}={built}, attention has {name}={size}"
         )

@@ -1,4 +1,4 @@
-"""Attention over regions of keys that see the tokens at other positions, merged by their sums."""
+"""Attention over regions of keys with separate positions, merged by their log-sums."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from posenc_jax.encoding import Encoding, Phase, Tokens
 
 
 def by_regions(
-    way: Callable,  # plain or blockwise
+    compute: Callable,  # plain or blockwise
     q: jax.Array,  # [B, H, Q, K]
     k: jax.Array,  # [B, G, S, K]
     v: jax.Array,  # [B, G, S, K]
@@ -21,22 +21,22 @@ def by_regions(
     phase: Phase | None,
     window: int | None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
-    """Compute what `way` computes; `phase` is that of the tokens where they stand."""
+    """Run `compute` in each region and merge; `phase` is for the tokens' own positions."""
     parts = []
     for region in encoding.regions(q_tokens, k_tokens):
         q_position, k_position = region.q_position, region.k_position
-        here = phase
+        region_phase = phase
         if q_position is not None or k_position is not None:
             q_position = q_tokens.position if q_position is None else q_position
             k_position = k_tokens.position if k_position is None else k_position
-            here = phase_between(encoding, q_position, k_position)
-        part = way(q, k, v, encoding, q_tokens, k_tokens, phase=here, window=window, region=region)
-        parts.append(part)
+            region_phase = phase_between(encoding, q_position, k_position)
+        options = dict(phase=region_phase, window=window, region=region)
+        parts.append(compute(q, k, v, encoding, q_tokens, k_tokens, **options))
     return merge(parts)
 
 
 def phase_between(encoding: Encoding, q_positions, k_positions) -> Phase | None:
-    """One phase for queries and keys at different positions, which share its centre."""
+    """Compute one phase, with a common centre, for queries and keys at different positions."""
     queries = q_positions.shape[-1]
     rows = jnp.broadcast_shapes(q_positions.shape[:-1], k_positions.shape[:-1])
     both = [jnp.broadcast_to(p, (*rows, p.shape[-1])) for p in (q_positions, k_positions)]

@@ -1,7 +1,7 @@
-"""Context extensions: from a trained encoding to the same type with other numbers.
+"""Context extensions: functions from a trained encoding to one with other numbers.
 
-Every record in every file of this folder is one, named after its function; files that start with
-`_` hold none. `yarn:8:beta_fast=16+logn` composes two of them; `posenc_jax.composition` parses it.
+Each `Extension` in a file of this folder is one, named after its function; files that start with
+`_` contain none. `yarn:8:beta_fast=16+logn` composes two; `posenc_jax.composition` parses it.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,25 @@ from posenc_jax.registry import files
 
 __all__ = ["Extension", "distances", "extend", "fitting", "named", "records", "turns"]
 
-_ORDER = ("given", "read", "none")  # the one with a scale comes first
+_ORDER = ("given", "read", "none")  # extensions with a scale come first
 
 
 @cache
 def records() -> Mapping[str, Extension]:
-    """Every extension there is."""
+    """Return all extensions by name."""
     by_name: dict[str, Extension] = {}
     for file in files("extensions"):
         for record in vars(import_module(f"{__name__}.{file}")).values():
             if isinstance(record, Extension) and by_name.setdefault(record.name, record) != record:
-                raise ValueError(f"two extensions are called {record.name!r}, one in {file}.py")
-    # Those of one scheme first: the order in which they are listed, evaluated and drawn.
-    return dict(sorted(by_name.items(), key=lambda it: (it[0] != "none", it[1].of is Encoding)))
+                raise ValueError(f"two extensions are named {record.name!r}, one in {file}.py")
+    # `none` first, then extensions of one scheme: the order of lists, evaluations and plots.
+    return dict(
+        sorted(by_name.items(), key=lambda item: (item[0] != "none", item[1].of is Encoding))
+    )
 
 
 def named(text: str) -> list[tuple[Extension, Part]]:
-    """The records that a text composes, the one with a scale first, each with its written part."""
+    """Parse a composition into pairs of extension and text; those with a scale come first."""
     chosen = []
     for part in composition.parts(text):
         known("extension", part.name, records())
@@ -49,61 +51,59 @@ def named(text: str) -> list[tuple[Extension, Part]]:
         for other, _ in chosen[:i]:
             for kind in set(record.kinds) & set(other.kinds):
                 raise ValueError(
-                    f"{text!r} composes {other.name!r} and {record.name!r}, which are of one kind, "
-                    f"{kind.name}; take one of them"
+                    f"{text!r} composes {other.name!r} and {record.name!r}, which both change the "
+                    f"{kind.name}; use one of them"
                 )
             if "none" in (record.name, other.name):
-                raise ValueError(f"'none' composes with nothing; got {text!r}")
+                raise ValueError(f"'none' cannot be composed with others; got {text!r}")
     scales = [part.scale for _, part in chosen if part.scale is not None]
     if len(set(scales)) > 1:
-        raise ValueError(f"{text!r} has several scales; a composition has one")
+        raise ValueError(f"{text!r} has several scales; give one")
     return sorted(chosen, key=lambda pair: (_ORDER.index(pair[0].scale), bool(pair[0].shown)))
 
 
 def extend(name: str, encoding: Encoding, scale: float, **options) -> Encoding:
     """Extend the context of an encoding `scale` times, by one extension or a composition.
 
-    L of the formulas is `encoding.train_length`: the length it was built for, or max_position for
-    randomized positions. For `dynamic_x` give the length of the window read over this L; below 1 it
-    is 1. A scale within the text wins over this one, and an extension without one ignores it.
+    L in the formulas is `encoding.train_length`: the length it was built for, or max_position for
+    randomized positions. For `dynamic_x`, scale is the length read over L, at least 1. A scale in
+    `name` takes precedence, and extensions without a scale ignore it.
     """
     chosen = named(name)
     if not isinstance(encoding, Encoding):
-        raise ValueError(f"extend takes an encoding made by posenc_jax.build; got {encoding!r}")
+        raise ValueError(f"encoding must be made by posenc_jax.build; got {encoding!r}")
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(encoding)):
-        raise ValueError("extend works on the host: extend first, then hand the result to jax.jit")
-    given = _distributed(chosen, options)
-    written = next((part.scale for _, part in chosen if part.scale is not None), None)
-    scales = [_scale(record, scale if written is None else written) for record, _ in chosen]
+        raise ValueError("extend works on the host: call it first, then pass the result to jax.jit")
+    all_options = _options_of_each(chosen, options)
+    named_scale = next((part.scale for _, part in chosen if part.scale is not None), None)
+    scales = [_scale(record, scale if named_scale is None else named_scale) for record, _ in chosen]
     for record, _ in chosen:
         _check_fits(record, encoding)
     before = encoding
-    for (record, _), scale, options in zip(chosen, scales, given, strict=True):
+    for (record, _), scale, options in zip(chosen, scales, all_options, strict=True):
         kind = record.changed(before)
         if kind is not None:
             raise ValueError(
-                f"encoding {encoding.name!r} is already extended, or its numbers are not those of "
-                f"its base ({kind.name}); start from the encoding as it was trained"
+                f"encoding {encoding.name!r} is already extended, or its numbers are not those "
+                f"of its base ({kind.name}); start from the encoding as trained"
             )
         encoding = _applied(record, encoding, scale, options)
     return encoding
 
 
-def _distributed(chosen, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The options of each part: those in its text, and those given beside it that it takes."""
-    given = [dict(part.options) for _, part in chosen]
+def _options_of_each(chosen, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Collect the options of each extension, from its text and from the call."""
+    collected = [dict(part.options) for _, part in chosen]
     for name, value in options.items():
         takers = [i for i, (record, _) in enumerate(chosen) if name in record.options]
         if len(takers) > 1:
-            both = " and ".join(chosen[i][0].name for i in takers)
-            raise ValueError(
-                f"{both} both take {name!r}; write it behind its name: name:{name}=..."
-            )
-        given[takers[0] if takers else 0][name] = value
-    for (record, _), own in zip(chosen, given, strict=True):
-        asked = [name for name in own if name != "layers"]
-        check_options(f"extension {record.name!r}", record.apply, asked)
-    return given
+            names = " and ".join(chosen[i][0].name for i in takers)
+            raise ValueError(f"{names} both take {name!r}; attach it to one name: NAME:{name}=...")
+        collected[takers[0] if takers else 0][name] = value
+    for (record, _), own_options in zip(chosen, collected, strict=True):
+        names = [name for name in own_options if name != "layers"]
+        check_options(f"extension {record.name!r}", record.apply, names)
+    return collected
 
 
 def _scale(record: Extension, scale: float) -> float:
@@ -126,12 +126,12 @@ def _check_fits(record: Extension, encoding: Encoding):
 
 
 def _applied(record: Extension, encoding: Encoding, scale: float, options: dict) -> Encoding:
-    """Apply a record; the option `layers` chooses among layers that differ, by their name."""
+    """Apply an extension; the option `layers` restricts it to one kind of layers."""
     layers = options.pop("layers", None)
     kinds = encoding.kinds_of_layers()
     if layers is not None and not kinds:
         raise ValueError(
-            f"layers={layers!r} has no effect: the layers of encoding {encoding.name!r} are alike"
+            f"layers={layers!r} has no effect: all layers of encoding {encoding.name!r} are alike"
         )
     if layers is not None:
         known("kind of layers:", layers, kinds)
@@ -139,26 +139,26 @@ def _applied(record: Extension, encoding: Encoding, scale: float, options: dict)
 
 
 def fitting(encoding: Encoding) -> list[str]:
-    """The names of the extensions that fit an encoding."""
+    """List the names of the extensions that fit an encoding."""
     return [name for name, record in records().items() if record.fits(encoding)]
 
 
 def distances(name: str, length: int, train_length: int, **options) -> np.ndarray:  # [T, T]
-    """The distance at which a query sees a key of a row under an extension of RoPE; -1: not at all.
+    """Return the distance at which each query of a row sees each key; -1: not visible.
 
-    For extensions that follow the length read, it is this length.
+    `name` is an extension of RoPE; those that depend on the length read get `length`.
     """
     if all(record.kind is not distance.DISTANCE for record, _ in named(name)):
-        moving = [other for other, r in records().items() if r.kind is distance.DISTANCE]
-        raise ValueError(f"{name!r} changes no distances; those that do: {', '.join(moving)}")
+        choices = [other for other, r in records().items() if r.kind is distance.DISTANCE]
+        raise ValueError(f"{name!r} changes no distances; those that do: {', '.join(choices)}")
     length = token_count("length", length)
     rope = schemes.build("rope", Dims(1, 2, 2, train_length))
     return distance.table(extend(name, rope, max(1.0, length / train_length), **options), length)
 
 
 def canonical(name: str, *, columns: bool = True) -> str:
-    """A composition as results name it: without its scale and default options, and, where results
-    have `columns`, without options shown in a column of their own."""
+    """Return the name of a composition in results: without its scale, default options and, with
+    `columns`, options that have a column."""
     parts = []
     for record, part in named(name):
         options = {

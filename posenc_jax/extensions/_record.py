@@ -1,4 +1,4 @@
-"""The record that describes an extension."""
+"""The description of an extension."""
 
 import dataclasses
 import inspect
@@ -12,25 +12,25 @@ from posenc_jax.encoding import DistanceBias, Encoding
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What an extension changes; two of one kind change the same thing and are refused."""
+    """The quantity that an extension changes; two of one kind cannot be composed."""
 
     name: str
-    changed: Callable[[Encoding], bool]  # whether an encoding was changed in this already
+    changed: Callable[[Encoding], bool]  # True if an encoding has been changed already
 
 
 @dataclasses.dataclass(frozen=True)
 class Extension:
-    """A pure function from an encoding to the same type with other numbers."""
+    """A pure function from an encoding to one with other numbers."""
 
     name: str
     apply: Callable[..., Encoding]  # (encoding, scale, *, options)
     kind: Kind
-    scale: Literal["given", "none", "read"]  # read: the length read over L, 1 below it
-    of: type[Encoding] | tuple[type[Encoding], ...] = Encoding  # made for; Encoding: anything
-    stops_at: tuple[type[Encoding], ...] = ()  # wrappers through which it does not reach
-    beyond_windows: bool = False  # it changes nothing where tokens see a window or a chunk alone
-    shown: tuple[str, ...] = ()  # options that results show in a column of their own
-    also: tuple[Kind, ...] = ()  # what it changes beside its kind
+    scale: Literal["given", "none", "read"]  # read: the length read over L, at least 1
+    of: type[Encoding] | tuple[type[Encoding], ...] = Encoding  # encodings it applies to
+    stops_at: tuple[type[Encoding], ...] = ()  # wrappers whose inner encoding it does not apply to
+    beyond_windows: bool = False  # does not apply within a window or a chunk
+    shown: tuple[str, ...] = ()  # options that have a column in results
+    also: tuple[Kind, ...] = ()  # further kinds it changes
 
     def __call__(self, encoding: Encoding, scale: float, **options) -> Any:
         return self.apply(encoding, scale, **options)
@@ -42,7 +42,7 @@ class Extension:
 
     @property
     def needs_options(self) -> bool:
-        """Whether its name alone is not enough, since an option has no default."""
+        """True if an option has no default."""
         return any(p.default is p.empty for p in self.options.values())
 
     @property
@@ -51,9 +51,9 @@ class Extension:
 
     @property
     def made_for(self) -> str:
-        """What it is made for, in words."""
-        of = self.of if isinstance(self.of, tuple) else (self.of,)
-        names = [one.__name__ if one is DistanceBias else one.__module__ for one in of]
+        """Name the encodings it applies to."""
+        types = self.of if isinstance(self.of, tuple) else (self.of,)
+        names = [t.__name__ if t is DistanceBias else t.__module__ for t in types]
         words = " or ".join(name.rpartition(".")[2] for name in names)
         return f"{words} without a window of its own" if self.beyond_windows else words
 
@@ -61,7 +61,7 @@ class Extension:
         return bool(self.carriers(encoding))
 
     def carriers(self, encoding: Encoding) -> list[Encoding]:
-        """The encoding, or the encodings inside it, that this is made for."""
+        """Return the encoding, or the encodings inside it, to which this applies."""
         if isinstance(encoding, self.of):
             narrow = encoding.window is not None or encoding.chunk is not None
             return [] if self.beyond_windows and narrow else [encoding]
@@ -72,7 +72,7 @@ class Extension:
         ]
 
     def changed(self, encoding: Encoding) -> Kind | None:
-        """What this changes that an encoding carries an extension of already, if anything."""
+        """Return the kind in which an encoding has been changed already, if any."""
         for kind in self.also:
             if kind.changed(encoding):
                 return kind
@@ -80,10 +80,10 @@ class Extension:
         return self.kind if changed else None
 
     def applied(self, encoding: Encoding, scale: float, layers: Any, options: dict) -> Encoding:
-        """Apply this to every carrier inside an encoding, in the named layers."""
+        """Apply this to every carrier inside an encoding, in the layers of one kind or in all."""
         if layers is None and isinstance(encoding, self.of):
             return self.apply(encoding, scale, **options)
-        # Arrays of a stacked encoding have a leading axis in its parts too.
+        # The parts of a stacked encoding have the leading layer axis too.
         parts = {
             name: self.applied(
                 part.replace(layers=encoding.layers or part.layers),
@@ -92,7 +92,7 @@ class Extension:
                 options,
             ).replace(layers=part.layers)
             for name, part in encoding.named_parts().items()
-            if self.fits(part) and self._reaches(name, part, layers)
+            if self.fits(part) and self._includes(name, part, layers)
         }
         if not parts:
             raise ValueError(
@@ -101,20 +101,20 @@ class Extension:
             )
         return encoding.with_parts(parts)
 
-    def _reaches(self, name: str, part: Encoding, layers: Any) -> bool:
-        """Whether a part is in the requested layers or holds such layers."""
+    def _includes(self, name: str, part: Encoding, layers: Any) -> bool:
+        """True if a part belongs to the requested layers or contains such layers."""
         return layers is None or name == layers or bool(part.named_parts())
 
     def at_the_length_read(self, name: str) -> "Extension":
-        """The same extension at the scale of the length being read."""
+        """Return the same extension with the scale of the length read."""
         return dataclasses.replace(self, name=name, scale="read")
 
 
-def extension(kind: Kind, *, scale: Literal["given", "none", "read"], **statements):
-    """Decorate a function to make it the record of an extension with the function's name."""
+def extension(kind: Kind, *, scale: Literal["given", "none", "read"], **fields):
+    """Decorate a function to make it an extension with the function's name."""
 
     def record(apply: Callable[..., Encoding]) -> Extension:
-        return Extension(apply.__name__, apply, kind, scale, **statements)
+        return Extension(apply.__name__, apply, kind, scale, **fields)
 
     return record
 

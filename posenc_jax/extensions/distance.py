@@ -1,7 +1,6 @@
-"""Extensions that move tokens in regions of the keys, so that distances stay near trained ones.
+"""Extensions that remap positions in regions of the keys, to keep distances near trained ones.
 
-They change where queries and keys stand in attention. Numbers that follow the scale are array
-leaves, so one program serves every scale.
+Numbers that depend on the scale are array leaves, so one compiled program serves every scale.
 """
 
 import math
@@ -20,11 +19,11 @@ from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE
 from posenc_jax.schemes.ssmax import TemperedWithBias
 
-ANY = np.iinfo(np.int32).max  # tokens back, of a region without an end
+ANY = np.iinfo(np.int32).max  # upper bound of tokens back in an unbounded region
 
 
 class Remapped(Wrapper):
-    """An encoding of distances whose distances differ between regions of the keys."""
+    """An encoding whose distances are remapped in regions of the keys."""
 
     @property
     def name(self):
@@ -36,8 +35,8 @@ def _is_remapped(encoding: Encoding) -> bool:
 
 
 DISTANCE = Kind("distance", _is_remapped)
-# Regions count tokens back, which drawn positions are not, and hide the place of a query, by which
-# a bias may be scaled. A bias around RoPE, as of gates that read no content, would move with it.
+# Regions count tokens back, so random positions do not fit, nor a bias scaled by the query's index,
+# which regions hide. A distance bias around RoPE would be remapped too.
 MADE_FOR = dict(of=RoPE, stops_at=(Randomized, DistanceBias))
 RELATIVE: dict[str, Any] = dict(
     of=(RoPE, DistanceBias), stops_at=(Randomized, TemperedWithBias), beyond_windows=True
@@ -56,7 +55,7 @@ class ReRoPE(Remapped):
 
 
 class LeakyReRoPE(Remapped):
-    """Su 2023, https://github.com/bojone/rerope: d below w, else w + (d - w) / k."""
+    """Su 2023, https://github.com/bojone/rerope: d if d < w, else w + (d - w) / k."""
 
     k: jax.Array  # []
     w: int = static()
@@ -67,14 +66,14 @@ class LeakyReRoPE(Remapped):
 
 
 class SelfExtend(Remapped):
-    """Jin et al. 2024, arXiv:2401.01325: places in groups of `group` tokens where d >= `near`.
+    """Jin et al. 2024, arXiv:2401.01325: positions in groups of `group` tokens if d >= `near`.
 
-    There the distance is i // group - j // group + near - near / group.
+    The distance is then i // group - j // group + near - near / group.
     """
 
-    group: jax.Array  # [], a whole number
+    group: jax.Array  # [], an integer
     near: int = static()
-    floor: bool = static(default=True)  # of near / group
+    floor: bool = static(default=True)  # round near / group down
 
     def regions(self, q_tokens, k_tokens):
         q, k = (jnp.floor(side.position / self.group) for side in (q_tokens, k_tokens))
@@ -84,13 +83,13 @@ class SelfExtend(Remapped):
 
 
 class DCA(Remapped):
-    """An et al. 2024, arXiv:2402.17463: keys at their place in a chunk.
+    """An et al. 2024, arXiv:2402.17463: the position of a key is its index in its chunk.
 
-    So are queries for their own chunk; for those before they stand further on.
+    Queries do the same for keys of their chunk, and take larger positions for earlier chunks.
     """
 
     size: int = static()  # of a chunk
-    farthest: int = static()  # distance, and the place of queries for all but their last two chunks
+    farthest: int = static()  # largest distance, and query position towards older chunks
 
     def regions(self, q_tokens, k_tokens):
         size = self.size
@@ -106,7 +105,7 @@ class DCA(Remapped):
 
 
 class LMInfinite(Remapped):
-    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at `limit` at most."""
+    """Han et al. 2023, arXiv:2308.16137: the last `near` keys, and the first at up to `limit`."""
 
     near: int = static()
     sinks: int = static()
@@ -125,7 +124,7 @@ class LMInfinite(Remapped):
 
 
 class Streaming(Remapped):
-    """Xiao et al. 2023, arXiv:2309.17453: the last `near` keys and the first, as cached alone."""
+    """Xiao et al. 2023, arXiv:2309.17453: the first and the last `near` keys, as in a cache."""
 
     near: int = static()
     sinks: int = static()
@@ -141,13 +140,13 @@ class Streaming(Remapped):
 
 
 def _of_first(q: jax.Array, keys: int) -> tuple[jax.Array, jax.Array]:
-    """How far back the first keys of a document are."""
+    """Return the least and most tokens back of the first keys of a document."""
     return q - (keys - 1), jnp.full_like(q, ANY)
 
 
 @extension(DISTANCE, scale="none", **MADE_FOR, also=(TEMPERATURE,))
 def rerope(rope: RoPE, scale: float, *, w: int | None = None) -> Encoding:
-    """No distance beyond w, and queries scaled as by `logn`; w None is L / 2."""
+    """Clip distances at w (None: L / 2) and scale queries as `logn` does."""
     check_log_length("rerope", rope)
     return _around(rope, ReRoPE, w=_half(rope, w)).replace(logn=True)
 
@@ -156,14 +155,16 @@ def rerope(rope: RoPE, scale: float, *, w: int | None = None) -> Encoding:
 def leaky_rerope(
     rope: RoPE, scale: float, *, w: int | None = None, k: float | None = None
 ) -> Encoding:
-    """Distances beyond w shrink by k.
+    """Divide the part of distances beyond w by k.
 
-    w None is L / 2, k None the smallest that keeps the length read within L.
+    w=None is L / 2, and k=None the smallest value that keeps the length read within L.
     """
     w = _half(rope, w)
     if k is None:
         if w >= rope.train_length:
-            raise ValueError(f"w must be below L = {rope.train_length} or k given; got w={w}")
+            raise ValueError(
+                f"w must be below L = {rope.train_length} unless k is given; got w={w}"
+            )
         k = (scale * rope.train_length - w) / (rope.train_length - w)
     if positive("k", k) < 1:
         raise ValueError(f"k must be at least 1; got {k!r}")
@@ -179,11 +180,11 @@ def self_extend(
     group: int | None = None,
     floor: bool = True,
 ) -> Encoding:
-    """Exact distances within a window, and groups of places beyond.
+    """Keep distances exact within a window, and group positions beyond it.
 
-    `window` None is L / 4. `group` None is 1 up to L, then the smallest that keeps the length read
-    within 2 L / 3, after the authors' rule. `floor` divides window / group as the paper does;
-    False is their code.
+    window=None is L / 4. group=None is 1 up to L, then the smallest that keeps the length read
+    within 2 L / 3, as the authors suggest. `floor` rounds window / group down as in the paper;
+    their code does not.
     """
     near = _share(rope, 1, 4) if window is None else token_count("window", window)
     if group is None:
@@ -198,16 +199,16 @@ def _smallest_group(length: int, scale: float, near: int) -> int:
         return 1
     if room <= 0:
         raise ValueError(
-            f"window must be below 2 L / 3, L = {length}, or group given; got window={near}"
+            f"window must be below 2 L / 3, L = {length}, unless group is given; got window={near}"
         )
     return max(1, math.ceil((read - near) / room))
 
 
 @extension(DISTANCE, scale="read", **MADE_FOR)
 def dca(rope: RoPE, scale: float) -> Encoding:
-    """Chunks of 5 L / 8, and no distance beyond 3 L / 4.
+    """Split keys into chunks of 5 L / 8, with distances up to 3 L / 4.
 
-    Logits are multiplied by (0.05 ln s + 1)^2, s the length read over L.
+    Logits are multiplied by (0.05 ln s + 1)^2, where s is the length read over L.
     """
     if rope.train_length < 2:
         raise ValueError(f"dca needs a train_length of at least 2; got {rope.train_length}")
@@ -220,7 +221,7 @@ def dca(rope: RoPE, scale: float) -> Encoding:
 def lm_infinite(
     encoding: Encoding, scale: float, *, first: int = 10, limit: int | None = None
 ) -> Encoding:
-    """The last L tokens, and the first ones no farther than `limit`; None is L."""
+    """Attend to the last L tokens, and to the first ones at distances up to `limit` (None: L)."""
     length = encoding.train_length
     limit = length if limit is None else token_count("limit", limit)
     first = token_count("first", first)
@@ -231,23 +232,24 @@ def lm_infinite(
 def streaming(
     encoding: Encoding, scale: float, *, first: int = 4, window: int | None = None
 ) -> Encoding:
-    """The first tokens and the last `window`; None is L - first, so that no place is beyond L.
+    """Attend to the first tokens and the last `window` (None: L - first, for positions below L).
 
-    Published for a cache; here each query sees what the cache would hold at its time.
+    The paper describes a cache; here each query sees what the cache would contain.
     """
     first = token_count("first", first)
     if window is None:
         window = encoding.train_length - first
         if window < 1:
             raise ValueError(
-                f"first must be below L = {encoding.train_length} or window given; got {first}"
+                f"first must be below L = {encoding.train_length} unless window is given; "
+                f"got {first}"
             )
     window = token_count("window", window)
     return _around(encoding, Streaming, near=window, sinks=first)
 
 
-def _share(rope: Encoding, part: int, of: int) -> int:
-    return max(1, rope.train_length * part // of)
+def _share(rope: Encoding, numerator: int, denominator: int) -> int:
+    return max(1, rope.train_length * numerator // denominator)
 
 
 def _half(rope: Encoding, w: int | None) -> int:
@@ -255,7 +257,7 @@ def _half(rope: Encoding, w: int | None) -> int:
 
 
 def _around(encoding: Encoding, kind: type, numbers: dict | None = None, **statics) -> Encoding:
-    """Wrap an encoding, stacked over layers or not; numbers become leaves."""
+    """Wrap an encoding; numbers become leaves, with a layer axis if it is stacked."""
     shape = () if encoding.layers is None else (encoding.layers,)
     leaves = {name: fixed(np.full(shape, value)) for name, value in (numbers or {}).items()}
     return kind(
@@ -268,17 +270,16 @@ def _around(encoding: Encoding, kind: type, numbers: dict | None = None, **stati
 
 
 def table(encoding: Encoding, length: int) -> np.ndarray:  # [T, T]
-    """The distance at which each query sees each key of a row; -1: not at all."""
-    place = np.arange(length, dtype=np.float64)
-    back = np.subtract.outer(place, place)
-    found = np.full((length, length), -1.0)
+    """Return the distance at which each query sees each key of a row; -1: not visible."""
+    positions = np.arange(length, dtype=np.float64)
+    back = np.subtract.outer(positions, positions)
+    distances = np.full((length, length), -1.0)
     with jax.enable_x64(True):
         encoding = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), encoding)
-        row = Tokens(position=jnp.asarray(place), contiguous=True)
+        row = Tokens(position=jnp.asarray(positions), contiguous=True)
         for region in encoding.regions(row, row):
             q, k = region.moved(row, region.q_position), region.moved(row, region.k_position)
-            held = np.asarray(region.holds(jnp.asarray(back)[None]))[0]
-            found = np.where(
-                held, np.subtract.outer(float64(q.position), float64(k.position)), found
-            )
-    return found
+            mask = np.asarray(region.holds(jnp.asarray(back)[None]))[0]
+            moved = np.subtract.outer(float64(q.position), float64(k.position))
+            distances = np.where(mask, moved, distances)
+    return distances

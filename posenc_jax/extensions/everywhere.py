@@ -8,7 +8,7 @@ from posenc_jax.extensions._record import Kind, check_log_length, extension
 
 
 def _is_scaled(encoding: Encoding) -> bool:
-    """Whether queries are scaled here or in an encoding that this one is around."""
+    """True if an encoding, or one inside its wrappers, scales queries."""
     inner = isinstance(encoding, Wrapper) and _is_scaled(encoding.inner)
     return encoding.logn or encoding.temperature is not None or inner
 
@@ -20,20 +20,20 @@ WINDOW = Kind("window", lambda encoding: encoding.window is not None)
 
 @extension(NOTHING, scale="none")
 def none(encoding: Encoding, scale: float) -> Encoding:
-    """The encoding as it was trained."""
+    """Leave the encoding as trained."""
     return encoding
 
 
 @extension(TEMPERATURE, scale="none")
 def logn(encoding: Encoding, scale: float) -> Encoding:
-    """Su 2021, https://kexue.fm/archives/8823: the query at p times max(1, ln(p + 1) / ln L)."""
+    """Su 2021, https://kexue.fm/archives/8823: scale query p by max(1, ln(p + 1) / ln L)."""
     check_log_length("logn", encoding)
     return encoding.replace(logn=True)
 
 
 @extension(TEMPERATURE, scale="none")
 def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
-    """One factor on all products of queries and keys."""
+    """Multiply all products of queries and keys by one factor."""
     shape = () if encoding.layers is None else (encoding.layers,)
     factor = positive("factor", factor, at_most=LARGEST_SCALE)
     return encoding.replace(temperature=fixed(np.full(shape, factor)))
@@ -41,6 +41,6 @@ def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
 
 @extension(WINDOW, scale="none", shown=("size",))
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
-    """A query sees only the last `size` tokens, itself included; None: L, as trained."""
+    """Let a query see only the last `size` tokens, itself included (None: L)."""
     size = encoding.dims.train_length if size is None else size
     return encoding.replace(window=encoding.narrowed(token_count("size", size)))

@@ -1,11 +1,10 @@
-"""Extensions of RoPE: other frequencies, and a factor on the logits.
+"""Extensions of RoPE that change frequencies and the scale of logits.
 
 They change `inv_freq` and `gain`, computed in float64 on the host, so one compiled program serves
-all of them at every scale. Pairs whose frequency is 0 keep it: those that `keep` dropped too.
+all of them at every scale. Frequencies of 0 stay 0, including those dropped by `keep`.
 
-Trained frequencies are inv_freq exp(alpha), and alpha stays: what an extension multiplies the
-frequency of a pair by, as built, it multiplies the trained one by. Rules that count turns count
-those as built, so a run that trains on with an extension is the same whenever it is loaded.
+Trained frequencies are inv_freq exp(alpha). Extensions change inv_freq and leave alpha, and count
+the turns of inv_freq, so fine-tuning with an extension does not change the extension.
 """
 
 import math
@@ -18,27 +17,27 @@ from posenc_jax.checks import LARGEST_SCALE, choice, flag, positive
 from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
 from posenc_jax.schemes._rotation import frequencies
-from posenc_jax.schemes.rope import RoPE, check_keep, kept
+from posenc_jax.schemes.rope import RoPE, check_keep, drop_pairs
 
 
-def _turned_otherwise(rope: Encoding) -> bool:
-    """Whether frequencies or gain differ from those built: no mark could be lost or forged."""
+def _is_rotated(rope: Encoding) -> bool:
+    """True if frequencies or gain differ from their values as built."""
     if not isinstance(rope, RoPE):
         return False
     as_built = np.isclose(float64(rope.inv_freq), _theta(rope), rtol=1e-6, atol=0)
     return not as_built.all() or bool(np.any(float64(rope.gain) != 1))
 
 
-def _dropped(rope: Encoding) -> bool:
-    """Whether pairs were dropped that were built to turn; a layer where none turns is NoPE."""
+def _has_dropped(rope: Encoding) -> bool:
+    """True if pairs have been dropped since building, in a layer that still has some."""
     if not isinstance(rope, RoPE):
         return False
-    still = float64(rope.inv_freq) == 0
-    return bool(np.any(still & (_as_built(rope) != 0) & ~still.all(axis=-1, keepdims=True)))
+    zero = float64(rope.inv_freq) == 0
+    return bool(np.any(zero & (_as_built(rope) != 0) & ~zero.all(axis=-1, keepdims=True)))
 
 
-ROTATION = Kind("rotation", _turned_otherwise)
-DROP = Kind("drop", _dropped)
+ROTATION = Kind("rotation", _is_rotated)
+DROP = Kind("drop", _has_dropped)
 
 
 @extension(ROTATION, scale="given", of=RoPE)
@@ -49,9 +48,9 @@ def pi(rope: RoPE, scale: float) -> RoPE:
 
 @extension(ROTATION, scale="given", of=RoPE)
 def ntk(rope: RoPE, scale: float) -> RoPE:
-    """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), written as a factor for each pair.
+    """NTK-aware base, bloc97 2023: base * scale^(R/(R-2)), computed as a factor per pair.
 
-    The fastest pair is unchanged and the slowest of all R/2 divided by exactly the scale.
+    The fastest pair is unchanged, and the slowest is divided by exactly the scale.
     """
     pairs = rope.inv_freq.shape[-1]
     if pairs < 2:
@@ -69,7 +68,7 @@ def ntk_by_parts(
     truncate: bool = True,
     ramp: str = "dims",
 ) -> RoPE:
-    """bloc97 2023: pairs that turn often within L are kept, slow ones divided, as in YaRN."""
+    """NTK-by-parts, bloc97 2023: fast pairs are kept and slow ones divided, as in YaRN."""
     if positive("beta_fast", beta_fast) <= positive("beta_slow", beta_slow):
         raise ValueError(
             f"beta_fast must exceed beta_slow; got beta_fast={beta_fast}, beta_slow={beta_slow}"
@@ -83,7 +82,7 @@ def ntk_by_parts(
 
 
 def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
-    """0 where a pair is kept, 1 where it is divided by the scale."""
+    """Return 0 for pairs to keep, 1 for pairs to divide by the scale."""
     rotary = 2 * rope.inv_freq.shape[-1]
     base = float64(rope.base)[..., None]
 
@@ -96,7 +95,7 @@ def _ramp_over_dims(rope, scale, beta_fast, beta_slow, truncate):  # [..., R/2]
     low, high = np.clip(low, 0, rotary - 1), np.clip(high, 0, rotary - 1)
     if scale > 1 and np.any(low == high):
         warnings.warn(
-            f"YaRN's ramp collapses: with L = {rope.train_length} and {rotary} rotary dims its "
+            f"YaRN's ramp collapses: with L = {rope.train_length} and {rotary} rotary dims, its "
             f"ends for beta_fast = {beta_fast:g} and beta_slow = {beta_slow:g} coincide, so each "
             "pair is either kept or divided; choose other betas or ramp='rotations'",
             stacklevel=5,
@@ -116,10 +115,10 @@ def yarn(
     ramp: str = "dims",
     attention_factor: float | None = None,
 ) -> RoPE:
-    """Peng et al. 2023, arXiv:2309.00071. Ramp 'dims' is that of its code, 'rotations' of its text.
+    """Peng et al. 2023, arXiv:2309.00071; ramp='dims' as in its code, 'rotations' as in its text.
 
-    cos and sin are multiplied by 0.1 ln s + 1, and so the logits by its square; `attention_factor`
-    replaces it.
+    cos and sin are multiplied by `attention_factor` (None: 0.1 ln s + 1), hence the logits by its
+    square.
     """
     if attention_factor is None:
         attention_factor = 0.1 * math.log(scale) + 1
@@ -138,21 +137,23 @@ dynamic_yarn = yarn.at_the_length_read("dynamic_yarn")
 
 @extension(ROTATION, scale="given", of=RoPE)
 def llama3(rope: RoPE, scale: float, *, low: float = 1.0, high: float = 4.0) -> RoPE:
-    """Dubey et al. 2024, arXiv:2407.21783: pairs kept above `high` turns, divided below `low`."""
+    """Dubey et al. 2024, arXiv:2407.21783: keep pairs above `high` turns, divide below `low`."""
     if positive("low", low) >= positive("high", high):
         raise ValueError(f"high must exceed low; got low={low}, high={high}")
-    kept = np.clip((turns(rope) - low) / (high - low), 0, 1)
-    return _rotate(rope, _theta(rope) * ((1 - kept) / scale + kept))
+    fastness = np.clip((turns(rope) - low) / (high - low), 0, 1)
+    return _rotate(rope, _theta(rope) * ((1 - fastness) / scale + fastness))
 
 
 @extension(ROTATION, scale="given", of=RoPE)
 def longrope(rope: RoPE, scale: float, *, lambdas: Sequence[float]) -> RoPE:
-    """Ding et al. 2024, arXiv:2402.13753: each pair divided by a factor found by search."""
+    """LongRoPE, Ding et al. 2024, arXiv:2402.13753: divide each pair by a searched factor."""
     pairs = rope.inv_freq.shape[-1]
     if np.ndim(lambdas) != 1:
         raise ValueError(f"lambdas must be a list of {pairs} numbers; got {lambdas!r}")
     if len(lambdas) != pairs:
-        raise ValueError(f"lambdas needs one factor per rotary pair, {pairs}; got {len(lambdas)}")
+        raise ValueError(
+            f"lambdas must have one factor per rotary pair, {pairs}; got {len(lambdas)}"
+        )
     divisors = np.array([positive("each of lambdas", factor) for factor in lambdas])
     check_log_length("longrope", rope)
     gain = math.sqrt(1 + math.log(scale) / math.log(rope.train_length))
@@ -170,27 +171,27 @@ def abf(rope: RoPE, scale: float, *, base: float) -> RoPE:
 
 @extension(DROP, scale="none", of=RoPE)
 def drop(rope: RoPE, scale: float, *, keep: float | str = "turned") -> RoPE:
-    """Stop the slow pairs, as if trained with this `keep`; 0 stops all of them.
+    """Set the frequencies of slow pairs to 0, as RoPE's option `keep` does; keep=0 is NoPE.
 
-    "turned" is the rule of HoPE, Chen et al. 2024, arXiv:2410.21216.
+    keep="turned" is the rule of HoPE, Chen et al. 2024, arXiv:2410.21216.
     """
-    stays = kept(_theta(rope), check_keep(keep), rope.train_length) != 0
-    return _rotate(rope, np.where(stays, float64(rope.inv_freq), 0.0))
+    kept = drop_pairs(_theta(rope), check_keep(keep), rope.train_length) != 0
+    return _rotate(rope, np.where(kept, float64(rope.inv_freq), 0.0))
 
 
 def turns(rope: RoPE) -> np.ndarray:  # [..., R/2]
-    """The number of turns of each pair within L."""
+    """Return the number of turns of each pair within L."""
     return rope.train_length * _theta(rope) / (2 * np.pi)
 
 
 def _theta(rope: RoPE) -> np.ndarray:
-    """The frequencies before rounding; pairs whose frequency is 0 keep it."""
+    """Return the frequencies as built, in float64, with 0 for dropped pairs."""
     return np.where(float64(rope.inv_freq) == 0, 0, _as_built(rope))
 
 
 def _as_built(rope: RoPE) -> np.ndarray:
     theta = frequencies(float64(rope.base), 2 * rope.inv_freq.shape[-1])
-    return kept(theta, rope.keep, rope.train_length)
+    return drop_pairs(theta, rope.keep, rope.train_length)
 
 
 def _rotate(rope: RoPE, theta: np.ndarray) -> RoPE:

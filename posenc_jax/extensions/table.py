@@ -1,4 +1,4 @@
-"""Extensions of a table of positions: rows beyond the trained ones."""
+"""Extensions of a learned table of positions by rows beyond the trained ones."""
 
 import math
 
@@ -17,13 +17,13 @@ def _resampled(learned: Encoding) -> bool:
 
 
 TABLE = Kind("table", _resampled)
-# Under randomized positions the rows are for `max_position`, which is not the table's to change.
+# Under randomized positions the number of rows is fixed by `max_position`.
 MADE_FOR = dict(of=Learned, stops_at=(Randomized,))
 
 
 @extension(TABLE, scale="given", **MADE_FOR)
 def interpolate(learned: Learned, scale: float) -> Learned:
-    """Row p of the longer table is row p / scale of the trained one, interpolated linearly.
+    """Stretch the table: row p is the trained row p / scale, interpolated linearly.
 
     Rows beyond the last trained one repeat it.
     """

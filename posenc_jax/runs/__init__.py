@@ -1,1 +1,1 @@
-"""What a run is: its folder, checkpoints, parameters, and how others read it back."""
+"""Runs: their folder, checkpoints and parameters, and how to load them."""

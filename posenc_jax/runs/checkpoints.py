@@ -1,4 +1,4 @@
-"""Checkpoints by Orbax, with a digest of every array."""
+"""Orbax checkpoints with a digest of every array."""
 
 import contextlib
 import errno
@@ -18,20 +18,20 @@ from posenc_jax.files import NO_PERMISSION, NO_RESOURCES, caused_by, causes
 from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.terminal import warn
 
-PARAMETERS = "params"  # of a state; beside them stand the optimizer's arrays and the step
+PARAMETERS = "params"  # of a state, which also has the optimizer's arrays and the step
 
-# Of several processes one saves and restores, and waits for no other.
+# Only the lead saves and restores, without waiting for other processes.
 LEAD_ALONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
 
 
 class Checkpoints:
-    """`checkpoints/<step>/` of a workdir: a plain dictionary of arrays, and what it belongs to.
+    """`checkpoints/<step>/` of a workdir: a dictionary of arrays, and a card of facts about them.
 
-    Arrays are saved from the host and restored to it, whole.
+    Arrays are saved from the host and restored to it, unsharded.
     """
 
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
-        logging.set_verbosity(logging.FATAL)  # we report in one line what orbax logs
+        logging.set_verbosity(logging.FATAL)  # errors are reported in one line instead
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
@@ -54,19 +54,19 @@ class Checkpoints:
         )
 
     def steps(self) -> list[int]:
-        self.settle()  # a save in flight would be forgotten by reload, and never be removed later
+        self.settle()  # reload would forget a pending save, and never remove it later
         self.manager.reload()
         return sorted(self.manager.all_steps())
 
     def last(self) -> int:
-        """The newest step on disk under its final name, which a save in flight lacks."""
+        """Return the newest complete step on disk; pending saves have a temporary name."""
         names = [path.name for path in self.folder.iterdir()]
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
-        """Save a step asynchronously, while training goes on.
+        """Save a step asynchronously.
 
-        A failed save is reported and given up; earlier checkpoints stay as they are.
+        A failed save is reported and dropped; earlier checkpoints are unaffected.
         """
         self.settle()
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
@@ -81,19 +81,19 @@ class Checkpoints:
                 ),
             )
         except Exception as error:
-            self._give_up(error)
+            self._report_failure(error)
 
     def card(self, step: int) -> dict:
-        """The facts saved beside the arrays, checked by their seal."""
+        """Return the facts saved with the arrays, checked by their seal."""
         card = self._read(step, "card", ocp.args.JsonRestore())
         if not isinstance(card, dict) or card.pop("seal", None) != _seal(card):
             raise Damaged(f"checkpoint {step}: its card is not what was written")
         if card["step"] != step:
-            raise Damaged(f"checkpoint {step} is that of step {card['step']} by another name")
+            raise Damaged(f"checkpoint {step} is a renamed checkpoint of step {card['step']}")
         return card
 
     def restore(self, step: int, like: Any) -> Any:
-        """The state of a step, in the shape of `like`, on the host; every array is checked."""
+        """Restore the state of a step to the host, structured as `like`; check every array."""
         saved = self.card(step)["digests"]
         wanted = by_path(like)
         _same_names(step, wanted, saved)
@@ -106,25 +106,25 @@ class Checkpoints:
         return with_leaves(like, restored)
 
     def parameters(self, step: int, like: Any) -> Any:
-        """The parameters of a step, without the optimizer state, which is checked too."""
+        """Restore the parameters of a step; the optimizer state is checked too."""
         saved = self.card(step)["digests"]
         wanted = by_path({PARAMETERS: like})
         _same_names(step, wanted, [n for n in saved if n.partition(".")[0] == PARAMETERS])
-        restored = self._read(step, "state", ocp.args.StandardRestore())  # in the shapes saved
+        restored = self._read(step, "state", ocp.args.StandardRestore())  # in their saved shapes
         if set(restored) != set(saved):
             raise Damaged(f"checkpoint {step}: its arrays are not those that were written")
         _check_digests(step, restored, saved)
         shapes = {n: restored[n].shape for n in wanted if restored[n].shape != wanted[n].shape}
         if shapes:
-            raise OtherConfig(f"checkpoint {step} holds arrays of other shapes: {shapes}")
+            raise OtherConfig(f"checkpoint {step} has arrays of other shapes: {shapes}")
         return with_leaves({PARAMETERS: like}, {n: restored[n] for n in wanted})[PARAMETERS]
 
     def restore_last(
         self, like: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any] | None:
-        """Restore the newest undamaged checkpoint, with its step; damaged ones are set aside.
+        """Restore the newest undamaged checkpoint and its step; move damaged ones to quarantine.
 
-        `accept` first checks that a card belongs to this run, and raises where it does not.
+        `accept` raises if a card does not belong to this run.
         """
         steps = self.steps()
         for step in reversed(steps):
@@ -137,52 +137,52 @@ class Checkpoints:
         if steps or self.quarantine.exists():
             raise Stop(
                 f"no checkpoint of {self.folder.parent} can be read; they are in {self.quarantine}."
-                " Nothing was started anew: take another --workdir, or delete that folder to begin "
+                " Training did not restart: use another --workdir, or delete that folder to start "
                 "again here"
             )
         return None
 
     def set_aside(self, step: int) -> Path:
-        """Move a step to quarantine; the manager must forget it, or would not save it again."""
+        """Move a step to quarantine, and reopen the manager so that it can save the step again."""
         self.quarantine.mkdir(exist_ok=True)
-        tries = (self.quarantine / f"{step}{f'-{n}' if n else ''}" for n in range(10_000))
-        place = next(path for path in tries if not path.exists())
+        candidates = (self.quarantine / f"{step}{f'-{n}' if n else ''}" for n in range(10_000))
+        place = next(path for path in candidates if not path.exists())
         self.manager.close()
         (self.folder / str(step)).rename(place)
         self._open()
         return place
 
-    def _read(self, step: int, item: str, how: Any) -> Any:
-        """Read an item of a checkpoint; a failure is damage unless the machine caused it."""
+    def _read(self, step: int, item: str, restore_args: Any) -> Any:
+        """Read an item of a checkpoint; failures count as damage unless the machine caused them."""
         try:
-            return self.manager.restore(step, args=ocp.args.Composite(**{item: how}))[item]
+            return self.manager.restore(step, args=ocp.args.Composite(**{item: restore_args}))[item]
         except Exception as error:
-            if _of_the_machine(error):
+            if _caused_by_machine(error):
                 raise
             reason = _first_line(error)
             raise Damaged(f"checkpoint {step}: its {item} cannot be read: {reason}") from error
 
     def settle(self) -> None:
-        """Wait for the save in flight and report it if it failed."""
+        """Wait for the pending save, and report a failure."""
         try:
             self.manager.wait_until_finished()
         except Exception as error:
-            self._give_up(error)
+            self._report_failure(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         reason = "no space left on device" if _no_space(error) else _first_line(error)
         warn(
-            f"step {self.saving} could not be saved: {reason}; training goes on, earlier "
-            "checkpoints are whole, and the next save is tried as planned"
+            f"step {self.saving} could not be saved: {reason}; training continues, earlier "
+            "checkpoints are intact, and the next save is tried as planned"
         )
-        # The manager forgot what it was about to remove, so it must read the folder again.
+        # The manager lost track of pending removals, so it must read the folder again.
         with contextlib.suppress(Exception):
             self.manager.close()
         self._sweep()
         self._open()
 
     def _sweep(self) -> None:
-        """Remove what a failed or killed save left half written."""
+        """Remove partial checkpoints of failed or killed saves."""
         for path in self.folder.glob("*.orbax-checkpoint-tmp*"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -195,7 +195,7 @@ def _same_names(step: int, wanted: Iterable[str], saved: Iterable[str]) -> None:
     missing, unknown = sorted(set(wanted) - set(saved)), sorted(set(saved) - set(wanted))
     if missing or unknown:
         raise OtherConfig(
-            f"checkpoint {step} holds other arrays; missing: {missing}, unknown: {unknown}"
+            f"checkpoint {step} has other arrays; missing: {missing}, unknown: {unknown}"
         )
 
 
@@ -205,8 +205,8 @@ def _check_digests(step: int, restored: dict[str, Any], saved: dict[str, str]) -
             raise Damaged(f"checkpoint {step}: {name} is not what was written (digest differs)")
 
 
-def _of_the_machine(error: BaseException) -> bool:
-    """Whether the machine caused a failure, not the files: permission, memory, handles."""
+def _caused_by_machine(error: BaseException) -> bool:
+    """True if the machine caused a failure, not the files: permissions, memory, handles."""
     words = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory")
     return caused_by(error, NO_PERMISSION | NO_RESOURCES) or any(
         isinstance(cause, MemoryError) or any(word in str(cause) for word in words)
@@ -223,17 +223,17 @@ def _first_line(error: BaseException) -> str:
 
 
 def digests(arrays: dict[str, Any]) -> dict[str, str]:
-    """sha256 of each array: type, shape and bytes."""
+    """Hash each array's type, shape and bytes with sha256."""
     return {name: _digest(np.asarray(leaf)).hexdigest() for name, leaf in arrays.items()}
 
 
 def total_digest(state: Any) -> str:
-    """Digest of a whole state: sha256 over its arrays' digests in the order of their names."""
+    """Return the digest of a state: sha256 of its arrays' digests, sorted by name."""
     return _seal(digests(by_path(state)))
 
 
 def saved_digest(card: Mapping[str, Any]) -> str:
-    """`total_digest` of the state that a checkpoint holds, from its card."""
+    """Return the `total_digest` of a checkpoint's state, from its card."""
     return _seal(card["digests"])
 
 

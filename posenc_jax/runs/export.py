@@ -1,4 +1,4 @@
-"""Write the weights of a run as safetensors, under the names that plain Orbax shows."""
+"""Write the weights of a run as safetensors, with the names of its Orbax checkpoints."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from posenc_jax.runs.subject import Subject, load_subject
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """The trained arrays of a checkpoint by name, and the facts that stand beside them."""
+    """The trained arrays of a checkpoint by name, and facts for the file's metadata."""
 
     arrays: Mapping[str, np.ndarray]
     facts: Mapping[str, str]
@@ -28,14 +28,14 @@ class Weights:
 def export(
     workdir: Path, path: Path, *, step: int | None = None, overwrite: bool = False
 ) -> Weights:
-    """Write the weights of a run's last or given checkpoint to a file, and return them."""
+    """Write the weights of a run's checkpoint, the last or a given one, and return them."""
     if not is_replaceable(path):
         raise ConfigError(f"cannot write {path}: {NO_FILE}")
     if path.exists() and not overwrite:
-        raise ConfigError(f"{path} is there already; --overwrite replaces it")
-    found = weights(load_subject(workdir, step))
-    write(path, found)
-    return found
+        raise ConfigError(f"{path} already exists; --overwrite replaces it")
+    exported = weights(load_subject(workdir, step))
+    write(path, exported)
+    return exported
 
 
 def weights(subject: Subject) -> Weights:
@@ -44,14 +44,14 @@ def weights(subject: Subject) -> Weights:
     facts = {
         "config": json.dumps(config, sort_keys=True),
         "step": str(subject.step),
-        "digest": saved_digest(subject.card),  # that of status.json
-        "weights_digest": total_digest(state),  # of what stands in the file
+        "digest": saved_digest(subject.card),  # as in status.json
+        "weights_digest": total_digest(state),  # of the file's arrays
     }
     return Weights({name: np.asarray(leaf) for name, leaf in by_path(state).items()}, facts)
 
 
-def write(path: Path, found: Weights) -> None:
-    # safetensors copies the bytes as they lie in memory, whatever the strides.
-    rows = {name: np.asarray(array, order="C") for name, array in found.arrays.items()}
+def write(path: Path, exported: Weights) -> None:
+    # safetensors copies the memory of an array and ignores its strides.
+    arrays = {name: np.asarray(array, order="C") for name, array in exported.arrays.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, save(rows, dict(found.facts)))
+    write_atomically(path, save(arrays, dict(exported.facts)))

@@ -9,7 +9,7 @@ from posenc_jax.terminal import counted
 if TYPE_CHECKING:
     from posenc_jax.data.corpora import Corpus
 
-# Facts about the whole run, which stay when its state changes.
+# Facts about the whole run, independent of its state.
 KEPT = ("command", "data", "machine", "parameters", "speed")
 
 
@@ -26,7 +26,7 @@ def data_facts(corpus: "Corpus") -> dict[str, Any]:
 
 
 def data_in_words(data: Mapping[str, Any]) -> str:
-    """What a run was trained on, in one line; empty where its status does not tell."""
+    """Describe a run's training data in one line; empty if its status has none."""
     if not data:
         return ""
     return (
@@ -37,6 +37,6 @@ def data_in_words(data: Mapping[str, Any]) -> str:
 
 
 def speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    """Median tokens per second over lines of metrics, without the first, which has compilation."""
+    """Return the median tokens per second of lines of metrics, except the first (compilation)."""
     speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
     return float(median(speeds[1:] or speeds)) if speeds else None

@@ -11,32 +11,30 @@ from posenc_jax.terminal import warn
 
 
 class Metrics:
-    """The writer of metrics.jsonl, which holds every step once."""
+    """The writer of metrics.jsonl, which has every logged step once."""
 
     def __init__(self, path: Path, resume_at: int):
-        """Open the file and drop lines after step `resume_at`, which will be trained again."""
+        """Open the file and drop the lines after step `resume_at`."""
         lines = _whole_lines(path)
         steps = [_step_of(line) for line in lines]
         if None in steps:
             copy = path.with_suffix(".damaged")
             copy.write_text(path.read_text(encoding="utf-8", errors="replace"), encoding="utf-8")
-            warn(
-                f"{path}: {steps.count(None)} damaged lines are skipped; the file is kept in {copy}"
-            )
+            warn(f"{path}: {steps.count(None)} damaged lines are dropped; the original is {copy}")
         pairs = zip(lines, steps, strict=True)
         text = "".join(
             f"{line}\n" for line, step in pairs if step is not None and step <= resume_at
         )
         write_atomically(path, text)
         self.path, self.size = path, len(text.encode())
-        self.waiting: list[str] = []  # lines for which there was no room
+        self.waiting: list[str] = []  # lines not written yet
 
     def write(self, record: Mapping) -> None:
-        """Write a line; if that fails it waits for the next one, and partial lines are cut."""
+        """Write a line, or retry with the next one if that fails; partial lines are removed."""
         self.waiting.append(json.dumps(null_for_nan(record), allow_nan=False) + "\n")
         text = "".join(self.waiting).encode()
         try:
-            if not self.path.exists():  # earlier lines are gone; later ones are kept
+            if not self.path.exists():  # the file was deleted: start a new one
                 self.path.touch()
                 self.size = 0
             with self.path.open("r+b") as stream:
@@ -45,23 +43,23 @@ class Metrics:
                 stream.write(text)
         except OSError as error:
             if len(self.waiting) == 1:
-                warn(f"cannot write {self.path}: {error}; its lines wait, and no step is saved")
+                warn(f"cannot write {self.path}: {error}; until it can, no step is saved")
             return
         self.size += len(text)
         self.waiting.clear()
 
     def check(self) -> None:
-        """Refuse to save the last step before every line is written."""
+        """Raise an error if there are unwritten lines."""
         if self.waiting:
             raise Stop(
-                f"{len(self.waiting)} lines of {self.path} could not be written; make room or "
-                "restore the right to write there, then run the same command: it resumes from the "
+                f"{len(self.waiting)} lines of {self.path} could not be written; free space or "
+                "restore write permission, then run the same command: it resumes from the "
                 "checkpoint before them"
             )
 
 
 def null_for_nan(record: Mapping) -> dict:
-    """Replace numbers that are not finite by None, since JSON has no NaN."""
+    """Replace values that are not finite by None, since JSON has no NaN."""
     return {
         name: None if isinstance(value, float) and not isfinite(value) else value
         for name, value in record.items()
@@ -69,7 +67,7 @@ def null_for_nan(record: Mapping) -> dict:
 
 
 def read_metrics(path: Path) -> list[dict]:
-    """The lines of a run, each an object of numbers with its `step`."""
+    """Read the lines of a run, each an object of numbers with a `step`."""
     records = []
     for number, line in enumerate(_whole_lines(path), 1):
         try:
@@ -80,7 +78,7 @@ def read_metrics(path: Path) -> list[dict]:
 
 
 def _whole_lines(path: Path) -> list[str]:
-    """The complete lines of a file; one that a killed process left half written is dropped."""
+    """Return the complete lines of a file, without a partial last one."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""The model and encoding of a configuration, and their trained arrays as plain dictionaries."""
+"""Model and encoding of a configuration, and their trained arrays as plain dictionaries."""
 
 import dataclasses
 import os
@@ -22,7 +22,7 @@ Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding":
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Model and encoding of a run; trained arrays are taken out and put in by name."""
+    """Model and encoding of a run, whose trained arrays can be read and replaced by name."""
 
     model: models.Transformer
     encoding: Encoding
@@ -31,7 +31,7 @@ class Parts:
         return {"model": by_path(self.model), "encoding": trained_arrays(self.encoding)}
 
     def counts(self) -> dict[str, int]:
-        """The number of trained parameters, by group."""
+        """Count the trained parameters by group."""
         groups = {
             name: sum(leaf.size for leaf in arrays.values())
             for name, arrays in self.params().items()
@@ -47,7 +47,7 @@ class Parts:
 def make(config: Training, *, extended: bool = True, start: Params | None = None) -> Parts:
     """Make model and encoding, from the seed or from `start`, then apply the run's extension.
 
-    A table is taken over before it is resampled, so the extension comes last.
+    The extension comes last, since it may resample a table of `start`.
     """
     model_key, encoding_key = jax.random.split(key_of(config.seed))
     model = jax.jit(lambda key: models.Transformer(config.model, key))(model_key)
@@ -69,33 +69,33 @@ def unextended(config: Training, params: Params) -> Encoding:
 
 
 def key_of(seed: int) -> jax.Array:
-    """A distinct key for every seed below 2^63; jax.random.key keeps only the low 32 bits.
+    """Return a distinct key for every seed below 2^63; jax.random.key keeps only the low 32 bits.
 
-    The generator is named, so that JAX_DEFAULT_PRNG_IMPL changes no run.
+    The generator is fixed, so JAX_DEFAULT_PRNG_IMPL has no effect.
     """
     key, high = jax.random.key(seed % 2**32, impl="threefry2x32"), seed >> 32
     if not high:
         return key
-    # Steps are folded into a run's key too, and all of them are below 2^31.
+    # Steps, which are folded into a run's key too, are below 2^31.
     return jax.random.fold_in(key, 2**31 + high)
 
 
 def check(config: Training) -> None:
     """Check options that only the scheme and the extension themselves can judge."""
     try:
-        wrong = building.mistakes(config)
+        problems = building.mistakes(config)
     except ValueError as error:
-        kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+        cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
         raise Stop(
-            f"jax failed before anything was trained: {error}. A compiled program that it "
-            f"keeps may be damaged; delete {kept} and try again"
+            f"jax failed before training: {error}. A compiled program in its cache may be "
+            f"damaged; delete {cache} and try again"
         ) from error
-    if wrong:
-        raise ConfigError("\nerror: ".join(wrong))
+    if problems:
+        raise ConfigError("\nerror: ".join(problems))
     if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
         raise ConfigError(
-            f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, this process runs on "
-            f"{jax.default_backend()}; take auto, plain or blockwise"
+            f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, but this process "
+            f"runs on {jax.default_backend()}; use auto, plain or blockwise"
         )
 
 
@@ -111,7 +111,7 @@ def by_path(tree: Any) -> dict[str, jax.Array]:
 
 
 def with_leaves(tree: Any, new: dict[str, Any]) -> Any:
-    """The tree with the named leaves replaced."""
+    """Replace the named leaves of a tree."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     names = [_name(path) for path, _ in leaves]
     unknown = set(new) - set(names)
@@ -122,6 +122,6 @@ def with_leaves(tree: Any, new: dict[str, Any]) -> Any:
 
 
 def _name(path) -> str:
-    """A name such as `blocks.attention.q.kernel`, without Flax's wrapper of a parameter."""
+    """Format a path like `blocks.attention.q.kernel`, without Flax's parameter wrapper."""
     words = [jax.tree_util.keystr((entry,), simple=True) for entry in path]
     return ".".join(word for word in words if word != "value")

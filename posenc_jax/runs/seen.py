@@ -1,4 +1,4 @@
-"""The documents a run was trained on, so that none of them is scored as held out."""
+"""The training documents of a run, which evaluations must exclude."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from posenc_jax.errors import DataError, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import Checkpoints
 
-FILE = "trained_on.txt"  # a digest a line; every card holds the hash of all
+FILE = "trained_on.txt"  # one digest per line; the card has the hash of all
 
 
 def keep(workdir: Path, digests: np.ndarray) -> None:
@@ -34,9 +34,9 @@ def digests_of(config: Training, corpus: corpora.Corpus | mixtures.Mixture) -> n
 def trained_on(
     workdir: Path, card: Mapping[str, Any] | None = None, stopping: Sequence[str] = ()
 ) -> np.ndarray:  # uint64, ascending
-    """Digests of the documents a run was trained on, from its folder or again from its text.
+    """Digests of a run's training documents, from its folder or else from its text.
 
-    Either counts only if it matches the card of the checkpoint.
+    They must match the card of the checkpoint.
     """
     try:
         card = card or _last_card(workdir)
@@ -46,17 +46,17 @@ def trained_on(
         config = resolve.read(workdir)
         corpus = mixtures.prepare(config.data.source, config.seed, stopping=stopping)
         if not corpus.is_that_of(card):
-            raise DataError("it changed since")
+            raise DataError("it has changed")
         return digests_of(config, corpus)
     except (Stop, OSError, ValueError, KeyError, IndexError) as error:
         raise DataError(
-            f"{workdir} does not tell what it was trained on: {FILE} is missing or changed, and "
-            f"its text cannot be read again ({error}); restore one of them"
+            f"cannot determine the training documents of {workdir}: {FILE} is missing or changed, "
+            f"and the text cannot be read again ({error}); restore one of them"
         ) from error
 
 
-def _kept(workdir: Path) -> np.ndarray | None:
-    """The list in the run's folder, if it can be read."""
+def _read(workdir: Path) -> np.ndarray | None:
+    """Read the list in the run's folder; None: unreadable."""
     with suppress(OSError, ValueError, OverflowError):
         lines = (workdir / FILE).read_text(encoding="utf-8").split()
         return np.array([int(line, 16) for line in lines], np.uint64)

@@ -1,4 +1,4 @@
-"""Signals that ask a program to stop."""
+"""Signals that request a program to stop."""
 
 import signal
 import threading
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_requests() -> Iterator[list[str]]:
-    """Collect the names of signals that asked to stop. A second ^C interrupts at once; the other
-    signals, which launchers often send twice, do not. Signals reach the main thread alone: in
-    another one, as of a notebook, nothing is collected."""
+    """Collect the names of stop signals received.
+
+    A second ^C interrupts immediately; other signals, which launchers often send twice, do not.
+    Only the main thread receives signals, so other threads collect none.
+    """
     received: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield received

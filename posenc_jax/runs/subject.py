@@ -1,4 +1,4 @@
-"""Read a run back, for evaluations, pictures, notebooks and scripts."""
+"""Load a run, for evaluations, plots, notebooks and scripts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from posenc_jax.runs import parameters, seen
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
 
-TRIES = 20  # to read a run that saves and removes checkpoints meanwhile
+TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Subject:
     config: Training
     step: int
     parts: parameters.Parts
-    plain: Encoding  # without the run's own extension
+    plain: Encoding  # without the run's extension
     workdir: Path = Path()
     card: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the checkpoint
 
     @property
     def original(self) -> int:
-        """L of the formulas, from the encoding; for `randomized` it exceeds the trained length."""
+        """L in the formulas, from the encoding; for `randomized` it exceeds the trained length."""
         return self.plain.train_length
 
     @property
@@ -47,9 +47,9 @@ class Subject:
 
     @property
     def extensible(self) -> bool:
-        """Whether others can extend it: a table trained after resampling has no plain form."""
-        made = extensions.named(self.config.extension.name)
-        return not any(record.kind.name == "table" for record, _ in made)
+        """True if another extension can replace its own; a resampled table cannot be restored."""
+        named = extensions.named(self.config.extension.name)
+        return not any(record.kind.name == "table" for record, _ in named)
 
     @property
     def tokenizer_file(self) -> str:
@@ -63,7 +63,7 @@ class Subject:
 
     @property
     def encoder(self) -> prepared.Encoder | tokenizer.Unavailable:
-        """The tokenizer; that of prepared tokens may be unavailable."""
+        """The tokenizer, which may be unavailable for prepared tokens."""
         if (self.workdir / TOKENIZER).is_file():
             try:
                 return tokenizer.load(self.tokenizer_file)
@@ -73,12 +73,12 @@ class Subject:
         return prepared.encoder_of(self.config.data.source)
 
     def trained_on(self, stopping: Sequence[str] = ()) -> np.ndarray:  # uint64, ascending
-        """Digests of the documents that its weights have seen."""
+        """Digests of the documents that its weights were trained on."""
         return seen.trained_on(self.workdir, self.card, stopping)
 
 
 class Run(NamedTuple):
-    """A run as it is read back."""
+    """A loaded run."""
 
     model: parameters.models.Transformer
     encoding: Encoding
@@ -94,10 +94,10 @@ def load_run(workdir, step: int | None = None) -> Run:
 
 
 def load_subject(workdir: Path, step: int | None = None) -> Subject:
-    """Load a run at its last or a given checkpoint.
+    """Load a run with the facts for an evaluation, at its last or a given checkpoint.
 
-    A run in training may replace its last checkpoint while it is read, so everything slow is done
-    before one is chosen.
+    A run in training may replace its last checkpoint meanwhile, so everything slow comes before
+    the choice of one.
     """
     config = run_config(workdir)
     fresh = parameters.make(config)
@@ -109,7 +109,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
                 if chosen not in saved:
                     if step is None:
                         continue
-                    raise Stop(f"{workdir} holds no checkpoint of step {chosen}; have: {saved}")
+                    raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
                 card = checkpoints.card(chosen)
                 refuse_edited(card, config, workdir)
                 params = jax.device_put(checkpoints.parameters(chosen, fresh.params()))
@@ -132,19 +132,19 @@ def run_config(workdir: Path) -> Training:
     """The configuration of a run, checked against its newest checkpoint's card."""
     config = Workdir(workdir).checked_config()
     if config is None:
-        raise Stop(f"{workdir} is not the workdir of a run: it holds no config.json")
+        raise Stop(f"{workdir} is not the workdir of a run: it has no config.json")
     return config
 
 
 def saved_steps(workdir: Path) -> list[int]:
-    """The steps of the checkpoints that a run holds now, at least one."""
+    """List the steps of a run's current checkpoints, at least one."""
     for _ in range(TRIES):
         try:
             with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
                 saved = checkpoints.steps()
-        except FileNotFoundError:  # the run removed one while they were listed
+        except FileNotFoundError:  # the run removed one meanwhile
             continue
         if not saved:
-            raise Stop(f"{workdir} holds no checkpoint yet")
+            raise Stop(f"{workdir} has no checkpoint yet")
         return saved
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; save less often")

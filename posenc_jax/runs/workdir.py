@@ -15,7 +15,7 @@ from posenc_jax.files import write_atomically
 from posenc_jax.runs.facts import KEPT
 from posenc_jax.terminal import warn
 
-# Of status.json, where they are there.
+# Types of the optional fields of status.json.
 KINDS: dict[str, type | tuple[type, ...]] = {
     "state": str,
     "step": int,
@@ -41,7 +41,7 @@ class Workdir:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Stop(
-                f"cannot make the folder {self.path}: {error}; name one that can be written"
+                f"cannot make the folder {self.path}: {error}; use a writable one"
             ) from error
 
     def __truediv__(self, name: str) -> Path:
@@ -85,29 +85,29 @@ class Workdir:
             record["saved"] = self.saved
         write_atomically(self / "status.json", _json(record))
 
-    def goes_on_from(self, step: int) -> None:
-        """Refuse to start anew where a checkpoint existed before."""
+    def resume_from(self, step: int) -> None:
+        """Reject a fresh start if a checkpoint existed before."""
         if self.saved and not step:
             raise Stop(
-                f"step {self.saved} was saved in {self.path}, and its checkpoints/ is empty now. "
-                "Nothing was started anew: put the checkpoints back, or take another --workdir"
+                f"step {self.saved} was saved in {self.path}, but its checkpoints/ is now empty. "
+                "Training did not restart: restore the checkpoints, or use another --workdir"
             )
         self.saved = step
 
     def saves(self, step: int, saved: int) -> None:
-        """Note that a step is being saved, and that `saved` is the last complete one."""
+        """Record that a step is being saved, and that `saved` is the last complete one."""
         self.saved = saved
         with suppress(Stop):  # the save itself reports a full disk
             self.status("running", AGAIN, step=step)
 
     def log(self, text: str) -> None:
-        """Append to log.txt; a failure to write it ends nothing."""
+        """Append to log.txt; write errors are ignored."""
         with suppress(OSError), (self / "log.txt").open("a", encoding="utf-8") as stream:
             stream.write(text + "\n")
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Record an error that ends a run in status.json, unless the run was done before."""
+        """Record an error that ends a run in status.json, unless the run was already done."""
         last = self._last_status()
         self.saved = last.get("saved", 0)
         self.facts = {name: last[name] for name in KEPT if name in last}
@@ -117,7 +117,7 @@ class Workdir:
             self._ended("stopped" if stop.code == AGAIN else "failed", stop.code, str(stop))
             raise
         except KeyboardInterrupt:
-            self._ended("stopped", AGAIN, "a second ^C: stopped at once, nothing saved")
+            self._ended("stopped", AGAIN, "a second ^C: stopped immediately, nothing saved")
             raise
         except OSError as error:
             self._ended("failed", IO, str(error))
@@ -127,16 +127,13 @@ class Workdir:
             raise
 
     def _ended(self, state: str, code: int, reason: str) -> None:
-        if code in (
-            CONFIG,
-            OTHER_CONFIG,
-        ):  # a mistake in the command, not an end of the run
+        if code in (CONFIG, OTHER_CONFIG):  # a mistake in the command does not end the run
             return
         try:
             if self._last_status().get("state") != "done":
                 self.log(f"{state}: {reason}")
                 self.status(state, code, reason=reason)
-        except Stop as stop:  # the reason itself must get out
+        except Stop as stop:  # the original error must be raised
             warn(str(stop))
 
     def _last_status(self) -> dict:
@@ -164,7 +161,7 @@ def _is_step(path: Path) -> bool:
 
 
 class Follower(Workdir):
-    """The folder as seen by a process other than the lead, which writes nothing."""
+    """The folder in a process other than the lead, which writes nothing."""
 
     def create(self) -> None: ...
 
@@ -183,7 +180,7 @@ def refuse_another(saved: Training, config: Training, place: str) -> None:
         raise OtherConfig(
             f"{place} belongs to another configuration:\n  "
             + "\n  ".join(lines)
-            + "\nuse another --workdir; --config.init_from takes over this run's weights"
+            + "\nuse another --workdir; --config.init_from starts from this run's weights"
         )
 
 
@@ -199,7 +196,7 @@ def refuse_edited(card: Mapping[str, Any], config: Training, workdir: Path) -> N
     lines = differences(sealed(card), config, (*FREE, *PLACES), words)
     if lines:
         raise OtherConfig(
-            f"{workdir / 'config.json'} is not that of the checkpoint of step {card['step']}:\n  "
+            f"{workdir / 'config.json'} differs from the checkpoint of step {card['step']}:\n  "
             + "\n  ".join(lines)
             + "\nrestore the sealed values; to evaluate something else, set the evaluation's own "
             "fields (extensions, multiples)"

@@ -1,6 +1,6 @@
-"""One encoding per file. The file name is the registry; files that start with `_` are not schemes.
+"""Encodings, one per file: the file name is the encoding's name; `_` marks other files.
 
-A scheme's module defines `build(dims, *, options)`, or `build(dims, key, *, options)` where it has
+A scheme's module defines `build(dims, *, options)`, or `build(dims, key, *, options)` if it has
 trained fields.
 """
 
@@ -23,9 +23,9 @@ from posenc_jax.schemes._sink import with_sink
 def build(
     name: str, dims: Dims, key: jax.Array | None = None, *, sink: bool = False, **options
 ) -> Encoding:
-    """Build an encoding by its name; a key is needed where there are trained fields.
+    """Build an encoding by name; those with trained fields need a key.
 
-    `sink` adds a trained logit without value to every softmax, per layer and head.
+    `sink` adds a trained logit without a value to every softmax, per layer and head.
     """
     encoding = _build(name, dims, key, **options)
     return with_sink(encoding, dims) if flag("sink", sink) else encoding
@@ -49,40 +49,41 @@ def _build(name: str, dims: Dims, key: jax.Array | None, **options) -> Encoding:
 
 def build_inner(
     outer: str,
-    own: Sequence[str],
+    outer_options: Sequence[str],
     inner: str,
     dims: Dims,
     key: jax.Array | None,
-    beside: Mapping[str, Any],
+    inner_options: Mapping[str, Any],
 ) -> Encoding:
-    """Build the encoding inside another one, which takes the options `own` itself.
+    """Build the inner encoding of an outer one that takes the options `outer_options`.
 
-    Its options stand behind its name, `fire:hidden=16`, or beside those of the other.
+    `inner` may carry options itself, as in `fire:hidden=16`.
     """
-    name, options = _written(inner)
+    name, options = _parse(inner)
     known("encoding", name, names())
     if name == outer:
         raise ValueError(f"inner must be another encoding; got {outer!r}")
-    for option in beside:
-        known(f"option of {outer!r} or of its inner {name!r}:", option, [*own, *options_of(name)])
-    twice = sorted(set(options) & set(beside))
-    if twice:
-        raise ValueError(f"{twice[0]} is given in inner={inner!r} and beside it; give it once")
-    return build(name, dims, key, **options, **beside)
+    allowed = [*outer_options, *options_of(name)]
+    for option in inner_options:
+        known(f"option of {outer!r} or of its inner {name!r}:", option, allowed)
+    duplicates = sorted(set(options) & set(inner_options))
+    if duplicates:
+        raise ValueError(f"{duplicates[0]} is set twice, in inner={inner!r} and as an option")
+    return build(name, dims, key, **options, **inner_options)
 
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:
-    """The options of an encoding by name, without those of one inside it."""
+    """Return the options of an encoding by name, without those of its inner encoding."""
     parameters = inspect.signature(find(name).build).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def _written(inner: str) -> tuple[str, Mapping[str, Any]]:
-    """The name of an encoding and the options behind it."""
+def _parse(inner: str) -> tuple[str, Mapping[str, Any]]:
+    """Split `fire:hidden=16` into the name of an encoding and its options."""
     parts = composition.parts(inner)
     if len(parts) > 1 or parts[0].scale is not None:
         raise ValueError(
-            f"inner is one encoding, such as 'fire' or 'fire:hidden=16'; got {inner!r}"
+            f"inner must be one encoding, such as 'fire' or 'fire:hidden=16'; got {inner!r}"
         )
     return parts[0].name, parts[0].options
 
@@ -90,7 +91,7 @@ def _written(inner: str) -> tuple[str, Mapping[str, Any]]:
 def build_per_layer(
     name: str, dims: Dims, key: jax.Array, *, sink: bool = False, **options
 ) -> Encoding:
-    """Build one encoding for each of `dims.layers` layers, each from its own key."""
+    """Build one encoding per layer, each from its own key."""
     encoding = _build_per_layer(name, dims, key, **options)
     return with_sink(encoding, dims) if flag("sink", sink) else encoding
 
@@ -108,10 +109,10 @@ def _build_per_layer(name: str, dims: Dims, key: jax.Array, **options) -> Encodi
         )
     _, shared = encoding.by_layer()
     if encoding.depth is not None and not any(jax.tree.leaves(trained_mask(shared))):
-        return encoding  # every trained array is of one layer already
-    assert key is not None  # what is trained is drawn
-    alone = dataclasses.replace(dims, layers=None)  # of one layer, which has no others
-    return one_per_layer(lambda one: _build(name, alone, one, **options), dims, key)
+        return encoding  # every trained array is per layer already
+    assert key is not None  # trained arrays need one
+    single = dataclasses.replace(dims, layers=None)
+    return one_per_layer(lambda layer_key: _build(name, single, layer_key, **options), dims, key)
 
 
 def find(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Angles that stay exact at large positions, for encodings made of sines and cosines."""
+"""Sines and cosines of angles that stay accurate at large positions."""
 
 import jax
 import jax.numpy as jnp
@@ -9,19 +9,19 @@ from posenc_jax.encoding import check_far
 
 
 def frequencies(base, dims: int) -> np.ndarray:
-    """base^(-2i/dims) for i < dims/2, in float64; one row per base where there are several."""
+    """Return base^(-2i/dims) for i < dims/2 in float64, with one row per base of an array."""
     return np.asarray(base, np.float64)[..., None] ** -(np.arange(0, dims, 2) / dims)
 
 
 def cos_sin(
     positions: jax.Array, freq: ArrayLike, rest: ArrayLike = 0.0
 ) -> tuple[jax.Array, jax.Array]:
-    """cos and sin of positions * (freq + rest), where positions and freq broadcast.
+    """Return cos and sin of positions * (freq + rest), where positions and freq broadcast.
 
-    In plain float32 the product of position 100,000 and frequency 1 is off by up to 0.004. Here
-    position and frequency are split so that the large product has 24 bits and is exact up to
-    position 262,143; the others stay below 128, and the angles are added as rotations. `rest` is
-    the rounding error of a frequency that is known in float64.
+    A plain float32 product of position 100,000 and frequency 1 is off by up to 0.004. Here both
+    factors are split: the large product has 24 bits and is exact up to position 262,143, the
+    others stay below 128, and the angles are added as rotations. `rest` is the rounding error of
+    a float64 frequency.
     """
     check_far("positions", positions)
     positions = jnp.asarray(positions, jnp.float32)
@@ -40,6 +40,6 @@ def cos_sin(
 
 
 def split(freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split a float64 frequency into a float32 one and the rest, for cos_sin."""
+    """Split a float64 frequency into its float32 value and the rounding error, for cos_sin."""
     rounded = freq.astype(np.float32)
     return rounded, (freq - rounded).astype(np.float32)

@@ -1,13 +1,13 @@
-"""A logit without value beside the keys, around any encoding."""
+"""An attention sink, a logit without a value, around any encoding."""
 
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.encoding import Dims, Encoding, OfEachLayer, bearer, trained
+from posenc_jax.encoding import Dims, Encoding, PerLayer, bearer, trained
 
 
-class Sink(OfEachLayer):
-    """OpenAI 2025, arXiv:2508.10925: one trained logit per layer and head, which starts at 0."""
+class Sink(PerLayer):
+    """OpenAI 2025, arXiv:2508.10925: one trained logit per layer and head, initially 0."""
 
     logit: jax.Array = trained()  # [H], or [layers, H]
 
@@ -20,10 +20,10 @@ class Sink(OfEachLayer):
 
 
 def with_sink(encoding: Encoding, dims: Dims) -> Sink:
-    """Add a sink per layer where the number of layers is known; other arrays stay shared."""
+    """Add a sink per layer if the number of layers is known; other arrays stay shared."""
     if bearer(encoding, "attend").attend is not None:
         raise ValueError(
-            f"sink=True does not fit encoding {encoding.name!r}, which brings its own attention"
+            f"sink=True does not fit encoding {encoding.name!r}, which has its own attention"
         )
     stacked = encoding.layers is not None
     shape = (dims.heads,) if dims.layers is None else (dims.layers, dims.heads)

@@ -1,4 +1,4 @@
-"""A penalty proportional to the distance, with one slope per head."""
+"""A bias proportional to the distance, with one fixed slope per head."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from posenc_jax.encoding import Dims, DistanceBias, fixed
 
 
 class ALiBi(DistanceBias):
-    """Press et al. 2021, arXiv:2108.12409."""
+    """Press et al. 2021, arXiv:2108.12409: -slope * distance."""
 
     slopes: jax.Array  # [H]
 
@@ -21,11 +21,14 @@ class ALiBi(DistanceBias):
 
 
 def slopes(heads: int) -> np.ndarray:  # [H]
-    """2^(-8i/H) for a power of two; else the next lower power's, then every other of twice it."""
+    """Return 2^(-8i/H), i = 1 .. H, if H is a power of two.
+
+    Else return the slopes of the next lower power P, then every other slope of 2 P.
+    """
     heads = whole_number("heads", heads, at_least=1)
     lower = 1 << (heads.bit_length() - 1)
-    first, between = _geometric(lower), _geometric(2 * lower)[0::2]
-    return np.concatenate([first, between])[:heads]
+    coarse, between = _geometric(lower), _geometric(2 * lower)[0::2]
+    return np.concatenate([coarse, between])[:heads]
 
 
 def _geometric(heads: int) -> np.ndarray:

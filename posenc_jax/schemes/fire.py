@@ -1,4 +1,4 @@
-"""A learned function of the distance relative to the query's own position."""
+"""A bias learned as a function of the distance relative to the query position."""
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,13 @@ from posenc_jax.encoding import Dims, Encoding, check_far, fixed, position_of, t
 class FIRE(Encoding):
     """Li et al. 2023, arXiv:2310.04418: MLP(ln(1 + c (q-k)) / ln(1 + c max(threshold, q))).
 
-    c starts at 0.1, the threshold at L; both are kept positive as exponentials. The MLP starts
-    uniform within 1 / sqrt(inputs). It has no bias on its outputs: a constant added to all logits
-    of a row changes nothing under the softmax and would never be trained.
+    c starts at 0.1 and the threshold at L; both are stored as logarithms, so they stay positive.
+    The MLP starts uniform within 1 / sqrt(inputs). Its outputs have no bias: the softmax cancels
+    a constant added to all logits of a row, so it would get no gradient.
     """
 
     log_c: jax.Array = trained()  # []
-    log_threshold: jax.Array = trained()  # [], of the threshold divided by L
+    log_threshold: jax.Array = trained()  # [], ln(threshold / L)
     hidden_kernel: jax.Array = trained()  # [F]
     hidden_bias: jax.Array = trained()  # [F]
     kernel: jax.Array = trained()  # [F, H]

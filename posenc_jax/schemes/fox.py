@@ -1,4 +1,4 @@
-"""Forget gates: a penalty, read from the content, by which each token fades those before it."""
+"""Forget gates: a bias from the content, by which each token fades earlier tokens."""
 
 import math
 from typing import Any
@@ -25,15 +25,15 @@ from posenc_jax.encoding import (
     two_sum,
 )
 
-OWN = ("gate", "bias_init", "shortest", "longest", "inner")
+OPTIONS = ("gate", "bias_init", "shortest", "longest", "inner")
 
 
 class FoX(KeySum, Wrapper):
-    """Lin et al. 2025, arXiv:2503.02130: the sum of log f over the tokens after the key.
+    """Lin et al. 2025, arXiv:2503.02130: log f summed over the tokens after the key.
 
-    f = sigmoid(w x + b) per head, where x is the input of each layer's attention; the query's own
-    gate counts, the key's does not. Gates are computed and summed in float32. Bare positions have
-    no content: their bias comes from b alone.
+    f = sigmoid(w x + b) per head, where x is the input of the layer's attention; the sum includes
+    the query's gate but not the key's. Gates are computed and summed in float32. Bare positions
+    carry no content, so their bias comes from b alone.
     """
 
     kernel: jax.Array = trained()  # [D, H], starts normal with standard deviation 0.02
@@ -57,13 +57,13 @@ class FoX(KeySum, Wrapper):
             return line, jnp.zeros_like(line)
         if tokens.features is None:
             raise ValueError(
-                "encoding 'fox' needs features: give what its `read` returns for a layer's input"
+                "encoding 'fox' needs features: pass features=encoding.read(x), x the layer's input"
             )
         return tokens.features["sum"], tokens.features["rest"]
 
 
 class BiasOnly(DistanceBias, Wrapper):
-    """Lin et al. 2025, arXiv:2503.02130, gates without content: trained slopes -log sigmoid(b)."""
+    """Lin et al. 2025, arXiv:2503.02130, without content: trained slopes -log sigmoid(b)."""
 
     shift: jax.Array = trained()  # [H], b
 
@@ -75,9 +75,9 @@ class BiasOnly(DistanceBias, Wrapper):
 
 
 class Fixed(DistanceBias, Wrapper):
-    """Lin et al. 2025, arXiv:2503.02130, gates that are not trained: slopes 1 / T."""
+    """Lin et al. 2025, arXiv:2503.02130, untrained: fixed slopes 1 / T."""
 
-    time: jax.Array  # [H], T: the tokens after which a weight has faded to 1 / e
+    time: jax.Array  # [H], T: tokens until a weight fades to 1 / e
 
     def curve(self, distance):
         return -distance.astype(jnp.float32)[None, :] / self.time[:, None]
@@ -88,9 +88,10 @@ class Fixed(DistanceBias, Wrapper):
 
 @jax.custom_jvp
 def running_sum(x: jax.Array) -> tuple[jax.Array, jax.Array]:  # [B, T, H] -> the same twice
-    """The sum up to each token in float32, and its rounding error.
+    """Return the float32 sum up to each token, and its rounding error.
 
-    After 16,000 gates near 1/2 the sum is 10^4, and differences of neighbours would be off by 1e-3.
+    After 16,000 gates near 1/2 the sum is 10^4; without the error term, differences of neighbours
+    would be off by 1e-3.
     """
 
     def add(left, right):
@@ -107,7 +108,7 @@ def _(primals, tangents):
 
 
 def bias(gate_logits: jax.Array) -> jax.Array:  # [..., T] -> [..., T, T]
-    """log f summed over the tokens j+1 .. i for query i and key j; finite above the diagonal."""
+    """Sum log f over the tokens j+1 .. i for query i and key j; finite above the diagonal."""
     steps = jax.nn.log_sigmoid(jnp.asarray(gate_logits, jnp.float32))
     length = steps.shape[-1]
     total, rest = running_sum(steps.reshape(-1, length)[..., None])
@@ -126,30 +127,31 @@ def build(
     inner: str = "nope",
     **inner_options,
 ) -> Encoding:
-    """Build gates around another encoding; trained ones per layer where `dims.layers` is given.
+    """Build forget gates around another encoding; trained gates are per layer if `dims.layers`.
 
-    `full` reads content, `bias_only` trains b alone, and `fixed` has times from `shortest` to
-    `longest` (None: 1 and L), evenly in ln T. b starts at `bias_init` (None: 0, as published).
+    `full` reads the content, `bias_only` trains b alone, and `fixed` spaces the times T evenly in
+    ln T from `shortest` to `longest` (None: 1 and L). b starts at `bias_init` (None: 0, as
+    published).
     """
     trains = choice("gate", gate, ("full", "bias_only", "fixed")) != "fixed"
-    unread = {"shortest": shortest, "longest": longest} if trains else {"bias_init": bias_init}
-    for name, value in unread.items():
+    unused = {"shortest": shortest, "longest": longest} if trains else {"bias_init": bias_init}
+    for name, value in unused.items():
         if value is not None:
             raise ValueError(f"{name} = {value!r} has no effect with gate={gate!r}")
-    around = _inner(dims, inner, inner_options)
+    inner_encoding = _inner(dims, inner, inner_options)
     if not trains:
-        return Fixed(dims=dims, inner=around, time=fixed(_times(dims, shortest, longest)))
+        return Fixed(dims=dims, inner=inner_encoding, time=fixed(_times(dims, shortest, longest)))
     if key is None:
         raise ValueError("encoding 'fox' has trained fields: build it with key=jax.random.key(...)")
     shift = fixed(np.full(dims.heads, finite("bias_init", bias_init or 0.0)))
 
-    def one(key) -> Any:
+    def gates(key) -> Any:
         if gate == "bias_only":
-            return BiasOnly(dims=dims, inner=around, shift=shift)
+            return BiasOnly(dims=dims, inner=inner_encoding, shift=shift)
         kernel = 0.02 * jax.random.normal(key, (dims.width, dims.heads))
-        return FoX(dims=dims, inner=around, kernel=kernel, shift=shift)
+        return FoX(dims=dims, inner=inner_encoding, kernel=kernel, shift=shift)
 
-    return one(key) if dims.layers is None else one_per_layer(one, dims, key)
+    return gates(key) if dims.layers is None else one_per_layer(gates, dims, key)
 
 
 def _times(dims: Dims, shortest: float | None, longest: float | None) -> np.ndarray:  # [H]
@@ -163,10 +165,10 @@ def _times(dims: Dims, shortest: float | None, longest: float | None) -> np.ndar
 
 
 def _inner(dims: Dims, name: str, options: dict[str, Any]) -> Encoding:
-    """The encoding that gates are around, which has no bias of its own."""
-    encoding = schemes.build_inner("fox", OWN, name, dims, jax.random.key(0), options)
+    """Build the inner encoding, which may neither add a bias nor be trained."""
+    encoding = schemes.build_inner("fox", OPTIONS, name, dims, jax.random.key(0), options)
     if overrides(encoding, "bias") or any(jax.tree.leaves(trained_mask(encoding))):
         raise ValueError(
-            f"inner must add no bias and train nothing, such as nope or rope; got {name!r}"
+            f"inner must have no bias and no trained arrays, as nope and rope; got {name!r}"
         )
     return encoding

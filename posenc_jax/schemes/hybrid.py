@@ -1,4 +1,4 @@
-"""Layers that see a window or a chunk beside layers that see everything."""
+"""Local layers, which see a window or a chunk, alternating with global layers."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ KINDS = ("local", "global")
 class Hybrid(Encoding):
     """Yang et al. 2025, arXiv:2501.18795: RoPE in local layers, NoPE in global ones.
 
-    The pattern repeats over the layers. Global layers may rotate too, with a base of their own
-    (Gemma 3, arXiv:2503.19786); chunks of places instead of a sliding window are those of Llama 4.
+    The pattern repeats over the layers. Global layers may use RoPE with another base (Gemma 3,
+    arXiv:2503.19786), and local layers chunks instead of a sliding window (Llama 4).
     """
 
-    kinds: dict[str, Encoding]  # by the words of the pattern: "local" and "global"
+    kinds: dict[str, Encoding]  # keys: "local" and "global"
     pattern: tuple[str, ...] = static()
 
     @property
@@ -26,9 +26,9 @@ class Hybrid(Encoding):
 
     @property
     def receptive_field(self) -> int | None:
-        """Tokens that the last layer's query depends on, itself included; None: no bound.
+        """The number of tokens that the last layer's output depends on; None: unbounded.
 
-        Windows add up over the layers, layers * (window - 1) + 1; chunks do not.
+        It grows over the layers with windows, to layers * (window - 1) + 1, but not with chunks.
         """
         if self.dims.layers is None:
             return None
@@ -56,12 +56,12 @@ class Hybrid(Encoding):
         return min((k.reach for k in self.kinds.values() if k.reach is not None), default=None)
 
     def layer(self, index):
-        own = super().layer(index)
-        one = own.kinds[self.kind_of_layer(index)]
-        factors = [t for t in (one.temperature, own.temperature) if t is not None]
-        return one.replace(
-            window=one.narrowed(self.window),
-            logn=one.logn or self.logn,
+        hybrid = super().layer(index)
+        layer = hybrid.kinds[self.kind_of_layer(index)]
+        factors = [t for t in (layer.temperature, hybrid.temperature) if t is not None]
+        return layer.replace(
+            window=layer.narrowed(self.window),
+            logn=layer.logn or self.logn,
             temperature=math.prod(factors) if factors else None,
         )
 
@@ -81,21 +81,21 @@ def build(
     last_full: bool = False,
     layout: str = "half",
 ) -> Hybrid:
-    """Build the layers of a pattern; `window` None is L / 4, a base None is `base`.
+    """Build the layers of a pattern; window=None is L / 4, and local or global base None is `base`.
 
-    `chunked` makes the window the size of chunks. `first_full` and `last_full` make the first and
-    the last layer global, whatever the pattern.
+    With `chunked`, the window is the chunk size. `first_full` and `last_full` override the pattern
+    and make the first and the last layer global.
     """
     full = flag("first_full", first_full), flag("last_full", last_full)
     words = _words(pattern, dims.layers, *full)
-    own = {
+    kind_options = {
         "local": {"window": window, "chunked": chunked or None, "local_base": local_base},
         "global": {"global_rope": global_rope or None},
     }
-    for word, options in own.items():
+    for word, options in kind_options.items():
         for name, value in options.items():
             if value is not None and word not in words:
-                raise ValueError(f"{name} = {value!r} has no effect: no layer is {word}")
+                raise ValueError(f"{name} = {value!r} has no effect: there is no {word} layer")
     window = math.ceil(dims.train_length / 4) if window is None else window
     window = token_count("window", window)
     rotates = flag("global_rope", global_rope)
@@ -103,28 +103,29 @@ def build(
         if value != unset and not rotates:
             raise ValueError(f"{name} = {value!r} has no effect without global_rope=True")
     size = {"chunk": window} if flag("chunked", chunked) else {"window": window}
-    near_base, far_base = (base if own is None else own for own in (local_base, global_base))
-    far = nope.build(dims)
+    local_base = base if local_base is None else local_base
+    global_base = base if global_base is None else global_base
+    global_layer: Encoding = nope.build(dims)
     if rotates:
-        far = rope.build(dims, base=far_base, keep=global_keep, layout=layout)
-    every: dict[str, Encoding] = {
-        "local": rope.build(dims, base=near_base, layout=layout).replace(**size),
-        "global": far,
+        global_layer = rope.build(dims, base=global_base, keep=global_keep, layout=layout)
+    layers: dict[str, Encoding] = {
+        "local": rope.build(dims, base=local_base, layout=layout).replace(**size),
+        "global": global_layer,
     }
-    kinds = {word: one for word, one in every.items() if word in words}
+    kinds = {word: layer for word, layer in layers.items() if word in words}
     return Hybrid(dims=dims, kinds=kinds, pattern=words)
 
 
 def _words(
     pattern: str | Sequence[str], layers: int | None, first_full: bool, last_full: bool
 ) -> tuple[str, ...]:
-    """The words of a pattern, of all layers where the first or the last is another."""
+    """Parse a pattern; with `first_full` or `last_full` it is written out for all layers."""
     if not isinstance(pattern, str | Sequence):
-        raise ValueError(f"pattern must be words of local and global; got {pattern!r}")
+        raise ValueError(f"pattern must be a list of local and global; got {pattern!r}")
     words = pattern.split(",") if isinstance(pattern, str) else pattern
     words = tuple(str(word).strip() for word in words)
     if not words:
-        raise ValueError("pattern must name at least one layer, local or global; got none")
+        raise ValueError("pattern must contain at least one layer, local or global; got none")
     for word in words:
         known("layer of a pattern:", word, KINDS)
     if not first_full and not last_full:
@@ -133,7 +134,7 @@ def _words(
         raise ValueError(
             "first_full and last_full need the number of layers: give Dims(layers=...)"
         )
-    every = [words[index % len(words)] for index in range(layers)]
+    all_words = [words[index % len(words)] for index in range(layers)]
     for is_full, index in ((first_full, 0), (last_full, -1)):
-        every[index] = "global" if is_full else every[index]
-    return tuple(every)
+        all_words[index] = "global" if is_full else all_words[index]
+    return tuple(all_words)

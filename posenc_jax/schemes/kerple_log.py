@@ -1,4 +1,4 @@
-"""A learned penalty that grows with the logarithm of the distance."""
+"""A learned bias that falls with the logarithm of the distance."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from posenc_jax.encoding import Dims, DistanceBias, trained
 class KerpleLog(DistanceBias):
     """Chi et al. 2022, arXiv:2205.09921: -r1 ln(1 + r2 d), r1 from U(0, 2) and r2 from U(0, 1).
 
-    Both are kept positive as exponentials; a draw below 1e-3 is raised to it.
+    Both are stored as logarithms, so they stay positive; draws from U(0, 1) start at 1e-3.
     """
 
     log_r1: jax.Array = trained()  # [H]

@@ -1,4 +1,4 @@
-"""A learned penalty that grows with a power of the distance."""
+"""A learned bias that falls with a power of the distance."""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ from posenc_jax.encoding import Dims, DistanceBias, trained
 class KerplePower(DistanceBias):
     """Chi et al. 2022, arXiv:2205.09921: -r1 d^p, r1 from U(0, 1) and p from U(0, 2).
 
-    r1 is kept positive as an exponential, p between 0 and 2 as 2 sigmoid; draws keep 1e-3 off the
-    ends.
+    r1 is stored as a logarithm and p / 2 as a logit, so both stay in range; draws from U(0, 1)
+    keep 1e-3 from both ends.
     """
 
     log_r1: jax.Array = trained()  # [H]

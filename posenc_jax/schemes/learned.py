@@ -8,7 +8,7 @@ from posenc_jax.encoding import Dims, Encoding, check_reach, trained
 
 
 class Learned(Encoding):
-    """Gehring et al. 2017, arXiv:1705.03122. Rows start normal with standard deviation 0.02."""
+    """Gehring et al. 2017, arXiv:1705.03122. Initial standard deviation 0.02."""
 
     table: jax.Array = trained()  # [L, D]
 
@@ -23,7 +23,7 @@ class Learned(Encoding):
     def embed(self, x, positions):
         if not isinstance(positions, Tracer):
             check_reach(self, int(jnp.max(positions)) + 1)
-        # Where values are not known yet, a position off the table gives NaN, not the last row.
+        # Under jit the check cannot run: a position outside the table gives NaN, not the last row.
         places = jnp.where(positions < 0, self.reach, positions)
         rows = self.table.at[places].get(mode="fill", fill_value=jnp.nan)
         return x + jnp.broadcast_to(rows, x.shape)

@@ -1,4 +1,4 @@
-"""No position at all; word order reaches the model through the causal mask alone."""
+"""No positional encoding; the causal mask alone carries token order."""
 
 from posenc_jax.encoding import Dims, Encoding
 

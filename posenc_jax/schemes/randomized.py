@@ -1,4 +1,4 @@
-"""Positions drawn from a longer range in training, for any inner encoding."""
+"""Random training positions from a longer range, for any inner encoding."""
 
 import dataclasses
 
@@ -10,15 +10,15 @@ from posenc_jax import schemes
 from posenc_jax.checks import flag, token_count
 from posenc_jax.encoding import Dims, Wrapper, check_reach, static
 
-OWN = ("inner", "max_position", "inner_length", "evenly")
+OPTIONS = ("inner", "max_position", "inner_length", "evenly")
 
 
 class Randomized(Wrapper):
-    """Ruoss et al. 2023, arXiv:2305.16843: distinct positions in order, one draw per pass.
+    """Ruoss et al. 2023, arXiv:2305.16843: sorted distinct positions, drawn once per pass.
 
-    L of every formula, those of extensions and `logn` included, is max_position: training went up
-    to there, however short its rows. A model that was trained at `inner_length` before keeps that:
-    with yarn in place this is Randomized YaRN (Mehta et al. 2026, arXiv:2606.23687).
+    L in every formula, extensions and `logn` included, is max_position, since training covers
+    positions up to there. For a pretrained model, `inner_length` sets L to its trained length:
+    with yarn this is Randomized YaRN (Mehta et al. 2026, arXiv:2606.23687).
     """
 
     max_position: int = static()
@@ -60,8 +60,8 @@ def build(
     evenly: bool = False,
     **inner_options,
 ) -> Randomized:
-    """Draw positions below `max_position` (default 8 L), and build the inner encoding with the
-    other options for `inner_length` (default: max_position)."""
+    """Draw positions below `max_position` (None: 8 L); build the inner encoding, with the
+    remaining options, for `inner_length` (None: max_position)."""
     if max_position is None:
         max_position = 8 * dims.train_length
     token_count("max_position", max_position, at_least=dims.train_length)
@@ -69,7 +69,7 @@ def build(
         inner_length = max_position
     token_count("inner_length", inner_length)
     inner_dims = dataclasses.replace(dims, train_length=inner_length)
-    encoding = schemes.build_inner("randomized", OWN, inner, inner_dims, key, inner_options)
+    encoding = schemes.build_inner("randomized", OPTIONS, inner, inner_dims, key, inner_options)
     check_reach(encoding, max_position)
     return Randomized(
         dims=dims,

@@ -1,4 +1,4 @@
-"""Rotation of queries and keys by angles that grow with their positions."""
+"""Rotation of queries and keys by angles proportional to their positions."""
 
 from collections.abc import Sequence
 from numbers import Real
@@ -17,16 +17,15 @@ from posenc_jax.schemes import _rotation
 class RoPE(Encoding):
     """Su et al. 2021, arXiv:2104.09864.
 
-    `keep` drops slow pairs, whose frequency becomes 0: a share p keeps the int(p R / 2) fastest
-    of R / 2 (p-RoPE, Barbero et al. 2024, arXiv:2410.06205), "turned" those that complete a turn
-    within L (HoPE, Chen et al. 2024, arXiv:2410.21216). The others keep the frequencies that they
-    have without it. Trained frequencies are inv_freq exp(alpha): alpha starts at 0 and is shared
-    by all layers and heads, or is of each layer or of each head.
+    `keep` sets the frequency of slow pairs to 0: a share p keeps the int(p R / 2) fastest of the
+    R / 2 pairs (p-RoPE, Barbero et al. 2024, arXiv:2410.06205), and "turned" keeps those that
+    complete a turn within L (HoPE, Chen et al. 2024, arXiv:2410.21216). Trained frequencies are
+    inv_freq exp(alpha), where alpha starts at 0 and is shared, per layer or per head.
     """
 
     inv_freq: jax.Array  # [R/2], or [H, R/2]; before alpha
-    gain: jax.Array  # [], or [H, R/2]; multiplies cos and sin, so the logits by its square
-    base: jax.Array  # [], or [H]; what inv_freq was computed from, for extensions
+    gain: jax.Array  # [], or [H, R/2]; multiplies cos and sin, hence logits by its square
+    base: jax.Array  # [], or [H]; the base of inv_freq, for extensions
     alpha: jax.Array | None = struct.field(default=None, metadata={"trained": True})
     layout: str = static(default="half")
     keep: float | str = static(default=1.0)
@@ -36,13 +35,13 @@ class RoPE(Encoding):
         """The angle per position of each pair."""
         if self.alpha is None:
             return self.inv_freq
-        shape = jnp.broadcast_shapes(self.inv_freq.shape, self.alpha.shape)  # of equal rank
+        shape = jnp.broadcast_shapes(self.inv_freq.shape, self.alpha.shape)  # equal rank
         return jnp.broadcast_to(self.inv_freq, shape) * jnp.exp(jnp.broadcast_to(self.alpha, shape))
 
     def phase(self, positions):
         cos, sin = _rotation.cos_sin(positions_by_head(positions), by_head(self.freq))
         if self.gain.ndim == 1:
-            raise ValueError(f"gain is one number or [H, R/2]; got {self.gain.shape}")
+            raise ValueError(f"gain must be one number or [H, R/2]; got {self.gain.shape}")
         cos, sin = by_head(self.gain) * cos, by_head(self.gain) * sin
         return Phase(q_cos=cos, q_sin=sin, k_cos=cos, k_sin=sin, layout=self.layout)
 
@@ -66,7 +65,7 @@ def build(
     frequencies: str = "fixed",
     per: str = "none",
 ) -> RoPE:
-    """Build from one base, or from a sequence with one base per head."""
+    """Build RoPE from one base, or from one base per head."""
     rotary = rotary_dims(dims.head_dim, fraction)
     bases = base_per_head(base, dims.heads)
     choice("per", per, ("none", "layer", "head"))
@@ -76,7 +75,7 @@ def build(
     if per == "head":
         bases = np.broadcast_to(bases, (dims.heads,))
     keep = check_keep(keep)
-    inv_freq = kept(_rotation.frequencies(bases, rotary), keep, dims.train_length)
+    inv_freq = drop_pairs(_rotation.frequencies(bases, rotary), keep, dims.train_length)
     shape = inv_freq.shape if per == "head" else (1,) * (inv_freq.ndim - 1) + inv_freq.shape[-1:]
     rope = RoPE(
         dims=dims,
@@ -96,7 +95,7 @@ def build(
 
 
 def check_keep(keep) -> float | str:
-    """'turned', or the share of the pairs that is kept."""
+    """Check the option `keep`: 'turned', or the share of pairs to keep."""
     if isinstance(keep, str) and keep == "turned":
         return keep
     if isinstance(keep, Real) and not isinstance(keep, bool) and keep <= 1 and not keep < 0:
@@ -104,8 +103,8 @@ def check_keep(keep) -> float | str:
     raise ValueError(f"keep must be 'turned' or a number from 0 to 1; got {keep!r}")
 
 
-def kept(theta: np.ndarray, keep: float | str, length: int) -> np.ndarray:  # [..., R/2]
-    """The frequencies, with 0 for the pairs that are dropped."""
+def drop_pairs(theta: np.ndarray, keep: float | str, length: int) -> np.ndarray:  # [..., R/2]
+    """Set the frequencies of dropped pairs to 0."""
     if isinstance(keep, str):
         return np.where(length * theta >= 2 * np.pi, theta, 0.0)
     pairs = theta.shape[-1]
@@ -113,14 +112,14 @@ def kept(theta: np.ndarray, keep: float | str, length: int) -> np.ndarray:  # [.
 
 
 def base_per_head(base: float | Sequence[float] | np.ndarray, heads: int) -> np.ndarray:
-    """Bases [] or [H] rounded to float32, from which extensions compute frequencies again."""
-    given = np.asarray(base, object)
-    bases = np.array([_base(b) for b in given.reshape(-1)])
-    if given.ndim == 0:
+    """Return bases [] or [H] rounded to float32, as extensions read them."""
+    values = np.asarray(base, object)
+    bases = np.array([_base(value) for value in values.reshape(-1)])
+    if values.ndim == 0:
         return bases[0]
     if bases.shape != (heads,):
         raise ValueError(
-            f"base has {len(bases)} entries; give one number, or one per head: {heads}"
+            f"base must be one number or one per head, {heads}; got {len(bases)} numbers"
         )
     return bases
 

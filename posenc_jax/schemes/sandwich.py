@@ -1,4 +1,4 @@
-"""The inner product of two sinusoidal encodings, as a bias."""
+"""The inner product of two sinusoidal encodings as a bias."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,7 @@ class Sandwich(DistanceBias):
     dbar: int = static(default=128)
 
     def curve(self, distance):
-        # cos x - 1 is written -2 sin^2(x/2): the sum of cosines would cancel near distance 0.
+        # cos x - 1 = -2 sin^2(x/2), without the cancellation near distance 0.
         half_angle = 0.5 * 10_000.0 ** (-2 * np.arange(1, self.dbar // 2 + 1) / self.dbar)
         freq, rest = split(half_angle)
         _, sin = cos_sin(distance[:, None], freq[None, :], rest[None, :])

@@ -9,8 +9,8 @@ from posenc_jax.schemes._rotation import cos_sin, frequencies, split
 class Sinusoidal(Encoding):
     """Vaswani et al. 2017, arXiv:1706.03762: sin and cos of pos / 10000^(2i/D), interleaved.
 
-    As in the paper the embeddings are multiplied by sqrt(D): the decoder draws them with standard
-    deviation D^-1/2, so content starts at 1 and position at 0.7.
+    As in the paper the embeddings are multiplied by sqrt(D). The decoder initialises them with
+    standard deviation D^-1/2, so content starts at size 1 and position at 0.7.
     """
 
     def embed(self, x, positions):

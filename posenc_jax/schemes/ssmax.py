@@ -1,4 +1,4 @@
-"""Scores that grow with the logarithm of the number of keys, around any other encoding."""
+"""Scores scaled by the logarithm of the number of keys, around any other encoding."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from posenc_jax.checks import LARGEST_SCALE, choice, flag, known, positive, whol
 from posenc_jax.encoding import (
     Dims,
     Encoding,
-    OfEachLayer,
+    PerLayer,
     Tokens,
     Wrapper,
     check_far,
@@ -22,11 +22,11 @@ from posenc_jax.encoding import (
 )
 
 KINDS = ("trained", "llama4", "ministral3", "inkling")
-OWN = ("inner", "kind", "bias", "a", "layers")
+OPTIONS = ("inner", "kind", "bias", "a", "layers")
 
 
-class InSomeLayers(OfEachLayer):
-    """A factor on the scores of the layers of one kind; None: of all."""
+class InSomeLayers(PerLayer):
+    """A factor on the scores of all layers, or of the layers of the kind `only`."""
 
     only: str | None = static(default=None, kw_only=True)
 
@@ -35,36 +35,35 @@ class InSomeLayers(OfEachLayer):
         return True
 
     def layer(self, index):
-        own = super().layer(index)
+        scaled = super().layer(index)
         if self.only in (None, self.kind_of_layer(index)):
-            return own
-        kept = {name: getattr(own, name) for name in ("window", "logn", "temperature")}
-        return Wrapper(dims=self.dims, inner=own.inner, **kept)
+            return scaled
+        extended = {name: getattr(scaled, name) for name in ("window", "logn", "temperature")}
+        return Wrapper(dims=self.dims, inner=scaled.inner, **extended)
 
 
 class SSMax(InSomeLayers):
-    """Nakanishi 2025, arXiv:2501.19399: q . k times s ln n + b, trained by layer and head.
+    """Nakanishi 2025, arXiv:2501.19399: q . k times s ln n + b, trained per layer and head.
 
-    n is the number of keys that a query sees: its place in the document plus one, at most the
-    window; where there are chunks, its place in its chunk plus one. Places count tokens, also
-    where positions are drawn: a position further on is no further key. s starts at 1 / ln L
-    without b; with it, at s = 0 and b = 1, where nothing changes.
+    n is the number of keys that a query sees: its index in the document (in its chunk, with
+    chunks) plus one, at most the window. Random positions do not change n. s starts at 1 / ln L
+    without b, and at 0 with b = 1, where the factor is 1.
     """
 
     scale: jax.Array = trained()  # s: [H], or [layers, H]
-    shift: jax.Array | None = trained()  # b: the same, or None
+    shift: jax.Array | None = trained()  # b: like s, or None
 
     def query_scale(self, positions):
         check_far("positions", positions)
         n = self.keys_seen(jnp.asarray(positions)).astype(jnp.float32)
-        own = self.scale[None, :, None] * by_head(jnp.log(n))
-        own = own if self.shift is None else own + self.shift[None, :, None]
-        other = super().query_scale(positions)
-        return own if other is None else own * by_head(other)
+        factor = self.scale[None, :, None] * by_head(jnp.log(n))
+        factor = factor if self.shift is None else factor + self.shift[None, :, None]
+        inner = super().query_scale(positions)
+        return factor if inner is None else factor * by_head(inner)
 
 
 class Tempered(InSomeLayers):
-    """A fixed factor by the place of the query, `temperature`."""
+    """The fixed factor `temperature` by the query's index in its document."""
 
     kind: str = static()
     a: float = static()
@@ -73,12 +72,12 @@ class Tempered(InSomeLayers):
         return temperature(self.kind, places, self.dims.train_length, self.a)
 
     def query_scale(self, positions):
-        own, other = self.factor(positions), super().query_scale(positions)
-        return own if other is None else by_head(own) * by_head(other)
+        factor, inner = self.factor(positions), super().query_scale(positions)
+        return factor if inner is None else by_head(factor) * by_head(inner)
 
 
 class TemperedWithBias(Tempered):
-    """The same factor on the bias of the inner encoding too."""
+    """The fixed factor `temperature` on the inner encoding's bias too."""
 
     def bias(self, q, k):
         bias = self.inner.bias(q, k)  # [H, Q, S], or [B, H, Q, S]
@@ -93,10 +92,10 @@ def by_head(scale: jax.Array) -> jax.Array:  # [T], [B, T], [B, H, T] -> [B or 1
 
 
 def temperature(kind: str, positions, length: int, a: float = 0.1) -> jax.Array:  # [T]
-    """A factor on q . k that grows with the position, in steps or smoothly; L is `length`.
+    """Return a factor on q . k that grows with the position p; L is `length`.
 
-    llama4 is 1 + a ln(1 + floor((p + 1) / L)), Meta 2025; ministral3 has floor(p / L) instead,
-    Mistral AI 2025; inkling is 1 + a ln(max(1, (p + 1) / L)), Thinking Machines 2026.
+    llama4 (Meta 2025) is 1 + a ln(1 + floor((p + 1) / L)), ministral3 (Mistral AI 2025) has
+    floor(p / L) instead, and inkling (Thinking Machines 2026) is 1 + a ln(max(1, (p + 1) / L)).
     """
     choice("kind", kind, KINDS[1:])
     length, a = whole_number("length", length, at_least=1), positive("a", a, at_most=LARGEST_SCALE)
@@ -119,31 +118,31 @@ def build(
     layers: str | None = None,
     **inner_options,
 ) -> InSomeLayers:
-    """Build around `inner`, whose options stand behind its name, `fire:hidden=16`, or beside.
+    """Build the factor around `inner`, which may carry options: `fire:hidden=16`.
 
-    `bias` is for what is trained, `a` for the fixed kinds. `layers` names the kind of layers of an
-    inner hybrid that are scaled, as Llama 4 scales the global ones.
+    `bias` adds b to the trained kind, and `a` belongs to the fixed kinds. `layers` restricts the
+    factor to one kind of layers of an inner hybrid, as Llama 4 scales its global layers.
     """
     is_trained = choice("kind", kind, KINDS) == "trained"
     if flag("bias", bias) and not is_trained:
         raise ValueError(f"bias=True has no effect with kind={kind!r}, which is not trained")
     if positive("a", a, at_most=LARGEST_SCALE) != 0.1 and is_trained:
-        raise ValueError(f"a = {a} has no effect with kind='trained'; name one of {KINDS[1:]}")
-    encoding = schemes.build_inner("ssmax", OWN, inner, dims, key, inner_options)
+        raise ValueError(f"a = {a} has no effect with kind='trained'; use one of {KINDS[1:]}")
+    encoding = schemes.build_inner("ssmax", OPTIONS, inner, dims, key, inner_options)
     if layers is not None:
         known(f"kind of layers of the inner {inner!r}:", layers, encoding.kinds_of_layers())
-    around: Any = {"dims": dims, "layers": encoding.layers, "only": layers}
-    around["inner"] = encoding.replace(layers=None)
+    common: Any = {"dims": dims, "layers": encoding.layers, "only": layers}
+    common["inner"] = encoding.replace(layers=None)
     if is_trained:
         scale, shift = _start(dims, bias)
         each = dims.layers if encoding.layers is None else None
-        return SSMax(**around, each=each, scale=scale, shift=shift)
-    scheme = _scaling_the_bias(encoding) if kind == "inkling" else Tempered
-    return scheme(**around, kind=kind, a=float(a))
+        return SSMax(**common, each=each, scale=scale, shift=shift)
+    scheme = _inkling_scheme(encoding) if kind == "inkling" else Tempered
+    return scheme(**common, kind=kind, a=float(a))
 
 
 def _start(dims: Dims, bias: bool) -> tuple[jax.Array, jax.Array | None]:
-    """Where s and b start: one per head, of each layer where there are several."""
+    """Return the initial s and b, [H], or [layers, H] if the number of layers is known."""
     if dims.train_length < 2:
         raise ValueError("ssmax divides by ln L and needs a train_length of at least 2; got 1")
     shape = (dims.heads,) if dims.layers is None else (dims.layers, dims.heads)
@@ -152,12 +151,12 @@ def _start(dims: Dims, bias: bool) -> tuple[jax.Array, jax.Array | None]:
     return jnp.full(shape, 1 / math.log(dims.train_length), jnp.float32), None
 
 
-def _scaling_the_bias(inner: Encoding) -> type[Tempered]:
+def _inkling_scheme(inner: Encoding) -> type[Tempered]:
     if not overrides(inner, "bias"):
         return Tempered
     if not inner.consecutive(jax.random.key(0)):
         raise ValueError(
-            "kind='inkling' scales the bias by the place of the query, which drawn positions do "
-            "not tell; take another inner encoding or kind"
+            "kind='inkling' scales the bias by the query's index, which random positions do not "
+            "give; use another inner encoding or kind"
         )
     return TemperedWithBias

@@ -1,4 +1,4 @@
-"""Rotation with a decay: RoPE whose products shrink with the distance."""
+"""Rotation with a decay: RoPE whose scores shrink with the distance."""
 
 import math
 
@@ -13,14 +13,14 @@ from posenc_jax.schemes._rotation import cos_sin, frequencies
 from posenc_jax.schemes.rope import base_per_head, by_head, positions_by_head
 
 _UNIT = 512.0  # positions over which a pair decays by zeta
-_HEADROOM = 128.0  # how large an entry of a query or key may be at the largest factor
+_HEADROOM = 128.0  # largest entry of a query or key that cannot overflow
 
 
 class XPos(Encoding):
     """Sun et al. 2022, arXiv:2212.10554: q times zeta^((p-c)/512), k times zeta^-((p-c)/512).
 
-    The centre c is the middle of the span, the same for queries and keys: it cancels in every
-    product and keeps both factors within float32 for the longest possible span.
+    c is the middle of the span for queries and keys alike: it cancels in every product and keeps
+    both factors within float32 for the longest possible span.
     """
 
     inv_freq: jax.Array  # [R/2], or [H, R/2]
@@ -28,7 +28,7 @@ class XPos(Encoding):
 
     @property
     def reach(self):
-        """The span beyond which float32 overflows: the fastest pair decays by 0.4/1.4 every 512."""
+        """The longest span within float32: the fastest pair decays by 0.4/1.4 every 512."""
         largest = float(np.finfo(np.float32).max) / _HEADROOM
         return int(2 * _UNIT * math.log(largest) / -math.log(0.4 / 1.4))
 
@@ -38,7 +38,7 @@ class XPos(Encoding):
         first, last = jnp.min(positions), jnp.max(positions)
         if not isinstance(last, Tracer):
             check_reach(self, int(last - first) + 1)
-        # Where values are not known yet, a span that is too long gives NaN, not a wrong number.
+        # Under jit the check cannot run: a span that is too long gives NaN, not a wrong number.
         centre = jnp.where(last - first < self.reach, (first + last) / 2, jnp.nan)
         pairs = self.inv_freq.shape[-1]
         zeta = (np.arange(pairs) * 2 + 0.8 * pairs) / (2.8 * pairs)  # R = 2 * pairs

@@ -1,4 +1,4 @@
-"""AdamW with a schedule, and the choice of arrays that decay."""
+"""AdamW with a learning-rate schedule and weight decay on matrices."""
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +9,10 @@ from posenc_jax.runs.parameters import trained_arrays, with_leaves
 
 
 def schedule(config) -> optax.Schedule:
-    """Warm-up, then a cosine to the final rate; or constant, then linear over the last fifth.
+    """Warm up, then follow a cosine, or stay constant and fall linearly over the last fifth.
 
-    Takes the count of finished steps: optax counts from 0, so the rate of step n is that of n - 1.
-    The peak is reached at the end of the warm-up, the final rate at the last step.
+    Takes the count of finished steps: optax counts from 0, so step n has the rate at count n - 1.
+    The peak is at the end of the warm-up, and the final rate at the last step.
     """
     peak, last = config.learning_rate, config.final_rate * config.learning_rate
     warmup = warmup_of(config)
@@ -34,7 +34,7 @@ def schedule(config) -> optax.Schedule:
 
 
 def warmup_of(config) -> int:
-    """Steps of the warm-up: those configured, a tenth of all steps at most."""
+    """Return the warm-up steps: as configured, but at most a tenth of all steps."""
     return min(config.warmup_steps, max(1, config.steps // 10))
 
 
@@ -53,12 +53,12 @@ def make(config) -> optax.GradientTransformation:
 
 
 def _scaled(updates, rate: float):
-    """Multiply the encoding's updates by its rate, after Adam has set their size."""
+    """Multiply the encoding's Adam updates by `encoding_rate`."""
     return updates | {"encoding": jax.tree.map(lambda u: rate * u, updates["encoding"])}
 
 
 def decays(params):
-    """Whether an array decays, by path: matrices of blocks and output, never norms or positions."""
+    """Mask of arrays with weight decay: matrices of blocks and output, not norms or positions."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: (
             path[0].key == "model"
@@ -70,14 +70,14 @@ def decays(params):
 
 
 def travel(config) -> float:
-    """How far Adam can move an array of the encoding in the whole run: about its rate a step."""
+    """Estimate how far a run can move an array of the encoding: by about its rate per step."""
     rates = jax.vmap(schedule(config))(jnp.arange(config.steps))
     return config.encoding_rate * float(jnp.sum(rates))
 
 
 def reach(config, encoding: Encoding) -> float | None:
-    """Logits by which the run can move an encoding's bias, to first order from its start: the
-    maximum over heads and distances up to L. None where no bias is trained."""
+    """Estimate by how many logits a run can move an encoding's bias: to first order, the maximum
+    over heads and distances up to L; None without a trained bias."""
     trained = trained_arrays(encoding)
     last = encoding.train_length - 1
     back = jnp.unique(jnp.geomspace(1, last + 1, 32).astype(jnp.int32) - 1)  # 0, 1, ..., L - 1

@@ -1,4 +1,4 @@
-"""Compile a training step and the loss of a batch over a mesh of devices."""
+"""Compile the training step and the loss of a batch over a mesh of devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and opta
 
 
 def make_mesh(devices=None) -> Mesh:
-    """A mesh with one axis, where a process's devices are neighbours and read neighbouring rows."""
+    """Build a mesh with one axis, along which each process's devices are contiguous."""
     devices = sorted(devices or jax.devices(), key=lambda device: (device.process_index, device.id))
     return Mesh(np.array(devices), ("data",))
 
@@ -26,35 +26,35 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def own_rows(mesh: Mesh, rows: int) -> slice:
-    """The rows of a batch that this process reads."""
-    own = [i for i, d in enumerate(mesh.devices.flat) if d.process_index == jax.process_index()]
-    return slice(own[0] * rows // mesh.size, (own[-1] + 1) * rows // mesh.size)
+    """Return the rows of a batch that this process reads."""
+    local = [i for i, d in enumerate(mesh.devices.flat) if d.process_index == jax.process_index()]
+    return slice(local[0] * rows // mesh.size, (local[-1] + 1) * rows // mesh.size)
 
 
 def spread(batch: Batch, mesh: Mesh) -> Batch:
-    """Place a batch on the devices of all processes, each giving its own rows."""
+    """Place a batch on the devices of all processes; each process gives its own rows."""
     if jax.process_count() == 1:
-        return batch  # jit places it by itself, and faster
+        return batch  # jit places it faster
     rows = NamedSharding(mesh, PartitionSpec("data"))
     return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch)
 
 
-def state_shardings(state: State, mesh: Mesh, how: str) -> State:
-    """Shardings of a state: `replicated` is whole on every device; `fsdp` cuts every array over the
-    devices along its longest divisible axis, and gathered where it is used."""
+def state_shardings(state: State, mesh: Mesh, mode: str) -> State:
+    """Return the shardings of a state: `replicated` copies every array to all devices, `fsdp`
+    shards it along its longest divisible axis."""
 
     def place(leaf) -> NamedSharding:
-        even = [axis for axis, size in enumerate(leaf.shape) if size and size % mesh.size == 0]
-        if how == "replicated" or not even:
+        divisible = [i for i, size in enumerate(leaf.shape) if size and size % mesh.size == 0]
+        if mode == "replicated" or not divisible:
             return replicated(mesh)
-        longest = max(even, key=lambda axis: leaf.shape[axis])
+        longest = max(divisible, key=lambda axis: leaf.shape[axis])
         return NamedSharding(mesh, PartitionSpec(*[None] * longest, "data"))
 
     return jax.tree.map(place, state)
 
 
 def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
-    params = jax.tree.map(jnp.copy, parts.params())  # the state is donated, the parts stay
+    params = jax.tree.map(jnp.copy, parts.params())  # the state is donated, the parts are not
     return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
 
 
@@ -69,23 +69,23 @@ def nll(parts: Parts, params, batch: Batch, key, mask_documents: bool) -> jax.Ar
 def train_step(
     parts: Parts, optimizer: optax.GradientTransformation, config, mesh: Mesh
 ) -> Callable:
-    """Compile (state, batch) -> (state, metrics); the state is donated, rows are on all devices."""
+    """Compile (state, batch) -> (state, metrics); the state is donated, rows are sharded."""
     pieces = config.accumulate
 
     def piece_loss(params, batch, key):
         return jnp.sum(nll(parts, params, batch, key, config.data.mask_documents))
 
     def gradient(params, batch, key):
-        """The gradient of the summed loss, over the pieces of a batch in turn."""
+        """Return the summed loss and its gradient, one piece of the batch at a time."""
         if pieces == 1:
             return jax.value_and_grad(piece_loss)(params, batch, key)
 
         def add(total, piece):
-            part, number = piece
-            one = jax.value_and_grad(piece_loss)(params, part, jax.random.fold_in(key, number))
-            return jax.tree.map(jnp.add, total, one), None
+            rows, index = piece
+            grads = jax.value_and_grad(piece_loss)(params, rows, jax.random.fold_in(key, index))
+            return jax.tree.map(jnp.add, total, grads), None
 
-        # Piece i takes every i-th of `pieces` rows, so that each piece is on all devices.
+        # Pieces are strided over the rows, so that each piece is on all devices.
         cut = jax.tree.map(lambda x: x.reshape(-1, pieces, *x.shape[1:]).swapaxes(0, 1), batch)
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
@@ -101,18 +101,18 @@ def train_step(
             "bpb": total / jnp.maximum(jnp.sum(batch.bytes * batch.weights), 1.0) / jnp.log(2.0),
             "grad_norm": optax.tree.norm(gradients),
         }
-        if gradients["encoding"]:  # its share of the norm that is clipped
+        if gradients["encoding"]:  # its share of the clipped norm
             metrics["encoding_grad_norm"] = optax.tree.norm(gradients["encoding"])
         params = optax.apply_updates(state["params"], updates)
         if config.skip_not_finite:
-            good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
+            finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
             params, opt = jax.tree.map(
-                lambda new, old: jnp.where(good, new, old),
+                lambda new, old: jnp.where(finite, new, old),
                 (params, opt),
                 (state["params"], state["opt"]),
             )
             applied = optax.tree_utils.tree_get_all_with_path(opt, "count")[0][1]
-            metrics["skipped"] = state["step"] + 1 - applied  # of all steps up to here
+            metrics["skipped"] = state["step"] + 1 - applied  # total up to this step
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
     rows = NamedSharding(mesh, PartitionSpec("data"))
@@ -123,13 +123,12 @@ def train_step(
 
 
 def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
-    """Compile (params, batch) -> summed nats, targets and bytes, without the draws of training."""
+    """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
 
     def sums(params, batch):
         losses = nll(parts, params, batch, None, mask_documents)
         return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
-    rows, whole = NamedSharding(mesh, PartitionSpec("data")), replicated(mesh)
-    return jax.jit(
-        sums, in_shardings=(None, rows), out_shardings=whole
-    )  # parameters keep their sharding
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    # None: parameters keep their sharding.
+    return jax.jit(sums, in_shardings=(None, rows), out_shardings=replicated(mesh))

@@ -1,4 +1,4 @@
-"""The training loop: what happens at each step, and what a run leaves behind."""
+"""The training loop: start or resume a run, train, save and record it."""
 
 import dataclasses
 import shutil
@@ -60,7 +60,7 @@ def _begin(config: Training, workdir: Path, track: Callable[..., View]) -> int:
         _check_rows(config, len(jax.devices()))
         unusual = backend.unusual_settings()
         if unusual and is_lead():
-            warn(f"{', '.join(unusual)}: not jax's default; the same seed gives other numbers")
+            warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
         corpus = all_or_none(
             lambda: mixtures.prepare(
                 config.data.source,
@@ -71,7 +71,7 @@ def _begin(config: Training, workdir: Path, track: Callable[..., View]) -> int:
         )
         processes.agree(corpus.fingerprint, "the data")
         config = with_vocab(config, corpus.vocab)
-        saving = all_or_none(lambda: held.enter_context(closing(Saving(run, config.keep))))
+        saving = all_or_none(lambda: stack.enter_context(closing(Saving(run, config.keep))))
         _check_steps(config, saving.steps())
         all_or_none(lambda: run.claim(config))
         return _train(config, run, corpus, saving, signals, track)
@@ -88,7 +88,7 @@ def _finished(config: Training, workdir: Path) -> str | None:
 
 
 @contextmanager
-def _held(run: Workdir) -> Iterator[None]:
+def _locked(run: Workdir) -> Iterator[None]:
     run.create()
     with locked(run.path, "another training run"):
         yield
@@ -105,8 +105,8 @@ def _check_source(config: Training, saved: Training | None) -> None:
 def _refuse_extended(place: str, source: Training) -> None:
     if source.extension.name != "none":
         raise errors.OtherConfig(
-            f"init_from: {place} is extended by {source.extension.name!r} already; start from the "
-            "run it began with"
+            f"init_from: {place} is already extended by {source.extension.name!r}; start from the "
+            "run before its extension"
         )
 
 
@@ -126,15 +126,15 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
         refuse_another(sealed(card), config, f"checkpoint {step} of {run.path}")
         _same_data(card, corpus)
 
-    begun = bool(saving.steps())
-    # All processes get the lead's state; the others need only its shape.
+    resumes = bool(saving.steps())
+    # All processes get the lead's state, so the others need only its shape.
     parts = all_or_none(
-        lambda: parameters.make(config) if begun or not is_lead() else starting_parts(config)
+        lambda: parameters.make(config) if resumes or not is_lead() else starting_parts(config)
     )
     fresh = compiled.fresh_state(parts, adamw.make(config))
     shardings = compiled.state_shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(fresh, shardings, accept)
-    all_or_none(lambda: run.goes_on_from(step))
+    all_or_none(lambda: run.resume_from(step))
     all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
     trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, step))
@@ -152,13 +152,13 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     report = Report(run if is_lead() else None, screen)
     if step >= config.steps:
         return _done(run, report, step, state, "already done")
-    before = run.facts if step else {}
-    run.facts = {"command": " ".join(sys.argv)} | before
+    earlier_facts = run.facts if step else {}
+    run.facts = {"command": " ".join(sys.argv)} | earlier_facts
     run.facts |= {"data": data_facts(corpus), "parameters": parts.counts()}
     run.facts["machine"] = backend.machine() | {"cores": backend.cores()}
-    run.facts.pop("speed", None)  # the speed of earlier lines
+    run.facts.pop("speed", None)  # measured before this start
     run.status("running", errors.AGAIN, step=step)
-    # An unreachable host of wandb takes half a minute.
+    # Opening wandb takes half a minute if its host is unreachable.
     records = _records(config, run, step, parts, corpus, track)
     report.start(step, config, parts)
     skipping = config.skip_not_finite
@@ -176,8 +176,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
             saved = saving.steps()
             if step not in saved:
                 raise errors.Stop(
-                    f"the last step, {step}, could not be saved in {run.path}; make room or "
-                    "restore the right to write there, then run the same command: it resumes "
+                    f"the last step, {step}, could not be saved in {run.path}; free space or "
+                    "restore write permission, then run the same command: it resumes "
                     f"from step {max(saved, default=0)}"
                 )
         if is_lead():
@@ -185,10 +185,10 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:
         return _done(run, report, step, state, "done", record.facts)
-    why = "stop_at" if step == config.stop_at and not signals else stopping.why
-    report.line(f"stopped by {why}: saved step {step}; the same command resumes")
+    reason = "stop_at" if step == config.stop_at and not signals else stopping.reason
+    report.line(f"stopped by {reason}: saved step {step}; the same command resumes")
     run.saved = step
-    run.status("stopped", errors.AGAIN, step=step, signal=why, **record.facts)
+    run.status("stopped", errors.AGAIN, step=step, signal=reason, **record.facts)
     return errors.AGAIN
 
 
@@ -212,30 +212,30 @@ def _steps(
     state,
     stopping: processes.Stopping,
 ):
-    """Train from a step to the last one, or to where a signal asks to stop."""
+    """Train from a step to the last one, `stop_at` or a stop signal."""
     train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
     rate = adamw.schedule(config)
     rows = mixtures.batches(corpus, config)
-    own = compiled.own_rows(mesh, config.batch_size)
-    # A `stop_at` that was reached already is ignored: the same command resumes.
+    local_rows = compiled.own_rows(mesh, config.batch_size)
+    # A `stop_at` already reached is ignored, so the same command resumes.
     last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
     while step < last and not stopping():
-        state, measured = train_step(state, compiled.spread(rows.batch(step, own), mesh))
+        state, measured = train_step(state, compiled.spread(rows.batch(step, local_rows), mesh))
         step += 1
-        record.flush()  # the step before, now that this one is on its way
+        record.flush()  # the previous step, while this one is computed
         record.later(step, measured, rate, rows)
         if validate.due(step):
             record.validation(step, validate(state["params"]))
         if step % config.save_every == 0 and step < config.steps:
-            record.flush()  # a run resumed here finds every line up to here
+            record.flush()  # a run resumed from this step needs every line up to it
             save(step, state)
     record.flush()
     return step, state
 
 
 def _speed(run: Workdir) -> dict[str, float]:
-    with suppress(errors.Stop):  # a file of metrics that someone damaged meanwhile
+    with suppress(errors.Stop):  # a damaged file of metrics
         rate = speed(read_metrics(run / "metrics.jsonl"))
         return {"speed": rate} if rate else {}
     return {}
@@ -252,7 +252,7 @@ def _done(run: Workdir, report: Report, step: int, state, word: str, facts=None)
 
 
 def starting_parts(config) -> parameters.Parts:
-    """Model and encoding drawn from the seed, or with the weights of the run in `init_from`."""
+    """Initialise model and encoding from the seed, or from the weights of `init_from`."""
     if not config.init_from:
         return parameters.make(config)
     source = load_subject(Path(config.init_from))
@@ -262,35 +262,35 @@ def starting_parts(config) -> parameters.Parts:
             f"init_from: {config.init_from} was trained with another tokenizer than "
             "this one; give that of that run"
         )
-    theirs, ours = source.parts.params(), parameters.make(config, extended=False).params()
-    for group in ours:
-        for name, leaf in ours[group].items():
-            other = theirs[group].get(name)
+    saved, fresh = source.parts.params(), parameters.make(config, extended=False).params()
+    for group in fresh:
+        for name, leaf in fresh[group].items():
+            other = saved[group].get(name)
             if other is None or other.shape != leaf.shape:
                 shape = "nothing" if other is None else other.shape
                 raise errors.OtherConfig(
                     f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
-                    f"{config.init_from}; give the model and the encoding of that run"
+                    f"{config.init_from}; use that run's model and encoding"
                 )
-    return parameters.make(config, start=theirs)
+    return parameters.make(config, start=saved)
 
 
 def check_space(folder: Path, state, keep: int) -> None:
-    """Check the room for checkpoints; while one is written there is one more than `keep`."""
-    one = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    """Check the disk space for `keep` + 1 checkpoints, the number during a save."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     free = shutil.disk_usage(folder).free
-    sizes = f"a checkpoint takes {one / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
-    if free < one:
-        raise errors.Stop(f"no room for a single checkpoint in {folder}: {sizes}")
-    if free < (keep + 1) * one:
-        warn(f"{folder} has no room for {keep} + 1 checkpoints: {sizes}")
+    sizes = f"a checkpoint takes {size / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
+    if free < size:
+        raise errors.Stop(f"no space for a single checkpoint in {folder}: {sizes}")
+    if free < (keep + 1) * size:
+        warn(f"{folder} has no space for {keep} + 1 checkpoints: {sizes}")
 
 
 def _check_rows(config, devices: int) -> None:
     rows = config.batch_size // config.accumulate
     if rows % devices:
         raise errors.ConfigError(
-            f"batch_size / accumulate = {rows} rows do not divide among {devices} devices"
+            f"batch_size / accumulate = {rows} must be a multiple of the {devices} devices"
         )
 
 
@@ -298,14 +298,14 @@ def _check_steps(config, saved: list[int]) -> None:
     if saved and saved[-1] > config.steps:
         raise errors.ConfigError(
             f"steps = {config.steps} is below the checkpoint of step {saved[-1]}; set steps to at "
-            "least that, or take another --workdir"
+            "least that, or use another --workdir"
         )
 
 
 def _keep_trained_on(config, run: Workdir, corpus, step: int) -> str:
-    """Keep the list of documents this run was trained on; a resumed run may have lost its source.
+    """Write the list of training documents, unless a resumed run has it, and return its hash.
 
-    Only the lead does this, since only it may read checkpoints.
+    Only the lead calls this, since only it may read checkpoints.
     """
     if step and (run / seen.FILE).exists():
         return seen.hash_of(seen.trained_on(run.path))
@@ -326,5 +326,5 @@ def _same_data(card: dict, corpus) -> None:
     if not corpus.is_that_of(card):
         raise errors.DataError(
             f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
-            f"the run began with {card['data'][:16]}; restore the text, or start another workdir"
+            f"but the checkpoint has {card['data'][:16]}; restore the text, or use another workdir"
         )

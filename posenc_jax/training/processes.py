@@ -1,6 +1,6 @@
-"""Several processes that train one model: the lead reads and writes, all of them compute.
+"""Distributed training: all processes compute, and the lead reads and writes.
 
-Whatever one process may fail at goes through `all_or_none`, so that all end for the same reason.
+Calls that may fail in one process go through `all_or_none`, so that all end with the same error.
 """
 
 import json
@@ -23,15 +23,15 @@ from posenc_jax.terminal import code_of, say
 T = TypeVar("T")
 NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 NEEDS = (
-    f"distributed=True needs {', '.join(NAMES)} together, such as 10.0.0.1:1234, 2 and 0 or 1, or "
-    "none of them on a cluster that jax knows: SLURM, Open MPI, a TPU pod"
+    f"distributed=True needs {', '.join(NAMES)}, such as 10.0.0.1:1234, 2 and 0 or 1, or none of "
+    "them on a cluster that jax detects: SLURM, Open MPI, a TPU pod"
 )
-SHUTDOWN_SECONDS = 30  # that processes wait for each other at the end
+SHUTDOWN_SECONDS = 30  # processes wait this long for each other at the end
 
 
 @contextmanager
 def joined(distributed: bool) -> Iterator[None]:
-    """Connect the processes of a run; jax must not have run anything before."""
+    """Connect the processes of a run; must precede any computation by jax."""
     if not distributed:
         yield
         return
@@ -43,24 +43,24 @@ def joined(distributed: bool) -> Iterator[None]:
         yield
     except BaseException as error:
         if not (isinstance(error, errors.Stop) and error.ends_all):
-            _leave(error)
+            _exit_now(error)
         jax.distributed.shutdown()
         raise
     jax.distributed.shutdown()
 
 
 def _named(environment) -> dict[str, Any]:
-    """Process ids from the environment, where the cluster (SLURM, MPI, TPU pod) gives none."""
-    given = {name: environment[name] for name in NAMES if environment.get(name)}
-    if not given:
+    """Read process ids from the environment, for clusters that jax does not detect."""
+    values = {name: environment[name] for name in NAMES if environment.get(name)}
+    if not values:
         return {}
     try:
-        address, count, number = (given[name] for name in NAMES)
+        address, count, number = (values[name] for name in NAMES)
         if not 0 <= int(number) < int(count) or not address.rpartition(":")[2].isdigit():
             raise ValueError
     except (KeyError, ValueError):
-        variables = " ".join(f"{name}={value}" for name, value in given.items())
-        raise errors.ConfigError(f"{NEEDS}; given: {variables}") from None
+        variables = " ".join(f"{name}={value}" for name, value in values.items())
+        raise errors.ConfigError(f"{NEEDS}; got {variables}") from None
     return {
         "coordinator_address": address,
         "num_processes": int(count),
@@ -69,15 +69,15 @@ def _named(environment) -> dict[str, Any]:
     }
 
 
-def _leave(error: BaseException) -> None:
-    """End at once: the others wait for what this process will not send, and end with it."""
+def _exit_now(error: BaseException) -> None:
+    """Exit immediately, since the other processes wait for messages that will not come."""
     if isinstance(error, errors.Stop | OSError | KeyboardInterrupt):
         code = code_of(lambda: _raise(error))
     else:
         say("".join(traceback.format_exception(error)), error=True)
         say(
             f"error: process {jax.process_index()} of {jax.process_count()} ends. If another one "
-            "was lost, its output says why; the same commands resume from the last checkpoint",
+            "ended before, see its output; the same commands resume from the last checkpoint",
             error=True,
         )
         code = errors.FAULT
@@ -93,33 +93,33 @@ def is_lead() -> bool:
 
 
 def all_or_none(call: Callable[[], T]) -> T:
-    """Call a function in every process; where one fails, all end for its reason."""
+    """Call a function in every process; if one fails, all end with its error."""
     if jax.process_count() == 1:
         return call()
-    result, ended = None, None
+    result, failure = None, None
     try:
         result = call()
     except errors.Stop as stop:
-        ended = stop
+        failure = stop
     except OSError as error:
-        ended = errors.Stop(str(error))
-    reasons = _exchange([type(ended).__name__, str(ended)] if ended else None)
+        failure = errors.Stop(str(error))
+    reasons = _exchange([type(failure).__name__, str(failure)] if failure else None)
     for reason in reasons:
         if reason is not None:
             stop = getattr(errors, reason[0])(reason[1])
             stop.ends_all = True
-            raise stop from ended
+            raise stop from failure
     return result  # pyright: ignore[reportReturnType]
 
 
 def by_lead(call: Callable[[], T]) -> T:
-    """Call a function in the lead and return its result, which JSON must hold, in every process."""
+    """Call a function in the lead, and return its JSON-compatible result in every process."""
     result = all_or_none(lambda: call() if is_lead() else None)
     return _exchange(result)[0]
 
 
 def _exchange(value: Any) -> list:
-    """The values of all processes, in their order."""
+    """Return the values of all processes in their order."""
     if jax.process_count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -146,7 +146,7 @@ def same_configuration(config: Training) -> None:
 
 
 def agree(value: Any, what: str) -> None:
-    """Refuse to go on where processes have different values."""
+    """Reject processes that have different values."""
     values = _exchange(value)
     if any(other != values[0] for other in values):
         stop = errors.DataError(f"{what} differs between the processes of this run: {values}")
@@ -155,7 +155,7 @@ def agree(value: Any, what: str) -> None:
 
 
 def arrays_of_lead(tree: Any) -> Any:
-    """The lead's arrays on every host; the others give arrays of the same shapes."""
+    """Broadcast the lead's arrays; the others pass arrays of the same shapes."""
     if jax.process_count() == 1:
         return tree
     return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
@@ -164,25 +164,25 @@ def arrays_of_lead(tree: Any) -> Any:
 def on_host(tree: Any) -> Any:
     """Gather arrays, which may be sharded over the devices of all processes, onto the host."""
 
-    def whole(leaf) -> np.ndarray:
+    def gathered(leaf) -> np.ndarray:
         if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
             leaf = multihost_utils.process_allgather(leaf, tiled=True)
         return np.array(leaf)  # a copy: the state is donated to the next step
 
-    return jax.tree.map(whole, tree)
+    return jax.tree.map(gathered, tree)
 
 
 class Stopping:
-    """Tells whether any process was asked to stop, with the same answer at the same step in all.
+    """True once any process received a stop signal, at the same step in all processes.
 
-    A vote is sent along with a step and read before the next but one, so that nothing waits for it.
+    Votes are sent with one step and read one step later, so that no step waits for them.
     """
 
     def __init__(self, signals: Sequence[str], mesh: Mesh):
         self.signals = signals
         self.rows = NamedSharding(mesh, PartitionSpec("data"))
         self.any = jax.jit(
-            lambda asked: asked.any(), out_shardings=NamedSharding(mesh, PartitionSpec())
+            lambda votes: votes.any(), out_shardings=NamedSharding(mesh, PartitionSpec())
         )
         self.local = mesh.local_mesh.size
         self.sent: jax.Array | None = None
@@ -190,10 +190,10 @@ class Stopping:
     def __call__(self) -> bool:
         if jax.process_count() == 1:
             return bool(self.signals)
-        answer, asked = self.sent, np.full(self.local, bool(self.signals))
-        self.sent = self.any(jax.make_array_from_process_local_data(self.rows, asked))
-        return answer is not None and bool(answer)
+        stop, vote = self.sent, np.full(self.local, bool(self.signals))
+        self.sent = self.any(jax.make_array_from_process_local_data(self.rows, vote))
+        return stop is not None and bool(stop)
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         return self.signals[0] if self.signals else "a signal to another process"

@@ -1,4 +1,4 @@
-"""Record each step's metrics, and stop a run whose loss is not finite."""
+"""Record each step's metrics, and stop a run with a loss that is not finite."""
 
 import math
 from collections import deque
@@ -15,13 +15,13 @@ from posenc_jax.tracking.wandb import View
 from posenc_jax.training import processes
 from posenc_jax.training.report import Report
 
-SKIPS = 100  # consecutive steps that are not finite end a run
+SKIPS = 100  # consecutive steps that are not finite, after which a run ends
 
 
 class Recorder:
-    """Writes metrics to the terminal, metrics.jsonl and wandb, one step behind: reading them waits.
+    """Writer of metrics to terminal, metrics.jsonl and wandb, one step late to avoid waiting.
 
-    Every step is checked, since one that is not finite must never be saved; those due are written.
+    Every step is checked, so that only finite ones are saved; every `log_every`-th is written.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class Recorder:
         view: View | None,
         *,
         skipping: bool,
-        lossless: bool,  # if not, there are no bits per byte
+        lossless: bool,  # False: no bits per byte
     ):
         self.report, self.metrics, self.view = report, metrics, view
         self.skipping, self.lossless = skipping, lossless
         self.facts: dict = {}  # for status.json
-        self.in_a_row = 0  # steps that were skipped
+        self.in_a_row = 0  # consecutive skipped steps
         self.finite: deque[str] = deque(maxlen=5)  # last finite losses, for the error message
         self.pending: tuple | None = None
         self.line: dict = {}  # metrics of a step until the next one is dispatched
-        self.code = errors.IO  # how it ended, for wandb
+        self.code = errors.IO  # exit code, for wandb
 
     def __enter__(self) -> "Recorder":
         return self
@@ -56,7 +56,7 @@ class Recorder:
             warn(str(stop))
 
     def complete(self) -> bool:
-        """Whether every line up to here is written, without which no step is saved."""
+        """True if every line so far is written; otherwise no step is saved."""
         return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
 
     def later(
@@ -69,7 +69,7 @@ class Recorder:
         self.pending = (step, measured, rate, rows)
 
     def validation(self, step: int, values: dict) -> None:
-        self._read()  # the step's own numbers and time come first
+        self._read()  # the step's metrics come first
         self.line |= self.report.validation(step, values)
 
     def check(self) -> None:
@@ -92,10 +92,10 @@ class Recorder:
         values = {name: float(value) for name, value in measured.items()}
         if not self.lossless:
             del values["bpb"]
-        good = all(map(math.isfinite, values.values()))
+        finite = all(map(math.isfinite, values.values()))
         # The schedule does not advance on skipped steps.
-        applied = step - int(values.get("skipped", 0)) - good
-        if good:
+        applied = step - int(values.get("skipped", 0)) - finite
+        if finite:
             self.finite.append(f"{values['loss']:.4f} (step {step})")
             self.in_a_row = 0
         else:
@@ -112,11 +112,11 @@ class Recorder:
             return
         raise errors.NotFinite(
             f"step {step} is not finite: {_worded(values)}. "
-            + (f"So were the {SKIPS - 1} before it. " if self.skipping else "")
+            + (f"Neither are the {SKIPS - 1} before it. " if self.skipping else "")
             + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "
-            f"{rows.describe(step - 1)}. Nothing of it was saved. A lower learning_rate, a longer "
+            f"{rows.describe(step - 1)}. It was not saved. A lower learning_rate, a longer "
             "warmup_steps or a lower clip may help, or skip_not_finite=True, which skips "
-            "such steps: in another --workdir, with init_from for the weights of this one"
+            "such steps: use another --workdir, and init_from for the weights of this one"
         )
 
 

@@ -1,4 +1,4 @@
-"""Print the first screen and a line per logged step, and keep them in log.txt."""
+"""Print the start-up summary and a line per logged step, also to log.txt."""
 
 import platform
 import resource
@@ -16,10 +16,10 @@ from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import clock, counted, say
 from posenc_jax.training import adamw
 
-# Dense bfloat16 operations per second of one device, summed in float32, by its whole name in jax;
-# for MFU. From NVIDIA's data sheets and the white papers of its GeForce and RTX cards, halved where
-# they count with sparsity, and from Google's pages and papers of each TPU. Of TPU v2, v3 and v7 a
-# device is one of a chip's two cores. Any other name, a MIG slice's too, has no MFU.
+# Dense bfloat16 operations per second of one device, accumulated in float32, by jax's device name;
+# for MFU. Sources: NVIDIA's data sheets and white papers of its GeForce and RTX cards, halved if
+# they include sparsity, and Google's pages and papers on each TPU. On TPU v2, v3 and v7 a device is
+# one of a chip's two cores. Other devices, including MIG slices, have no MFU.
 PEAK_FLOPS = {
     "NVIDIA A10": 125e12,
     "NVIDIA A10G": 70e12,
@@ -64,7 +64,7 @@ PEAK_FLOPS = {
 
 
 class Report:
-    """Prints lines and keeps them in log.txt; `run` is None in processes other than the lead."""
+    """Printer of lines to the terminal and log.txt; `run` is None except in the lead."""
 
     def __init__(self, run: Workdir | None, screen: str):
         self.run = run
@@ -103,7 +103,7 @@ class Report:
         return {
             "step": step,
             "tokens": step * self.tokens,
-            "bpb": None,  # unless it was measured
+            "bpb": None,  # unless measured
             **values,
             "learning_rate": rate,
             "tokens_per_second": speed,
@@ -124,12 +124,12 @@ class Report:
 
 
 def _bits(per_byte: float | None) -> str:
-    """Bits per byte as text; empty for None, where the tokenizer loses text."""
+    """Format bits per byte; empty for None, if the tokenizer is not lossless."""
     return "" if per_byte is None else f"bits/byte {per_byte:.4f}  "
 
 
 def peak_memory() -> float:
-    """Peak memory in MiB: of the first device where it reports it, else of the process."""
+    """Return peak memory in MiB: of the first device if it reports it, else of the process."""
     stats = jax.local_devices()[0].memory_stats()
     if stats:
         return stats["peak_bytes_in_use"] / 2**20
@@ -139,7 +139,7 @@ def peak_memory() -> float:
 
 
 def flops_per_token(config, parts) -> float:
-    """FLOPs of a training step per token: 6 for every weight in a product, and causal attention."""
+    """Return training FLOPs per token: 6 per matrix weight, plus causal attention."""
     params = parts.params()["model"]
     products = sum(leaf.size for name, leaf in params.items() if name.endswith("kernel"))
     settings = parts.model.config
@@ -150,7 +150,7 @@ def flops_per_token(config, parts) -> float:
 
 
 def _clipped(config) -> str:
-    """A note where the warm-up is shorter than configured."""
+    """Note a warm-up that is shorter than configured."""
     warmup = adamw.warmup_of(config)
     if warmup == config.warmup_steps:
         return ""
@@ -159,7 +159,7 @@ def _clipped(config) -> str:
 
 
 def first_screen(config, parts, corpus, mesh, step: int) -> str:
-    """What is trained, on what and with what, in a few lines; config.json holds every field."""
+    """Summarise model, data, devices and plan; config.json has every field."""
     counts = ", ".join(f"{name} {count:,}" for name, count in parts.counts().items())
     planned = config.steps * config.batch_size * config.train_length
     versions = ", ".join(f"{n} {version(n)}" for n in ("jax", "flax", "optax", "orbax-checkpoint"))
@@ -172,7 +172,7 @@ def first_screen(config, parts, corpus, mesh, step: int) -> str:
     if splits["choose"]["documents"]:
         kept += f"; {splits['choose']['documents']:,} to choose on"
     if not corpus.lossless:
-        kept += "; no bits per byte, the tokenizer does not give the text back"
+        kept += "; no bits per byte, the tokenizer is not lossless"
     unusual = ", ".join(backend.unusual_settings())
     begin = f"resuming at step {step:,}" if step else "a fresh run"
     if config.init_from and not step:

@@ -1,4 +1,4 @@
-"""Checkpoints of a run in training, which the lead reads and writes for all processes."""
+"""Checkpoints during training, which the lead reads and writes for all processes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,30 +11,30 @@ from posenc_jax.training import processes
 
 
 class Saving:
-    """Moves arrays between devices and checkpoints; every process must make the same calls."""
+    """Transfer of arrays between devices and checkpoints; all processes make the same calls."""
 
     def __init__(self, run: Workdir, keep: int):
-        self.kept = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
+        self.checkpoints = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
 
     def steps(self) -> list[int]:
-        return processes.by_lead(lambda: self.kept.steps() if self.kept else [])
+        return processes.by_lead(lambda: self.checkpoints.steps() if self.checkpoints else [])
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
         state = processes.on_host(state)
-        if self.kept:
-            self.kept.save(step, state, belongs)
+        if self.checkpoints:
+            self.checkpoints.save(step, state, belongs)
 
     def last(self) -> int:
-        return self.kept.last() if self.kept else 0
+        return self.checkpoints.last() if self.checkpoints else 0
 
     def restore_last(
         self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any]:
-        """The step and state to resume from; 0 and the lead's `fresh` state where none is saved."""
+        """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
 
         def restored() -> tuple[int, Any]:
             state = processes.on_host(fresh)
-            return (self.kept and self.kept.restore_last(state, accept)) or (0, state)
+            return (self.checkpoints and self.checkpoints.restore_last(state, accept)) or (0, state)
 
         step, state = processes.all_or_none(restored)
         step, state = processes.by_lead(lambda: step), processes.arrays_of_lead(state)
@@ -42,5 +42,5 @@ class Saving:
         return step, jax.device_put(state, shardings, may_alias=False)
 
     def close(self) -> None:
-        if self.kept:
-            self.kept.close()
+        if self.checkpoints:
+            self.checkpoints.close()

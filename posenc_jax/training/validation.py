@@ -8,12 +8,14 @@ from posenc_jax.training import compiled
 
 
 class Validation:
-    """At the trained length, on the same rows every time: of what is held out, and of what is there
-    to choose on. Of a mixture the first text is `valid`, another one `valid_NAME`."""
+    """The loss at the trained length on fixed rows of the splits `valid` and `choose`.
+
+    The first text of a mixture is named by its split, others like `valid_NAME`.
+    """
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
-        self.mesh, self.own = mesh, compiled.own_rows(mesh, config.batch_size)
+        self.mesh, self.local_rows = mesh, compiled.own_rows(mesh, config.batch_size)
         self.sums = compiled.loss_sums(parts, config.data.mask_documents, mesh)
         self.lossless = corpus.lossless
         self.rows = {
@@ -44,9 +46,9 @@ class Validation:
         total = np.zeros(3)
         count = len(held.inputs)
         for first in range(0, count, self.size):
-            index = np.arange(first, first + self.size)[self.own]
+            index = np.arange(first, first + self.size)[self.local_rows]
             rows = jax.tree.map(lambda x, i=index: x[i % count], held)
-            repeats = (index < count)[:, None]  # a short last batch is filled with rows of weight 0
+            repeats = (index < count)[:, None]  # rows of weight 0 fill a short last batch
             rows = rows._replace(weights=rows.weights * repeats)
             total += np.array(jax.device_get(self.sums(params, compiled.spread(rows, self.mesh))))
         return total

@@ -59,7 +59,7 @@ def test_a_step_is_chosen_and_a_file_is_replaced_only_if_asked(run, tmp_path, ca
     words = ["export.py", str(run), f"--out={tmp_path / 'weights.safetensors'}"]
     assert door.main([*words, "--step=8"]) == 0
     assert door.main(words) == 2
-    assert "is there already; --overwrite replaces it" in capsys.readouterr().err
+    assert "already exists; --overwrite replaces it" in capsys.readouterr().err
     assert read(tmp_path / "weights.safetensors")[1]["step"] == "8"
     assert door.main([*words, "--overwrite"]) == 0
     assert read(tmp_path / "weights.safetensors")[1]["step"] == "12"
@@ -68,14 +68,14 @@ def test_a_step_is_chosen_and_a_file_is_replaced_only_if_asked(run, tmp_path, ca
 
 def test_what_cannot_be_exported_is_said(run, tmp_path):
     out = tmp_path / "weights.safetensors"
-    with pytest.raises(Stop, match="none is not the workdir of a run: it holds no config.json"):
+    with pytest.raises(Stop, match="none is not the workdir of a run: it has no config.json"):
         export.export(tmp_path / "none", out)
-    with pytest.raises(Stop, match="holds no checkpoint of step 7; have: .*12"):
+    with pytest.raises(Stop, match="has no checkpoint of step 7; have: .*12"):
         export.export(run, out, step=7)
     (tmp_path / "file").touch()
     with pytest.raises((Stop, OSError), match="file"):
         export.export(run, tmp_path / "file" / "weights.safetensors")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         export.export(run, tmp_path / "file")
     assert not out.exists()
 

@@ -146,9 +146,9 @@ def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
 
 def test_a_checkpoint_that_is_gone_is_named(run, call):
     out = call("eval_extrapolation.py", run, *SMALL, "--step=4", code=74)
-    assert "holds no checkpoint of step 4; have: [8, 12]" in out
+    assert "has no checkpoint of step 4; have: [8, 12]" in out
     shutil.rmtree(run / "checkpoints")
-    assert "holds no checkpoint yet" in call("eval_extrapolation.py", run, *SMALL, code=74)
+    assert "has no checkpoint yet" in call("eval_extrapolation.py", run, *SMALL, code=74)
 
 
 def test_every_checkpoint_is_a_curve_of_its_own(run, call):

@@ -311,4 +311,4 @@ def test_an_evaluation_interrupted_twice_leaves_at_once(call, whole, tmp_path, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluate, "evaluate", interrupted)
-    assert "stopped at once" in call("eval_extrapolation.py", whole[0], code=75)
+    assert "stopped immediately" in call("eval_extrapolation.py", whole[0], code=75)

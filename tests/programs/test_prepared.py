@@ -382,6 +382,6 @@ def test_other_tokens_under_a_run_are_refused_and_moved_ones_are_not(trained, te
 
 def test_prepare_data_says_what_its_flags_need(texts):
     out = script("prepare_data.py", *text_of(texts), "--limit=3", code=2)
-    assert "--limit must be at least 1, beside --tokens_out" in out
+    assert "--limit must be at least 1 and needs --tokens_out" in out
     tokens = ["--config=configs/rope.py", f"--config.data.tokens={texts}/tokens"]
-    assert "are prepared already" in script("prepare_data.py", *tokens, code=2)
+    assert "are already prepared" in script("prepare_data.py", *tokens, code=2)

@@ -145,7 +145,7 @@ def test_skipping_has_an_end(call, tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "SKIPS", 5)
     fields = {"learning_rate": 1e30, "warmup_steps": 0, "skip_not_finite": True}
     out = call("train.py", tmp_path / "run", **fields, code=70)
-    assert "So were the 4 before it" in out and status(tmp_path / "run")["code"] == 70
+    assert "Neither are the 4 before it" in out and status(tmp_path / "run")["code"] == 70
 
 
 def test_changed_data_is_refused(call, text, tmp_path):

@@ -31,7 +31,7 @@ def collected():
 def test_no_room_for_a_checkpoint_is_said_before_the_first_step(call, small_disk):
     (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 40_000))
     out = call("train.py", small_disk / "run", code=74)
-    assert "no room for a single checkpoint" in out and "MiB are free" in out
+    assert "no space for a single checkpoint" in out and "MiB are free" in out
     assert "step " not in out.split("error:")[0].split("plan:")[-1]
 
 
@@ -106,7 +106,7 @@ def test_a_run_without_a_whole_checkpoint_says_so_and_begins_nothing(call, stopp
             flip(path)
     for _ in range(2):  # the second time they lie in quarantine
         out = call("train.py", stopped, code=74)
-        assert "no checkpoint of" in out and "Nothing was started anew" in out
+        assert "no checkpoint of" in out and "Training did not restart" in out
         assert "step 1" not in out.split("error:")[-1]
     assert sorted(p.name for p in (stopped / "checkpoints" / "quarantine").iterdir()) == ["4", "8"]
     assert json.loads((stopped / "status.json").read_text())["state"] == "failed"
@@ -153,7 +153,7 @@ def test_checkpoints_that_are_gone_are_no_reason_to_begin_anew(call, stopped):
     lines = (stopped / "metrics.jsonl").read_text()
     shutil.rmtree(stopped / "checkpoints")
     out = call("train.py", stopped, code=74)
-    assert "step 8 was saved" in out and "Nothing was started anew" in out
+    assert "step 8 was saved" in out and "Training did not restart" in out
     assert (stopped / "metrics.jsonl").read_text() == lines
     call("train.py", stopped, code=74)
 
@@ -161,7 +161,7 @@ def test_checkpoints_that_are_gone_are_no_reason_to_begin_anew(call, stopped):
 def test_a_checkpoint_under_another_steps_name_is_damage(call, stopped):
     shutil.copytree(stopped / "checkpoints" / "4", stopped / "checkpoints" / "10")
     out = call("train.py", stopped)
-    assert "checkpoint 10 is that of step 4 by another name" in out
+    assert "checkpoint 10 is a renamed checkpoint of step 4" in out
     assert "resuming at step 8" in out and "done: 12 steps" in out
 
 
@@ -169,7 +169,7 @@ def test_a_line_that_is_no_metric_is_left_out_and_kept_aside(call, stopped):
     path = stopped / "metrics.jsonl"
     path.write_text("what is this\n" + path.read_text())
     out = call("train.py", stopped)
-    assert "1 damaged lines are skipped" in out
+    assert "1 damaged lines are dropped" in out
     assert [line["step"] for line in read_metrics(path)] == [3, 5, 6, 9, 10, 12]
     assert "what is this" in (stopped / "metrics.damaged").read_text()
 
@@ -218,7 +218,7 @@ def test_a_full_disk_is_outlived(command, small_disk, tmp_path):
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
         while stream.write(bytes(4_096)):
             pass
-    wait_for(lambda: "its lines wait" in said.read_text())
+    wait_for(lambda: "until it can, no step is saved" in said.read_text())
     wait_for(lambda: "could not be saved" in said.read_text() or time.sleep(1) is None)
     ballast.unlink()
     full = last_step()

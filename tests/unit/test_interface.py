@@ -327,7 +327,7 @@ def test_missing_or_unused_features_are_refused():
     features = fox.read(jnp.zeros((B, T, DIMS.width)))
     for encoding, given, message in (
         (fox, None, r"'fox' reads the layer's input .* features=encoding.read\(x\)"),
-        (build("rope"), features, "'rope' reads no features"),
+        (build("rope"), features, "'rope' takes no features"),
         (fox, jax.tree.map(lambda x: x[:, 1:], features), r"must be \[2, 100, ...\]"),
         (build("hybrid"), None, "layers of encoding 'hybrid' differ"),
     ):

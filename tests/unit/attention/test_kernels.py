@@ -126,7 +126,7 @@ def pretend(monkeypatch):
         monkeypatch.setattr(stablehlo, "check_cudnn_version", lambda: 91_000)
         monkeypatch.setattr(jax, "device_count", lambda: 1)
 
-    kernels._say_once.cache_clear()
+    kernels._warn_once.cache_clear()
     return on
 
 
@@ -196,7 +196,7 @@ def test_missing_cudnn_is_reported(pretend, caplog, monkeypatch):
 
 def test_a_kernel_on_a_cpu_is_refused():
     given, places = setting("rope", jnp.bfloat16)
-    with pytest.raises(ValueError, match="needs a GPU or a TPU, this process runs on cpu"):
+    with pytest.raises(ValueError, match="needs a GPU or a TPU, but this process runs on cpu"):
         attention(*given, implementation="kernel", **places)
 
 

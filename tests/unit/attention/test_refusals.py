@@ -37,10 +37,10 @@ def test_real_inputs_keep_their_dtype(dtype):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"q": QKV[0][:, :0], "k": QKV[0][:, :0], "v": QKV[0][:, :0]}, "at least one of each"),
-        ({"k": QKV[0][:, :, :0], "v": QKV[0][:, :, :0]}, "at least one of each"),
-        ({"q": QKV[0].tolist()}, "q must be an array of JAX or NumPy; got a list"),
-        ({"v": None}, "v must be an array of JAX or NumPy; got a NoneType"),
+        ({"q": QKV[0][:, :0], "k": QKV[0][:, :0], "v": QKV[0][:, :0]}, "with no empty axis"),
+        ({"k": QKV[0][:, :, :0], "v": QKV[0][:, :, :0]}, "with no empty axis"),
+        ({"q": QKV[0].tolist()}, "q must be a JAX or NumPy array; got a list"),
+        ({"v": None}, "v must be a JAX or NumPy array; got a NoneType"),
         ({"encoding": "rope"}, "encoding must be made by posenc_jax.build; got 'rope'"),
         ({"window": 10**11}, "window must be at most 16,777,216; got 100,000,000,000"),
         ({"segments": jnp.full((1, L), jnp.nan)}, "segments must be integers or booleans"),
@@ -96,7 +96,7 @@ def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
 
 def test_a_model_refuses_positions_that_restart_without_segments(model, tokens):
     restarting = jnp.where(TWO[0] == 0, jnp.arange(L), jnp.arange(L) - 7)
-    with pytest.raises(ValueError, match="those that restart within a row need segments"):
+    with pytest.raises(ValueError, match="if they restart within a row, give segments"):
         model(tokens, ROPE, positions=restarting)
     actual = model(tokens, ROPE, positions=restarting, segments=TWO)
     np.testing.assert_allclose(actual, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)

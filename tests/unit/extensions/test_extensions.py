@@ -455,15 +455,15 @@ def test_extensions_of_different_kinds_compose(text, steps):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("yarn+ntk", "'yarn+ntk' composes 'yarn' and 'ntk', which are of one kind, rotation"),
+        ("yarn+ntk", "'yarn+ntk' composes 'yarn' and 'ntk', which both change the rotation"),
         ("logn+logn", "of one kind, temperature"),
-        ("none+logn", "'none' composes with nothing"),
+        ("none+logn", "'none' cannot be composed"),
         ("yarn:8+yran", "unknown extension 'yran'; did you mean 'yarn'?"),
         ("yarn:beta_fats=2", "'beta_fats'; did you mean 'beta_fast'?"),
         ("yarn+logn:base=2", "extension 'logn' takes no options; got 'base'"),
         ("yarn:2+window:4", "several scales"),
         ("yarn:0.5", "scale must be at least 1"),
-        ("yarn:layers=global", "layers='global' has no effect: the layers of encoding 'rope'"),
+        ("yarn:layers=global", "layers='global' has no effect: all layers of encoding 'rope'"),
         ("window:size=0", "size must be a whole number of at least 1"),
     ],
 )
@@ -543,7 +543,7 @@ def test_the_layers_option_selects_hybrid_layers_by_kind():
     [
         ("yarn:layers=global", "hybrid", "'yarn' changes nothing in encoding 'hybrid' with layers"),
         ("yarn:layers=far", "hybrid", "unknown kind of layers: 'far'; have: global, local"),
-        ("yarn:layers=local", "rope", "layers='local' has no effect: the layers of encoding"),
+        ("yarn:layers=local", "rope", "layers='local' has no effect: all layers of encoding"),
     ],
 )
 def test_layers_options_without_effect_are_refused(name, encoding, message):

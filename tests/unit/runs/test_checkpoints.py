@@ -124,7 +124,7 @@ def test_nothing_is_begun_anew_where_all_is_damaged(saved):
         shutil.rmtree(saved / "checkpoints" / str(step) / "state")
     for _ in range(2):  # the second time there is no checkpoint left, only the quarantine
         with pytest.raises(
-            Stop, match="no checkpoint of .* can be read; .* Nothing was started anew"
+            Stop, match="no checkpoint of .* can be read; .* Training did not restart"
         ):
             restore_last(saved)
     assert {p.name for p in (saved / "checkpoints" / "quarantine").iterdir()} == {"1", "2"}

@@ -256,7 +256,7 @@ def test_learned_positions_beyond_the_table_are_nan_or_refused():
     out = jax.jit(encoding.embed)(zeros, places)  # under jit positions are unknown
     np.testing.assert_array_equal(out[0, 0], encoding.table[1])
     assert jnp.all(jnp.isnan(out[0, 1:]))
-    with pytest.raises(ValueError, match="reaches 16 positions, 17 were asked for"):
+    with pytest.raises(ValueError, match="reaches 16 positions, fewer than 17"):
         encoding.embed(zeros, places)
 
 

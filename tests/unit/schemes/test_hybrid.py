@@ -204,7 +204,7 @@ def test_a_pattern_of_all_layers_fixes_their_number(make_model, make_tokens, for
         forward(make_model(layers=6, scan=scan), tokens, encoding) for scan in (True, False)
     )
     np.testing.assert_allclose(scanned, written, atol=1e-5)
-    with pytest.raises(ValueError, match="'hybrid' was built for 6 layers, the model has 4"):
+    with pytest.raises(ValueError, match="'hybrid' was built for 6 layers, but the model has 4"):
         make_model(layers=4)(tokens, encoding)
 
 
@@ -242,9 +242,12 @@ def test_the_receptive_field_is_bounded_only_with_local_layers():
         ({"local_base": -2.0}, "base must be a finite number above 1"),
         ({"first_full": True}, "first_full and last_full need the number of layers"),
         ({"pattern": ["local", 3]}, "unknown layer of a pattern: '3'"),
-        ({"pattern": "global", "window": 3}, "window = 3 has no effect: no layer is local"),
-        ({"pattern": "global", "chunked": True}, "chunked = True has no effect: no layer is"),
-        ({"pattern": "local", "global_rope": True}, "global_rope = True has no effect: no layer"),
+        ({"pattern": "global", "window": 3}, "window = 3 has no effect: there is no local layer"),
+        ({"pattern": "global", "chunked": True}, "chunked = True has no effect: there is no local"),
+        (
+            {"pattern": "local", "global_rope": True},
+            "global_rope = True has no effect: there is no",
+        ),
     ],
 )
 def test_options_without_effect_are_refused(options, message):

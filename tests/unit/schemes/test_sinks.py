@@ -115,7 +115,7 @@ def test_each_layer_has_its_own_sinks_and_shares_the_rest(name, make_tokens):
     scanned, written = run(values, True), run(values, False)
     np.testing.assert_allclose(scanned, written, atol=1e-5)
     assert jnp.any(jnp.abs(run(values[::-1], True) - scanned) > 1e-4)
-    with pytest.raises(ValueError, match="stacked over 2 layers, the model has 1"):
+    with pytest.raises(ValueError, match="stacked over 2 layers, but the model has 1"):
         models.Transformer(models.Config(**fields | {"layers": 1}), KEY)(tokens, encoding)
     with pytest.raises(ValueError, match="takes one of them"):
         attend(*qkv(L), encoding)
@@ -130,7 +130,7 @@ def test_extensions_and_stacks_keep_sinks():
     assert "self_extend" in posenc_jax.extensions.fitting(encoding)
     stacked = posenc_jax.stack([build("rope"), build("rope")])
     assert stacked.logit.shape == (2, DIMS.heads) and stacked.layer(1).logit.shape == (DIMS.heads,)
-    with pytest.raises(ValueError, match="none of them stacked"):
+    with pytest.raises(ValueError, match="none that is already stacked"):
         posenc_jax.stack([encoding, encoding])
     with pytest.raises(ValueError, match="sink must be True or False; got 1"):
         posenc_jax.build("rope", DIMS, sink=1)
