@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     argv, evaluating = parse.without_evaluation(argv)
     flags, recipe = parse.read(argv, __doc__ or "", resumes=True, define=parse.train_only)
     evaluation = parse.read_evaluation(evaluating)
-    chosen = any(word.startswith(CHOSEN) for word in argv)
+    chosen = any(word.startswith(BUILT) for word in argv)
     return terminal.code_of(
         lambda: run(flags.workdir, recipe, chosen, evaluation, flags.train_only)
     )

@@ -169,7 +169,7 @@ class Transformer(nnx.Module):
         values = known_values(tokens)
         if values is None:
             return
-        for value in (known.min(), known.max()):
+        for value in (values.min(), values.max()):
             if not 0 <= value < self.config.vocab_size:
                 raise ValueError(
                     f"{name} must be at least 0 and below {self.config.vocab_size}, the vocabulary "

@@ -62,7 +62,7 @@ def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:
     return config
 
 
-def _explained(body: Callable[[], Answer]) -> Answer:
+def _explained(body: Callable[[], Result]) -> Result:
     try:
         return body()
     except ModuleNotFoundError as error:

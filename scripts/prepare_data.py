@@ -58,10 +58,10 @@ def _prepare(
 
     if vocab is not None:
         source = _train(run, source, vocab, out)
-    made = corpora.prepare(source, run.seed)
+    corpus = corpora.prepare(source, run.seed)
     if folder:
         encoder, place = tokenizer.load(source.tokenizer), Path(folder).expanduser()
-        made = prepared.write(made, encoder, place, limit)
+        corpus = prepared.write(corpus, encoder, place, limit)
         size = prepared.size_of(place) / 2**20
         terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={folder}")
     terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")

@@ -40,7 +40,7 @@ def trained_on(
     """
     try:
         card = card or _last_card(workdir)
-        kept = _kept(workdir)
+        kept = _read(workdir)
         if kept is not None and hash_of(kept) == card.get("trained_on"):
             return kept
         config = resolve.read(workdir)

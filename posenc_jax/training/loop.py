@@ -50,12 +50,12 @@ def train(config: Training, workdir: Path, track: Callable[..., View] = Training
 
 
 def _begin(config: Training, workdir: Path, track: Callable[..., View]) -> int:
-    with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as held:
+    with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as stack:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
         all_or_none(lambda: _check_source(config, run.config()))
-        all_or_none(lambda: is_lead() and held.enter_context(_held(run)))
-        held.enter_context(run.explained())
+        all_or_none(lambda: is_lead() and stack.enter_context(_locked(run)))
+        stack.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_rows(config, len(jax.devices()))
         unusual = backend.unusual_settings()
