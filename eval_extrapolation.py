@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     else:
         problems += check.mistakes_in_workdir(workdir)
     if flags.every_checkpoint and flags.step is not None:
-        problems.append("--step and --every_checkpoint exclude each other")
+        problems.append("--step and --every_checkpoint are mutually exclusive")
     try:
         config = judging.load(recipe, more=problems)
     except ConfigError as error:

@@ -17,7 +17,12 @@ from posenc_jax.fields import fields as described
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
-FIRST = {"model": "layers", "encoding": "name", "data": "source"}  # a group without it is open
+# A recipe leaves a group open, to be taken from a run, that lacks one of these.
+NEEDED = {
+    "model": tuple(field.name for field in described(schema.Model)),
+    "encoding": ("name",),
+    "data": ("source",),
+}
 SINGLE = ("train_length", "batch_size", "learning_rate")
 
 Fields = dict[str, Any]  # of a configuration, as recipes and config.json have them
@@ -26,7 +31,7 @@ Fields = dict[str, Any]  # of a configuration, as recipes and config.json have t
 def read(workdir: Path) -> Training:
     """The configuration of a run; a field that it lacks has its default."""
     fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
-    missing = {"seed", "train_length", *FIRST} - set(fields)
+    missing = {"seed", "train_length", *NEEDED} - set(fields)
     if missing:
         raise ValueError(f"no {', '.join(sorted(missing))}")
     check_format(fields.pop("format", None))
@@ -118,7 +123,7 @@ def _extension(given: Fields) -> Fields:
 
 def _from_source(fields: Fields, saved: Training | None) -> Fields:
     """The fields with those that are open taken from the run in `init_from`, or from itself."""
-    groups = [name for name, first in FIRST.items() if fields[name].get(first) is None]
+    groups = [name for name, needed in NEEDED.items() if not set(needed) <= set(fields[name])]
     single = [name for name in SINGLE if fields[name] is None]
     if fields.get("init_from"):
         source = saved or _source(fields["init_from"])

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from posenc_jax.config import Evaluation, Training, building, check, schema
+from posenc_jax.config import Evaluation, Training, check, schema
 from posenc_jax.errors import ConfigError
 
 
@@ -22,12 +22,8 @@ def load(
     if not problems:
         given = recipe.to_dict() if isinstance(recipe, ConfigDict) else recipe
         config = schema.evaluation_from_fields(given)
-        problems = mistakes(config) + ([] if run is None else building.mistakes(run))
+        problems = mistakes(config) + ([] if run is None else _ahead(config, run))
         if not problems:
-            if run is not None:
-                from posenc_jax.evaluation import planning
-
-                planning.check(config, run)
             return config
     raise ConfigError("\n".join(problems))
 
@@ -37,3 +33,13 @@ def mistakes(config: Evaluation) -> list[str]:
     from posenc_jax.evaluation import methods, protocols
 
     return protocols.mistakes(config) + methods.mistakes(config.extensions)
+
+
+def _ahead(config: Evaluation, run: Training) -> list[str]:
+    from posenc_jax.config import building
+    from posenc_jax.evaluation import planning
+
+    problems = building.mistakes(run)
+    if not problems:
+        planning.check(config, run)
+    return problems

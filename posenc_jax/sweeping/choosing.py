@@ -312,7 +312,7 @@ def mistakes(content: Mapping[str, Any], jobs: Sequence[Job]) -> list[str]:
             f"{type(rates).__name__}"
         ]
     set_twice = {name for job in content["grid"] for name in CHOSEN if name in job}
-    problems = [f"the grid sets {name}, which choose decides" for name in sorted(set_twice)]
+    problems = [f"the grid sets {name}, which choose sets too" for name in sorted(set_twice)]
     without = [job.name for job in jobs if not _has_third_split(job.config.data.source)]
     if without:
         problems.append(

@@ -110,7 +110,7 @@ def extended(written):
 @pytest.mark.parametrize("pattern", [5, None, 2.5])
 def test_a_pattern_that_is_not_text_is_refused(pattern):
     message = refusal(lambda: posenc_jax.build("hybrid", DIMS, pattern=pattern))
-    assert message == f"pattern must be words of local and global; got {pattern}"
+    assert message == f"pattern must be a list of local and global; got {pattern}"
 
 
 @pytest.mark.parametrize("key", [3, "x", np.ones(2), jax.random.split(KEY, 2)])

@@ -233,7 +233,7 @@ def test_a_sweep_axis_without_effect_is_refused(field, tmp_path):
     values = {"data.task": ["copy", "passkey"], "data.field": ["text", "body"]}.get(field, [2, 3])
     grid = [{field: value} for value in values]
     planned = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
-    with pytest.raises(ConfigError, match=f"2 of the jobs cannot be run\n.*{field} = .* has no"):
+    with pytest.raises(ConfigError, match=f"2 of the jobs cannot run\n.*{field} = .* has no"):
         jobs.check(planned)
 
 
@@ -357,8 +357,8 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
         ({"name": "yarn:8", "scale": 4.0}, "give different scales"),
         ({"name": "yarn:beta_fast=8", "beta_fast": 16.0}, "sets 'beta_fast' a second time"),
         ({"name": "yarn:8:4"}, "has two scales"),
-        ({"name": "yarn+ntk", "scale": 2.0}, "of one kind, rotation"),
-        ({"name": "yarn+dynamic_ntk", "scale": 2.0}, "of one kind, rotation"),
+        ({"name": "yarn+ntk", "scale": 2.0}, "both change the rotation"),
+        ({"name": "yarn+dynamic_ntk", "scale": 2.0}, "both change the rotation"),
         ({"name": "dynamic_ntk+logn"}, "'dynamic_ntk' follows the length read; train with 'ntk'"),
         ({"name": "logn+window", "scale": 2.0}, "extension.scale = 2.0 has no effect"),
         ({"name": "yarn", "beta_fats": 1}, "did you mean 'beta_fast'?"),

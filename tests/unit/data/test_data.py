@@ -272,7 +272,7 @@ class TestTokenizers:
         assert tokenizer.load(str(tmp_path / "holes.json")).vocab == 501
 
     def test_an_invalid_tokenizer_is_named(self, tmp_path):
-        with pytest.raises(DataError, match="is a folder without vocab.json"):
+        with pytest.raises(DataError, match="has neither vocab.json nor a tokenizer.json"):
             tokenizer.load(str(tmp_path))
         (tmp_path / "t.json").write_text("{}")
         with pytest.raises(DataError, match="cannot read .*t.json"):

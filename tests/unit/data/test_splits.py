@@ -133,7 +133,7 @@ class TestPackages:
         assert prepare("", "stdlib", **fields).valid.groups is None
         path = corpus.folder / "valid.groups.npy"
         path.write_bytes(b"not what was written")
-        with pytest.raises(DataError, match=r"written there \(valid\.groups\.npy.*; delete it"):
+        with pytest.raises(DataError, match=r"changed since it was written \(valid\.groups\.npy.*; delete it"):
             corpora.load(corpus.folder)
         np.save(path, corpus.valid.groups[1:])
         with pytest.raises(
@@ -195,7 +195,7 @@ class TestFingerprint:
         corpus = prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
         whole = (corpus.folder / name).read_bytes()
         (corpus.folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(DataError, match="is not what was written there; delete it"):
+        with pytest.raises(DataError, match="has changed since it was written; delete it"):
             prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
 
     @pytest.mark.parametrize(

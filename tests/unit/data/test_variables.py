@@ -130,13 +130,13 @@ def test_what_is_no_task_is_refused(fields, message):
 class TestOrdered:
     """Only order separates the last setting from older ones."""
 
-    def asked(self, training, length=L, far=FAR, count=300, last=False, **fields):
-        """Of each question its settings and the place of its answer."""
+    def questions(self, training, length=L, far=FAR, count=300, last=False, **fields):
+        """Yield the settings and the document of each question."""
         task = Variables(train_length=length, far=far, variant="ordered", gaps="octaves", **fields)
-        for drawn_ in task.draw("train" if training else "valid", count, 0):
-            for place in np.flatnonzero(drawn_.answers):
-                if place >= len(drawn_.text) - LAST or not last:
-                    yield settings(drawn_.text[: place + 1]), drawn_
+        for document in task.draw("train" if training else "valid", count, 0):
+            for place in np.flatnonzero(document.answers):
+                if place >= len(document.text) - LAST or not last:
+                    yield settings(document.text[: place + 1]), document
 
     @pytest.mark.parametrize("training", [True, False])
     def test_older_settings_have_other_values_and_names_are_asked_once(self, training):

@@ -385,7 +385,7 @@ def test_what_is_wrong_with_extensions_is_said_at_once():
         "extension 'abf' needs the option 'base'",
         "'all' takes no scale",
         "did you mean 'beta_fast'?",
-        "of one kind, rotation",
+        "both change the rotation",
     ):
         assert part in said
     assert mistakes("all,none,yarn:8:beta_fast=16+logn,dynamic_ntk+window,abf:base=5e5") == []

@@ -310,10 +310,10 @@ def test_gates_by_distance_prevent_remapping_rope(gate):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("rerope+logn", "of one kind, temperature"),
-        ("rerope+dca", "of one kind, distance"),
-        ("lm_infinite+window", "of one kind, window"),
-        ("streaming+lm_infinite", "of one kind, (distance|window)"),
+        ("rerope+logn", "both change the temperature"),
+        ("rerope+dca", "both change the distance"),
+        ("lm_infinite+window", "both change the window"),
+        ("streaming+lm_infinite", "both change the (distance|window)"),
         ("self_extend:4", "self_extend takes no scale"),
         ("rerope:w=0", "w must be a whole number of at least 1; got 0"),
         ("leaky_rerope:k=0.5", "k must be at least 1; got 0.5"),

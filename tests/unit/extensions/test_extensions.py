@@ -456,7 +456,7 @@ def test_extensions_of_different_kinds_compose(text, steps):
     ("text", "message"),
     [
         ("yarn+ntk", "'yarn+ntk' composes 'yarn' and 'ntk', which both change the rotation"),
-        ("logn+logn", "of one kind, temperature"),
+        ("logn+logn", "both change the temperature"),
         ("none+logn", "'none' cannot be composed"),
         ("yarn:8+yran", "unknown extension 'yran'; did you mean 'yarn'?"),
         ("yarn:beta_fats=2", "'beta_fats'; did you mean 'beta_fast'?"),

@@ -200,12 +200,12 @@ def test_a_stack_trains_one_bias_per_layer(make_model, make_tokens):
 
 
 def test_a_stack_with_other_layers_than_the_model_is_refused(make_model, make_tokens):
-    with pytest.raises(ValueError, match="stacked over 3 layers, the model has 2"):
+    with pytest.raises(ValueError, match="stacked over 3 layers, but the model has 2"):
         make_model()(make_tokens(L), posenc_jax.stack([build()] * 3))
 
 
 def test_layers_of_different_structure_do_not_stack():
-    with pytest.raises(ValueError, match="layers differ in more than numbers"):
+    with pytest.raises(ValueError, match="layers must differ in array values alone"):
         posenc_jax.stack([build("rope"), build("alibi")])
     with pytest.raises(ValueError, match="at least one encoding, one per layer"):
         posenc_jax.stack([])

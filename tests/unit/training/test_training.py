@@ -59,7 +59,7 @@ def run(config, count=3):
 
 
 def test_a_kernel_missing_on_this_platform_is_refused(config):
-    with pytest.raises(ConfigError, match="this process runs on cpu; take auto"):
+    with pytest.raises(ConfigError, match="this process runs on cpu; use auto"):
         parameters.check(config(**{"model.attention": "kernel"}))
 
 
