@@ -19,7 +19,9 @@ import sys
 from pathlib import Path
 
 from posenc_jax import backend, terminal
-from posenc_jax.config import Evaluation, check, parse, schema
+from posenc_jax.config import parse
+from posenc_jax.config.check import mistakes_in_workdir
+from posenc_jax.config.schema import Evaluation, evaluation
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 
@@ -28,13 +30,13 @@ def main(argv: list[str]) -> int:
     flags, recipe = parse.read(argv, __doc__ or "", evaluation=True, define=_define)
     backend.configure()
     if flags.quick:
-        usual = schema.evaluation()
+        usual = evaluation()
         recipe.update({n: v for n, v in QUICK.items() if recipe[n] == usual[n]})
     workdir, problems = Path(flags.workdir or ""), []
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
     else:
-        problems += check.mistakes_in_workdir(workdir)
+        problems += mistakes_in_workdir(workdir)
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
     try:

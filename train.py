@@ -15,10 +15,11 @@ With --train_only it only checks before training that this evaluation is possibl
 import sys
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
 from posenc_jax import backend, config, terminal
-from posenc_jax.config import Evaluation, Training, check, environment, parse
+from posenc_jax.config import parse
+from posenc_jax.config.check import mistakes_in_evaluation, mistakes_in_workdir
+from posenc_jax.config.environment import workdir_of
+from posenc_jax.config.schema import ConfigDict, Evaluation, Training
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 from posenc_jax.runs.workdir import Workdir
@@ -43,11 +44,11 @@ def run(
     evaluation: ConfigDict | None,
     train_only: bool,
 ) -> int:
-    workdir = workdir and environment.workdir_of(workdir)
+    workdir = workdir and workdir_of(workdir)
     more = [] if workdir else ["--workdir is missing; give the folder of the run"]
-    more += check.mistakes_in_workdir(workdir) if workdir else []
+    more += mistakes_in_workdir(workdir) if workdir else []
     if evaluation is not None:
-        more += check.mistakes_in_evaluation(evaluation)
+        more += mistakes_in_evaluation(evaluation)
         if recipe.distributed and not train_only:
             more.append("--evaluate is for one process; evaluate a distributed run afterwards")
     saved = Workdir(workdir).config() if workdir else None

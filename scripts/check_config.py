@@ -12,7 +12,8 @@ import json
 import sys
 
 from posenc_jax import backend, config, terminal
-from posenc_jax.config import Training, parse, schema
+from posenc_jax.config import parse
+from posenc_jax.config.schema import Training, as_fields
 from posenc_jax.errors import ConfigError
 
 LEAST_REACH = 3  # logits
@@ -39,7 +40,7 @@ def main(argv: list[str]) -> int:
     vocab = model.vocab or prepared.encoder_of(run.data.source).vocab
     run = dataclasses.replace(run, model=dataclasses.replace(model, vocab=vocab))
     parts = jax.eval_shape(lambda: parameters.make(run, extended=False).params())
-    terminal.say(json.dumps(schema.as_fields(run), indent=2))
+    terminal.say(json.dumps(as_fields(run), indent=2))
     terminal.say("parameters")
     for group, leaves in parts.items():
         for name, leaf in leaves.items():

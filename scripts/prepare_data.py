@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 
 from posenc_jax import config, terminal
-from posenc_jax.config import Training, parse
+from posenc_jax.config import parse
+from posenc_jax.config.schema import Training
 from posenc_jax.data.sources import Documents
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.errors import ConfigError

@@ -308,7 +308,7 @@ def _with_options(described: Any, values: Mapping[str, Any]) -> Any:
 
 def _data(values: Mapping[str, Any], length: int) -> Data:
     own = {field.name for field in fields.fields(Data)}
-    source, problems = sources.read({n: v for n, v in values.items() if n not in own}, length)
+    source, problems = sources.build({n: v for n, v in values.items() if n not in own}, length)
     if source is None:
         raise ValueError("; ".join(problems))
     return Data(source, **{name: values[name] for name in own & set(values)})

@@ -99,7 +99,7 @@ for name in ("load_run", "recipe", "train", "evaluate"):
         getattr(posenc_jax, name)
     except ImportError as error:
         print(error)
-import posenc_jax.command
+import posenc_jax.config.parse
 """
 LABORATORY = """
 import sys

@@ -42,7 +42,7 @@ def test_half_a_sweep_is_reported(tmp_path):
     assert "**same_token.png**" in captions and "over seeds of each line alone" in captions
     assert "compare.py pairs them" in captions
     done = subprocess.run([*command[:2], "nothing"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 65 and "no folder" in done.stderr and "Trace" not in done.stderr
+    assert done.returncode == 65 and "not a folder" in done.stderr and "Trace" not in done.stderr
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_every_text_file_is_utf_8_in_any_locale():
 
 
 def test_sweep_fields_must_be_names(tmp_path):
-    with pytest.raises(ConfigError, match="a job of the grid has the field 5; fields must be names"):
+    with pytest.raises(ConfigError, match="has the field 5; fields must be names"):
         jobs.jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
 
 

@@ -80,17 +80,8 @@ class Origin:
         return plain_word(plain[-1].partition(".")[0] if plain else "") or self.kind()
 
     def mistakes(self) -> list[str]:
-        """Options that contradict each other."""
+        """Options that contradict each other, or name what is not there."""
         return []
-
-
-def _tokenizer(name: str, value: Any):
-    if not (exists(value) or may_be_of_hub(str(value))):
-        raise ValueError(
-            f"{name} must be 'bytes', a tokenizer.json, a folder with one or with vocab.json and "
-            f"merges.txt, or a name of the Hugging Face Hub such as gpt2; there is no "
-            f"{shortened(value)!r}"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +92,6 @@ class Text(Origin):
         "bytes",
         "bytes, a tokenizer.json, a folder with one or with vocab.json and merges.txt, or a name "
         "of the Hugging Face Hub: gpt2",
-        _tokenizer,
     )
     valid_fraction: float = default(
         0.1, "share of documents held out, chosen by a hash of their text", between(0, 1)
@@ -115,12 +105,19 @@ class Text(Origin):
     cache: str = default("", "folder for tokens; empty: posenc-jax in XDG_CACHE_HOME or ~/.cache")
 
     def mistakes(self) -> list[str]:
-        if self.valid_fraction + self.choose_fraction < 1:
-            return []
-        return [
-            "data.valid_fraction and data.choose_fraction must leave text to train on, their sum "
-            f"below 1; got {self.valid_fraction} + {self.choose_fraction}"
-        ]
+        problems = []
+        if not (exists(self.tokenizer) or may_be_of_hub(self.tokenizer)):
+            problems.append(
+                "data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
+                "vocab.json and merges.txt, or a name of the Hugging Face Hub such as gpt2; there "
+                f"is no {shortened(self.tokenizer)!r}"
+            )
+        if not self.valid_fraction + self.choose_fraction < 1:
+            problems.append(
+                "data.valid_fraction and data.choose_fraction must leave text to train on, their "
+                f"sum below 1; got {self.valid_fraction} + {self.choose_fraction}"
+            )
+        return problems
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +176,14 @@ def every_option() -> dict[str, tuple[Field, list[str]]]:
 
 def read(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[str]]:
     """The origin that fields of `data` describe, at L, or every mistake in them."""
+    origin, problems = build(given, length)
+    if origin is not None:
+        problems = origin.mistakes()
+    return (None if problems else origin), problems
+
+
+def build(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[str]]:
+    """The same, without asking whether what the fields name is there."""
     given = {name: value for name, value in given.items() if value not in (None, "")}
     named = given.pop("source", "stdlib")
     name = next((other for other in ("tokens", "mixture") if other in given), named)
@@ -202,11 +207,9 @@ def read(given: Mapping[str, Any], length: int) -> tuple[Origin | None, list[str
     if problems:
         return None, problems
     try:
-        made = source.of(given, length)
+        return source.of(given, length), []
     except ConfigError as error:
         return None, str(error).splitlines()
-    problems = made.mistakes()
-    return (None if problems else made), problems
 
 
 def _unread(field: str, value: Any, source: str, given: Mapping[str, Any]) -> str:

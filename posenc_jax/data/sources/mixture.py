@@ -36,7 +36,7 @@ class Mixture(Text):
             except ValueError as error:
                 raise ConfigError(f"data.mixture: {error}") from error
             source = {"source": "synthetic", "task": name} if _is_task(name) else {"source": name}
-            part, problems = sources.read(shared | source | options, length)
+            part, problems = sources.build(shared | source | options, length)
             if problems:
                 raise ConfigError("\n".join(problems))
             parts[name], shares[name] = part, share
@@ -52,7 +52,8 @@ class Mixture(Text):
         return f"mixture:{self.mixture}"
 
     def mistakes(self) -> list[str]:
-        problems = super().mistakes()
+        parts = [problem for part in self.parts.values() for problem in part.mistakes()]
+        problems = list(dict.fromkeys(super().mistakes() + parts))
         by_package = any(getattr(p, "hold_out", "") == "package" for p in self.parts.values())
         for name, part in self.parts.items():
             if by_package and _is_task(name) and part.files():

@@ -2,23 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from posenc_jax.data.sources import Origin, exists, shortened
 from posenc_jax.fields import default
 
 
-def _folder(name: str, value: Any):
-    if not exists(f"{value}/corpus.json"):
-        raise ValueError(
-            f"{name} must be a folder written by scripts/prepare_data.py --tokens_out; there is no "
-            f"corpus.json in {shortened(value)!r}"
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class Tokens(Origin):
-    tokens: str = default("", "a folder of scripts/prepare_data.py --tokens_out", _folder)
+    tokens: str = default("", "a folder of scripts/prepare_data.py --tokens_out")
 
     @property
     def folder(self) -> Path:
@@ -27,6 +18,14 @@ class Tokens(Origin):
     @property
     def description(self) -> str:
         return f"tokens:{self.tokens}"
+
+    def mistakes(self) -> list[str]:
+        if exists(f"{self.tokens}/corpus.json"):
+            return []
+        return [
+            "data.tokens must be a folder written by scripts/prepare_data.py --tokens_out; there "
+            f"is no corpus.json in {shortened(self.tokens)!r}"
+        ]
 
 
 Source = Tokens

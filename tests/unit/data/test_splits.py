@@ -133,7 +133,9 @@ class TestPackages:
         assert prepare("", "stdlib", **fields).valid.groups is None
         path = corpus.folder / "valid.groups.npy"
         path.write_bytes(b"not what was written")
-        with pytest.raises(DataError, match=r"changed since it was written \(valid\.groups\.npy.*; delete it"):
+        with pytest.raises(
+            DataError, match=r"changed since it was written \(valid\.groups\.npy.*; delete it"
+        ):
             corpora.load(corpus.folder)
         np.save(path, corpus.valid.groups[1:])
         with pytest.raises(
