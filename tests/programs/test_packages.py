@@ -1,6 +1,5 @@
 """Installed or in a checkout, beside packages of other people that have the same names."""
 
-import re
 import subprocess
 import sys
 import zipfile
@@ -165,4 +164,3 @@ def test_the_metadata_of_a_wheel_are_those_of_an_index_page(wheel):
     assert metadata["Description-Content-Type"] == "text/markdown"
     readme = metadata.get_payload()
     assert readme.startswith("# posenc-jax\n")
-    assert all(to.startswith("https://") for to in re.findall(r"\]\(([^)]+)\)", readme))
