@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     except ConfigError as error:
         parse.refuse(str(error).splitlines())
     if not isinstance(run.data.source, Documents):
-        made = "data.tokens are prepared already; name a text to prepare instead"
+        made = "data.tokens are already prepared; name a text to prepare instead"
         several = "data.mixture is several texts; prepare each of them"
         parse.refuse([made if isinstance(run.data.source, Tokens) else several])
     limit = None if flags.limit is None else int(flags.limit)

@@ -39,17 +39,19 @@ def load(
     """The typed configuration of a recipe, or a ConfigError with every mistake, one a line.
 
     `saved` is the run that is resumed; `more` are mistakes that a program found itself. With
-    mistakes already found, the encoding is built only with `build`, since that imports jax.
+    mistakes already found, the encoding is built only with `build`, since that imports jax; a
+    distributed run is built once its processes have met.
     """
     checked = without_building(recipe, saved)
     problems = [*checked.problems, *more]
-    if checked.run is not None and (build or not problems):
+    run = checked.run
+    if run is not None and not run.distributed and (build or not problems):
         from posenc_jax.config import building
 
-        problems += building.mistakes(checked.run)
-    if problems or checked.run is None:
+        problems += building.mistakes(run)
+    if problems or run is None:
         raise ConfigError("\n".join([*problems, *checked.missing_files]))
-    return checked.run
+    return run
 
 
 def without_building(

@@ -259,8 +259,8 @@ def starting_parts(config) -> parameters.Parts:
     _refuse_extended(config.init_from, source.config)
     if source.encoder.hash != prepared.encoder_of(config.data.source).hash:
         raise errors.OtherConfig(
-            f"init_from: {config.init_from} was trained with another tokenizer than "
-            "this one; give that of that run"
+            f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
+            "the one of that run"
         )
     saved, fresh = source.parts.params(), parameters.make(config, extended=False).params()
     for group in fresh:

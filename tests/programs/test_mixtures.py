@@ -6,8 +6,6 @@ import pytest
 
 MIXED = {
     "data.source": None,
-    "data.mixture": "text:0.6,variables:0.4",
-    "data.documents": 40,
     "train_length": 64,
     "steps": 6,
     "save_every": 3,
@@ -18,7 +16,8 @@ READ = ["--config.lengths=64,128", "--config.last=8"]
 @pytest.fixture
 def run(call, text, tmp_path):
     workdir = tmp_path / "run"
-    fields = MIXED | {"data.path": f"{text}/*.txt"}
+    mixture = f"text:0.6:path={text}/*.txt,variables:0.4:documents=40"
+    fields = MIXED | {"data.mixture": mixture}
     out = call("train.py", workdir, **fields, stop_at=3, code=75)
     assert "bits/byte" in out
     call("train.py", workdir, **fields)
