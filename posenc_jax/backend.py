@@ -49,6 +49,9 @@ def _keep_programs() -> None:
 
     A CPU program is compiled for one processor model, so each model has its own folder.
     """
+    # jaxlib 0.10.1 logs an error for each cached program on AMD processors: it was compiled with
+    # preferences of LLVM that are not processor features.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     base = cache_home()
@@ -66,9 +69,6 @@ def _keep_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
     os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(2**30))  # the oldest go first
-    # jaxlib 0.10.1 logs an error for each cached program on AMD processors: it was compiled with
-    # preferences of LLVM that are not processor features.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _processor() -> str:

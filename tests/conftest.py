@@ -13,7 +13,6 @@ import posenc_jax.backend
 ROOT = str(Path(__file__).parent.parent)
 os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
-posenc_jax.backend.configure(keep_programs=False)
 # Compilation takes most of the suite's time; half of it optimises code that runs for milliseconds.
 # XLA_FLAGS=--xla_backend_optimization_level=3 tests the optimised programs.
 LEVEL = "--xla_backend_optimization_level"
@@ -27,6 +26,7 @@ if CACHE not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
+posenc_jax.backend.configure()
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
