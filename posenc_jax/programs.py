@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from posenc_jax.config import Evaluation, Training
 from posenc_jax.errors import DONE
-from posenc_jax.evaluation import evaluate, records, table, texts, wandb_curves, yardsticks
+from posenc_jax.evaluation import evaluate, planning, records, table, wandb_curves, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.plots import curves
 from posenc_jax.runs.subject import run_config
@@ -49,13 +49,13 @@ def measure(
 def train_readable(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run whose evaluation, which follows elsewhere, has something to read."""
     if not config.distributed:
-        texts.check_readable(evaluation, config)
+        planning.check_readable(evaluation, config)
     return train(config, workdir)
 
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
-    texts.check_readable(evaluation, config)
+    planning.check_readable(evaluation, config)
     with Handover() as handover:
         code = train(config, workdir, handover.training)
         if code != DONE:

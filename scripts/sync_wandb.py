@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from posenc_jax import errors, terminal
+from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import records, sums_file, wandb_curves
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
@@ -56,9 +57,9 @@ def sync(run: Path, mode: str) -> None:
 
 def pictures(run: Path, evaluation: str, others: Iterable[str]) -> list[Path]:
     """List the plots of one evaluation, whose file names end in its name unless held-out."""
-    suffixes = [f"-{name}" for name in others if name != records.HELD_OUT]
+    suffixes = [f"-{name}" for name in others if name != HELD_OUT]
     plots = sorted((run / "plots").glob("*.png"))
-    if evaluation != records.HELD_OUT:
+    if evaluation != HELD_OUT:
         return [path for path in plots if path.stem.endswith(f"-{evaluation}")]
     return [path for path in plots if not path.stem.endswith(tuple(suffixes))]
 

@@ -1,7 +1,5 @@
 """Texts, runs and measurements small enough to check by hand."""
 
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 import pytest
@@ -11,6 +9,9 @@ import posenc_jax
 from configs import eval as defaults
 from posenc_jax.config import schema
 from posenc_jax.data.corpora import Split
+from posenc_jax.data.sources.stdlib import Stdlib
+from posenc_jax.data.texts import OwnText
+from posenc_jax.data.tokenizer import Bytes
 from posenc_jax.evaluation import evaluate, planning, records, sums, windows
 from posenc_jax.evaluation.store import Store
 from posenc_jax.runs.parameters import Parts
@@ -38,10 +39,9 @@ def text(longest=64, documents=10, per_document=10, spread=False, **options):
 def subject(make_model):
     def make(name="rope", **fields):
         encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
-        config = SimpleNamespace(
-            train_length=L, original_length=None, seed=0, extension=SimpleNamespace(name="none")
-        )
-        facts = dict(name="run", config=config, step=7, plain=encoding)
+        facts = dict(name="run", step=7, seed=0, plain=encoding, extensible=True, untrained=None)
+        facts |= dict(trained=L, tokenizer=Bytes(), digests=np.zeros(0, np.uint64))
+        facts |= dict(text=OwnText(Stdlib(), 0, "", None))
         return Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))
 
     return make

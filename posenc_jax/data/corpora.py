@@ -88,10 +88,6 @@ class Corpus:
         cut = np.array(self.card.get("cut", []), np.uint64)
         return np.concatenate([self.train.digests, cut])
 
-    def is_that_of(self, card: Mapping[str, Any]) -> bool:
-        """True if the card of a checkpoint names this text."""
-        return card["data"] == self.fingerprint
-
     def whole(self) -> Split:
         """All documents, as one split."""
         some = [s for s in (self.train, self.valid, self.choose) if len(s.lengths)]

@@ -36,10 +36,6 @@ class Mixture:
         made = [[name, self.shares[name], part.fingerprint] for name, part in self.parts.items()]
         return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
-    def is_that_of(self, card: Mapping[str, Any]) -> bool:
-        """True if the card of a checkpoint names this text."""
-        return card["data"] == self.fingerprint
-
     @property
     def vocab(self) -> int:
         return max(part.vocab for part in self.parts.values())

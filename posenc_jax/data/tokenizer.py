@@ -41,7 +41,7 @@ class Stretch(NamedTuple):
 class Bytes:
     """A tokenizer with one token per byte."""
 
-    name = "bytes"
+    name = file = "bytes"
     vocab = 256
     hash = "bytes"
 
@@ -65,7 +65,7 @@ class Learned:
     """A tokenizer from a tokenizer.json, or a folder with it or with vocab.json and merges.txt."""
 
     def __init__(self, path: Path, name: str = ""):
-        self.name = name or str(path)
+        self.name, self.file = name or str(path), str(path)
         self.tokenizer = _load(path)
         # A published file may set truncation or padding; here the whole text is needed.
         self.tokenizer.no_truncation()
@@ -158,6 +158,10 @@ class Unavailable:
 
     def __init__(self, name: str, vocab: int, hash: str, why: str):
         self.name, self.vocab, self.hash, self.why = name, vocab, hash, why
+
+    @property
+    def file(self) -> str:
+        raise DataError(f"text cannot be tokenized: {self.why}")
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"{name} cannot be tokenized: {self.why}")

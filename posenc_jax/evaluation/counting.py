@@ -11,9 +11,9 @@ from posenc_jax.config import schema
 from posenc_jax.data import mixtures
 from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.data.corpora import Corpus, Split
+from posenc_jax.data.texts import CHOOSE, digest_of
 from posenc_jax.errors import ConfigError, DataError, Stop
 from posenc_jax.evaluation import ngrams, protocols, records, sums_file, windows
-from posenc_jax.evaluation.texts import CHOOSE, digest_of
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs.subject import run_config
 

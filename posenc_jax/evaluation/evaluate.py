@@ -9,6 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.config import Evaluation, schema
+from posenc_jax.data import texts
 from posenc_jax.data.corpora import Split
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import (
@@ -18,7 +19,6 @@ from posenc_jax.evaluation import (
     progress,
     protocols,
     records,
-    texts,
     windows,
 )
 from posenc_jax.evaluation.losses import Reader
@@ -29,7 +29,6 @@ from posenc_jax.evaluation.sums import Measured, Sums, is_baseline, label
 from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
-from posenc_jax.runs import parameters
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
 from posenc_jax.terminal import counted, warn
@@ -104,15 +103,14 @@ def evaluate(config: Evaluation, workdir: Path, steps: Sequence[int | None] = (N
 def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
     """Effective keys within L by layer and head, of this checkpoint and, unless the run continues
     another, of step 0; empty where the encoding has no bias."""
-    config = subject.config
-    encodings = {subject.step: subject.plain}
-    if not config.init_from:
-        encodings = {0: parameters.first_encoding(config)} | encodings
-    found = {
-        step: diagnostics.effective_keys(encoding, subject.original, config.model.layers)
+    layers = subject.parts.model.config.layers
+    encodings = {0: subject.untrained, subject.step: subject.plain}
+    by_step = {
+        step: diagnostics.effective_keys(encoding, subject.original, layers)
         for step, encoding in encodings.items()
+        if encoding is not None
     }
-    return {step: one for step, one in found.items() if one is not None}
+    return {step: counts for step, counts in by_step.items() if counts is not None}
 
 
 def places_of(text: Text) -> Places:
@@ -127,8 +125,8 @@ def choose(
     earlier: records.Record = records.NOTHING,
 ) -> Text:
     """Choose the windows of an evaluation, from documents that the run was not trained on."""
-    source = texts.text_of(config.data, subject, stopping)
-    kept = source.split.without(subject.trained_on(stopping))
+    source = texts.text_of(config.data, subject.text, subject.tokenizer, stopping)
+    kept = source.split.without(subject.digests)
     if not kept.all():
         skipped = (
             f"documents that the run was trained on: {len(kept) - kept.sum():,} of {len(kept):,}"
@@ -156,7 +154,7 @@ def choose(
 def _name(config: Evaluation, earlier: records.Record, usual: str, data: str) -> str:
     """The requested or usual name; an evaluation of another text never takes a used name."""
     name = config.name or usual
-    if name != usual and name in (records.HELD_OUT, texts.CHOOSE):
+    if name != usual and name in (texts.HELD_OUT, texts.CHOOSE):
         raise ConfigError(f"name = {name!r} is reserved for the run's own text; take another")
     facts = (cell.facts for cell in earlier.cells)
     taken = next((one["data"] for one in facts if one["evaluation"] == name), None)

@@ -10,6 +10,7 @@ from posenc_jax import backend, composition, extensions
 from posenc_jax.config import Evaluation, Training, building
 from posenc_jax.config.resolve import trained_length
 from posenc_jax.config.schema import words
+from posenc_jax.data import texts
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import protocols, windows
@@ -40,6 +41,14 @@ def check(config: Evaluation, run: Training) -> None:
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
     _check_windows(methods(config.extensions, plain, lengths[-1] / plain.train_length), lengths[-1])
+
+
+def check_readable(config: Evaluation, run: Training) -> None:
+    """Refuse before a run is trained what would leave its evaluation nothing to read."""
+    split = texts.own_split(config.data, run.data.source, run.seed)
+    if split is not None:
+        longest = max(lengths_of(config, trained_length(run)))
+        windows.choose(windows.in_stretches(split, longest), longest)
 
 
 def some_fit(text: str, run: Training) -> bool:
@@ -186,7 +195,7 @@ def _facts(
         "train_length": subject.trained,
         "length": length,
         "token_hash": pass_.reading.token_hash,
-        "seed": subject.config.seed,
+        "seed": subject.seed,
         "step": subject.step,
         "evaluation": evaluation,
         "text": pass_.reading.text.source,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.errors import Damaged, DataError
 from posenc_jax.evaluation import protocols, sums_file
 from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
@@ -26,7 +27,6 @@ COLUMNS = (
     "weights,processor,jaxlib"
 ).split(",")
 NOTHING = Record([], [], [])
-HELD_OUT = "held-out"  # the name of the evaluation of the run's own text
 
 
 def row(measured: Measured) -> dict:
@@ -70,7 +70,7 @@ def rows_left_out(subject: Any, evaluation: str, unfit: Mapping[str, str]) -> li
         "run": subject.name,
         "encoding": subject.plain.name,
         "train_length": subject.trained,
-        "seed": subject.config.seed,
+        "seed": subject.seed,
         "step": subject.step,
         "evaluation": evaluation,
     }

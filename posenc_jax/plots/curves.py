@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import paired, smooth
@@ -169,7 +170,7 @@ def baselines(lines: Sequence[Line]) -> list[Line]:
 def draw(
     cells: Sequence[Measured],
     folder: Path,
-    evaluation: str = records.HELD_OUT,
+    evaluation: str = HELD_OUT,
     yardsticks: Sequence[dict] = (),
 ) -> list[Path]:
     """Draw every picture of an evaluation of one run or several and return the files.
@@ -182,7 +183,7 @@ def draw(
     except ImportError:
         warn("no pictures: matplotlib is not installed here")
         return []
-    suffix = "" if evaluation == records.HELD_OUT else f"-{evaluation}"
+    suffix = "" if evaluation == HELD_OUT else f"-{evaluation}"
     rows = records.rows(cells)
     last = max(row["step"] for row in rows)
     several_runs = len({row["run"] for row in rows}) > 1

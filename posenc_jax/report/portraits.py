@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from posenc_jax import neighbours, schemes, terminal
-from posenc_jax.data import prepared
 from posenc_jax.encoding import Dims, Encoding, overrides
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics
@@ -78,7 +77,7 @@ class Portraits:
 
     @property
     def layers(self) -> int:
-        return self.runs[LAYERED][1].config.model.layers if LAYERED in self.runs else LAYERS
+        return self.runs[LAYERED][1].parts.model.config.layers if LAYERED in self.runs else LAYERS
 
     def layered(self) -> dict[str, Encoding]:
         encodings = self.titled(LAYERED)
@@ -92,7 +91,7 @@ class Portraits:
             return _untrained_gates(self.dims)
         _, subject = self.runs[GATED]
         row = self._rows(subject)[0, :TOKENS]
-        decode = prepared.encoder_of(subject.config.data.source).decode
+        decode = subject.tokenizer.decode
         letters = [repr(decode([token]))[1:-1] for token in row]
         return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
 
@@ -118,7 +117,7 @@ class Portraits:
             )
 
     def _rows(self, subject: Subject) -> np.ndarray:
-        return held_out(subject, ROWS, subject.config.train_length)
+        return held_out(subject, ROWS, subject.trained)
 
 
 def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:

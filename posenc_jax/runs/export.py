@@ -14,7 +14,7 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
 from posenc_jax.runs.checkpoints import PARAMETERS, saved_digest, total_digest
 from posenc_jax.runs.parameters import by_path
-from posenc_jax.runs.subject import Subject, load_subject
+from posenc_jax.runs.subject import Loaded, load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,18 +33,18 @@ def export(
         raise ConfigError(f"cannot write {path}: {NO_FILE}")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} already exists; --overwrite replaces it")
-    exported = weights(load_subject(workdir, step))
+    exported = weights(load(workdir, step))
     write(path, exported)
     return exported
 
 
-def weights(subject: Subject) -> Weights:
-    state = {PARAMETERS: subject.parts.params()}
-    config = schema.as_fields(subject.config) | {"format": FORMAT}
+def weights(loaded: Loaded) -> Weights:
+    state = {PARAMETERS: loaded.parts.params()}
+    config = schema.as_fields(loaded.config) | {"format": FORMAT}
     facts = {
         "config": json.dumps(config, sort_keys=True),
-        "step": str(subject.step),
-        "digest": saved_digest(subject.card),  # as in status.json
+        "step": str(loaded.step),
+        "digest": saved_digest(loaded.card),  # as in status.json
         "weights_digest": total_digest(state),  # of the file's arrays
     }
     return Weights({name: np.asarray(leaf) for name, leaf in by_path(state).items()}, facts)

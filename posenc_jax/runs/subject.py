@@ -1,7 +1,7 @@
 """Load a run, for evaluations, plots, notebooks and scripts."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +14,11 @@ from posenc_jax.config import Training
 from posenc_jax.config.resolve import TOKENIZER, trained_length
 from posenc_jax.data import prepared, tokenizer
 from posenc_jax.data.sources.tokens import Tokens
+from posenc_jax.data.texts import OwnText
+from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import Damaged, DataError, Stop
-from posenc_jax.runs import parameters, seen
+from posenc_jax.runs import parameters, trained_on
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir, refuse_edited
 
@@ -25,56 +27,46 @@ TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A checkpoint and the facts about its run that an evaluation needs."""
+    """What is evaluated: a checkpoint, and the facts about its run that an evaluation needs."""
 
     name: str
-    config: Training
     step: int
-    parts: parameters.Parts
+    seed: int
+    parts: parameters.Parts  # model and encoding as trained
     plain: Encoding  # without the run's extension
-    workdir: Path = Path()
-    card: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the checkpoint
+    extensible: bool  # another extension can replace the run's own
+    untrained: Encoding | None  # at step 0; None if the run began with other weights
+    trained: int  # the longest length the run was trained at
+    tokenizer: Encoder | tokenizer.Unavailable
+    digests: np.ndarray  # uint64, ascending: of the documents it was trained on
+    text: OwnText
 
     @property
     def original(self) -> int:
         """L in the formulas, from the encoding; for `randomized` it exceeds the trained length."""
         return self.plain.train_length
 
-    @property
-    def trained(self) -> int:
-        """The longest length the run was trained at."""
-        return trained_length(self.config)
+
+class Loaded(NamedTuple):
+    """A checkpoint of a run, as read from its folder."""
+
+    config: Training
+    step: int
+    parts: parameters.Parts
+    card: Mapping[str, Any]
 
     @property
     def extensible(self) -> bool:
-        """True if another extension can replace its own; a resampled table cannot be restored."""
+        """False if the run's own extension resampled a table, which cannot be restored."""
         named = extensions.named(self.config.extension.name)
         return not any(record.kind.name == "table" for record, _ in named)
 
     @property
-    def tokenizer_file(self) -> str:
-        """`bytes`, or the file of the tokenizer: that which the run keeps, or the named one."""
-        kept = self.workdir / TOKENIZER
-        if not kept.is_file():
-            return prepared.file_of(self.config.data.source)
-        if self.card.get("tokenizer") not in (None, tokenizer.load(str(kept)).hash):
-            raise DataError(f"{kept} is not the tokenizer that the run was trained with; delete it")
-        return str(kept)
-
-    @property
-    def encoder(self) -> prepared.Encoder | tokenizer.Unavailable:
-        """The tokenizer, which may be unavailable for prepared tokens."""
-        if (self.workdir / TOKENIZER).is_file():
-            try:
-                return tokenizer.load(self.tokenizer_file)
-            except DataError:
-                if not isinstance(self.config.data.source, Tokens):
-                    raise
-        return prepared.encoder_of(self.config.data.source)
-
-    def trained_on(self, stopping: Sequence[str] = ()) -> np.ndarray:  # uint64, ascending
-        """Digests of the documents that its weights were trained on."""
-        return seen.trained_on(self.workdir, self.card, stopping)
+    def plain(self) -> Encoding:
+        """The encoding without the run's extension."""
+        if not self.extensible:
+            return self.parts.encoding
+        return parameters.unextended(self.config, self.parts.params())
 
 
 class Run(NamedTuple):
@@ -83,18 +75,38 @@ class Run(NamedTuple):
     model: parameters.models.Transformer
     encoding: Encoding
     config: Training
-    tokenizer: prepared.Encoder | tokenizer.Unavailable
+    tokenizer: Encoder | tokenizer.Unavailable
 
 
 def load_run(workdir, step: int | None = None) -> Run:
     """Load a run at its last or a given checkpoint."""
-    subject = load_subject(Path(workdir), step)
-    parts = subject.parts
-    return Run(parts.model, parts.encoding, subject.config, subject.encoder)
+    folder = Path(workdir)
+    loaded = load(folder, step)
+    encoder = _tokenizer(folder, loaded)
+    return Run(loaded.parts.model, loaded.parts.encoding, loaded.config, encoder)
 
 
 def load_subject(workdir: Path, step: int | None = None) -> Subject:
-    """Load a run with the facts for an evaluation, at its last or a given checkpoint.
+    """Load a run for an evaluation, at its last or a given checkpoint."""
+    loaded = load(workdir, step)
+    config, card = loaded.config, loaded.card
+    return Subject(
+        name=workdir.resolve().name,
+        step=loaded.step,
+        seed=config.seed,
+        parts=loaded.parts,
+        plain=loaded.plain,
+        extensible=loaded.extensible,
+        untrained=None if config.init_from else parameters.first_encoding(config),
+        trained=trained_length(config),
+        tokenizer=_tokenizer(workdir, loaded),
+        digests=trained_on.read(workdir, card),
+        text=OwnText(config.data.source, config.seed, card["data"], card.get("text")),
+    )
+
+
+def load(workdir: Path, step: int | None = None) -> Loaded:
+    """Load the last or a given checkpoint of a run.
 
     A run in training may replace its last checkpoint meanwhile, so everything slow comes before
     the choice of one.
@@ -117,15 +129,26 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
-            parts = fresh.replace(params)
-            subject = Subject(
-                workdir.resolve().name, config, chosen, parts, parts.encoding, workdir, card
-            )
-            if not subject.extensible:
-                return subject
-            plain = parameters.unextended(config, params)
-            return dataclasses.replace(subject, plain=plain)
+            return Loaded(config, chosen, fresh.replace(params), card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
+
+
+def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable:
+    """The tokenizer that the run keeps in its folder; prepared tokens may have none."""
+    source, kept = loaded.config.data.source, workdir / TOKENIZER
+    if kept.is_file():
+        try:
+            encoder = tokenizer.load(str(kept))
+        except DataError:
+            if not isinstance(source, Tokens):
+                raise
+        else:
+            if encoder.hash != loaded.card["tokenizer"]:
+                raise DataError(
+                    f"{kept} is not the tokenizer that the run was trained with; delete it"
+                )
+            return encoder
+    return prepared.encoder_of(source)
 
 
 def run_config(workdir: Path) -> Training:

@@ -18,12 +18,12 @@ from posenc_jax.data import mixtures, prepared, tokenizer
 from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked, write_atomically
-from posenc_jax.runs import parameters, seen
+from posenc_jax.runs import parameters, trained_on
+from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.facts import data_facts, speed
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.signals import stop_requests
-from posenc_jax.runs.subject import load_subject
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
 from posenc_jax.terminal import counted, say, warn
 from posenc_jax.tracking.wandb import TrainingView, View
@@ -122,9 +122,12 @@ def with_vocab(config: Training, vocab: int) -> Training:
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str], track) -> int:
     mesh = compiled.make_mesh()
 
+    cards: dict[int, dict] = {}
+
     def accept(step: int, card: dict) -> None:
         refuse_another(sealed(card), config, f"checkpoint {step} of {run.path}")
         _same_data(card, corpus)
+        cards[step] = card
 
     resumes = bool(saving.steps())
     # All processes get the lead's state, so the others need only its shape.
@@ -137,7 +140,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     all_or_none(lambda: run.resume_from(step))
     all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
-    trained_on = by_lead(lambda: _keep_trained_on(config, run, corpus, step))
+    digests = by_lead(lambda: _keep_trained_on(config, run, corpus, cards.get(step)))
     encoder = by_lead(lambda: _keep_tokenizer(config, run))
     belongs = {
         "data": corpus.fingerprint,
@@ -145,7 +148,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
         "tokenizer": encoder,
         "config": schema.as_fields(config),
         "format": FORMAT,
-        "trained_on": trained_on,
+        "trained_on": digests,
     }
     stopping = processes.Stopping(signals, mesh)
     screen = first_screen(config, parts, corpus, mesh, step)
@@ -255,9 +258,9 @@ def starting_parts(config) -> parameters.Parts:
     """Initialise model and encoding from the seed, or from the weights of `init_from`."""
     if not config.init_from:
         return parameters.make(config)
-    source = load_subject(Path(config.init_from))
+    source = subjects.load(Path(config.init_from))
     _refuse_extended(config.init_from, source.config)
-    if source.encoder.hash != prepared.encoder_of(config.data.source).hash:
+    if source.card["tokenizer"] != prepared.encoder_of(config.data.source).hash:
         raise errors.OtherConfig(
             f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
             "the one of that run"
@@ -302,16 +305,17 @@ def _check_steps(config, saved: list[int]) -> None:
         )
 
 
-def _keep_trained_on(config, run: Workdir, corpus, step: int) -> str:
+def _keep_trained_on(config, run: Workdir, corpus, card: dict | None) -> str:
     """Write the list of training documents, unless a resumed run has it, and return its hash.
 
     Only the lead calls this, since only it may read checkpoints.
     """
-    if step and (run / seen.FILE).exists():
-        return seen.hash_of(seen.trained_on(run.path))
-    digests = seen.digests_of(config, corpus)
-    seen.keep(run.path, digests)
-    return seen.hash_of(digests)
+    if card is not None:
+        with suppress(errors.DataError):
+            return trained_on.hash_of(trained_on.read(run.path, card))
+    digests = trained_on.digests_of(config, corpus)
+    trained_on.keep(run.path, digests)
+    return trained_on.hash_of(digests)
 
 
 def _keep_tokenizer(config, run: Workdir) -> str:
@@ -323,7 +327,7 @@ def _keep_tokenizer(config, run: Workdir) -> str:
 
 
 def _same_data(card: dict, corpus) -> None:
-    if not corpus.is_that_of(card):
+    if corpus.fingerprint != card["data"]:
         raise errors.DataError(
             f"the data changed since the checkpoint: its fingerprint is {corpus.fingerprint[:16]}, "
             f"but the checkpoint has {card['data'][:16]}; restore the text, or use another workdir"

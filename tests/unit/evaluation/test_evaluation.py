@@ -2,7 +2,6 @@
 
 import functools
 from dataclasses import replace
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -260,9 +259,8 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
     config = settings(extensions="none", multiples="2,4", window=False)
     with pytest.raises(ConfigError, match="nothing is left .* that fit: none, interpolate, clamp"):
         planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
-    tuned = SimpleNamespace(**vars(who.config) | {"extension": SimpleNamespace(name="clamp")})
     longer = posenc_jax.extend("clamp", who.plain, 2.0)
-    who = subject("learned", config=tuned, plain=longer, parts=Parts(who.parts.model, longer))
+    who = subject("learned", extensible=False, plain=longer, parts=Parts(who.parts.model, longer))
     cells = planning.plan(settings(), who, text(), planning.lengths_of(settings(), who.trained))
     assert {c.facts["length"] for c in cells} == {L // 4, L, 2 * L}
     assert f"length {4 * L} is skipped: learned reaches {2 * L}" in capsys.readouterr().out
@@ -315,8 +313,7 @@ def test_a_fine_tuned_run_is_itself_under_none_and_others_start_without_its_exte
 
 def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_first(subject):
     who = subject()
-    tuned = SimpleNamespace(**(vars(who.config) | {"train_length": 4 * L, "original_length": L}))
-    who = subject(config=tuned)
+    who = subject(trained=4 * L)
     assert (who.trained, who.original) == (4 * L, L)
     config = defaults.get_config()
     config.multiples, config.extensions = "1,2", "pi"

@@ -1,29 +1,34 @@
-"""Which text an evaluation reads, where its files are now, and what it is called."""
+"""The text that an evaluation reads: a run's own, wherever its files are now, or another one."""
 
 import dataclasses
 import hashlib
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax.config import Evaluation, Training
-from posenc_jax.config.resolve import trained_length
 from posenc_jax.config.schema import EvaluationData
-from posenc_jax.data import corpora, mixtures, sources
+from posenc_jax.data import corpora, mixtures, sources, tokenizer
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.data.sources import Documents, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
+from posenc_jax.data.writing import Encoder
 from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.evaluation import planning, records, windows
-from posenc_jax.runs.subject import Subject
 
-CHOOSE = "choose"  # the name of an evaluation of the third split
+HELD_OUT, CHOOSE = "held-out", "choose"  # names of evaluations of a run's own text
 OPTIONS = ("field", "split", "name", "revision", "begins")  # of a source, beside its path
+
+
+class OwnText(NamedTuple):
+    """The text of a run: its source, and what identifies its tokens."""
+
+    source: Origin
+    seed: int
+    fingerprint: str  # of its tokens
+    key: str | None  # of its cache; None for prepared tokens and mixtures
 
 
 class Source(NamedTuple):
@@ -33,57 +38,63 @@ class Source(NamedTuple):
     name: str  # of an evaluation of it, if no other is given
 
 
-def check_readable(config: Evaluation, run: Training) -> None:
-    """Refuse before a run is trained what would leave its evaluation nothing to read: no document
-    of its own text that is long enough, no file of another one."""
-    asked, origin = config.data, run.data.source
+def text_of(
+    asked: EvaluationData,
+    own: OwnText,
+    encoder: Encoder | tokenizer.Unavailable,
+    stopping: Sequence[str] = (),
+) -> Source:
+    """The documents that an evaluation reads: the run's own that it was not trained on, or those of
+    another text."""
+    origin = own.source
+    if asked.tokens:
+        corpus = corpora.prepared(asked.tokens)
+        if corpus.fingerprint == own.fingerprint:
+            return _part(corpus, origin, asked.part)
+        return _prepared(encoder, corpus, asked)
+    if isinstance(origin, MixtureSource) and asked.source in ("", *origin.parts):
+        mixture = mixtures.prepare(origin, own.seed, stopping=stopping)
+        _check_unchanged(own, mixture)
+        return part_of(mixture, origin, asked)
+    if asked.source and not _is_own(asked, origin):
+        moved = _moved(own, asked)
+        if moved is None:
+            return _other(asked, own, encoder, stopping)
+        origin = moved
+    assert isinstance(origin, Documents | Tokens)
+    if isinstance(origin, Files) and not _is_there(origin):
+        raise DataError(
+            f"the run's text is no longer at {origin.path}. To read it where it is now, add "
+            f"--config.data.source={origin.kind()} --config.data.path=NEW"
+        )
+    corpus = corpora.prepare(origin, own.seed, stopping=stopping)
+    _check_unchanged(own, corpus)
+    return _part(corpus, origin, asked.part)
+
+
+def own_split(asked: EvaluationData, origin: Origin, seed: int) -> Split | None:
+    """The split of a run's own text that an evaluation will read; None if it names another text,
+    whose files must be there."""
     parts = origin.parts if isinstance(origin, MixtureSource) else {}
     if asked.tokens:
         corpora.prepared(asked.tokens)
-        return
-    if asked.source not in ("", *parts) and not _is_place_of(asked, origin):
+    elif asked.source not in ("", *parts) and not _is_place_of(asked, origin):
         _another(asked, origin, "bytes").files()
-        return
-    corpus = mixtures.prepare(origin, run.seed)
-    name = asked.source if asked.source in parts else next(iter(corpus.parts))
-    split = _part(corpus.parts[name], parts.get(name, origin), asked.part).split
-    longest = max(planning.lengths_of(config, trained_length(run)))
-    windows.choose(windows.in_stretches(split, longest), longest)
+    else:
+        return part_of(mixtures.prepare(origin, seed), origin, asked).split
+    return None
 
 
-def text_of(asked: EvaluationData, subject: Subject, stopping: Sequence[str]) -> Source:
-    """The documents that an evaluation reads: the run's own that it was not trained on, or those of
-    another text."""
-    origin = subject.config.data.source
-    if asked.tokens:
-        corpus = corpora.prepared(asked.tokens)
-        if not corpus.is_that_of(subject.card):
-            return _prepared(subject, corpus, asked)
-        return _own(subject, corpus, origin, asked.part)
-    run = subject.config
-    if isinstance(origin, MixtureSource) and asked.source in ("", *origin.parts):
-        return _own_part(subject, origin, asked, stopping)
-    same = not asked.source or _is_own(asked, origin)
-    moved = None if same else _moved(subject, origin, asked)
-    if same or moved is not None:
-        origin = moved or origin
-        assert isinstance(origin, Documents | Tokens)
-        if isinstance(origin, Files) and not _is_there(origin):
-            raise DataError(
-                f"the run's text is no longer at {origin.path}. To read it where it is now: python "
-                f"eval_extrapolation.py {shlex.quote(f'--workdir={subject.workdir}')} "
-                f"--config.data.source={origin.kind()} --config.data.path=NEW"
-            )
-        corpus = corpora.prepare(origin, run.seed, stopping=stopping)
-        return _own(subject, corpus, origin, asked.part)
-    if asked.valid_path:
-        raise DataError(
-            "data.valid_path is for a run's own text at another place, which data.source and "
-            "data.path name; they name another text. To evaluate on a text give data.path alone"
-        )
-    other = _another(asked, origin, subject.tokenizer_file)
-    corpus = corpora.prepare(other, run.seed, stopping=stopping)
-    return Source(corpus.train, other.description, corpus.fingerprint, other.short_name)
+def part_of(corpus: Corpus | Mixture, origin: Origin, asked: EvaluationData) -> Source:
+    """A split of a text, or of one text of a mixture: the first if none is named."""
+    if not isinstance(corpus, Mixture) or not isinstance(origin, MixtureSource):
+        assert isinstance(corpus, Corpus)
+        return _part(corpus, origin, asked.part)
+    name = asked.source or next(iter(corpus.parts))
+    source = _part(corpus.parts[name], origin.parts[name], asked.part)
+    if corpus.parts[name] is corpus.first:
+        return source
+    return source._replace(name=f"{name}-{CHOOSE}" if asked.part == CHOOSE else name)
 
 
 def _is_place_of(asked: EvaluationData, origin: Origin) -> bool:
@@ -98,6 +109,23 @@ def _is_own(asked: EvaluationData, origin: Origin) -> bool:
     return _is_place_of(asked, origin) and all(
         getattr(asked, name) in ("", *values) for name, values in own.items()
     )
+
+
+def _other(
+    asked: EvaluationData,
+    own: OwnText,
+    encoder: Encoder | tokenizer.Unavailable,
+    stopping: Sequence[str],
+) -> Source:
+    """All documents of another text."""
+    if asked.valid_path:
+        raise DataError(
+            "data.valid_path is for a run's own text at another place, which data.source and "
+            "data.path name; they name another text. To evaluate on a text give data.path alone"
+        )
+    other = _another(asked, own.source, encoder.file)
+    corpus = corpora.prepare(other, own.seed, stopping=stopping)
+    return Source(corpus.train, other.description, corpus.fingerprint, other.short_name)
 
 
 def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents:
@@ -118,10 +146,10 @@ def _another(asked: EvaluationData, origin: Origin, tokenizer: str) -> Documents
     return other
 
 
-def _moved(subject: Subject, origin: Origin, asked: EvaluationData) -> Files | None:
+def _moved(own: OwnText, asked: EvaluationData) -> Files | None:
     """The run's source with another place of its files, if they are gone from their own."""
-    key = subject.card.get("text")
-    if key is None or not isinstance(origin, Files) or asked.source != origin.kind():
+    origin = own.source
+    if own.key is None or not isinstance(origin, Files) or asked.source != origin.kind():
         return None
     if any(getattr(asked, name) for name in OPTIONS):
         return None
@@ -130,8 +158,8 @@ def _moved(subject: Subject, origin: Origin, asked: EvaluationData) -> Files | N
     if _is_there(origin) or not _is_there(moved):
         return None
     with corpora.remembered(corpora.cache_folder(moved.cache)) as hashes:
-        found = corpora.described(moved, subject.config.seed, hashes)
-    return moved if found.key == key else None
+        found = corpora.described(moved, own.seed, hashes)
+    return moved if found.key == own.key else None
 
 
 def _is_there(files: Files) -> bool:
@@ -142,29 +170,9 @@ def _is_there(files: Files) -> bool:
     return False
 
 
-def _own_part(
-    subject: Subject, origin: MixtureSource, asked: EvaluationData, stopping: Sequence[str]
-) -> Source:
-    """One text of the run's mixture; the first if none is named."""
-    mixture = mixtures.prepare(origin, subject.config.seed, stopping=stopping)
-    assert isinstance(mixture, Mixture)
-    name = asked.source or next(iter(mixture.parts))
-    _check_own(subject, mixture)
-    source = _part(mixture.parts[name], origin.parts[name], asked.part)
-    if mixture.parts[name] is mixture.first:
-        return source
-    return source._replace(name=f"{name}-{CHOOSE}" if asked.part == CHOOSE else name)
-
-
-def _own(subject: Subject, corpus: Corpus, origin: Origin, part: str) -> Source:
-    """A part of the run's own text that it was not trained on."""
-    _check_own(subject, corpus)
-    return _part(corpus, origin, part)
-
-
 def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
     parts = {
-        "held_out": (corpus.valid, "held out of", records.HELD_OUT, "valid_fraction"),
+        "held_out": (corpus.valid, "held out of", HELD_OUT, "valid_fraction"),
         "choose": (corpus.choose, "to choose on, of", CHOOSE, "choose_fraction"),
     }
     split, words, name, field = parts[part]
@@ -177,18 +185,19 @@ def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
     return Source(split, f"{words} {origin.description}", read, name)
 
 
-def _prepared(subject: Subject, corpus: Corpus, asked: EvaluationData) -> Source:
+def _prepared(
+    encoder: Encoder | tokenizer.Unavailable, corpus: Corpus, asked: EvaluationData
+) -> Source:
     """All documents of another text, from prepared tokens."""
     if asked.part != "held_out":
         raise ConfigError(
             f"data.part = {asked.part!r} is a part of the run's own text, and "
             f"data.tokens={asked.tokens} is another text"
         )
-    own = subject.encoder
-    if own.hash != corpus.card.get("tokenizer_hash"):
+    if encoder.hash != corpus.card.get("tokenizer_hash"):
         raise DataError(
             f"the tokens in {asked.tokens} are of the tokenizer {corpus.card['tokenizer']}, and "
-            f"the run was trained on those of {own.name}, which is another one"
+            f"the run was trained on those of {encoder.name}, which is another one"
         )
     name = plain_word(Path(asked.tokens).name) or "tokens"
     return Source(corpus.whole(), f"tokens:{asked.tokens}", corpus.fingerprint, name)
@@ -199,8 +208,8 @@ def digest_of(part: str, corpus: Corpus) -> str:
     return hashlib.sha256(f"{corpus.fingerprint} {part}".encode()).hexdigest()
 
 
-def _check_own(subject: Subject, corpus: Corpus | Mixture) -> None:
-    if not corpus.is_that_of(subject.card):
+def _check_unchanged(own: OwnText, corpus: Corpus | Mixture) -> None:
+    if corpus.fingerprint != own.fingerprint:
         raise DataError(
             "the run's text changed since it was trained, and its held-out documents with it: they "
             "may have been trained on. Restore the text, or name another one (data.source, "
