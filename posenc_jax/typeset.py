@@ -1,5 +1,6 @@
-"""Tables as Markdown and as LaTeX."""
+"""Tables for a terminal, as Markdown and as LaTeX."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,10 +11,44 @@ SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
 }
 
 
+LINE, NAME, GAP = 80, 24, 2  # letters of a line, of a name beside its values, between columns
+
+
 class Table(NamedTuple):
     caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    head: Sequence[str]  # the name of each column
+    rows: Sequence[Sequence[str]]  # a name, and a value for each further column
+
+
+def text(table: Table) -> str:
+    """For a terminal: columns that do not fit a line continue below, under the same names."""
+    columns = list(zip(table.head, *table.rows, strict=True))
+    names, values = columns[0], columns[1:]
+    left = min(NAME, max(map(len, names)))
+    widths = [max(map(len, column)) + GAP for column in values]
+    lines, first = prose(table.caption), 0
+    while first < len(values):
+        last, width = first + 1, left + widths[first]
+        while last < len(values) and width + widths[last] <= LINE:
+            width, last = width + widths[last], last + 1
+        for number, name in enumerate(names):
+            if len(name) > left:  # on a line of its own
+                lines.append(name)
+            cells = "".join(values[i][number].rjust(widths[i]) for i in range(first, last))
+            lines.append(f"{name if len(name) <= left else '':<{left}}{cells}".rstrip())
+        first = last
+    return "\n".join(lines)
+
+
+def prose(*paragraphs: str) -> list[str]:
+    """Paragraphs as lines, without breaking names."""
+    wrapper = textwrap.TextWrapper(LINE, break_long_words=False, break_on_hyphens=False)
+    return [
+        line
+        for paragraph in paragraphs
+        for part in paragraph.splitlines()
+        for line in wrapper.wrap(part)
+    ]
 
 
 def markdown(table: Table) -> str:
@@ -54,4 +89,4 @@ def tex(text: str) -> str:
     return written.replace("±", r"$\pm$").replace("–", "--")
 
 
-FORMS = {"markdown": markdown, "latex": latex}
+FORMS = {"text": text, "markdown": markdown, "latex": latex}

@@ -9,10 +9,8 @@ from posenc_jax.errors import DataError
 from posenc_jax.evaluation import records, selection
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.evaluation.table import label
+from posenc_jax.evaluation.sums import label, targets_of
 from posenc_jax.typeset import FORMS, Table
-
-NAME = 28
 
 
 class Difference(NamedTuple):
@@ -32,17 +30,12 @@ def compare(
     """Compare two selections, one row per protocol, common length and part; the default method is
     none."""
     rows = differences(a, b, protocols, evaluation)
-    head = [
-        f"nats per token of {a} minus those of {b}, with 95% intervals over documents;",
-        f"* clear: the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more",
-    ]
-    if form == "text":
-        units = f"{'':<{NAME}}{'nats':>8}   {'interval':<20}{'bits/byte':>10}{'documents':>11}"
-        return "\n".join([*head, units, *map(_line, rows)])
-    cells = [[r.name, r.nats + r.mark, r.interval, r.bits, r.documents] for r in rows]
-    return FORMS[form](
-        Table(" ".join(head) + ".", ["", "nats", "95%", "bits/byte", "documents"], cells)
+    caption = (
+        f"nats per token of {a} minus those of {b}, with 95% intervals over documents; * clear: "
+        f"the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
     )
+    cells = [[r.name, r.nats + r.mark, r.interval, r.bits, r.documents] for r in rows]
+    return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "documents"], cells))
 
 
 def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Difference]:
@@ -51,7 +44,7 @@ def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") 
     unequal = set()
     for protocol in protocols:
         for one, other in _pairs(first, second, protocol):
-            same = all(one.facts[n] == other.facts[n] for n in ("token_hash", "stride", "last"))
+            same = targets_of(one.facts) == targets_of(other.facts)
             if same and np.array_equal(one.sums.tokens, other.sums.tokens):
                 rows.append(_difference(one, other))
             else:
@@ -111,10 +104,3 @@ def _difference(one: Measured, other: Measured) -> Difference:
         f"{difference.mean * per_byte:+.4f}" if per_byte else "",
         f"{difference.documents:,}",
     )
-
-
-def _line(row: Difference) -> str:
-    if not row.interval:
-        return f"{row.name:<{NAME}} {row.nats}"
-    begin = f"{row.name:<{NAME}}{row.nats:>8} {row.mark:<1} {row.interval:<20}"
-    return f"{begin}{row.bits:>10}{row.documents:>11}"

@@ -13,7 +13,7 @@ from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.errors import Damaged, DataError
 from posenc_jax.evaluation import protocols, sums_file
 from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
-from posenc_jax.evaluation.sums import Measured, Sums, label
+from posenc_jax.evaluation.sums import Measured, Sums, curve_of, label
 from posenc_jax.evaluation.sums_file import Places, Record
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import null_for_nan
@@ -84,7 +84,7 @@ def rows(cells: Sequence[Measured]) -> list[dict]:
     made = []
     for cell in cells:
         one = row(cell)
-        terms = null(one, all_curves[_curve(one)], cell.sums)
+        terms = null(one, all_curves[_targets_of_curve(one)], cell.sums)
         if terms is not None and one["nll"] is not None:
             one |= _against(terms, cell.sums)
         made.append(one)
@@ -92,18 +92,16 @@ def rows(cells: Sequence[Measured]) -> list[dict]:
 
 
 def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
-    """Sums of cells by curve, then by protocol and length."""
+    """Sums of cells by curve and targets, then by protocol and length."""
     by_curve: dict[tuple, dict[tuple[str, int], Sums]] = {}
     for cell in cells:
         key = cell.facts["protocol"], cell.facts["length"]
-        by_curve.setdefault(_curve(cell.facts), {})[key] = cell.sums
+        by_curve.setdefault(_targets_of_curve(cell.facts), {})[key] = cell.sums
     return by_curve
 
 
-def _curve(facts: Mapping) -> tuple:
-    """Key of a curve: evaluation, run, checkpoint, method with window, and targets."""
-    names = "evaluation,run,seed,step,extension,scale,window,part,token_hash".split(",")
-    return tuple(facts.get(name) for name in names)
+def _targets_of_curve(facts: Mapping) -> tuple:
+    return *curve_of(facts), facts["part"], facts["token_hash"]
 
 
 def null(one: Mapping, curve: Mapping[tuple[str, int], Sums], sums: Sums) -> Terms | None:
@@ -134,7 +132,7 @@ def _against(terms: Terms, sums: Sums) -> dict:
 def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
     """Null at places beyond L, in nats per token, of a cell with losses by place."""
     facts = cell.facts
-    curve = curves(cells)[_curve(facts)]
+    curve = curves(cells)[_targets_of_curve(facts)]
     terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell.sums, curve)
     if terms is None:
         return None

@@ -8,7 +8,7 @@ from posenc_jax.config.schema import words
 from posenc_jax.errors import ConfigError, DataError, Stop
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.table import label
+from posenc_jax.evaluation.sums import label, targets_of
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.terminal import warn
 
@@ -92,8 +92,7 @@ def comparable(cells: Sequence[Measured]) -> list[Measured]:
         # Parts differ in their targets; so do lengths where the parts are depths.
         by_part = protocols.find(protocol).by_part
         curve = (protocol, facts["part"], facts["length"]) if by_part else (protocol,)
-        targets = facts["token_hash"], facts["stride"], facts["last"]
-        if scored.setdefault(curve, targets) != targets:
+        if scored.setdefault(curve, targets_of(facts)) != targets_of(facts):
             raise DataError(
                 f"these runs were evaluated on different targets ({protocol}) and cannot share a "
                 "picture"

@@ -52,6 +52,19 @@ class Measured(NamedTuple):
     sums: Sums
 
 
+# Columns that identify a curve, and those that make two cells comparable where they are equal.
+CURVE = ("evaluation", "run", "seed", "step", "extension", "scale", "window")
+TARGETS = ("token_hash", "stride", "last")
+
+
+def curve_of(facts: Mapping) -> tuple:
+    return tuple(facts[name] for name in CURVE)
+
+
+def targets_of(facts: Mapping) -> tuple:
+    return tuple(facts[name] for name in TARGETS)
+
+
 def is_baseline(facts: Mapping) -> bool:
     """Return True for the window baseline: the run without extension in a window of L."""
     return bool(facts["window"]) and facts["extension"] == "none"

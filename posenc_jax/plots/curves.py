@@ -1,6 +1,6 @@
 """Pictures of losses against length, place in the window, scale and training step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,8 +10,9 @@ import numpy as np
 from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.evaluation.statistics import paired, smooth
-from posenc_jax.evaluation.table import counts, is_baseline, label
+from posenc_jax.evaluation.statistics import smooth
+from posenc_jax.evaluation.sums import curve_of, is_baseline, label
+from posenc_jax.evaluation.table import counts
 from posenc_jax.plots import captions, style
 from posenc_jax.terminal import warn
 
@@ -24,14 +25,6 @@ VALUES |= {"accuracy": "accuracy", "relative": "accuracy relative to the ceiling
 LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
 COUNTED = "yardstick"  # gid of lines of n-grams, whose numbers match no group
 BANDS = 5  # most readable bands; the intervals of more lines are bars
-# Looks of the text changes of the protocol `order`.
-CHANGES = {
-    "dropped": dict(color="#000000", marker="s"),
-    "swapped": dict(color="#D55E00", marker="^"),
-    "shuffled": dict(color="#0072B2", marker="o"),
-    "reversed": dict(color="#009E73", marker="D"),
-}
-CHANGE_WORDS = {"swapped": "another document's"}
 
 
 class Line(NamedTuple):
@@ -193,9 +186,8 @@ def draw(
         name: against_length(newest, name, yardsticks) for name in protocols.against_length()
     }
     for protocol in protocols.shown():
-        if protocol.by_place:
-            figures[protocol.name] = by_place(last_cells, protocol.name)
-    figures["order"] = by_change(last_cells)
+        own = by_place(last_cells, protocol.name) if protocol.by_place else None
+        figures[protocol.name] = figures.get(protocol.name) or own or protocol.picture(last_cells)
     figures["scale"] = None if several_runs else by_scale(newest)
     figures["budget"] = None if several_runs else by_step(rows)
     written = {}
@@ -360,47 +352,18 @@ def scale_looks(count: int) -> list[dict[str, Any]]:
 
 
 @style.styled
-def by_change(cells: Sequence[Measured]) -> "Figure | None":
-    """Added loss on changed text, for one run without extension; one panel per length."""
-    plain = ("order", "none", None)
-    chosen = [
-        cell
-        for cell in cells
-        if tuple(cell.facts[name] for name in ("protocol", "extension", "window")) == plain
-    ]
-    lengths = sorted({cell.facts["length"] for cell in chosen})
-    if not chosen or len({cell.facts["run"] for cell in chosen}) > 1:
-        return None
-    figure, panels = style.panels(1, len(lengths), sharey=True)
-    for axes, length in zip(panels, lengths, strict=True):
-        by_part = {cell.facts["part"]: cell for cell in chosen if cell.facts["length"] == length}
-        lines = _changes(by_part)
+def side_by_side(panels: Mapping[str, Sequence[Line]], *, x: str, y: str, title: str) -> "Figure":
+    """Panels of lines over tokens with a common vertical axis, and a rule at zero."""
+    figure, every = style.panels(1, len(panels), sharey=True)
+    for axes, (name, lines) in zip(every, panels.items(), strict=True):
         axes.axhline(0, color="0.6", linewidth=0.8)
         draw_lines(axes, lines)
-        style.length_axis(axes, sorted({int(x) for line in lines for x in line.x}))
-        axes.set(title=f"{length:,} tokens", xlabel="unchanged context (tokens)")
-    panels[0].set_ylabel("added loss (nats per token)")
-    style.legend(figure, panels[0])
-    figure.suptitle(f"order: {protocols.find('order').title}")
+        style.length_axis(axes, sorted({int(at) for line in lines for at in line.x}))
+        axes.set(title=name, xlabel=x)
+    every[0].set_ylabel(y)
+    style.legend(figure, every[0])
+    figure.suptitle(title)
     return figure
-
-
-def _changes(cells: dict[str, Measured]) -> list[Line]:
-    """One line per change against the unchanged context, with 95% intervals."""
-    whole = cells["whole"].sums
-    by_kind: dict[str, dict[int, Measured]] = {kind: {} for kind in CHANGES}
-    for part, cell in cells.items():
-        kind, _, near = part.partition("-")
-        if part != "whole":
-            by_kind[kind][int(near)] = cell
-    lines = []
-    for kind, by_near in by_kind.items():
-        near = sorted(by_near)
-        costs = [paired(by_near[d].sums.nats, whole.nats, whole.tokens) for d in near]
-        band = [cost.low for cost in costs], [cost.high for cost in costs]
-        name = CHANGE_WORDS.get(kind, kind)
-        lines.append(Line(name, near, [cost.mean for cost in costs], CHANGES[kind], band))
-    return [line for line in lines if line.x]
 
 
 def by_step(rows: Sequence[dict]) -> "Figure | None":
@@ -444,14 +407,9 @@ def _titles(protocol: str, rows: Sequence[dict], more: str = "") -> dict[str, An
 
 def _curves(rows: Sequence[dict]) -> list[list[dict]]:
     """Rows of every line by length, with lines in the order of the rows."""
-
-    def line(row: dict) -> tuple:
-        names = ("run", "seed", "step", "extension", "scale", "window")
-        return tuple(row[name] for name in names)
-
-    order = {name: number for number, name in enumerate(dict.fromkeys(map(line, rows)))}
-    by_line = sorted(rows, key=lambda row: (order[line(row)], row["length"]))
-    return [list(group) for _, group in groupby(by_line, line)]
+    order = {name: number for number, name in enumerate(dict.fromkeys(map(curve_of, rows)))}
+    by_line = sorted(rows, key=lambda row: (order[curve_of(row)], row["length"]))
+    return [list(group) for _, group in groupby(by_line, curve_of)]
 
 
 def _line(curve: Sequence[dict], y: Sequence[float], rows: Sequence[dict], band: Any) -> Line:

@@ -17,8 +17,9 @@ from posenc_jax.errors import NOT_FINITE, DataError, OtherConfig, Stop
 from posenc_jax.evaluation import keys, protocols, records, sums_file, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
-from posenc_jax.evaluation.table import counts, label
-from posenc_jax.report.ranking import Tables, most_common, ranked, targets
+from posenc_jax.evaluation.sums import label, targets_of
+from posenc_jax.evaluation.table import counts
+from posenc_jax.report.ranking import Tables, most_common, ranked
 from posenc_jax.runs.facts import data_in_words, speed
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
@@ -388,7 +389,7 @@ def _names(run: dict, facts: dict) -> dict[str, Any]:
 
 def _all_targets(cells: Sequence[Measured]) -> dict[tuple, tuple]:
     names = ("protocol", "length", "part")
-    return {tuple(cell.facts[name] for name in names): targets(cell) for cell in cells}
+    return {tuple(cell.facts[name] for name in names): targets_of(cell.facts) for cell in cells}
 
 
 def _or(call, otherwise, notes: list[str] | None = None):

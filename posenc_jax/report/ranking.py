@@ -19,8 +19,7 @@ from posenc_jax.evaluation.statistics import (
     paired,
     seeds_needed,
 )
-from posenc_jax.evaluation.sums import Sums
-from posenc_jax.evaluation.table import is_baseline, label
+from posenc_jax.evaluation.sums import Sums, is_baseline, label, targets_of
 
 LEVEL = 0.05  # familywise error rate of a table
 
@@ -102,7 +101,7 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
         lost = loss_of(protocol)
         if lost is wrong_answers:
             here = _without_oracles(here, max(n for name, n in places if name == protocol))
-        usual = most_common({run["id"]: targets(cell) for run, cell in here}.values())
+        usual = most_common({run["id"]: targets_of(cell.facts) for run, cell in here}.values())
         entries: dict[tuple[str, str], list[Measured]] = {}
         for run, cell in here:
             if lost(cell.sums).unit is None:
@@ -110,7 +109,7 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
                     f"{run['group']}: its tokenizer loses text, so it has no bits per byte and is "
                     "not ranked"
                 ] = None
-            elif targets(cell) != usual:
+            elif targets_of(cell.facts) != usual:
                 notes[
                     f"{run['group']}: its targets differ from most runs, so its curves are not "
                     "comparable and it is not ranked"
@@ -269,11 +268,6 @@ def _needed(
     noise = over_documents(by_document - mean, size).error ** 2
     noise = float(noise.mean()) / (len(shared) - 1)
     return seeds_needed(over_documents(mean[None], size), seeds, noise, level)
-
-
-def targets(cell: Measured) -> tuple:
-    """Identity of the targets of a cell; cells with equal values are comparable."""
-    return tuple(cell.facts[name] for name in ("token_hash", "stride", "last"))
 
 
 def most_common(values: Iterable[Any]) -> Any:

@@ -6,8 +6,7 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.plots import curves
 from posenc_jax.report import figures, learning
 from posenc_jax.report.gather import Frame, Gathered
-
-NAME = 24
+from posenc_jax.typeset import Table, text
 
 
 def table(data: Gathered) -> str:
@@ -25,28 +24,25 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
     means = means_over_seeds(points, value)
     words = curves.VALUES[value]
     counts = points.groupby("name", sort=False).counts.last().unique()
-    lines = [
-        f"{words}, {protocol}: {protocols.find(protocol).title}; means over seeds",
-        f"  {'; '.join(counts[:3])}",
-        " " * NAME + "".join(f"{length:>9,}" for length in means.columns),
-    ]
+    caption = (
+        f"{words}, {protocol}: {protocols.find(protocol).title}; means over seeds\n"
+        f"{'; '.join(counts[:3])}"
+    )
+    body = []
     for group in points.group.unique():
         rows = means.loc[group].sort_values(means.columns[-1], ascending=value == "bpb")
         extensions = [method for method in rows.index if method not in WORDS]
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
-            numbers = (f"{'-' if pd.isna(v) else f'{v:.3f}':>9}" for v in rows.loc[method])
-            if len(name) > NAME:  # not cut, as two might then look alike
-                lines.append(name)
-                name = ""
-            lines.append(f"{name:<{NAME}}" + "".join(numbers))
-    if value != "bpb":
-        return "\n".join(lines)
-    plain = points[points.method == "none"]
-    for row in figures.yardsticks(data, plain).itertuples():
-        numbers = f"{row.bpb:>9.3f}" * len(means.columns)
-        lines.append(f"{row.name:<{NAME}}{numbers}" if row.bpb is not None else "")
-    unfinished = learning.not_done(data)
+            body.append([name, *("-" if pd.isna(v) else f"{v:.3f}" for v in rows.loc[method])])
+    unfinished: list[str] = []
+    if value == "bpb":
+        unfinished = learning.not_done(data)
+        plain = points[points.method == "none"]
+        grams = (row for row in figures.yardsticks(data, plain).itertuples() if row.bpb is not None)
+        body += [[row.name, *[f"{row.bpb:.3f}"] * len(means.columns)] for row in grams]
+    head = ["", *(f"{length:,}" for length in means.columns)]
+    lines = [text(Table(caption, head, body))]
     if unfinished:
         lines.append(
             f"not done: {', '.join(unfinished)}: the held-out loss still falls more than "

@@ -8,8 +8,8 @@ import sys
 import pytest
 from running import ROOT, python
 
+from posenc_jax import typeset
 from posenc_jax.config import parse, schema
-from posenc_jax.evaluation import table
 from posenc_jax.runs.facts import KEPT
 
 ROPE = f"--config={ROOT}/configs/rope.py"
@@ -101,10 +101,4 @@ def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path, capfd, monke
     assert set(KEPT) <= json.loads((run / "status.json").read_text()).keys()
     out = call("eval_extrapolation.py", run, "--config.multiples=0.25,0.5,1,2,4")
     tables = out[out.index("same_token, ") :].partition("/eval/")[0].splitlines()[:-1]
-    assert max(map(len, tables)) <= table.LINE
-
-
-def test_a_long_name_has_a_line_of_its_own():
-    names = [f"yarn:8:beta_fast={n}+logn" for n in (16, 17)]
-    rows = [table._row(name, "1.0") for name in names]
-    assert [row[0] for row in rows] == names and rows[0] != rows[1]
+    assert max(map(len, tables)) <= typeset.LINE

@@ -7,13 +7,16 @@ jax.
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posenc_jax import registry
 from posenc_jax.config.schema import Evaluation, words
 from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 
@@ -65,6 +68,10 @@ class Protocol:
         """Readings at a length: one, or several with parts."""
         plan = self.plan(text, length, span)
         return [] if plan is None else [Reading(text, plan, text.token_hash(plan))]
+
+    def picture(self, cells: Sequence[Measured]) -> "Figure | None":
+        """A picture of its own of the newest checkpoint; None without one."""
+        return None
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
         """Derive cells from those of the protocol in `needs`."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.evaluation.sums import Measured
+from posenc_jax.evaluation.sums import Measured, curve_of
 from posenc_jax.evaluation.windows import Plan, Text
 
 NATS = 0.01  # per token; smaller differences are ignored
@@ -22,11 +22,9 @@ class Effective(Protocol):
         """One cell per method: the shortest length whose paired difference from the best is below
         0.01 nats, with an upper end below 0.02."""
         curves: dict[tuple, list[Measured]] = {}
-        names = ("evaluation", "run", "step", "extension", "scale", "window")
         for cell in cells:
             if cell.facts["protocol"] == self.needs:
-                key = tuple(cell.facts[name] for name in names)
-                curves.setdefault(key, []).append(cell)
+                curves.setdefault(curve_of(cell.facts), []).append(cell)
         return [_shortest(curve) for curve in curves.values()]
 
 

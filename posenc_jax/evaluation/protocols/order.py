@@ -5,13 +5,19 @@ The added loss on the same last targets shows how far back a model uses order, o
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import SameToken
+from posenc_jax.evaluation.statistics import paired
+from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Text, plan_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Far contexts [W, F] and the documents of their windows [W] -> the same [W, F]
 Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -22,6 +28,13 @@ CHANGES: dict[str, Change] = {
     "swapped": lambda far, document: np.roll(far, _most_windows(document), axis=0),
 }
 NEAREST = 4
+LOOKS = {
+    "dropped": dict(color="#000000", marker="s"),
+    "swapped": dict(color="#D55E00", marker="^"),
+    "shuffled": dict(color="#0072B2", marker="o"),
+    "reversed": dict(color="#009E73", marker="D"),
+}
+CHANGE_WORDS = {"swapped": "another document's"}
 
 
 def _most_windows(document: np.ndarray) -> int:
@@ -55,11 +68,65 @@ class Order(SameToken):
             near *= 2
         return readings
 
+    def picture(self, cells: Sequence[Measured]) -> "Figure | None":
+        """Added loss on changed text, for one run without extension; one panel per length."""
+        from posenc_jax.plots import curves
+
+        plain = (self.name, "none", None)
+        chosen = [
+            cell
+            for cell in cells
+            if tuple(cell.facts[name] for name in ("protocol", "extension", "window")) == plain
+        ]
+        lengths = sorted({cell.facts["length"] for cell in chosen})
+        if not chosen or len({cell.facts["run"] for cell in chosen}) > 1:
+            return None
+        lines = {}
+        for length in lengths:
+            parts = {c.facts["part"]: c.sums for c in chosen if c.facts["length"] == length}
+            lines[f"{length:,} tokens"] = [
+                curves.Line(
+                    CHANGE_WORDS.get(change, change),
+                    cost.near,
+                    cost.mean,
+                    LOOKS[change],
+                    (cost.low, cost.high),
+                )
+                for change, cost in costs(parts).items()
+            ]
+        return curves.side_by_side(
+            lines,
+            x="unchanged context (tokens)",
+            y="added loss (nats per token)",
+            title=f"{self.name}: {self.title}",
+        )
+
     def _dropped(self, text: Text, near: int, span: int):
         """Plan windows that begin `near` tokens before the first scored target."""
         length = near + span - 1  # without the last target, which is not an input
         offsets = np.full((len(text.starts), 1), text.longest - length)
         return plan_of(text, length, offsets, near - 1)
+
+
+class Cost(NamedTuple):
+    """Added loss by unchanged context, with 95% intervals."""
+
+    near: list[int]  # unchanged tokens
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def costs(parts: Mapping[str, Sums]) -> dict[str, Cost]:
+    """Added loss of each change against the unchanged context."""
+    whole, by_change = parts["whole"], {}
+    for change in LOOKS:
+        near = sorted(int(p.partition("-")[2]) for p in parts if p.startswith(f"{change}-"))
+        added = [paired(parts[f"{change}-{n}"].nats, whole.nats, whole.tokens) for n in near]
+        if near:
+            ends = ([getattr(loss, end) for loss in added] for end in ("mean", "low", "high"))
+            by_change[change] = Cost(near, *ends)
+    return by_change
 
 
 def changes_of(document: np.ndarray) -> dict[str, Change]:

@@ -87,3 +87,13 @@ def test_an_earlier_reports_tables_do_not_stay(data, tmp_path):
     assert [path.name for path in paths] == ["tables.md", "tables.tex"]
     empty = data._replace(points=data.points.iloc[:0])
     assert tables.write(empty, tmp_path) == [] and not list(tmp_path.iterdir())
+
+
+def test_on_a_terminal_columns_that_do_not_fit_continue_under_the_same_names():
+    names = [f"yarn:8:beta_fast={n}:beta_slow=1+logn" for n in (16, 17)]
+    numbers = [f"{n:.3f}" for n in range(12)]
+    table = typeset.Table("words " * 30, ["", *numbers], [[name, *numbers] for name in names])
+    lines = typeset.text(table).splitlines()
+    assert max(map(len, lines)) <= typeset.LINE
+    assert [line for line in lines if line in names] == 2 * names  # each on a line of its own
+    assert " ".join(lines).split().count("11.000") == 3
