@@ -10,10 +10,9 @@ from pathlib import Path
 
 from posenc_jax.errors import Busy, Stop
 
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 NO_PERMISSION = {errno.EACCES, errno.EPERM}
-READ_ONLY = {errno.EROFS}
 NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
+REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
 NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
 
 

@@ -1,6 +1,5 @@
 """Orbax checkpoints with a digest of every array."""
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -14,7 +13,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 
 from posenc_jax.errors import Damaged, OtherConfig, Stop
-from posenc_jax.files import NO_PERMISSION, NO_RESOURCES, caused_by, causes
+from posenc_jax.files import NO_PERMISSION, NO_RESOURCES, REMEDY, caused_by, causes
 from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.terminal import warn
 
@@ -64,9 +63,9 @@ class Checkpoints:
         return max((int(name) for name in names if name.isdigit()), default=0)
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
-        """Save a step asynchronously.
+        """Save a step asynchronously; a failure is raised by the next call.
 
-        A failed save is reported and dropped; earlier checkpoints are unaffected.
+        Earlier checkpoints are unaffected.
         """
         self.settle()
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
@@ -81,7 +80,7 @@ class Checkpoints:
                 ),
             )
         except Exception as error:
-            self._report_failure(error)
+            raise self._failure(error) from error
 
     def card(self, step: int) -> dict:
         """Return the facts saved with the arrays, checked by their seal."""
@@ -163,23 +162,16 @@ class Checkpoints:
             raise Damaged(f"checkpoint {step}: its {item} cannot be read: {reason}") from error
 
     def settle(self) -> None:
-        """Wait for the pending save, and report a failure."""
+        """Wait for the pending save; raise Stop if it failed."""
         try:
             self.manager.wait_until_finished()
         except Exception as error:
-            self._report_failure(error)
+            raise self._failure(error) from error
 
-    def _report_failure(self, error: Exception) -> None:
-        reason = "no space left on device" if _no_space(error) else _first_line(error)
-        warn(
-            f"step {self.saving} could not be saved: {reason}; training continues, earlier "
-            "checkpoints are intact, and the next save is tried as planned"
-        )
-        # The manager lost track of pending removals, so it must read the folder again.
-        with contextlib.suppress(Exception):
-            self.manager.close()
+    def _failure(self, error: Exception) -> Stop:
         self._sweep()
-        self._open()
+        reason = "no space left on device" if _no_space(error) else _first_line(error)
+        return Stop(f"step {self.saving} could not be saved: {reason}; {REMEDY}")
 
     def _sweep(self) -> None:
         """Remove partial checkpoints of failed or killed saves."""

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 from posenc_jax.errors import Stop
-from posenc_jax.files import write_atomically
+from posenc_jax.files import REMEDY, write_atomically
 from posenc_jax.terminal import warn
 
 
@@ -26,36 +26,16 @@ class Metrics:
             f"{line}\n" for line, step in pairs if step is not None and step <= resume_at
         )
         write_atomically(path, text)
-        self.path, self.size = path, len(text.encode())
-        self.waiting: list[str] = []  # lines not written yet
+        self.path = path
 
     def write(self, record: Mapping) -> None:
-        """Write a line, or retry with the next one if that fails; partial lines are removed."""
-        self.waiting.append(json.dumps(null_for_nan(record), allow_nan=False) + "\n")
-        text = "".join(self.waiting).encode()
+        """Append a line; a part of one, left by a full disk, is dropped on resuming."""
+        line = json.dumps(null_for_nan(record), allow_nan=False) + "\n"
         try:
-            if not self.path.exists():  # the file was deleted: start a new one
-                self.path.touch()
-                self.size = 0
-            with self.path.open("r+b") as stream:
-                stream.truncate(self.size)
-                stream.seek(self.size)
-                stream.write(text)
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(line)
         except OSError as error:
-            if len(self.waiting) == 1:
-                warn(f"cannot write {self.path}: {error}; until it can, no step is saved")
-            return
-        self.size += len(text)
-        self.waiting.clear()
-
-    def check(self) -> None:
-        """Raise an error if there are unwritten lines."""
-        if self.waiting:
-            raise Stop(
-                f"{len(self.waiting)} lines of {self.path} could not be written; free space or "
-                "restore write permission, then run the same command: it resumes from the "
-                "checkpoint before them"
-            )
+            raise Stop(f"cannot write {self.path}: {error}; {REMEDY}") from error
 
 
 def null_for_nan(record: Mapping) -> dict:

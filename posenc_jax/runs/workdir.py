@@ -97,8 +97,7 @@ class Workdir:
     def saves(self, step: int, saved: int) -> None:
         """Record that a step is being saved, and that `saved` is the last complete one."""
         self.saved = saved
-        with suppress(Stop):  # the save itself reports a full disk
-            self.status("running", AGAIN, step=step)
+        self.status("running", AGAIN, step=step)
 
     def log(self, text: str) -> None:
         """Append to log.txt; write errors are ignored."""

@@ -12,12 +12,11 @@ import jax
 
 from posenc_jax import backend, errors
 from posenc_jax.config import Training, schema
-from posenc_jax.config.compare import differences
 from posenc_jax.config.resolve import FORMAT, TOKENIZER
 from posenc_jax.data import mixtures, prepared, tokenizer
 from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.mixtures import Mixture
-from posenc_jax.files import NO_PERMISSION, NO_ROOM, READ_ONLY, caused_by, locked, write_atomically
+from posenc_jax.files import locked, write_atomically
 from posenc_jax.runs import parameters, trained_on
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import total_digest
@@ -25,7 +24,7 @@ from posenc_jax.runs.facts import data_facts, speed
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
-from posenc_jax.terminal import counted, say, warn
+from posenc_jax.terminal import counted, warn
 from posenc_jax.tracking.wandb import TrainingView, View
 from posenc_jax.training import adamw, compiled, processes
 from posenc_jax.training.processes import all_or_none, by_lead, is_lead
@@ -37,19 +36,6 @@ from posenc_jax.training.validation import Validation
 
 def train(config: Training, workdir: Path, track: Callable[..., View] = TrainingView) -> int:
     """Train or resume the run in a workdir and return its exit code; `track` opens its view."""
-    try:
-        return _begin(config, workdir, track)
-    except (OSError, errors.Stop) as error:
-        unwritable = caused_by(error, NO_ROOM | NO_PERMISSION | READ_ONLY)
-        digest = _finished(config, workdir) if unwritable else None
-        if digest is None:
-            raise
-        steps = counted(config.steps, "step")
-        say(f"already done: {steps}; digest {digest} (nothing was written: {error})")
-        return errors.DONE
-
-
-def _begin(config: Training, workdir: Path, track: Callable[..., View]) -> int:
     with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as stack:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
@@ -75,16 +61,6 @@ def _begin(config: Training, workdir: Path, track: Callable[..., View]) -> int:
         _check_steps(config, saving.steps())
         all_or_none(lambda: run.claim(config))
         return _train(config, run, corpus, saving, signals, track)
-
-
-def _finished(config: Training, workdir: Path) -> str | None:
-    """The digest of a finished run, if it has this configuration."""
-    run = Workdir(workdir)
-    saved, status = run.config(), run.read_status()
-    if saved is None or (status.get("state"), status.get("step")) != ("done", config.steps):
-        return None
-    config = with_vocab(config, saved.model.vocab_size)
-    return None if differences(saved, config) else status["digest"]
 
 
 @contextmanager
@@ -168,21 +144,13 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     with Recorder(report, *records, skipping=skipping, lossless=corpus.lossless) as record:
 
         def save(step: int, state) -> None:
-            if record.complete():
-                saving.save(step, state, belongs)
-                run.saves(step, saving.last())
+            saving.save(step, state, belongs)
+            run.saves(step, saving.last())
 
         step, state = _steps(config, parts, corpus, mesh, save, record, step, state, stopping)
-        all_or_none(record.check)
         if step not in saving.steps():
             save(step, state)
-            saved = saving.steps()
-            if step not in saved:
-                raise errors.Stop(
-                    f"the last step, {step}, could not be saved in {run.path}; free space or "
-                    "restore write permission, then run the same command: it resumes "
-                    f"from step {max(saved, default=0)}"
-                )
+            saving.steps()  # waits for the save
         if is_lead():
             run.facts |= _speed(run)
         record.code = errors.DONE if step == config.steps else errors.AGAIN

@@ -12,7 +12,6 @@ from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.terminal import warn
 from posenc_jax.tracking.wandb import View
-from posenc_jax.training import processes
 from posenc_jax.training.report import Report
 
 SKIPS = 100  # consecutive steps that are not finite, after which a run ends
@@ -55,10 +54,6 @@ class Recorder:
                 raise
             warn(str(stop))
 
-    def complete(self) -> bool:
-        """True if every line so far is written; otherwise no step is saved."""
-        return processes.by_lead(lambda: not (self.metrics and self.metrics.waiting))
-
     def later(
         self,
         step: int,
@@ -71,10 +66,6 @@ class Recorder:
     def validation(self, step: int, values: dict) -> None:
         self._read()  # the step's metrics come first
         self.line |= self.report.validation(step, values)
-
-    def check(self) -> None:
-        if self.metrics:
-            self.metrics.check()
 
     def flush(self) -> None:
         self._read()

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -85,21 +84,6 @@ def test_kept_programs_that_were_swapped_are_no_mistake_of_the_configuration(pro
     out = process.communicate()[0]
     assert process.returncode == 74, out
     assert f"may be damaged; delete {kept} and try again" in out and "Traceback" not in out
-
-
-@pytest.mark.parametrize("how", ["full", "read-only"])
-def test_a_finished_run_says_so_where_nothing_can_be_written(how, call, small_disk):
-    run = small_disk / "run"
-    call("train.py", run)
-    digest = json.loads((run / "status.json").read_text())["digest"]
-    if how == "full":
-        subprocess.run(["dd", "if=/dev/zero", f"of={small_disk}/filler"], capture_output=True)
-    else:
-        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    out = call("train.py", run)
-    assert f"already done: 12 steps; digest {digest}" in out
-    other = call("train.py", run, code=76 if how == "full" else 74, seed=1)
-    assert "already done" not in other
 
 
 def test_a_run_may_be_called_with_an_at_sign_or_a_colon(run, call, tmp_path):

@@ -193,12 +193,12 @@ def test_metrics_that_were_deleted_go_on(call, stopped):
     assert [line["step"] for line in read_metrics(stopped / "metrics.jsonl")] == [9, 10, 12]
 
 
-def test_a_full_disk_is_outlived(command, small_disk, tmp_path):
-    """End to end: nothing of the run finds room for a while, and nothing is lost."""
-    workdir, ballast, said = small_disk / "run", small_disk / "ballast", tmp_path / "said"
+def test_a_full_disk_ends_a_run_and_the_same_command_resumes_it(command, small_disk, tmp_path):
+    workdir, ballast, output = small_disk / "run", small_disk / "ballast", tmp_path / "output"
     fields = {"steps": 100_000, "save_every": 20, "log_every": 1, "keep": 1}
-    with said.open("w") as stream:
-        process = subprocess.Popen(
+
+    def start(stream):
+        return subprocess.Popen(
             [sys.executable, *command("train.py", workdir, **fields)],
             cwd=ROOT,
             env=os.environ | {"NPROC": "1"},
@@ -206,24 +206,31 @@ def test_a_full_disk_is_outlived(command, small_disk, tmp_path):
             stderr=subprocess.STDOUT,
         )
 
-    def wait_for(found):
-        while not found():
-            assert process.poll() is None, said.read_text()
+    def wait_for(process, condition):
+        while not condition():
+            assert process.poll() is None, output.read_text()
             time.sleep(0.02)
 
-    def last_step():
-        return read_metrics(workdir / "metrics.jsonl")[-1]["step"]
+    def steps():
+        return [line["step"] for line in read_metrics(workdir / "metrics.jsonl")]
 
-    wait_for(lambda: list(workdir.glob("checkpoints/[0-9]*0")))
-    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
-        while stream.write(bytes(4_096)):
-            pass
-    wait_for(lambda: "until it can, no step is saved" in said.read_text())
-    wait_for(lambda: "could not be saved" in said.read_text() or time.sleep(1) is None)
+    with output.open("w") as stream:
+        process = start(stream)
+        wait_for(process, lambda: list(workdir.glob("checkpoints/[0-9]*0")))
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as filling:
+            while filling.write(bytes(4_096)):
+                pass
+        assert process.wait(timeout=120) == 74, output.read_text()
+    last = output.read_text().splitlines()[-1]
+    assert (
+        last.startswith("error: ") and "the same command resumes from the last checkpoint" in last
+    )
     ballast.unlink()
-    full = last_step()
-    wait_for(lambda: last_step() > full + 60)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 75, said.read_text()
-    lines = [line["step"] for line in read_metrics(workdir / "metrics.jsonl")]
-    assert lines == list(range(1, lines[-1] + 1))
+    end = steps()[-1]
+    with output.open("w") as stream:
+        process = start(stream)
+        wait_for(process, lambda: steps()[-1:] > [end + 40])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 75, output.read_text()
+    assert "resuming at step " in output.read_text()
+    assert steps() == list(range(1, steps()[-1] + 1))

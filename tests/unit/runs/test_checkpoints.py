@@ -173,50 +173,43 @@ def test_a_card_that_was_edited_is_damage(saved, capsys):
     assert "its card is not what was written" in capsys.readouterr().err
 
 
-def test_a_full_disk_costs_the_saves_it_cannot_hold(small_disk, capsys):
-    """It is said, earlier checkpoints stay whole, later ones are written, none stays too long."""
-    manager = Checkpoints(small_disk / "run", keep=2)
-
+def test_a_save_without_room_is_an_error_and_leaves_earlier_checkpoints_whole(small_disk):
     def large(step):
         return state_at(step) | {"more": jax.random.normal(jax.random.key(step), (60_000,))}
 
+    manager = Checkpoints(small_disk / "run", keep=2)
     for step in (1, 2):
         manager.save(step, large(step), BELONGS)
     assert manager.steps() == [1, 2]
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 50_000))
-    for step in (3, 4):
-        manager.save(step, large(step), BELONGS)
-        assert manager.steps() == [1, 2]
-        assert f"step {step} could not be saved: no space left" in capsys.readouterr().err
-    ballast.unlink()
-    manager.save(5, large(5), BELONGS)
-    manager.close()
+    manager.save(3, large(3), BELONGS)
+    with pytest.raises(Stop, match="step 3 could not be saved: no space left"):
+        manager.settle()
     again = Checkpoints(small_disk / "run", keep=2)
-    assert again.steps() == [2, 5]
-    assert sorted(p.name for p in (small_disk / "run" / "checkpoints").iterdir()) == ["2", "5"]
-    for step in (2, 5):
-        restored = again.restore(step, large(0))
-        assert total_digest(restored) == total_digest(large(step))
+    assert again.steps() == [1, 2]
+    ballast.unlink()
+    again.save(3, large(3), BELONGS)
+    assert again.steps() == [2, 3]
+    assert sorted(p.name for p in (small_disk / "run" / "checkpoints").iterdir()) == ["2", "3"]
+    for step in (2, 3):
+        assert total_digest(again.restore(step, large(0))) == total_digest(large(step))
     again.close()
 
 
-def test_lines_that_find_no_room_wait_and_are_written_once(small_disk):
-    metrics = Metrics(small_disk / "metrics.jsonl", 0)
-    metrics.write({"step": 1})
+def test_a_line_without_room_is_an_error_and_its_part_is_dropped_on_resuming(small_disk):
+    path = small_disk / "metrics.jsonl"
+    metrics = Metrics(path, 0)
+    metrics.write({"step": 1, "loss": float("nan")})
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free))
-    long = {f"number {i}": 0.5 for i in range(800)}
-    metrics.write({"step": 2, "loss": float("nan")} | long)
-    metrics.write({"step": 3})
-    assert len(read_metrics(metrics.path)) == 1
-    with pytest.raises(Stop, match="2 lines of .* could not be written"):
-        metrics.check()
+    with pytest.raises(Stop, match="cannot write .*metrics.jsonl: .*No space left"):
+        metrics.write({"step": 2} | {f"number {i}": 0.5 for i in range(800)})
+    assert [line["step"] for line in read_metrics(path)] == [1]
     ballast.unlink()
-    metrics.write({"step": 4})
-    metrics.check()
-    lines = read_metrics(metrics.path)
-    assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[1]["loss"] is None
+    Metrics(path, 1).write({"step": 2})
+    lines = read_metrics(path)
+    assert [line["step"] for line in lines] == [1, 2] and lines[0]["loss"] is None
 
 
 def test_what_a_killed_save_left_is_removed(saved):
