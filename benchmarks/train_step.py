@@ -26,7 +26,7 @@ from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.config import load  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
-from posenc_jax.training import adamw, compiled, report  # noqa: E402
+from posenc_jax.training import adamw, compiled  # noqa: E402
 
 SIZES = ((128, 32), (512, 8))  # tokens per row, rows
 HOWS = ("eager", "flash", "compiled", "flax")
@@ -65,7 +65,7 @@ def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding)
         return float(measured["loss"])
 
     memory = program.memory_analysis().temp_size_in_bytes
-    return call, report.flops_per_token(config, parts), memory
+    return call, parts.model.flops_per_token(config.train_length), memory
 
 
 class Textbook(nnx.Module):

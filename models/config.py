@@ -8,6 +8,7 @@ from typing import Any
 from posenc_jax import fields
 from posenc_jax.checks import IMPLEMENTATIONS, known
 from posenc_jax.fields import default, one_of, true_or_false, whole
+from posenc_jax.registry import models
 
 WRITTEN_OUT = 8  # layers up to which an unrolled program is worth its compile time
 
@@ -56,6 +57,11 @@ class Config:
         "float32",
         "float32, bfloat16; parameters are float32 either way",
         one_of("float32", "bfloat16"),
+    )
+    family: str = default(
+        "transformer",
+        f"a file of models/ that defines Model: {', '.join(models())}",
+        one_of(*models()),
     )
     attention: str = default(
         "auto",

@@ -1,15 +1,16 @@
 """A decoder-only transformer; the position encoding is passed to it as data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from posenc_jax.attention import attention
+from posenc_jax.attention import attention, phase_between
 from posenc_jax.checks import token_count
 from posenc_jax.encoding import (
     Encoding,
+    Phase,
     Tokens,
     check_encoding,
     combine,
@@ -24,6 +25,7 @@ from posenc_jax.positions import (
     tokens_of_row,
 )
 
+from .base import Keys, Layer
 from .config import Config
 
 LOGITS = 1 << 24  # computed at once, 64 MiB
@@ -139,6 +141,40 @@ class Transformer(nnx.Module):
             first = first.at[:, 1:].set(segments[:, 1:] != segments[:, :-1])
         return jnp.where(first[..., None], self.bos[...], x)
 
+    @staticmethod
+    def decays(path: str) -> bool:
+        """Weight decay applies to matrices of blocks and output, not to norms and embeddings."""
+        return path.startswith(("blocks.", "unembed.")) and path.endswith(".kernel")
+
+    def flops_per_token(self, length: int) -> float:
+        """Training FLOPs per token: 6 per matrix weight, plus causal attention."""
+        config, blocks = self.config, self.blocks
+        matrices = [blocks.attention, blocks.mlp, self.unembed or self.embed]
+        products = sum(leaf.size for leaf in jax.tree.leaves(matrices))
+        attended = config.layers * config.heads * config.head_size * length
+        return 6.0 * (products + attended)
+
+    def layers(self, tokens: jax.Array, encoding: Encoding) -> Iterator[Layer]:
+        """Every layer with its input, for diagnostics."""
+        config = self.config
+        batch, length = tokens.shape
+        row = tokens_of_row(encoding, batch, length)
+        x = encoding.layer(0).embed(self.read(tokens), row.position).astype(config.dtype)
+        for index in range(config.layers):
+            block, layer = _at(self.blocks, index), encoding.layer(index)
+            phase = layer.phase(row.position)
+            read = block.attention_norm(x) if config.norm_place == "pre" else x
+            yield Layer(
+                layer,
+                phase,
+                row.replace(features=layer.read(read)),
+                x,
+                read,
+                block.attention.queries,
+                block.attention.keys,
+            )
+            x, _ = block(x, layer, row, phase=phase)
+
     def _check(self, tokens, encoding, window):
         config = self.config
         if tokens.ndim != 2 or not tokens.size:
@@ -195,7 +231,7 @@ class Transformer(nnx.Module):
             block, arrays = part
             layer = combine(arrays, shared).layer(place)
             phase = layer.phase(tokens.position) if stacked else phases[place]
-            return block(x, layer, tokens, phase=phase, window=window)
+            return block(x, layer, tokens, phase=phase, window=window)[0]
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
         parts = self.blocks, per_layer
@@ -247,17 +283,31 @@ class Block(nnx.Module):
         self.mlp = MLP(config, mlp_key)
         self.mlp_norm = make_norm(config)
 
-    def __call__(self, x, encoding, tokens, **options):  # [B, T, D]
+    def __call__(
+        self,
+        x: jax.Array,  # [B, T, D]
+        encoding: Encoding,  # of this layer
+        tokens: Tokens,
+        *,
+        before: Keys | None = None,  # of the tokens before these, which they see too
+        phase: Phase | None = None,  # of these tokens alone, if known; unused with `before`
+        window: int | None = None,
+    ) -> tuple[jax.Array, Keys]:  # [B, T, D], and the keys of all tokens so far
         shape = x.shape
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
-        if self.config.norm_place == "pre":
-            x = x + self.attention(self.attention_norm(x), encoding, tokens, shape, **options)
+        pre = self.config.norm_place == "pre"
+        read = self.attention_norm(x) if pre else x
+        out, keys = self.attention(
+            read, encoding, tokens, shape, before=before, phase=phase, window=window
+        )
+        x = x + out
+        if pre:
             x = x + self.mlp(self.mlp_norm(x))
         else:
-            x = self.attention_norm(x + self.attention(x, encoding, tokens, shape, **options))
+            x = self.attention_norm(x)
             x = self.mlp_norm(x + self.mlp(x))
-        return x.reshape(shape)
+        return x.reshape(shape), keys
 
 
 class Attention(nnx.Module):
@@ -271,29 +321,42 @@ class Attention(nnx.Module):
         self.v = linear(config, config.width, grouped, keys[2])
         self.out = linear(config, inner, config.width, keys[3])
 
-    def __call__(self, x, encoding, tokens, shape, *, phase, window):  # [B * T, D]
-        q, k, v = (
-            project(x).reshape(shape[0], -1, heads, self.config.head_size).swapaxes(1, 2)
-            for project, heads in (
-                (self.q, self.config.heads),
-                (self.k, self.config.groups),
-                (self.v, self.config.groups),
-            )
-        )
+    def __call__(
+        self, x, encoding, tokens, shape, *, before, phase, window
+    ) -> tuple[jax.Array, Keys]:  # x [B * T, D]
+        config, batch = self.config, shape[0]
+        q = _by_head(self.q(x), batch, config.heads)
+        k = _by_head(self.k(x), batch, config.groups)
+        v = _by_head(self.v(x), batch, config.groups)
         if overrides(encoding, "read"):
-            tokens = tokens.replace(features=encoding.read(x.reshape(shape)))
+            held = None if before is None else before.tokens.features
+            tokens = tokens.replace(features=encoding.read(x.reshape(shape), held))
+        keys = Keys(k, v, tokens)
+        if before is not None:
+            keys = before.followed_by(keys)
+            phase = phase_between(encoding, tokens.position, keys.tokens.position)
         out = attention(
             q,
-            k,
-            v,
+            keys.k,
+            keys.v,
             encoding,
             tokens,
-            tokens,
+            keys.tokens,
             phase=phase,
             window=window,
-            implementation=self.config.attention,
+            implementation=config.attention,
         )
-        return self.out(out.swapaxes(1, 2).reshape(len(x), -1))
+        return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), keys
+
+    def queries(self, x: jax.Array) -> jax.Array:  # [B, T, D] -> [B, H, T, K]
+        return _by_head(self.q(x), len(x), self.config.heads)
+
+    def keys(self, x: jax.Array) -> jax.Array:  # [B, T, D] -> [B, G, T, K]
+        return _by_head(self.k(x), len(x), self.config.groups)
+
+
+def _by_head(x: jax.Array, batch: int, heads: int) -> jax.Array:  # -> [B, heads, T, K]
+    return x.reshape(batch, -1, heads, x.shape[-1] // heads).swapaxes(1, 2)
 
 
 class MLP(nnx.Module):
@@ -318,3 +381,6 @@ def linear(config: Config, inputs: int, outputs: int, key: jax.Array) -> nnx.Lin
 def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:
     kind = nnx.RMSNorm if config.norm == "rms" else nnx.LayerNorm
     return kind(config.width, dtype=jnp.dtype(config.dtype), rngs=nnx.Rngs(0))
+
+
+Model = Transformer

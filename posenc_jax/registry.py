@@ -33,6 +33,13 @@ def tasks() -> list[str]:
 
 
 @cache
+def models() -> list[str]:
+    """The families of models: files of models/ with a line `Model = ...`."""
+    files = _HERE.parent.joinpath("models").glob("[!_]*.py")
+    return sorted(p.stem for p in files if "\nModel = " in p.read_text(encoding="utf-8"))
+
+
+@cache
 def encoding_options(name: str) -> Mapping[str, Any]:
     """The options of an encoding with their defaults, read from its source: no jax is imported.
 

@@ -74,7 +74,7 @@ def compiled_step(config):
     costs = {
         "compile_s": time.perf_counter() - begin,
         "temporary_mib": program.memory_analysis().temp_size_in_bytes / 2**20,
-        "flops_per_token": report.flops_per_token(config, parts),
+        "flops_per_token": parts.model.flops_per_token(config.train_length),
         "parameters": parts.counts()["total"],
     }
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax.config.schema import EvaluationData
 from posenc_jax.data import corpora, mixtures, sources, tokenizer
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.mixtures import Mixture
+from posenc_jax.data.requested import EvaluationData
 from posenc_jax.data.sources import Documents, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource

@@ -10,7 +10,7 @@ import numpy as np
 
 from posenc_jax import neighbours
 from posenc_jax.attention import attention as attend_heads
-from posenc_jax.encoding import Encoding, KeySum, Phase, Tokens, bearer
+from posenc_jax.encoding import Encoding, KeySum, bearer
 from posenc_jax.errors import ConfigError
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.rope import RoPE
@@ -113,7 +113,7 @@ class Attention(NamedTuple):
 
 
 def attention(
-    model: models.Transformer, encoding: Encoding, tokens: np.ndarray, trained: int
+    model: models.Model, encoding: Encoding, tokens: np.ndarray, trained: int
 ) -> Attention:
     """Mean attention over rows, read one at a time: a row's weights take layers x H x T x T."""
 
@@ -135,75 +135,34 @@ def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]: 
     return beyond[0], entropy[0]
 
 
-class Layer(NamedTuple):
-    """One layer of a model, with its input for some tokens."""
-
-    block: Any
-    encoding: Encoding
-    phase: Phase | None
-    read: jax.Array  # [B * T, D], the input of its attention
-    row: Tokens
-
-
-def layers(model: models.Transformer, encoding: Encoding, tokens: jax.Array) -> Iterator[Layer]:
-    """Yield the layers of a model, each with its input; tokens [B, T]."""
-    config = model.config
-    batch, length = tokens.shape
-    positions = encoding.positions(length)
-    row = tokens_of_row(encoding, batch, length)
-    x = encoding.layer(0).embed(model.read(tokens), positions)
-    x = x.astype(config.dtype)
-    for index in range(config.layers):
-        block = jax.tree.map(lambda leaf, i=index: leaf[i], model.blocks)
-        layer_encoding = encoding.layer(index)
-        phase = layer_encoding.phase(positions)
-        read = x.reshape(-1, config.width)
-        read = block.attention_norm(read) if config.norm_place == "pre" else read
-        features = layer_encoding.read(read.reshape(batch, length, -1))
-        yield Layer(block, layer_encoding, phase, read, row.replace(features=features))
-        x = block(x, layer_encoding, row, phase=phase, window=None)
-
-
 def attention_weights(
-    model: models.Transformer, encoding: Encoding, tokens: jax.Array
+    model: models.Model, encoding: Encoding, tokens: jax.Array
 ) -> Iterator[jax.Array]:  # tokens [B, T]; per layer [B, H, T, T]
     """Yield the attention weights of every layer: the output for the identity as values."""
-    config = model.config
     batch, length = tokens.shape
-    identity = jnp.broadcast_to(jnp.eye(length), (batch, config.groups, length, length))
-    for layer in layers(model, encoding, tokens):
-        q, k = (
-            project(layer.read).reshape(batch, length, -1, config.head_size).swapaxes(1, 2)
-            for project in (layer.block.attention.q, layer.block.attention.k)
-        )
-        weights = attend_heads(
-            q,
-            k,
-            identity,
-            layer.encoding,
-            layer.row,
-            layer.row,
-            phase=layer.phase,
-            implementation="plain",
-        )
-        yield weights.astype(jnp.float32)
+    for layer in model.layers(tokens, encoding):
+        q, k = layer.queries(layer.read), layer.keys(layer.read)
+        identity = jnp.broadcast_to(jnp.eye(length), (batch, k.shape[1], length, length))
+        sides = layer.tokens, layer.tokens
+        options: Any = {"phase": layer.phase, "implementation": "plain"}
+        yield attend_heads(q, k, identity, layer.encoding, *sides, **options).astype(jnp.float32)
 
 
-def gates(model: models.Transformer, encoding: Encoding, tokens: np.ndarray) -> np.ndarray:
+def gates(model: models.Model, encoding: Encoding, tokens: np.ndarray) -> np.ndarray:
     """Forget gate of each token, the share of the past that it keeps: [layers, H, T]."""
 
     @jax.jit
     def all_layers(model, encoding, tokens):
-        return jnp.stack([_gate(layer) for layer in layers(model, encoding, tokens[None])])
+        return jnp.stack([_gate(layer) for layer in model.layers(tokens[None], encoding)])
 
     return np.asarray(all_layers(model, encoding, jnp.asarray(tokens)))
 
 
-def _gate(layer: Layer) -> jax.Array:  # [H, T]
+def _gate(layer: models.Layer) -> jax.Array:  # [H, T]
     """exp of the bias between neighbouring tokens; the first token has no neighbour before it."""
     gated = bearer(layer.encoding, "bias")
     assert isinstance(gated, KeySum)
-    total, rest = (sums[0] for sums in gated.sums(layer.row))  # [T, H]
+    total, rest = (sums[0] for sums in gated.sums(layer.tokens))  # [T, H]
     steps = jnp.diff(total, axis=0, prepend=0.0) + jnp.diff(rest, axis=0, prepend=0.0)
     return jnp.exp(steps).T
 
@@ -218,24 +177,14 @@ def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray
     if (model.config.norm, model.config.norm_place) != ("rms", "pre"):
         raise ConfigError("the four terms need a model with norm='rms', norm_place='pre'")
     length = tokens.shape[1]
-    positions = jnp.arange(length)
-    x = model.read(jnp.asarray(tokens))  # [B, T, D]
-    total = encoding.embed(x, positions)
-    position = jnp.broadcast_to(encoding.embed(jnp.zeros_like(x), positions), x.shape)
-    block = jax.tree.map(lambda leaf: leaf[0], model.blocks)
-    # RMSNorm is linear but for its divisor, which depends on the sum of content and position.
-    norm = block.attention_norm
-    scale = norm.scale[...][None, None] / jnp.sqrt(
-        jnp.mean(total**2, -1, keepdims=True) + norm.epsilon
-    )
-    inputs = {"content": (total - position) * scale, "position": position * scale}
+    layer = next(iter(model.layers(jnp.asarray(tokens), encoding)))
+    position = encoding.embed(jnp.zeros_like(layer.x), jnp.arange(length))
+    # RMSNorm multiplies every entry by a factor, which depends on content and position together.
+    factor = layer.read / layer.x
+    inputs = {"content": (layer.x - position) * factor, "position": position * factor}
+    queries = {name: layer.queries(term) for name, term in inputs.items()}
+    keys = {name: layer.keys(term) for name, term in inputs.items()}
     heads, size = model.config.heads, model.config.head_size
-
-    def split(x, kernel):
-        return jnp.reshape(x @ kernel, (*x.shape[:2], -1, size)).swapaxes(1, 2)
-
-    keys = {name: split(term, block.attention.k.kernel[...]) for name, term in inputs.items()}
-    queries = {name: split(term, block.attention.q.kernel[...]) for name, term in inputs.items()}
     causal = np.tril(np.ones((length, length), bool))
     spreads = {}
     for q_name, q in queries.items():

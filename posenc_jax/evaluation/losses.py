@@ -24,7 +24,7 @@ def read(model, encoding, rows, window):  # [N, T + 1] -> [N, T] twice
 class Reader:
     """Compute a model's losses on windows of a text, up to `tokens_per_call` tokens at once."""
 
-    def __init__(self, model: models.Transformer, tokens: np.ndarray, tokens_per_call: int):
+    def __init__(self, model: models.Model, tokens: np.ndarray, tokens_per_call: int):
         self.model, self.tokens, self.tokens_per_call = model, tokens, tokens_per_call
 
     def __call__(

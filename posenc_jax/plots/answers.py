@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posenc_jax.lines import Line
 from posenc_jax.plots import curves, style
-from posenc_jax.plots.curves import Line
 
 NARROW = 22  # letters per line of a name beside the map, in a paper's column
 

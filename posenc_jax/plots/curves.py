@@ -1,9 +1,9 @@
 """Pictures of losses against length, place in the window, scale and training step."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.sums import curve_of, is_baseline, label
 from posenc_jax.evaluation.table import counts
+from posenc_jax.lines import Line, Panels
 from posenc_jax.plots import captions, style
 from posenc_jax.terminal import warn
 
@@ -25,19 +26,6 @@ VALUES |= {"accuracy": "accuracy", "relative": "accuracy relative to the ceiling
 LENGTH, PLACE = "length (tokens)", "position in the window (tokens)"
 COUNTED = "yardstick"  # gid of lines of n-grams, whose numbers match no group
 BANDS = 5  # most readable bands; the intervals of more lines are bars
-
-
-class Line(NamedTuple):
-    """One method in a picture and in the table beside it."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    look: dict[str, Any]  # options of matplotlib
-    band: tuple[Sequence[float], Sequence[float]] | None = None  # low and high
-    seeds: Sequence[Sequence[float]] = ()  # values of all seeds at each x
-    gid: str | None = None
-    listed: bool = True  # in the legend
 
 
 @style.styled
@@ -187,7 +175,8 @@ def draw(
     }
     for protocol in protocols.shown():
         own = by_place(last_cells, protocol.name) if protocol.by_place else None
-        figures[protocol.name] = figures.get(protocol.name) or own or protocol.picture(last_cells)
+        figure, panels = figures.get(protocol.name) or own, protocol.picture(last_cells)
+        figures[protocol.name] = figure or (panels and side_by_side(panels))
     figures["scale"] = None if several_runs else by_scale(newest)
     figures["budget"] = None if several_runs else by_step(rows)
     written = {}
@@ -352,17 +341,17 @@ def scale_looks(count: int) -> list[dict[str, Any]]:
 
 
 @style.styled
-def side_by_side(panels: Mapping[str, Sequence[Line]], *, x: str, y: str, title: str) -> "Figure":
-    """Panels of lines over tokens with a common vertical axis, and a rule at zero."""
-    figure, every = style.panels(1, len(panels), sharey=True)
-    for axes, (name, lines) in zip(every, panels.items(), strict=True):
+def side_by_side(panels: Panels) -> "Figure":
+    """Panels with a rule at zero."""
+    figure, every = style.panels(1, len(panels.lines), sharey=True)
+    for axes, (name, lines) in zip(every, panels.lines.items(), strict=True):
         axes.axhline(0, color="0.6", linewidth=0.8)
         draw_lines(axes, lines)
         style.length_axis(axes, sorted({int(at) for line in lines for at in line.x}))
-        axes.set(title=name, xlabel=x)
-    every[0].set_ylabel(y)
+        axes.set(title=name, xlabel=panels.x)
+    every[0].set_ylabel(panels.y)
     style.legend(figure, every[0])
-    figure.suptitle(title)
+    figure.suptitle(panels.title)
     return figure
 
 

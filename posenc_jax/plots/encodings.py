@@ -9,8 +9,9 @@ import numpy as np
 from posenc_jax import composition, extensions
 from posenc_jax.encoding import Encoding, chunk_of, trained_mask
 from posenc_jax.evaluation import diagnostics
+from posenc_jax.lines import Line
 from posenc_jax.plots import style
-from posenc_jax.plots.curves import Line, draw_lines
+from posenc_jax.plots.curves import draw_lines
 from posenc_jax.plots.heat import heat_maps
 from posenc_jax.schemes.rope import RoPE
 from posenc_jax.terminal import counted

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from posenc_jax.lines import Line
 from posenc_jax.plots import answers, curves, style
-from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
 from posenc_jax.report.gather import Frame, Gathered
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pandas as pd
 
+from posenc_jax.lines import Line
 from posenc_jax.plots import curves, style
-from posenc_jax.plots.curves import Line
 from posenc_jax.report.gather import Frame
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import numpy as np
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.lines import Line
 from posenc_jax.plots import curves, style
-from posenc_jax.plots.curves import Line
 from posenc_jax.report.gather import Frame, Gathered
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.lines import Line
 from posenc_jax.plots import style
-from posenc_jax.plots.curves import Line
 from posenc_jax.report import figures
 from posenc_jax.report.gather import Frame, Gathered, in_means, members
 

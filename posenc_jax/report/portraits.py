@@ -126,5 +126,5 @@ def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
     config = models.Config(layers=2, width=dims.width, heads=dims.heads)
     encoding = schemes.build(GATED, dataclasses.replace(dims, layers=2), key=key)
     row = np.frombuffer(TEXT[:TOKENS], np.uint8).astype("int32")
-    gates = diagnostics.gates(models.Transformer(config, key), encoding, row)
+    gates = diagnostics.gates(models.make(config, key), encoding, row)
     return gates, [chr(token) for token in row]

@@ -6,9 +6,9 @@ from math import isfinite, isnan
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS, MOST_SEEDS
+from posenc_jax.lines import Line
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
-from posenc_jax.plots.curves import Line
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import elements, fairness, figures, order
 from posenc_jax.report.elements import Row, Section, block, select, table, tag

@@ -1,7 +1,6 @@
 """Model and encoding of a configuration, and their trained arrays as plain dictionaries."""
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -10,7 +9,7 @@ from posenc_jax import neighbours
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
-from posenc_jax.errors import ConfigError, Stop
+from posenc_jax.errors import ConfigError
 
 if TYPE_CHECKING:
     import models
@@ -24,7 +23,7 @@ Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding":
 class Parts:
     """Model and encoding of a run, whose trained arrays can be read and replaced by name."""
 
-    model: models.Transformer
+    model: models.Model
     encoding: Encoding
 
     def params(self) -> Params:
@@ -50,7 +49,7 @@ def make(config: Training, *, extended: bool = True, start: Params | None = None
     The extension comes last, since it may resample a table of `start`.
     """
     model_key, encoding_key = jax.random.split(key_of(config.seed))
-    model = jax.jit(lambda key: models.Transformer(config.model, key))(model_key)
+    model = jax.jit(lambda key: models.make(config.model, key))(model_key)
     parts = Parts(model, building.plain(config, encoding_key))
     if start is not None:
         parts = parts.replace(start)
@@ -82,15 +81,7 @@ def key_of(seed: int) -> jax.Array:
 
 def check(config: Training) -> None:
     """Check options that only the scheme and the extension themselves can judge."""
-    try:
-        problems = building.mistakes(config)
-    except ValueError as error:
-        cache = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-        raise Stop(
-            f"jax failed before training: {error}. A compiled program in its cache may be "
-            f"damaged; delete {cache} and try again"
-        ) from error
-    if problems:
+    if problems := building.mistakes(config):
         raise ConfigError("\nerror: ".join(problems))
     if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
         raise ConfigError(

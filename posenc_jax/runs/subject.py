@@ -72,7 +72,7 @@ class Loaded(NamedTuple):
 class Run(NamedTuple):
     """A loaded run."""
 
-    model: parameters.models.Transformer
+    model: parameters.models.Model
     encoding: Encoding
     config: Training
     tokenizer: Encoder | tokenizer.Unavailable

@@ -1,11 +1,13 @@
 """AdamW with a learning-rate schedule and weight decay on matrices."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
 
 from posenc_jax.encoding import Encoding
-from posenc_jax.runs.parameters import trained_arrays, with_leaves
+from posenc_jax.runs.parameters import models, trained_arrays, with_leaves
 
 
 def schedule(config) -> optax.Schedule:
@@ -46,7 +48,7 @@ def make(config) -> optax.GradientTransformation:
             b1=config.beta1,
             b2=config.beta2,
             weight_decay=config.weight_decay,
-            mask=decays,
+            mask=functools.partial(decays, family=models.family(config.model)),
         ),
         optax.stateless(lambda updates, params: _scaled(updates, config.encoding_rate)),
     )
@@ -57,16 +59,12 @@ def _scaled(updates, rate: float):
     return updates | {"encoding": jax.tree.map(lambda u: rate * u, updates["encoding"])}
 
 
-def decays(params):
-    """Mask of arrays with weight decay: matrices of blocks and output, not norms or positions."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: (
-            path[0].key == "model"
-            and path[1].key.startswith(("blocks.", "unembed."))
-            and path[1].key.endswith(".kernel")
-        ),
-        params,
-    )
+def decays(params, family):
+    """Mask of arrays with weight decay: as the model has it, and none of the encoding."""
+    return {
+        "model": {name: family.decays(name) for name in params["model"]},
+        "encoding": dict.fromkeys(params["encoding"], False),
+    }
 
 
 def travel(config) -> float:

@@ -78,7 +78,7 @@ class Report:
     def start(self, step: int, config, parts) -> None:
         peak = PEAK_FLOPS.get(jax.devices()[0].device_kind)
         self.peak = peak and peak * len(jax.devices())
-        self.flops = flops_per_token(config, parts)
+        self.flops = parts.model.flops_per_token(config.train_length)
         self.first, self.began = step, time.perf_counter()
         self.total, self.every = config.steps, config.log_every
         self.tokens = config.batch_size * config.train_length
@@ -136,17 +136,6 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
         2**20 if sys.platform == "darwin" else 2**10
     )
-
-
-def flops_per_token(config, parts) -> float:
-    """Return training FLOPs per token: 6 per matrix weight, plus causal attention."""
-    params = parts.params()["model"]
-    products = sum(leaf.size for name, leaf in params.items() if name.endswith("kernel"))
-    settings = parts.model.config
-    if settings.tied:
-        products += settings.vocab_size * settings.width
-    inner = settings.heads * settings.head_size
-    return 6.0 * products + 6.0 * settings.layers * inner * config.train_length
 
 
 def _clipped(config) -> str:

@@ -17,7 +17,7 @@ from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import corpora, prepared, tokenizer
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import check, jobs_of
-from posenc_jax.training.report import PEAK_FLOPS, flops_per_token
+from posenc_jax.training.report import PEAK_FLOPS
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
 SIZE = {"model.layers": 1, "model.width": 16, "model.heads": 2, "batch_size": 4, "steps": 2}
@@ -93,7 +93,8 @@ def test_the_minutes_of_a_plan_are_counted(name, cells):
     config = made[0].config  # all of a plan are of one size
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab=4_096))
     done = config.steps * config.batch_size * config.train_length
-    run = flops_per_token(config, parameters.make(config, extended=False)) * done / PEAK / 60
+    model = parameters.make(config, extended=False).model
+    run = model.flops_per_token(config.train_length) * done / PEAK / 60
     total = run * len(made)
     doc = " ".join((plan(name).__doc__ or "").split())
     said = {

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from running import finish, script
+from running import script
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,pi:2,pi:4"]
 
@@ -70,27 +70,11 @@ def test_all_options_of_an_extension_are_judged_at_once(call, tmp_path):
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-@pytest.mark.slow  # which programs are swapped depends on the machine
-def test_kept_programs_that_were_swapped_are_no_mistake_of_the_configuration(program, tmp_path):
-    kept = tmp_path / "programs"
-    env = {"JAX_COMPILATION_CACHE_DIR": str(kept)}
-    env |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    finish(program("train.py", tmp_path / "one", env=env, steps=3))
-    files = sorted(kept.glob("*-cache"))
-    contents = [path.read_bytes() for path in files]
-    for path, content in zip(files, contents[1:] + contents[:1], strict=True):
-        path.write_bytes(content)
-    process = program("train.py", tmp_path / "two", env=env, steps=3)
-    out = process.communicate()[0]
-    assert process.returncode == 74, out
-    assert f"may be damaged; delete {kept} and try again" in out and "Traceback" not in out
-
-
 def test_a_run_may_be_called_with_an_at_sign_or_a_colon(run, call, tmp_path):
     call("eval_extrapolation.py", run, *SMALL)
     odd = tmp_path / "a@b:c"
     shutil.copytree(run, odd)
-    plain = script("compare.py", f"{run}@pi:2", run)
-    assert plain.splitlines()[1:] == script("compare.py", f"{odd}@pi:2", odd).splitlines()[1:]
+    plain = script("compare.py", f"{run}@pi:2", run).partition("length")[2]
+    assert plain == script("compare.py", f"{odd}@pi:2", odd).partition("length")[2]
     script("plot_curves.py", f"{odd}@none,pi:2", f"--out={tmp_path}/pictures")
     assert (tmp_path / "pictures" / "same_token.png").exists()

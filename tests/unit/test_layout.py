@@ -45,7 +45,7 @@ ALLOWED = {
         "extensions",
     },
     "posenc_jax/attention": {"checks", "encoding", "positions", "attention"},
-    "models": {"checks", "fields", "encoding", "positions", "attention"},
+    "models": {"checks", "registry", "fields", "encoding", "positions", "attention"},
 }
 
 

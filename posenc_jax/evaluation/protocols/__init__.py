@@ -7,16 +7,14 @@ jax.
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from posenc_jax import registry
 from posenc_jax.config.schema import Evaluation, words
 from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posenc_jax.lines import Panels
 
 HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 
@@ -69,7 +67,7 @@ class Protocol:
         plan = self.plan(text, length, span)
         return [] if plan is None else [Reading(text, plan, text.token_hash(plan))]
 
-    def picture(self, cells: Sequence[Measured]) -> "Figure | None":
+    def picture(self, cells: Sequence[Measured]) -> Panels | None:
         """A picture of its own of the newest checkpoint; None without one."""
         return None
 

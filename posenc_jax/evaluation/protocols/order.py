@@ -6,7 +6,7 @@ The added loss on the same last targets shows how far back a model uses order, o
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from posenc_jax.evaluation.protocols.same_token import SameToken
 from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Text, plan_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posenc_jax.lines import Line, Panels
 
 # Far contexts [W, F] and the documents of their windows [W] -> the same [W, F]
 Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -68,10 +66,8 @@ class Order(SameToken):
             near *= 2
         return readings
 
-    def picture(self, cells: Sequence[Measured]) -> "Figure | None":
+    def picture(self, cells: Sequence[Measured]) -> Panels | None:
         """Added loss on changed text, for one run without extension; one panel per length."""
-        from posenc_jax.plots import curves
-
         plain = (self.name, "none", None)
         chosen = [
             cell
@@ -85,7 +81,7 @@ class Order(SameToken):
         for length in lengths:
             parts = {c.facts["part"]: c.sums for c in chosen if c.facts["length"] == length}
             lines[f"{length:,} tokens"] = [
-                curves.Line(
+                Line(
                     CHANGE_WORDS.get(change, change),
                     cost.near,
                     cost.mean,
@@ -94,11 +90,11 @@ class Order(SameToken):
                 )
                 for change, cost in costs(parts).items()
             ]
-        return curves.side_by_side(
+        return Panels(
+            f"{self.name}: {self.title}",
+            "unchanged context (tokens)",
+            "added loss (nats per token)",
             lines,
-            x="unchanged context (tokens)",
-            y="added loss (nats per token)",
-            title=f"{self.name}: {self.title}",
         )
 
     def _dropped(self, text: Text, near: int, span: int):

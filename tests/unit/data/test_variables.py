@@ -115,7 +115,7 @@ def test_latest_repeats_names_and_once_does_not():
     [
         ({"variant": "first"}, "data.variant must be one of 'latest', 'once', 'ordered'"),
         ({"gaps": "far"}, "data.gaps must be one of 'within', 'log', 'octaves', 'fixed'"),
-        ({"variant": "latest", "older": "1,1"}, "for variant=ordered"),
+        ({"variant": "latest", "older": "1,1"}, "use variant=ordered"),
         ({"older": "-1,1"}, "older must be up to 6 shares"),
         ({"older": "often"}, "older must be up to 6 shares"),
         ({"far": 0.5}, "data.far must be a number from 1 to 4096"),

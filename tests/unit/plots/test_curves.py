@@ -7,8 +7,8 @@ import pytest
 
 import posenc_jax
 from posenc_jax.evaluation import protocols, records
+from posenc_jax.lines import Line
 from posenc_jax.plots import curves, heat, style
-from posenc_jax.plots.curves import Line
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_every_picture_has_a_caption_that_says_what_its_bands_are(measure, tmp_p
 
 def test_a_closer_view_shows_a_quarter_of_the_values_or_is_none():
     def lines(*values):
-        return [curves.Line(str(i), [1, 2, 3, 4], list(y), {}) for i, y in enumerate(values)]
+        return [Line(str(i), [1, 2, 3, 4], list(y), {}) for i, y in enumerate(values)]
 
     assert curves.near(lines([2, 2, 2, 2.1], [2.1, 4, 5, 6])) == (0.98 * 2, 1.2 * 2)
     assert curves.near(lines([2, 2, 2, 2.1], [2.1, 2.2, 2.2, 2.3])) is None  # all lines fit

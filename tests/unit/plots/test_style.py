@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from posenc_jax.lines import Line
 from posenc_jax.plots import answers, curves, style
 
-LINES = [curves.Line(f"line {i}", [64, 128], [1.0, 2.0], {}) for i in range(6)]
+LINES = [Line(f"line {i}", [64, 128], [1.0, 2.0], {}) for i in range(6)]
 
 
 def drawn():
@@ -70,7 +71,7 @@ def outside(box, page):
 def test_everything_in_a_column_can_be_read(trained):
     names = ["rope", "fire, encoding_rate=16", curves.CEILING.name, LONG, LONG + "s"]
     lengths = [64, 128, 256, 512]
-    lines = [curves.Line(name, lengths, [1.0, 2.0, 3.0, 4.0], {}) for name in names]
+    lines = [Line(name, lengths, [1.0, 2.0, 3.0, 4.0], {}) for name in names]
     with style.printed(style.Form("pdf", 3.3)):
         figure = curves.chart(lines, y="bits per byte", lengths=lengths, trained=[trained])
         assert unreadable(figure) == []

@@ -9,7 +9,7 @@ from configured import run_of
 
 from configs import rope
 from posenc_jax.runs import parameters
-from posenc_jax.training.report import Report, flops_per_token
+from posenc_jax.training.report import Report
 
 MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
 
@@ -32,7 +32,7 @@ def logged(run, monkeypatch):
         monkeypatch.setattr(jax, "devices", lambda: named)
         report = Report(None, "")
         report.start(0, config, parts)
-        return report.step(1, MEASURED, 0.1), flops_per_token(config, parts)
+        return report.step(1, MEASURED, 0.1), parts.model.flops_per_token(config.train_length)
 
     return make
 

@@ -12,6 +12,7 @@ import pytest
 from configured import run_of
 from training_rows import rows
 
+import models
 from posenc_jax.config import schema
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
@@ -106,7 +107,7 @@ def test_rope_frequencies_keep_their_bits_over_200_steps(config):
 
 def test_weight_decay_applies_to_kernels_only(config):
     params = parameters.make(config("learned", **{"model.tied": False})).params()
-    decayed = adamw.decays(params)
+    decayed = adamw.decays(params, models.Transformer)
     assert not any(jax.tree.leaves(decayed["encoding"]))
     assert not decayed["model"]["embed.embedding"]
     names = {name for name, yes in decayed["model"].items() if yes}
@@ -235,5 +236,4 @@ def test_resuming_drops_the_metrics_of_later_steps(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
     metrics = Metrics(path, resume_at=2)
     metrics.write({"step": 3, "again": True})
-    metrics.check()
     assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
