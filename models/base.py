@@ -68,7 +68,7 @@ class Model(Protocol):
     def losses(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
     ) -> tuple[jax.Array, jax.Array]:  # [B, T] twice
-        """Nats of each target and whether it ranks first; options as for a call."""
+        """Nats of each target and whether it ranks first; options of a call, but `window`."""
         ...
 
     @staticmethod

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc_jax.attention import attention, phase_between
-from posenc_jax.checks import token_count
 from posenc_jax.encoding import (
     Encoding,
     Phase,
@@ -66,15 +65,14 @@ class Transformer(nnx.Module):
         segments: jax.Array | None = None,  # [B, T], equal neighbours share a document
         window: int | None = None,
     ) -> jax.Array:  # [B, T, V]
-        x = self.hidden(
-            tokens, encoding, key=key, positions=positions, segments=segments, window=window
-        )
+        encoding = encoding.windowed(window)
+        x = self.hidden(tokens, encoding, key=key, positions=positions, segments=segments)
         return _logits(x, self._kernel(), self.config.dtype)
 
     def losses(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
     ) -> tuple[jax.Array, jax.Array]:  # [B, T] twice
-        """Return the nats of each target and whether it ranks first; options as for a call.
+        """Return the nats of each target and whether it ranks first; options as in `hidden`.
 
         Large logits are computed for one piece of the row at a time.
         """
@@ -111,10 +109,9 @@ class Transformer(nnx.Module):
         key: jax.Array | None = None,
         positions: jax.Array | None = None,
         segments: jax.Array | None = None,
-        window: int | None = None,
     ) -> jax.Array:  # [B, T, D]
         """Return the last hidden states, from which logits are computed."""
-        self._check(tokens, encoding, window)
+        self._check(tokens, encoding)
         batch, length = tokens.shape
         if segments is not None:
             segments = jnp.atleast_2d(check_segments("segments", segments, length, batch))
@@ -126,7 +123,7 @@ class Transformer(nnx.Module):
             check_ascending(positions, segments)
             row = Tokens(position=positions, document=segments, order=positions)
         x = self.read(tokens, segments)
-        x = self.run_blocks(x, encoding, row, window=window)
+        x = self.run_blocks(x, encoding, row)
         return x if self.norm is None else self.norm(x)
 
     def read(
@@ -175,7 +172,7 @@ class Transformer(nnx.Module):
             )
             x, _ = block(x, layer, row, phase=phase)
 
-    def _check(self, tokens, encoding, window):
+    def _check(self, tokens, encoding):
         config = self.config
         if tokens.ndim != 2 or not tokens.size:
             raise ValueError(f"tokens must be [B, T], at least one of each; got {tokens.shape}")
@@ -197,8 +194,6 @@ class Transformer(nnx.Module):
             raise ValueError(
                 f"encoding {encoding.name!r} was built for {built}, but the model has {required}"
             )
-        if window is not None:
-            token_count("window", window)
 
     def _check_vocabulary(self, name, tokens):
         """Reject tokens outside the vocabulary; under jit their values cannot be checked."""
@@ -213,7 +208,7 @@ class Transformer(nnx.Module):
                 )
 
     def run_blocks(
-        self, x: jax.Array, encoding: Encoding, tokens: Tokens, *, window: int | None = None
+        self, x: jax.Array, encoding: Encoding, tokens: Tokens
     ) -> jax.Array:  # [B, T, D]
         """Run all blocks; the first layer's encoding embeds the input.
 
@@ -231,7 +226,7 @@ class Transformer(nnx.Module):
             block, arrays = part
             layer = combine(arrays, shared).layer(place)
             phase = layer.phase(tokens.position) if stacked else phases[place]
-            return block(x, layer, tokens, phase=phase, window=window)[0]
+            return block(x, layer, tokens, phase=phase)[0]
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
         parts = self.blocks, per_layer
@@ -291,16 +286,13 @@ class Block(nnx.Module):
         *,
         before: Keys | None = None,  # of the tokens before these, which they see too
         phase: Phase | None = None,  # of these tokens alone, if known; unused with `before`
-        window: int | None = None,
     ) -> tuple[jax.Array, Keys]:  # [B, T, D], and the keys of all tokens so far
         shape = x.shape
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
         pre = self.config.norm_place == "pre"
         read = self.attention_norm(x) if pre else x
-        out, keys = self.attention(
-            read, encoding, tokens, shape, before=before, phase=phase, window=window
-        )
+        out, keys = self.attention(read, encoding, tokens, shape, before=before, phase=phase)
         x = x + out
         if pre:
             x = x + self.mlp(self.mlp_norm(x))
@@ -322,7 +314,7 @@ class Attention(nnx.Module):
         self.out = linear(config, inner, config.width, keys[3])
 
     def __call__(
-        self, x, encoding, tokens, shape, *, before, phase, window
+        self, x, encoding, tokens, shape, *, before, phase
     ) -> tuple[jax.Array, Keys]:  # x [B * T, D]
         config, batch = self.config, shape[0]
         q = _by_head(self.q(x), batch, config.heads)
@@ -343,7 +335,6 @@ class Attention(nnx.Module):
             tokens,
             keys.tokens,
             phase=phase,
-            window=window,
             implementation=config.attention,
         )
         return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), keys

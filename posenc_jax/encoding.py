@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from posenc_jax.checks import FARTHEST, MOST, whole_number
+from posenc_jax.checks import FARTHEST, MOST, token_count, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +174,13 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Return the name of the part that a layer uses; None: layers are alike."""
         return None
 
-    def narrowed(self, window: int | None) -> int | None:
+    def windowed(self, window: int | None) -> Any:
+        """Limit what a query sees to the last `window` tokens; None: no limit."""
+        if window is None:
+            return self
+        return self.replace(window=self.narrowed(token_count("window", window)))
+
+    def narrowed(self, window: int | None = None) -> int | None:
         """Return the smallest of `window` and the encoding's window and chunk; None: unlimited."""
         windows = (self.window, self.chunk, window)
         return min((w for w in windows if w is not None), default=None)
@@ -348,7 +354,7 @@ class Wrapper(Encoding):
     def kind_of_layer(self, index):
         return self.inner.kind_of_layer(index)
 
-    def narrowed(self, window):
+    def narrowed(self, window=None):
         return self.inner.narrowed(super().narrowed(window))
 
     def positions(self, length, key=None):

@@ -12,7 +12,7 @@ from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.attention.regions import by_regions, phase_between
-from posenc_jax.checks import IMPLEMENTATIONS, choice, token_count
+from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, bearer, check_encoding, overrides
 from posenc_jax.positions import (
     check_ascending,
@@ -48,27 +48,26 @@ def attention(
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
-    window: int | None = None,
     implementation: str = "auto",
 ) -> jax.Array:  # [B, H, Q, K]
     """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
     custom = bearer(encoding, "attend")
     if custom.attend is not None:
-        custom = custom.replace(window=encoding.narrowed(window))
+        custom = custom.replace(window=encoding.narrowed())
         return custom.attend(q, k, v, q_tokens, k_tokens)
     arguments: Any = (q, k, v, encoding, q_tokens, k_tokens)
     if implementation == "kernel":
-        return kernel(*arguments, phase=phase, window=window)
+        return kernel(*arguments, phase=phase)
     if implementation == "auto":
-        out = kernel_if_fit(*arguments, phase=phase, window=window)
+        out = kernel_if_fit(*arguments, phase=phase)
         if out is not None:
             return out
         implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
     compute = {"plain": plain, "blockwise": blockwise}[implementation]
     if overrides(encoding, "regions"):
         compute = functools.partial(by_regions, compute)
-    out, logsum = compute(*arguments, phase=phase, window=window)
+    out, logsum = compute(*arguments, phase=phase)
     return with_sink(out, logsum, encoding.sink())
 
 
@@ -100,7 +99,8 @@ def attend(
     Features belong to the keys, the last Q of which are the queries', or come as a tuple of query
     and key features.
     """
-    _check(q, k, v, encoding, window)
+    _check(q, k, v, encoding)
+    encoding = encoding.windowed(window)
     batch, queries, keys = len(q), q.shape[1], k.shape[1]
     placed = q_positions is not None or k_positions is not None
     if segments is not None:
@@ -137,7 +137,6 @@ def attend(
         q_tokens,
         k_tokens,
         phase=phase,
-        window=window,
         implementation=implementation,
     )
     return jnp.swapaxes(out, 1, 2)
@@ -187,7 +186,7 @@ def _pair(segments, batch, queries, keys):
     return number_documents_of_both(q_segments, k_segments)
 
 
-def _check(q, k, v, encoding, window):
+def _check(q, k, v, encoding):
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, jax.Array | np.ndarray):
             raise ValueError(f"{name} must be a JAX or NumPy array; got a {type(x).__name__}")
@@ -213,5 +212,3 @@ def _check(q, k, v, encoding, window):
             f"the layers of encoding {encoding.name!r} differ; attention takes one of them: "
             "encoding.layer(index)"
         )
-    if window is not None:
-        token_count("window", window)

@@ -130,7 +130,6 @@ def blockwise(
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
-    window: int | None = None,
     region: Region = WHOLE,
     block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
@@ -139,7 +138,7 @@ def blockwise(
     batch, heads, queries, size = q.shape
     groups, keys = k.shape[1:3]
     repeats = heads // groups
-    scale = query_scale(encoding, q_tokens, k_tokens, queries, keys, window)
+    scale = query_scale(encoding, q_tokens, k_tokens, queries, keys)
     scale = jnp.ones((1, 1, 1, 1)) if scale is None else scale
     q = (q * (scale / size**0.5)).astype(q.dtype)
     order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
@@ -196,7 +195,7 @@ def blockwise(
         chunks and places(chunks, 0, 0),
         between,
     )
-    windows = [w for w in (encoding.narrowed(window), region.window) if w is not None]
+    windows = [w for w in (encoding.narrowed(), region.window) if w is not None]
     shape = Shape(
         block=c,
         offset=(keys - queries) // c,

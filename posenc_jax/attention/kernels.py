@@ -84,10 +84,9 @@ def cudnn(
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
-    window: int | None = None,
 ) -> jax.Array:
     length, size = q.shape[2:]
-    biased, window = overrides(encoding, "bias"), encoding.narrowed(window)
+    biased, window = overrides(encoding, "bias"), encoding.narrowed()
     _check_tokens(q, k, encoding, q_tokens, k_tokens)
     if k_tokens.document is not None:
         raise Unfit("several documents in a row")
@@ -101,7 +100,7 @@ def cudnn(
         raise Unfit("a window together with a bias")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _scaled(q, encoding, q_tokens, k_tokens, window)
+    q = _scaled(q, encoding, q_tokens, k_tokens)
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
@@ -144,7 +143,6 @@ def splash(
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
-    window: int | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     from jax.experimental.pallas.ops.tpu.splash_attention import (
@@ -153,7 +151,7 @@ def splash(
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
     heads, length, size = q.shape[1:]
-    window = encoding.narrowed(window)
+    window = encoding.narrowed()
     _check_tokens(q, k, encoding, q_tokens, k_tokens)
     if length % LANES:
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
@@ -165,7 +163,7 @@ def splash(
     if overrides(encoding, "bias") and slopes is None:
         raise Unfit("splash attention takes no bias")
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _scaled(q, encoding, q_tokens, k_tokens, window)
+    q = _scaled(q, encoding, q_tokens, k_tokens)
     q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # splash attention does not scale
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes)
@@ -203,9 +201,9 @@ def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
         raise Unfit("chunks that do not see each other")
 
 
-def _scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, window: int | None):
+def _scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
     length = q.shape[2]
-    scale = query_scale(encoding, q_tokens, k_tokens, length, length, window)
+    scale = query_scale(encoding, q_tokens, k_tokens, length, length)
     return q if scale is None else (q * scale).astype(q.dtype)
 
 

@@ -30,7 +30,6 @@ def plain(
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
-    window: int | None = None,
     region: Region = WHOLE,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """Return softmax(scale * q . k / sqrt(K) + bias) v over visible keys, and its log-sum.
@@ -47,7 +46,7 @@ def plain(
         "bgrqk,bgsk->bgrqs", grouped, k, precision=_HIGHEST, preferred_element_type=jnp.float32
     ).reshape(batch, heads, queries, keys)
     scores = scores / size**0.5
-    scale = query_scale(encoding, q_tokens, k_tokens, queries, keys, window)
+    scale = query_scale(encoding, q_tokens, k_tokens, queries, keys)
     if scale is not None:
         scores = scores * scale
     if overrides(encoding, "bias") or overrides(encoding, "logits"):
@@ -55,7 +54,7 @@ def plain(
         moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
         scores = encoding.logits(scores, _bias(encoding, *moved, queries, keys))
 
-    limit, chunk = encoding.narrowed(window), chunk_of(encoding)
+    limit, chunk = encoding.narrowed(), chunk_of(encoding)
     seen = visible(q_tokens, k_tokens, queries, keys, limit, chunk, region)
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
     weights = jax.nn.softmax(scores, axis=-1)
@@ -87,18 +86,12 @@ def curve_of(encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
 
 
 def query_scale(
-    encoding: Encoding,
-    q_tokens: Tokens,
-    k_tokens: Tokens,
-    queries: int,
-    keys: int,
-    window: int | None,
+    encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int
 ):  # [B or 1, H or 1, Q, 1]
     """Return the factor on the scores of each query; None: no factor."""
     positions = q_tokens.position
     if encoding.scales_by_place:
         positions, _ = places_of(q_tokens, k_tokens, queries, keys)
-        encoding = encoding.replace(window=encoding.narrowed(window))
     scale = encoding.query_scale(positions)
     if scale is None:
         return None

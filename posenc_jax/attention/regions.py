@@ -19,7 +19,6 @@ def by_regions(
     k_tokens: Tokens,
     *,
     phase: Phase | None,
-    window: int | None,
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
     """Run `compute` in each region and merge; `phase` is for the tokens' own positions."""
     parts = []
@@ -30,7 +29,7 @@ def by_regions(
             q_position = q_tokens.position if q_position is None else q_position
             k_position = k_tokens.position if k_position is None else k_position
             region_phase = phase_between(encoding, q_position, k_position)
-        options = dict(phase=region_phase, window=window, region=region)
+        options = dict(phase=region_phase, region=region)
         parts.append(compute(q, k, v, encoding, q_tokens, k_tokens, **options))
     return merge(parts)
 

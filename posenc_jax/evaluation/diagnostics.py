@@ -53,7 +53,7 @@ def effective_keys(
     effective = [_flat_keys(layer, length) for layer in encodings]
     if all(keys is None for keys in effective):
         return None
-    visible = [min(length, layer.narrowed(None) or length) for layer in encodings]
+    visible = [min(length, layer.narrowed() or length) for layer in encodings]
     return np.stack(
         [
             np.full(encoding.dims.heads, float(count)) if keys is None else np.asarray(keys)
@@ -75,7 +75,7 @@ def _flat_keys(encoding: Encoding, length: int) -> jax.Array | None:  # [H]
     if bias is None:
         return None
     logits = encoding.logits(jnp.zeros((1, encoding.dims.heads, 1, length)), bias)[0, :, 0]
-    window = encoding.narrowed(None) or length
+    window = encoding.narrowed() or length
     visible = jnp.arange(length) >= length - window
     weights = jax.nn.softmax(jnp.where(visible[None], logits, -jnp.inf), axis=-1)
     return jnp.exp(jnp.sum(jax.scipy.special.entr(weights), axis=-1))

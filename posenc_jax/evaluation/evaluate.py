@@ -263,9 +263,7 @@ def _read(
     """Read the windows of all cells of a group in one pass, each window once."""
     starts = _union(group)
     first = group[0]
-    nats, right = reader(
-        first.encoding, starts, first.plan.length, window=first.limit, after_call=after_call
-    )
+    nats, right = reader(first.encoding, starts, first.plan.length, after_call)
     done: dict[str, Sums] = {}
     for cell in group:
         if cell.key not in done:

@@ -1,6 +1,5 @@
 """Compute the loss of every target, with one compiled program per shape and structure."""
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,9 @@ else:
     models = neighbours.models()
 
 
-@functools.partial(jax.jit, static_argnames="window")
-def read(model, encoding, rows, window):  # [N, T + 1] -> [N, T] twice
-    return model.losses(rows[:, :-1], rows[:, 1:], encoding, window=window)
+@jax.jit
+def read(model, encoding, rows):  # [N, T + 1] -> [N, T] twice
+    return model.losses(rows[:, :-1], rows[:, 1:], encoding)
 
 
 class Reader:
@@ -32,8 +31,6 @@ class Reader:
         encoding: Encoding,
         starts: np.ndarray,  # [N], the first token of each window
         length: int,
-        *,
-        window: int | None = None,
         after_call: Callable[[int], None] = lambda tokens: None,
     ) -> tuple[
         np.ndarray, np.ndarray
@@ -44,7 +41,7 @@ class Reader:
         for first in range(0, len(starts), rows):
             batch = starts[np.arange(first, first + rows) % len(starts)]  # the last call is padded
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
-            outputs = jax.device_get(read(self.model, encoding, tokens, window))
+            outputs = jax.device_get(read(self.model, encoding, tokens))
             filled = slice(first, min(first + rows, len(starts)))
             for array, values in zip((nats, right), outputs, strict=True):
                 array[filled] = values[: filled.stop - first]

@@ -21,7 +21,7 @@ class Method(NamedTuple):
     def applied(self, encoding: Encoding, own: Encoding, ratio: float) -> Encoding:
         """Extend an encoding; `none` returns `own`, the run's encoding with its own extension.
 
-        The window is not set here, since attention receives it as a limit.
+        The window is not set here: at lengths within it the encoding without it is read.
         """
         if self.name == "none":
             return own

@@ -29,7 +29,6 @@ class Cell(NamedTuple):
     facts: dict  # columns of its row
     encoding: Encoding
     plan: Plan
-    limit: int | None  # attention window, if shorter than the windows read
     pass_key: str  # shared by cells that read windows of one length with the same numbers
     key: str
     text: Text
@@ -133,7 +132,8 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
                     inputs["part"] = pass_.reading.part
                 protocol = pass_.protocol.name
                 cell = key(passing=pass_key, protocol=protocol, span=pass_.span, **inputs)
-                cells.append(Cell(facts, encoding, plan, limit, pass_key, cell, read))
+                seen = encoding.windowed(limit)
+                cells.append(Cell(facts, seen, plan, pass_key, cell, read))
     for line in skipped:
         tqdm.write(line)
     if not cells:

@@ -43,4 +43,4 @@ def temperature(encoding: Encoding, scale: float, *, factor: float) -> Encoding:
 def window(encoding: Encoding, scale: float, *, size: int | None = None) -> Encoding:
     """Let a query see only the last `size` tokens, itself included (None: L)."""
     size = encoding.dims.train_length if size is None else size
-    return encoding.replace(window=encoding.narrowed(token_count("size", size)))
+    return encoding.windowed(token_count("size", size))

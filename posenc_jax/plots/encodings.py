@@ -157,7 +157,7 @@ def windows(encodings: Mapping[str, Encoding], layers: int, length: int) -> "Fig
         named = set()
         for index in range(layers):
             layer = encoding.layer(index)
-            window = layer.narrowed(None)
+            window = layer.narrowed()
             span, hatch = _sight(layer)
             name = f"{layer.name}, {span}"
             axes.barh(
@@ -180,7 +180,7 @@ def windows(encodings: Mapping[str, Encoding], layers: int, length: int) -> "Fig
 
 def _sight(encoding: Encoding) -> tuple[str, str | None]:
     """The keys that a layer sees, in words, and the hatch of its bar."""
-    window = encoding.narrowed(None)
+    window = encoding.narrowed()
     if window is None:
         return "everything", "//"
     return ("its chunk", "..") if window == chunk_of(encoding) else ("a window", None)

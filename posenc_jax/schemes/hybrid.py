@@ -33,7 +33,7 @@ class Hybrid(Encoding):
         if self.dims.layers is None:
             return None
         layers = [self.layer(index) for index in range(self.dims.layers)]
-        windows = [layer.narrowed(None) for layer in layers]
+        windows = [layer.narrowed() for layer in layers]
         if any(window is None for window in windows):
             return None
         field = 1 + sum(window - 1 for window in windows)

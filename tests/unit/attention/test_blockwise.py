@@ -50,7 +50,7 @@ def inputs(length, queries, groups, dtype=jnp.float32):
     return q, k, v, jnp.asarray(rng.normal(size=rows), jnp.float32)
 
 
-def full(q, k, v, encoding, q_tokens, k_tokens, *, phase, window):
+def full(q, k, v, encoding, q_tokens, k_tokens, *, phase):
     """Full attention in the precision of its inputs."""
     if phase is not None:
 
@@ -70,7 +70,7 @@ def full(q, k, v, encoding, q_tokens, k_tokens, *, phase, window):
     scores = scores if bias is None else scores + (bias if bias.ndim == 4 else bias[None])
     queries, keys = scores.shape[2:]
     back = jnp.arange(keys - queries, keys)[:, None] - jnp.arange(keys)[None, :]
-    seen = (back >= 0) & (back < (encoding.narrowed(window) or keys))
+    seen = (back >= 0) & (back < (encoding.narrowed() or keys))
     seen = seen[None, None]
     if k_tokens.document is not None:
         same = q_tokens.document[:, None, :, None] == k_tokens.document[:, None, None, :]
@@ -102,7 +102,8 @@ def setting(name, length, *, queries=None, groups=H, window=None, cut=None):
         for p, d, f in zip((q_positions, k_positions), documents, features, strict=True)
     ]
     given = dict(zip(("q_tokens", "k_tokens"), sides, strict=True))
-    return encoding, given | {"phase": phase, "window": window}, inputs(length, queries, groups)
+    window = None if window is None else int(window)
+    return encoding.windowed(window), given | {"phase": phase}, inputs(length, queries, groups)
 
 
 def check(name, length, **options):
@@ -193,14 +194,14 @@ def test_blockwise_matches_with_random_combinations(name, length):
 @pytest.mark.parametrize(("name", "window"), [("rope", None), ("fire", 40)])
 @pytest.mark.slow
 def test_token_order_decides_visibility(name, window):
-    encoding = build(name, 300)
+    encoding = build(name, 300).windowed(window)
     q, k, v, _ = inputs(200, 50, H)
     places = np.sort(np.random.default_rng(0).permutation(300)[:200])
     k_positions, q_positions = jnp.asarray(places), jnp.asarray(places[np.arange(50) * 3] + 1)
     phase = posenc_jax.attention.phase_between(encoding, q_positions, k_positions)
     sides = [Tokens(position=p, order=p) for p in (q_positions, k_positions)]
     given = dict(zip(("q_tokens", "k_tokens"), sides, strict=True), encoding=encoding)
-    given |= {"phase": phase, "window": window}
+    given |= {"phase": phase}
     ours, theirs = (jax.jit(functools.partial(way, **given))(q, k, v) for way in (blockwise, plain))
     for actual, expected in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(actual, expected, atol=3e-6)

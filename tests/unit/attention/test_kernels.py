@@ -24,8 +24,8 @@ def setting(name, dtype, groups=H, length=T):
         jnp.asarray(rng.normal(size=(B, heads, length, K)), dtype) for heads in (H, groups, groups)
     )
     tokens = Tokens(position=positions, contiguous=True)
-    options = {"phase": encoding.phase(positions), "window": None}
-    return (q, k, v, encoding), {"q_tokens": tokens, "k_tokens": tokens} | options
+    phase = encoding.phase(positions)
+    return (q, k, v, encoding), {"q_tokens": tokens, "k_tokens": tokens, "phase": phase}
 
 
 def outputs_and_gradients(way, given, places, **options):
@@ -72,8 +72,8 @@ def test_the_cudnn_call_matches_plain_attention(name, groups, monkeypatch):
 @pytest.mark.slow
 def test_the_cudnn_call_applies_a_window(monkeypatch):
     monkeypatch.setattr(kernels, "CUDNN", "xla")
-    given, places = setting("rope", jnp.bfloat16)
-    places["window"] = 20
+    (q, k, v, encoding), places = setting("rope", jnp.bfloat16)
+    given = q, k, v, encoding.windowed(20)
     ours, (right, _) = kernels.cudnn(*given, **places), plain(*given, **places)
     np.testing.assert_allclose(
         np.asarray(ours, np.float32), np.asarray(right, np.float32), atol=0.03
@@ -98,8 +98,8 @@ def test_alibi_is_exact_at_30000_tokens():
     ("name", "window", "groups"), [("nope", None, 1), ("rope", 40, H), ("alibi", None, 1)]
 )
 def test_splash_attention_matches_plain_attention(name, groups, window):
-    given, places = setting(name, jnp.float32, groups)
-    places["window"] = window
+    (q, k, v, encoding), places = setting(name, jnp.float32, groups)
+    given = q, k, v, encoding.windowed(window)
     ours = outputs_and_gradients(kernels.splash, given, places, interpret=True)
     right = outputs_and_gradients(plain, given, places)
     for a, b in zip(ours, right, strict=True):

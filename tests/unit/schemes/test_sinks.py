@@ -86,7 +86,7 @@ def test_a_sink_has_the_gradient_of_one_more_column(extension):
         row = Tokens(position=jnp.arange(40), contiguous=True)
         heads_major = (jnp.swapaxes(jnp.asarray(x), 1, 2) for x in (q, k, v))
         phase = alone.phase(row.position)
-        out, logsum = by_regions(plain, *heads_major, alone, row, row, phase=phase, window=None)
+        out, logsum = by_regions(plain, *heads_major, alone, row, row, phase=phase)
         column = jnp.broadcast_to(logit[None, :, None], logsum.shape)
         share = jax.nn.softmax(jnp.stack([logsum, column]), axis=0)[0]
         return jnp.sum(jnp.sin(out * share[..., None]))

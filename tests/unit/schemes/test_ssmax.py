@@ -84,7 +84,7 @@ def test_the_scale_is_s_ln_n_plus_b():
 def counted(encoding, *, segments=None, key=None, window=None, batch=1):
     """Return the query scale used by attention, [B or 1, H, T]."""
     row = tokens_of_row(encoding, batch, T, key, segments)
-    return query_scale(encoding, row, row, T, T, window)[..., 0]
+    return query_scale(encoding.windowed(window), row, row, T, T)[..., 0]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_only_the_global_layers_of_a_hybrid_may_be_scaled(kind, make_model, make
     places = jnp.arange(4 * L)
     has = [encoding.layer(i).query_scale(places) is not None for i in range(4)]
     assert has == [False, False, False, True]
-    assert [encoding.layer(i).narrowed(None) for i in range(4)] == [4, 4, 4, None]
+    assert [encoding.layer(i).narrowed() for i in range(4)] == [4, 4, 4, None]
     extended = posenc_jax.extend("window:size=3", encoding, 1.0)
-    assert [extended.layer(i).narrowed(None) for i in range(4)] == [3, 3, 3, 3]
+    assert [extended.layer(i).narrowed() for i in range(4)] == [3, 3, 3, 3]
     logits = forward(make_model(layers=4), make_tokens(2 * L), encoding)
     plain = forward(make_model(layers=4), make_tokens(2 * L), posenc_jax.build("hybrid", LAYERS))
     assert jnp.any(jnp.abs(logits - plain) > 1e-4)
