@@ -7,15 +7,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc_jax.attention import attention, phase_between
-from posenc_jax.encoding import (
-    Encoding,
-    Phase,
-    Tokens,
-    check_encoding,
-    combine,
-    known_values,
-    overrides,
-)
+from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
+from posenc_jax.layers import overrides
 from posenc_jax.positions import (
     check_ascending,
     check_places,

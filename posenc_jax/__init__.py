@@ -15,14 +15,13 @@ if TYPE_CHECKING:
         KeySum,
         Phase,
         Tokens,
-        Wrapper,
         combine,
         partition,
-        stack,
         trained_mask,
     )
     from posenc_jax.extensions import extend
     from posenc_jax.lab import evaluate, recipe, train
+    from posenc_jax.layers import Wrapper, stack
     from posenc_jax.runs.subject import load_run
     from posenc_jax.schemes import build
 
@@ -35,10 +34,10 @@ _HOME = {
     "KeySum": "encoding",
     "Phase": "encoding",
     "Tokens": "encoding",
-    "Wrapper": "encoding",
+    "Wrapper": "layers",
     "combine": "encoding",
     "partition": "encoding",
-    "stack": "encoding",
+    "stack": "layers",
     "trained_mask": "encoding",
     "build": "schemes",
     "extend": "extensions",

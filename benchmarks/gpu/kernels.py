@@ -18,7 +18,7 @@ from benchmarks.gpu.plans import Plan
 from benchmarks.timing import in_turns
 from posenc_jax import extensions, schemes
 from posenc_jax.attention import attend
-from posenc_jax.encoding import overrides
+from posenc_jax.layers import overrides
 
 SCALE = 4  # of extensions: length over the length the encoding was built for
 # For extensions whose name alone is not enough.

@@ -13,7 +13,8 @@ from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import plain, rotate
 from posenc_jax.attention.regions import by_regions, phase_between
 from posenc_jax.checks import IMPLEMENTATIONS, choice
-from posenc_jax.encoding import Encoding, Phase, Tokens, bearer, check_encoding, overrides
+from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
+from posenc_jax.layers import bearer, overrides
 from posenc_jax.positions import (
     check_ascending,
     check_places,

@@ -32,17 +32,8 @@ from posenc_jax.attention.plain import (
     query_scale,
     turn,
 )
-from posenc_jax.encoding import (
-    Encoding,
-    KeySum,
-    Phase,
-    Region,
-    Tokens,
-    bearer,
-    chunk_of,
-    overrides,
-    two_sum,
-)
+from posenc_jax.encoding import Encoding, KeySum, Phase, Region, Tokens, two_sum
+from posenc_jax.layers import bearer, chunk_of, overrides
 
 HIGHEST = lax.Precision.HIGHEST
 UNROLLED = 512  # up to this many keys, all blocks at one distance are computed at once

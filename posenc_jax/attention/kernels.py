@@ -22,15 +22,8 @@ from posenc_jax.attention.plain import (
     spread,
     turn,
 )
-from posenc_jax.encoding import (
-    DistanceBias,
-    Encoding,
-    Phase,
-    Tokens,
-    bearer,
-    chunk_of,
-    overrides,
-)
+from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens
+from posenc_jax.layers import bearer, chunk_of, overrides
 
 PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is materialised, [1, H, T, T]

@@ -6,16 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax.attention.merging import NONE
-from posenc_jax.encoding import (
-    DistanceBias,
-    Encoding,
-    Phase,
-    Region,
-    Tokens,
-    bearer,
-    chunk_of,
-    overrides,
-)
+from posenc_jax.encoding import DistanceBias, Encoding, Phase, Region, Tokens
+from posenc_jax.layers import bearer, chunk_of, overrides
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 WHOLE = Region()  # all keys at their own positions

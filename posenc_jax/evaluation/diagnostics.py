@@ -10,8 +10,9 @@ import numpy as np
 
 from posenc_jax import neighbours
 from posenc_jax.attention import attention as attend_heads
-from posenc_jax.encoding import Encoding, KeySum, bearer
+from posenc_jax.encoding import Encoding, KeySum
 from posenc_jax.errors import ConfigError
+from posenc_jax.layers import bearer
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.rope import RoPE
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 from posenc_jax.checks import LARGEST_SCALE, positive, token_count
-from posenc_jax.encoding import Encoding, Wrapper, fixed
+from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
+from posenc_jax.layers import Wrapper
 
 
 def _is_scaled(encoding: Encoding) -> bool:

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 
 from posenc_jax import composition, extensions
-from posenc_jax.encoding import Encoding, chunk_of, trained_mask
+from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.evaluation import diagnostics
+from posenc_jax.layers import chunk_of
 from posenc_jax.lines import Line
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import draw_lines

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from posenc_jax import neighbours, schemes, terminal
-from posenc_jax.encoding import Dims, Encoding, overrides
+from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics
+from posenc_jax.layers import overrides
 from posenc_jax.plots import encodings as pictures
 from posenc_jax.plots import style
 from posenc_jax.report.diagnosis import held_out

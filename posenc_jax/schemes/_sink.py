@@ -3,7 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.encoding import Dims, Encoding, PerLayer, bearer, trained
+from posenc_jax.encoding import Dims, Encoding, trained
+from posenc_jax.layers import PerLayer, bearer
 
 
 class Sink(PerLayer):

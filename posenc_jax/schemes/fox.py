@@ -15,15 +15,13 @@ from posenc_jax.encoding import (
     Encoding,
     KeySum,
     Tokens,
-    Wrapper,
     check_far,
     fixed,
-    one_per_layer,
-    overrides,
     trained,
     trained_mask,
     two_sum,
 )
+from posenc_jax.layers import Wrapper, one_per_layer, overrides
 
 OPTIONS = ("gate", "bias_init", "shortest", "longest", "inner")
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from posenc_jax import schemes
 from posenc_jax.checks import flag, token_count
-from posenc_jax.encoding import Dims, Wrapper, check_reach, static
+from posenc_jax.encoding import Dims, check_reach, static
+from posenc_jax.layers import Wrapper
 
 OPTIONS = ("inner", "max_position", "inner_length", "evenly")
 

@@ -10,7 +10,8 @@ import numpy as np
 from flax import struct
 
 from posenc_jax.checks import choice, positive, rotary_dims
-from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, stack, static
+from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static
+from posenc_jax.layers import stack
 from posenc_jax.schemes import _rotation
 
 

@@ -8,18 +8,8 @@ import jax.numpy as jnp
 
 from posenc_jax import schemes
 from posenc_jax.checks import LARGEST_SCALE, choice, flag, known, positive, whole_number
-from posenc_jax.encoding import (
-    Dims,
-    Encoding,
-    PerLayer,
-    Tokens,
-    Wrapper,
-    check_far,
-    overrides,
-    position_of,
-    static,
-    trained,
-)
+from posenc_jax.encoding import Dims, Encoding, Tokens, check_far, position_of, static, trained
+from posenc_jax.layers import PerLayer, Wrapper, overrides
 
 KINDS = ("trained", "llama4", "ministral3", "inkling")
 OPTIONS = ("inner", "kind", "bias", "a", "layers")

@@ -9,7 +9,8 @@ import pytest
 
 import posenc_jax
 from posenc_jax.attention import attend
-from posenc_jax.encoding import Wrapper, trained
+from posenc_jax.encoding import trained
+from posenc_jax.layers import Wrapper
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 

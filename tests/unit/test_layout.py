@@ -34,18 +34,20 @@ ALLOWED = {
     "posenc_jax/fields.py": {"checks"},
     "posenc_jax/composition.py": {"checks"},
     "posenc_jax/encoding.py": {"checks"},
+    "posenc_jax/layers.py": {"encoding"},
     "posenc_jax/positions.py": {"encoding"},
-    "posenc_jax/schemes": {"checks", "registry", "composition", "encoding", "schemes"},
+    "posenc_jax/schemes": {"checks", "registry", "composition", "encoding", "layers", "schemes"},
     "posenc_jax/extensions": {
         "checks",
         "registry",
         "composition",
         "encoding",
+        "layers",
         "schemes",
         "extensions",
     },
-    "posenc_jax/attention": {"checks", "encoding", "positions", "attention"},
-    "models": {"checks", "registry", "fields", "encoding", "positions", "attention"},
+    "posenc_jax/attention": {"checks", "encoding", "layers", "positions", "attention"},
+    "models": {"checks", "registry", "fields", "encoding", "layers", "positions", "attention"},
 }
 
 

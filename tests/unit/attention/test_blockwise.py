@@ -13,14 +13,8 @@ from sizes import DIMS
 import posenc_jax
 from posenc_jax import schemes
 from posenc_jax.attention import attend, attention, blockwise, plain
-from posenc_jax.encoding import (
-    Encoding,
-    Tokens,
-    overrides,
-    position_of,
-    trained,
-    trained_mask,
-)
+from posenc_jax.encoding import Encoding, Tokens, position_of, trained, trained_mask
+from posenc_jax.layers import overrides
 
 pytestmark = pytest.mark.sampled
 

@@ -13,8 +13,9 @@ from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax import composition, extensions, schemes
-from posenc_jax.encoding import Dims, Encoding, stack
+from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.evaluation.methods import methods
+from posenc_jax.layers import stack
 
 pytestmark = pytest.mark.sampled
 

@@ -15,8 +15,9 @@ from posenc_jax import extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.attention.kernels import Unfit, splash
 from posenc_jax.config import building, parse
-from posenc_jax.encoding import Dims, Tokens, Wrapper
+from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.extensions.distance import Remapped
+from posenc_jax.layers import Wrapper
 
 pytestmark = pytest.mark.sampled
 

@@ -8,7 +8,8 @@ from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
 from posenc_jax.attention import attend, phase_between, rotate
-from posenc_jax.encoding import DistanceBias, combine, overrides, partition, stack, trained_mask
+from posenc_jax.encoding import DistanceBias, combine, partition, trained_mask
+from posenc_jax.layers import overrides, stack
 from posenc_jax.positions import tokens_of_row
 
 pytestmark = pytest.mark.sampled

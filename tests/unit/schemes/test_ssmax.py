@@ -17,7 +17,8 @@ from configs import ssmax as recipe
 from posenc_jax.attention import attend
 from posenc_jax.attention.plain import query_scale
 from posenc_jax.config import building, parse
-from posenc_jax.encoding import Dims, Wrapper
+from posenc_jax.encoding import Dims
+from posenc_jax.layers import Wrapper
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.ssmax import temperature
 
