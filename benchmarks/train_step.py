@@ -26,6 +26,7 @@ from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.config import load  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
+from posenc_jax.runtime import devices  # noqa: E402
 from posenc_jax.training import adamw, compiled  # noqa: E402
 
 SIZES = ((128, 32), (512, 8))  # tokens per row, rows
@@ -51,9 +52,9 @@ def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding)
         config.encoding.max_position = 8 * length
     config = load(config)
     parts, optimizer = parameters.make(config), adamw.make(config)
-    mesh = compiled.make_mesh(jax.devices()[:1])
+    mesh = devices.make_mesh(jax.devices()[:1])
     step = compiled.train_step(parts, optimizer, config, mesh)
-    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
+    state = jax.device_put(compiled.fresh_state(parts, optimizer), devices.replicated(mesh))
     held = SimpleNamespace(state=state)
     given = tokens(length, rows)
     ones = np.ones((rows, length), np.float32)

@@ -60,7 +60,7 @@ class Config:
     )
     family: str = default(
         "transformer",
-        f"a file of models/ that defines Model: {', '.join(models())}",
+        f"a file of models/ with a line Model = ...: {', '.join(models())}",
         one_of(*models()),
     )
     attention: str = default(

@@ -13,6 +13,7 @@ from benchmarks.gpu.plans import Plan
 from benchmarks.gpu.steps import batch_of, configured
 from benchmarks.timing import in_turns
 from posenc_jax.runs import parameters
+from posenc_jax.runtime import devices
 from posenc_jax.training import adamw, compiled
 
 
@@ -25,7 +26,7 @@ def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
 
 def together(plan: Plan, size: str, count: int) -> dict:
     config = configured(plan, size, "rope")
-    optimizer, mesh = adamw.make(config), compiled.make_mesh(jax.devices()[:1])
+    optimizer, mesh = adamw.make(config), devices.make_mesh(jax.devices()[:1])
     states = []
     for seed in range(count):
         parts = parameters.make(dataclasses.replace(config, seed=seed))

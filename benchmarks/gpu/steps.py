@@ -20,6 +20,7 @@ from benchmarks.train_step import Textbook, textbook_step
 from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
+from posenc_jax.runtime import devices
 from posenc_jax.training import adamw, compiled, report
 
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # steps that keep a device busy
@@ -66,8 +67,8 @@ def batch_of(config) -> Batch:
 def compiled_step(config):
     """A call that runs a step and waits for it, and its cost."""
     parts, optimizer = parameters.make(config), adamw.make(config)
-    mesh = compiled.make_mesh(jax.devices()[:1])
-    state = jax.device_put(compiled.fresh_state(parts, optimizer), compiled.replicated(mesh))
+    mesh = devices.make_mesh(jax.devices()[:1])
+    state = jax.device_put(compiled.fresh_state(parts, optimizer), devices.replicated(mesh))
     held, batch = SimpleNamespace(state=state), jax.device_put(batch_of(config))
     begin = time.perf_counter()
     program = compiled.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()

@@ -8,6 +8,7 @@ import numpy as np
 
 from posenc_jax import neighbours
 from posenc_jax.encoding import Encoding
+from posenc_jax.runtime import devices
 
 if TYPE_CHECKING:
     import models
@@ -21,10 +22,15 @@ def read(model, encoding, rows):  # [N, T + 1] -> [N, T] twice
 
 
 class Reader:
-    """Compute a model's losses on windows of a text, up to `tokens_per_call` tokens at once."""
+    """Compute a model's losses on windows of a text, sharded over all devices.
+
+    A call reads up to `tokens_per_call` tokens on each device.
+    """
 
     def __init__(self, model: models.Model, tokens: np.ndarray, tokens_per_call: int):
-        self.model, self.tokens, self.tokens_per_call = model, tokens, tokens_per_call
+        self.mesh = devices.make_mesh()
+        self.model = jax.device_put(model, devices.replicated(self.mesh))
+        self.tokens, self.tokens_per_call = tokens, tokens_per_call
 
     def __call__(
         self,
@@ -37,16 +43,15 @@ class Reader:
     ]:  # [N, length]: nats, and True where the target was ranked first
         nats = np.empty((len(starts), length), np.float32)
         right = np.empty((len(starts), length), np.bool_)
-        rows = self._rows(length)
+        rows = self.mesh.size * max(1, self.tokens_per_call // length)
+        encoding = jax.device_put(encoding, devices.replicated(self.mesh))
         for first in range(0, len(starts), rows):
             batch = starts[np.arange(first, first + rows) % len(starts)]  # the last call is padded
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
+            tokens = jax.device_put(tokens, devices.by_rows(self.mesh))
             outputs = jax.device_get(read(self.model, encoding, tokens))
             filled = slice(first, min(first + rows, len(starts)))
             for array, values in zip((nats, right), outputs, strict=True):
                 array[filled] = values[: filled.stop - first]
             after_call((filled.stop - first) * length)
         return nats, right
-
-    def _rows(self, length: int) -> int:
-        return max(1, self.tokens_per_call // length)

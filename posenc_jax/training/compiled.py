@@ -5,52 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs.parameters import Parts, key_of
+from posenc_jax.runtime import devices
 
 State = dict[str, Any]  # {"params", "opt", "step"}: plain dictionaries and optax's tuples of arrays
-
-
-def make_mesh(devices=None) -> Mesh:
-    """Build a mesh with one axis, along which each process's devices are contiguous."""
-    devices = sorted(devices or jax.devices(), key=lambda device: (device.process_index, device.id))
-    return Mesh(np.array(devices), ("data",))
-
-
-def replicated(mesh: Mesh) -> NamedSharding:
-    return NamedSharding(mesh, PartitionSpec())
-
-
-def own_rows(mesh: Mesh, rows: int) -> slice:
-    """Return the rows of a batch that this process reads."""
-    local = [i for i, d in enumerate(mesh.devices.flat) if d.process_index == jax.process_index()]
-    return slice(local[0] * rows // mesh.size, (local[-1] + 1) * rows // mesh.size)
-
-
-def spread(batch: Batch, mesh: Mesh) -> Batch:
-    """Place a batch on the devices of all processes; each process gives its own rows."""
-    if jax.process_count() == 1:
-        return batch  # jit places it faster
-    rows = NamedSharding(mesh, PartitionSpec("data"))
-    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, x), batch)
-
-
-def state_shardings(state: State, mesh: Mesh, mode: str) -> State:
-    """Return the shardings of a state: `replicated` copies every array to all devices, `fsdp`
-    shards it along its longest divisible axis."""
-
-    def place(leaf) -> NamedSharding:
-        divisible = [i for i, size in enumerate(leaf.shape) if size and size % mesh.size == 0]
-        if mode == "replicated" or not divisible:
-            return replicated(mesh)
-        longest = max(divisible, key=lambda axis: leaf.shape[axis])
-        return NamedSharding(mesh, PartitionSpec(*[None] * longest, "data"))
-
-    return jax.tree.map(place, state)
 
 
 def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
@@ -115,10 +77,9 @@ def train_step(
             metrics["skipped"] = state["step"] + 1 - applied  # total up to this step
         return {"params": params, "opt": opt, "step": state["step"] + 1}, metrics
 
-    rows = NamedSharding(mesh, PartitionSpec("data"))
     shapes = jax.eval_shape(lambda: fresh_state(parts, optimizer))
-    shardings = state_shardings(shapes, mesh, config.sharding)
-    out = (shardings, replicated(mesh))
+    shardings, rows = devices.shardings(shapes, mesh, config.sharding), devices.by_rows(mesh)
+    out = (shardings, devices.replicated(mesh))
     return jax.jit(step, in_shardings=(shardings, rows), out_shardings=out, donate_argnums=0)
 
 
@@ -129,6 +90,6 @@ def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
         losses = nll(parts, params, batch, None, mask_documents)
         return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
-    rows = NamedSharding(mesh, PartitionSpec("data"))
     # None: parameters keep their sharding.
-    return jax.jit(sums, in_shardings=(None, rows), out_shardings=replicated(mesh))
+    placed = (None, devices.by_rows(mesh))
+    return jax.jit(sums, in_shardings=placed, out_shardings=devices.replicated(mesh))

@@ -24,6 +24,7 @@ from posenc_jax.runs.facts import data_facts, speed
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
+from posenc_jax.runtime import devices
 from posenc_jax.terminal import counted, warn
 from posenc_jax.tracking.wandb import TrainingView, View
 from posenc_jax.training import adamw, compiled, processes
@@ -96,7 +97,7 @@ def with_vocab(config: Training, vocab: int) -> Training:
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str], track) -> int:
-    mesh = compiled.make_mesh()
+    mesh = devices.make_mesh()
 
     cards: dict[int, dict] = {}
 
@@ -111,7 +112,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
         lambda: parameters.make(config) if resumes or not is_lead() else starting_parts(config)
     )
     fresh = compiled.fresh_state(parts, adamw.make(config))
-    shardings = compiled.state_shardings(fresh, mesh, config.sharding)
+    shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(fresh, shardings, accept)
     all_or_none(lambda: run.resume_from(step))
     all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
@@ -188,11 +189,11 @@ def _steps(
     validate = Validation(config, parts, corpus, mesh)
     rate = adamw.schedule(config)
     rows = mixtures.batches(corpus, config)
-    local_rows = compiled.own_rows(mesh, config.batch_size)
+    local_rows = devices.own_rows(mesh, config.batch_size)
     # A `stop_at` already reached is ignored, so the same command resumes.
     last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
     while step < last and not stopping():
-        state, measured = train_step(state, compiled.spread(rows.batch(step, local_rows), mesh))
+        state, measured = train_step(state, devices.spread(rows.batch(step, local_rows), mesh))
         step += 1
         record.flush()  # the previous step, while this one is computed
         record.later(step, measured, rate, rows)
@@ -257,11 +258,11 @@ def check_space(folder: Path, state, keep: int) -> None:
         warn(f"{folder} has no space for {keep} + 1 checkpoints: {sizes}")
 
 
-def _check_rows(config, devices: int) -> None:
+def _check_rows(config, count: int) -> None:
     rows = config.batch_size // config.accumulate
-    if rows % devices:
+    if rows % count:
         raise errors.ConfigError(
-            f"batch_size / accumulate = {rows} must be a multiple of the {devices} devices"
+            f"batch_size / accumulate = {rows} must be a multiple of the {count} devices"
         )
 
 

@@ -13,11 +13,12 @@ from typing import Any, NoReturn, TypeVar
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from posenc_jax import errors
 from posenc_jax.config import Training, schema
 from posenc_jax.config.compare import differences_of_fields
+from posenc_jax.runtime import devices
 from posenc_jax.terminal import code_of, say
 
 T = TypeVar("T")
@@ -180,10 +181,8 @@ class Stopping:
 
     def __init__(self, signals: Sequence[str], mesh: Mesh):
         self.signals = signals
-        self.rows = NamedSharding(mesh, PartitionSpec("data"))
-        self.any = jax.jit(
-            lambda votes: votes.any(), out_shardings=NamedSharding(mesh, PartitionSpec())
-        )
+        self.rows = devices.by_rows(mesh)
+        self.any = jax.jit(lambda votes: votes.any(), out_shardings=devices.replicated(mesh))
         self.local = mesh.local_mesh.size
         self.sent: jax.Array | None = None
 

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 from posenc_jax.data.batches import Batch, held_out
+from posenc_jax.runtime import devices
 from posenc_jax.training import compiled
 
 
@@ -15,7 +16,7 @@ class Validation:
 
     def __init__(self, config, parts, corpus, mesh):
         self.every, self.last, self.size = config.valid_every, config.steps, config.batch_size
-        self.mesh, self.local_rows = mesh, compiled.own_rows(mesh, config.batch_size)
+        self.mesh, self.local_rows = mesh, devices.own_rows(mesh, config.batch_size)
         self.sums = compiled.loss_sums(parts, config.data.mask_documents, mesh)
         self.lossless = corpus.lossless
         self.rows = {
@@ -50,5 +51,5 @@ class Validation:
             rows = jax.tree.map(lambda x, i=index: x[i % count], held)
             repeats = (index < count)[:, None]  # rows of weight 0 fill a short last batch
             rows = rows._replace(weights=rows.weights * repeats)
-            total += np.array(jax.device_get(self.sums(params, compiled.spread(rows, self.mesh))))
+            total += np.array(jax.device_get(self.sums(params, devices.spread(rows, self.mesh))))
         return total

@@ -11,8 +11,8 @@ PACKAGE = ROOT / "posenc_jax"
 # From the ground up: a layer imports those before it, and its own modules.
 LAYERS = (
     "errors packages checks registry backend terminal files fields composition neighbours typeset "
-    "lines encoding layers positions schemes extensions attention data config tracking runs "
-    "training evaluation plots programs sweeping report lab"
+    "lines runtime encoding layers positions schemes extensions attention data config tracking "
+    "runs training evaluation plots programs sweeping report lab"
 ).split()
 INDEPENDENT = [("training", "evaluation"), ("sweeping", "training")]
 

@@ -13,6 +13,7 @@ from configs import randomized
 from posenc_jax.data import tasks
 from posenc_jax.data.batches import Batch, Batches
 from posenc_jax.runs import parameters
+from posenc_jax.runtime import devices
 from posenc_jax.training import adamw, compiled
 
 pytestmark = pytest.mark.sampled
@@ -52,7 +53,7 @@ def test_large_seeds_give_different_draws_in_training():
 
     def losses(seed):
         step = compiled.train_step(
-            parts, optimizer, config(seed), compiled.make_mesh(jax.devices()[:1])
+            parts, optimizer, config(seed), devices.make_mesh(jax.devices()[:1])
         )
         fresh = compiled.fresh_state(parts, optimizer)
         copies = [jax.tree.map(jnp.copy, fresh) | {"step": jnp.int32(i)} for i in range(3)]

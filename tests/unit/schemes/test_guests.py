@@ -16,6 +16,7 @@ from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Tokens
 from posenc_jax.errors import ConfigError
 from posenc_jax.runs import parameters
+from posenc_jax.runtime import devices
 from posenc_jax.schemes import fox
 from posenc_jax.training import adamw, compiled
 
@@ -192,7 +193,7 @@ config_of = functools.partial(sizes.config_of, **{"model.layers": 4, "train_leng
 
 def trained(config, steps=6):
     parts, optimizer = parameters.make(config), adamw.make(config)
-    mesh = compiled.make_mesh(jax.devices()[:1])
+    mesh = devices.make_mesh(jax.devices()[:1])
     step = compiled.train_step(parts, optimizer, config, mesh)
     state = compiled.fresh_state(parts, optimizer)
     before = jax.tree.map(np.asarray, state["params"])

@@ -18,6 +18,7 @@ from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
+from posenc_jax.runtime import devices
 from posenc_jax.training import adamw, compiled
 
 pytestmark = pytest.mark.sampled
@@ -42,7 +43,7 @@ def compiled_of(fields):
     """Parts, optimizer and step of a configuration, compiled once for all tests."""
     config = schema.from_fields(json.loads(fields))
     parts, optimizer = parameters.make(config), adamw.make(config)
-    mesh = compiled.make_mesh(jax.devices()[:1])
+    mesh = devices.make_mesh(jax.devices()[:1])
     return parts, optimizer, compiled.train_step(parts, optimizer, config, mesh)
 
 
