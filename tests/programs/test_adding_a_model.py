@@ -25,4 +25,4 @@ def test_a_new_family_works_with_every_program(tmp_path, text):
     run("scripts/report.py", workdir, f"--out={tmp_path / 'page'}")
     assert (tmp_path / "page" / "index.html").exists()
     out = run(*train[:2], "--workdir=other", "--config.model.family=head_only", code=2)
-    assert "did you mean 'heads_only'?" in out
+    assert "one of 'heads_only', 'transformer'" in out
