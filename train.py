@@ -9,7 +9,6 @@ below; for example:
   --config.data.path='books/*.txt' --config.encoding.base=500000
 
 --evaluate=configs/eval.py [--evaluate.FIELD=VALUE ...] then evaluates it, in the same wandb run.
-With --train_only it only checks before training that this evaluation is possible.
 """
 
 import sys
@@ -19,7 +18,7 @@ from posenc_jax import backend, config, terminal
 from posenc_jax.config import parse
 from posenc_jax.config.check import mistakes_in_evaluation, mistakes_in_workdir
 from posenc_jax.config.environment import workdir_of
-from posenc_jax.config.schema import ConfigDict, Evaluation, Training
+from posenc_jax.config.schema import ConfigDict
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
 from posenc_jax.runs.workdir import Workdir
@@ -29,27 +28,21 @@ BUILT = ("--config.encoding.", "--config.extension.")  # fields that only buildi
 
 def main(argv: list[str]) -> int:
     argv, evaluating = parse.without_evaluation(argv)
-    flags, recipe = parse.read(argv, __doc__ or "", resumes=True, define=parse.train_only)
+    flags, recipe = parse.read(argv, __doc__ or "", resumes=True)
     evaluation = parse.read_evaluation(evaluating)
     chosen = any(word.startswith(BUILT) for word in argv)
-    return terminal.code_of(
-        lambda: run(flags.workdir, recipe, chosen, evaluation, flags.train_only)
-    )
+    return terminal.code_of(lambda: run(flags.workdir, recipe, chosen, evaluation))
 
 
 def run(
-    workdir: str | None,
-    recipe: ConfigDict,
-    chosen: bool,
-    evaluation: ConfigDict | None,
-    train_only: bool,
+    workdir: str | None, recipe: ConfigDict, chosen: bool, evaluation: ConfigDict | None
 ) -> int:
     workdir = workdir and workdir_of(workdir)
     more = [] if workdir else ["--workdir is missing; give the folder of the run"]
     more += mistakes_in_workdir(workdir) if workdir else []
     if evaluation is not None:
         more += mistakes_in_evaluation(evaluation)
-        if recipe.distributed and not train_only:
+        if recipe.distributed:
             more.append("--evaluate is for one process; evaluate a distributed run afterwards")
     saved = Workdir(workdir).config() if workdir else None
     backend.configure()
@@ -60,18 +53,12 @@ def run(
         parse.refuse(str(error).splitlines())
     assert workdir
     if asked is not None:
-        return run_both(training, asked, Path(workdir), train_only)
+        from posenc_jax.programs import train_and_evaluate
+
+        return train_and_evaluate(training, asked, Path(workdir))
     from posenc_jax.training.loop import train
 
     return train(training, Path(workdir))
-
-
-def run_both(training: Training, evaluation: Evaluation, workdir: Path, train_only: bool) -> int:
-    from posenc_jax import programs
-
-    if train_only:
-        return programs.train_readable(training, evaluation, workdir)
-    return programs.train_and_evaluate(training, evaluation, workdir)
 
 
 if __name__ == "__main__":

@@ -46,13 +46,6 @@ def measure(
     return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name, ngrams)
 
 
-def train_readable(config: Training, evaluation: Evaluation, workdir: Path) -> int:
-    """Train a run whose evaluation, which follows elsewhere, has something to read."""
-    if not config.distributed:
-        planning.check_readable(evaluation, config)
-    return train(config, workdir)
-
-
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
     planning.check_readable(evaluation, config)

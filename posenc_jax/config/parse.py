@@ -45,11 +45,6 @@ def read(argv: list[str], usage: str, *, evaluation=False, define: Define = id, 
         refuse(str(error).splitlines())
 
 
-def train_only(flags: argparse.ArgumentParser) -> None:
-    """The flag of train.py."""
-    flags.add_argument("--train_only", "--train-only", action="store_true")
-
-
 def without_evaluation(argv: list[str]) -> tuple[list[str], list[str]]:
     """The words of a training, and those of --evaluate as eval_extrapolation.py reads them."""
     argv = _joined(argv)
@@ -58,15 +53,25 @@ def without_evaluation(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def read_evaluation(words: list[str]) -> ConfigDict | None:
+    """The evaluation that follows a training; a mistake is printed and ends with exit code 2."""
+    try:
+        return evaluation_of(words)
+    except errors.ConfigError as error:
+        refuse(str(error).splitlines())
+
+
+def evaluation_of(words: list[str]) -> ConfigDict | None:
     """The evaluation that follows a training; None where none is requested."""
     if not words:
         return None
     if any(word.startswith("--config.wandb") for word in words):
-        refuse(["--evaluate.wandb has no effect: training and evaluation are one run of wandb"])
+        raise errors.ConfigError(
+            "--evaluate.wandb has no effect: training and evaluation are one run of wandb"
+        )
     try:
         return parse(["train.py", *words], evaluation=True)[1]
     except errors.ConfigError as error:
-        refuse(str(error).replace("--config", "--evaluate").splitlines())
+        raise errors.ConfigError(str(error).replace("--config", "--evaluate")) from error
 
 
 def parse(

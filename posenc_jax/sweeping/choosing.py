@@ -75,15 +75,17 @@ class Trial(Job):
     ends_well = (errors.DONE, errors.NOT_FINITE)  # divergence at a high rate is a result
 
     @property
-    def _evaluated_later(self) -> list[str]:
-        return []
+    def command(self) -> list[str]:
+        return self._train
 
     @property
     def no_result(self) -> str:
         return "measured no choose_loss: the third split is too short; raise data.choose_fraction"
 
-    def next(self) -> str | None:
-        return "train" if self.measured() is None else None
+    def is_done(self) -> bool:
+        return self.measured() is not None
+
+    def mark_evaluated(self) -> None: ...
 
     def measured(self) -> dict[str, float] | None:
         """Loss at L on the third split, infinite if training diverged; None if not known yet."""

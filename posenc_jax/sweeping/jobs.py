@@ -47,8 +47,9 @@ class Job:
     evaluation: tuple[tuple[str, Any], ...]  # over configs/eval.py
 
     @property
-    def train(self) -> list[str]:
-        return [*self._train, *self._evaluated_later]
+    def command(self) -> list[str]:
+        """Trains the run, or resumes it, then evaluates it."""
+        return [*self._train, *self._evaluated]
 
     @property
     def _train(self) -> list[str]:
@@ -56,17 +57,9 @@ class Job:
         return [sys.executable, str(ROOT / "train.py"), *words, *_flags(self.fields)]
 
     @property
-    def _evaluated_later(self) -> list[str]:
-        """Flags that make training refuse a job whose evaluation would fail."""
-        fields = [field for field in self.evaluation_fields if not field[0].startswith("wandb.")]
+    def _evaluated(self) -> list[str]:
         recipe = f"--evaluate={ROOT / 'configs' / 'eval.py'}"
-        return ["--train_only", recipe, *_flags(fields, "--evaluate")]
-
-    @property
-    def evaluate(self) -> list[str]:
-        program = str(ROOT / "eval_extrapolation.py")
-        words = [f"--workdir={self.folder}", *_flags(self.evaluation_fields)]
-        return [sys.executable, program, *words]
+        return [recipe, *_flags(self.evaluation_fields, "--evaluate")]
 
     @functools.cached_property
     def evaluation_fields(self) -> tuple[tuple[str, Any], ...]:
@@ -105,16 +98,18 @@ class Job:
         """Errors in the training and evaluation commands, before anything runs."""
         try:
             wrong, run, _ = self._checked
-            evaluation = parse.parse(self.evaluate[1:], evaluation=True)[1]
         except ConfigError as error:
             return [str(error)]
         if run is not None:
             wrong = wrong + _mistakes_of_building(built_from(run))
+        return wrong + self._mistakes_of_evaluation()
+
+    def _mistakes_of_evaluation(self) -> list[str]:
         try:
-            judging.load(evaluation)
+            judging.load(parse.evaluation_of(parse.without_evaluation(self._evaluated)[1]) or {})
         except ConfigError as error:
-            return wrong + str(error).splitlines()
-        return wrong
+            return str(error).splitlines()
+        return []
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""
@@ -140,12 +135,10 @@ class Job:
         """Reason of failure of a command that exited with 0 but must run again."""
         return f"exited with 0 but left no result in {self.folder}"
 
-    def next(self) -> str | None:
-        """Next command, train or evaluate; None if both are done."""
+    def is_done(self) -> bool:
         status = self.status()
-        if status.get("state") != "done" or status.get("step") != self.config.steps:
-            return "train"
-        return None if self._evaluated() == self._evaluation_of(status) else "evaluate"
+        trained = status.get("state") == "done" and status.get("step") == self.config.steps
+        return trained and self._marked() == self._evaluation_of(status)
 
     def mark_evaluated(self) -> None:
         write_atomically(self._mark, self._evaluation_of(self.status()))
@@ -172,7 +165,7 @@ class Job:
     def _mark(self) -> Path:
         return self.folder / "eval" / "sweep.json"
 
-    def _evaluated(self) -> str | None:
+    def _marked(self) -> str | None:
         rows = self.folder / "eval" / "curves.csv"
         return (
             self._mark.read_text(encoding="utf-8")

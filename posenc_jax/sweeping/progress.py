@@ -12,7 +12,7 @@ from posenc_jax.sweeping.scheduler import Progress, Scheduler
 from posenc_jax.terminal import clock, counted, silence
 
 EVERY = 1.0  # seconds
-ORDER = ("training", "evaluating", "failed", "waiting", "stopped", "done")
+ORDER = ("running", "failed", "waiting", "stopped", "done")
 
 
 class Display:
@@ -66,6 +66,9 @@ def table(scheduler: Scheduler, most: int) -> Group:
 
 def row(progress: Progress) -> list[str]:
     job, state = progress.job, progress.state
+    cells = job.cells_done() if state == "running" else None
+    if state == "running":
+        state = "evaluating" if cells else "training"
     done = loss = speed = left = ""
     metrics = job.last_metrics() if state in ("training", "evaluating", "done") else {}
     if metrics:
@@ -77,7 +80,7 @@ def row(progress: Progress) -> list[str]:
         if state == "training":
             left = clock(_seconds_left(metrics, steps))
     if state == "evaluating":
-        done = "{}/{} cells".format(*cells) if (cells := job.cells_done()) else ""
+        done = "{}/{} cells".format(*cells) if cells else ""
     return [job.name, state, done, loss, speed, left]
 
 
@@ -89,7 +92,7 @@ def _seconds_left(metrics: dict, steps: int) -> float:
 def _left(scheduler: Scheduler) -> str:
     """Remaining time, estimated from the mean time of finished jobs."""
     done = [p.seconds for p in scheduler.all if p.state == "done" and p.seconds]
-    open_ = [p for p in scheduler.all if p.state in ("waiting", "training", "evaluating")]
+    open_ = [p for p in scheduler.all if p.state in ("waiting", "running")]
     if not done or not open_:
         return ""
     mean = sum(done) / len(done)

@@ -14,8 +14,6 @@ from posenc_jax.sweeping.launch import Launcher, Task
 
 RETRIES = 2
 PATIENCE = 3  # exits with "run again" in a row without a new checkpoint
-STATES = {"train": "training", "evaluate": "evaluating"}
-PHASES = {state: phase for phase, state in STATES.items()}
 PAUSE = 5.0  # seconds before a failed command is retried
 BUSY_TRIES = 60  # PAUSE apart, while the run of a killed sweep saves and exits
 # Exit codes that a retry would repeat.
@@ -27,7 +25,7 @@ class Progress:
     """State of a job in this process, beyond its folder."""
 
     job: Job
-    state: str = "waiting"  # waiting, training, evaluating, done, failed, stopped
+    state: str = "waiting"  # waiting, running, done, failed, stopped
     code: int | None = None
     reason: str = ""
     failures: int = 0
@@ -103,42 +101,39 @@ class Scheduler:
                 continue
             job = progress.job
             try:
-                phase = job.next()
+                done = job.is_done()
             except OSError as error:
                 self._failed(progress, errors.IO, f"its folder cannot be read: {error}", say)
                 continue
-            if phase is None:
+            if done:
                 already_done = progress.seconds == 0
                 self._finish(progress, "done", "done already" if already_done else "done", say)
                 continue
-            progress.state = STATES[phase]
+            progress.state = "running"
             progress.began = time.monotonic()
-            command = job.train if phase == "train" else job.evaluate
             try:
                 job.folder.mkdir(parents=True, exist_ok=True)
                 progress.before = job.status()
                 progress.log_from = job.log.stat().st_size if job.log.exists() else 0
-                task = self.launcher.start(job.name, command, job.log)
+                task = self.launcher.start(job.name, job.command, job.log)
             except OSError as error:  # such as a full disk; other jobs may still start
-                reason = f"{progress.state} could not be started: {error}"
-                self._failed(progress, errors.IO, reason, say)
+                self._failed(progress, errors.IO, f"could not be started: {error}", say)
             else:
                 self.running[job.name] = progress, task
 
     def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
         job = progress.job
         progress.seconds += time.monotonic() - progress.began
-        state, next_command, reason = progress.state, PHASES[progress.state], None
+        done, reason = False, None
         status = job.status()
         step = status.get("saved", 0) or 0
         if code in job.ends_well:
             try:
-                if state == "evaluating":
-                    job.mark_evaluated()
-                next_command = job.next()
+                job.mark_evaluated()
+                done = job.is_done()
             except (OSError, errors.Stop) as error:
-                code, reason = errors.IO, f"{state} succeeded but could not be recorded: {error}"
-        if code in job.ends_well and next_command != PHASES[state]:
+                code, reason = errors.IO, f"succeeded but could not be recorded: {error}"
+        if done:
             progress.failures = progress.idle = progress.busy = 0
             self._wait(progress, first=True)
         elif stopping:
@@ -152,7 +147,7 @@ class Scheduler:
                 say(f"{job.name}: waiting for another process, which has locked its folder")
             self._wait(progress, pause=PAUSE)
         else:
-            self._failed(progress, code, reason or reason_of(progress, code, state), say)
+            self._failed(progress, code, reason or reason_of(progress, code), say)
         progress.step = step
 
     def _failed(self, progress: Progress, code: int, reason: str, say) -> None:
@@ -192,21 +187,21 @@ class Scheduler:
         )
 
 
-def reason_of(progress: Progress, code: int, phase: str) -> str:
+def reason_of(progress: Progress, code: int) -> str:
     """Reason why a command ended, from status.json or its log."""
     job = progress.job
     if code < 0:
         name = signal.Signals(-code).name
-        return f"{phase} was killed by {name}; its output: {job.log}"
+        return f"was killed by {name}; its output: {job.log}"
     if code == errors.DONE:
-        return f"{phase} {job.no_result}"
+        return job.no_result
     meaning = errors.MEANING.get(code, "an unknown exit code")
     status = job.status()
     error = ""
     if status != progress.before and status.get("code") == code and "reason" in status:
         error = f"error: {_in_a_line(status['reason'])}"
     error = error or _last_error(job.log, progress.log_from)
-    return f"{phase} ended with {code} ({meaning}){': ' + error if error else ''}"
+    return f"ended with {code} ({meaning}){': ' + error if error else ''}"
 
 
 def _in_a_line(text: str) -> str:

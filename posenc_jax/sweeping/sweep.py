@@ -48,14 +48,14 @@ def sweep(
 
 
 def table(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
-    """Next command of every job known now, to paste into a shell."""
+    """The command of every job known now, to paste into a shell."""
     plan = planned(read(file), workdir, words)
     lines = []
     for job in plan.jobs():
-        command = job.next()
-        lines.append(f"# {job.name}: {command or 'done'}")
-        if command is not None:
-            lines.append(shlex.join(job.train if command == "train" else job.evaluate))
+        done = job.is_done()
+        lines.append(f"# {job.name}: {'done' if done else 'to run'}")
+        if not done:
+            lines.append(shlex.join(job.command))
     lines += [
         f"# {scheme.name}: {_seeds(scheme)}, once its rates are chosen" for scheme in plan.open()
     ]

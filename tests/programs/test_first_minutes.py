@@ -122,9 +122,7 @@ def test_the_commands_that_a_sweep_lists_can_be_pasted(tmp_path):
     for line in commands:
         python, program, *words = shlex.split(line)
         assert program.endswith("train.py") and "python" in python
-        config = parse.parse(
-            [program, *parse.without_evaluation(words)[0]], define=parse.train_only
-        )[1]
+        config = parse.parse([program, *parse.without_evaluation(words)[0]])[1]
         assert config.steps == 400
 
 

@@ -230,7 +230,7 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
 def test_the_zoo_has_every_encoding_with_three_seeds(tmp_path):
     out = script("sweep.py", "--config=configs/sweeps/zoo.py", "--list", f"--workdir={tmp_path}")
     jobs = [line for line in out.splitlines() if line.startswith("#")]
-    assert len(jobs) == 3 * len(encodings()) and "# rope-s2: train" in jobs
+    assert len(jobs) == 3 * len(encodings()) and "# rope-s2: to run" in jobs
 
 
 def test_a_local_command_has_its_own_cores_and_keeps_its_exit_code(tmp_path):

@@ -44,15 +44,15 @@ class Measuring:
     def launch(self): ...
 
     def start(self, name, command, log):
-        phase = "train" if command[1].endswith("train.py") else "evaluate"
-        self.started.append((name, phase))
+        evaluates = any(word.startswith("--evaluate") for word in command)
+        self.started.append((name, evaluates))
         folder, code = log.parent, self.codes.get(name, errors.DONE)
         if len(self.started) > self.most:
             code = errors.FAULT
-        elif phase == "evaluate":
-            (folder / "eval").mkdir(exist_ok=True)
-            (folder / "eval" / "curves.csv").touch()
         elif code == errors.DONE:
+            if evaluates:
+                (folder / "eval").mkdir(exist_ok=True)
+                (folder / "eval" / "curves.csv").touch()
             words = [word for word in command if word.startswith("--config.")]
             given = dict(word.removeprefix("--config.").split("=") for word in words)
             rates = float(given["learning_rate"]), float(given.get("encoding_rate", 1))
@@ -60,8 +60,9 @@ class Measuring:
             (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
         states = {errors.DONE: "done"}
         status = {"state": states.get(code, "failed"), "code": code, "step": 4, "digest": "d"}
-        if phase == "train":
-            (folder / "status.json").write_text(json.dumps(status))
+        file = folder / "status.json"
+        if not file.exists() or "done" not in file.read_text():  # an evaluation changes nothing
+            file.write_text(json.dumps(status))
         log.write_text("")
         return type("Task", (), {"poll": lambda self: code, "stop": lambda self: None})()
 
@@ -94,13 +95,13 @@ def near(rate, encoding_rate=1.0):
 def test_a_scheme_without_trained_arrays_is_tried_at_three_rates(run, tmp_path):
     code, started, _, _ = run(content(), near(3e-3))
     assert code == errors.DONE
-    assert [n for n, phase in started if phase == "train"] == [
+    assert list(dict(started)) == [
         "rope-s0-learning_rate=0.001",
         "rope-s0-learning_rate=0.003",
         "rope-s0-learning_rate=0.009",
         "rope-s1-learning_rate=0.003",
     ]
-    evaluated = {name for name, phase in started if phase == "evaluate"}
+    evaluated = {name for name, evaluates in started if evaluates}
     assert evaluated == {f"rope-s{seed}-learning_rate=0.003" for seed in range(2)}
     rows = table(tmp_path)
     assert [float(row["times"]) for row in rows] == [0.333, 1.0, 3.0]
@@ -124,7 +125,7 @@ def test_trained_arrays_are_tried_at_their_own_rates_at_the_best_learning_rate(r
     assert [key for key, row in rows.items() if row["shipped"]] == [(3e-3, 4)]
     assert [key for key, row in rows.items() if row["chosen"]] == [(9e-3, 16)]
     assert code == errors.DONE and len(one.all) == 7  # six trials, one of them a seed, and another
-    assert ("t5-s1-learning_rate=0.009-encoding_rate=16", "evaluate") in started
+    assert ("t5-s1-learning_rate=0.009-encoding_rate=16", True) in started
 
 
 def test_another_sweep_takes_the_rates_that_were_chosen(run, tmp_path):
@@ -147,7 +148,7 @@ def test_rates_that_are_not_chosen_yet_are_refused(run, tmp_path):
 def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
     codes = {"rope-s0-learning_rate=0.009": errors.NOT_FINITE}
     code, started, _, _ = run(content(), near(3e-3), codes=codes)
-    assert code == errors.DONE and ("rope-s1-learning_rate=0.003", "evaluate") in started
+    assert code == errors.DONE and ("rope-s1-learning_rate=0.003", True) in started
     assert table(tmp_path)[2]["choose_loss"] == "inf"
     assert run(content(), near(3e-3), codes=codes)[1] == []
 
@@ -159,7 +160,7 @@ def test_where_no_rate_is_finite_none_is_chosen(run, tmp_path, capsys):
         return math.nan if encoding else 0.0
 
     code, started, plan, _ = run(content(), loss)
-    assert code == errors.DONE and not any(phase == "evaluate" for _, phase in started)
+    assert code == errors.DONE and not any(evaluates for _, evaluates in started)
     (scheme,) = plan.open()
     assert scheme.hopeless() and not any(row["chosen"] for row in table(tmp_path))
     assert len(table(tmp_path)) == 4  # one rate lower, too
@@ -199,7 +200,7 @@ def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run):
     codes = {"rope-s0-learning_rate=0.001": errors.IO}
     code, started, plan, _ = run(content(["rope", "alibi"]), near(3e-3), codes=codes)
     assert code == errors.IO and [scheme.name for scheme in plan.open()] == ["rope"]
-    assert ("alibi-s1-learning_rate=0.003", "evaluate") in started
+    assert ("alibi-s1-learning_rate=0.003", True) in started
     assert not any(name.startswith("rope-s1") for name, _ in started)
 
 
@@ -218,7 +219,7 @@ def test_cut_anywhere_a_sweep_goes_on_with_nothing_done_twice(run, tmp_path, mos
     code_again, nothing, _, _ = run(made, near(9e-3, 16))
     assert code == errors.DONE == code_again and nothing == []
     done = [*first[:most], *second]
-    assert len(done) == len(set(done)) == 7 + 9  # trainings and evaluations of either
+    assert len(done) == len(set(done)) == 10 + 4  # trials and evaluated runs
     assert sum(bool(row["chosen"]) for row in table(tmp_path)) == 2
 
 
@@ -266,7 +267,7 @@ def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
     )
     assert main(["sweep.py", f"--config={file}", f"--workdir={tmp_path / 'w'}", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "# s0-learning_rate=0.001: train" and len(lines) == 7
+    assert lines[0] == "# s0-learning_rate=0.001: to run" and len(lines) == 7
     for line in (line for line in lines if not line.startswith("#")):
         assert shlex.split(line)[1].endswith("train.py") and "--config.learning_rate=" in line
     assert lines[-1].endswith("2 seeds, once its rates are chosen")

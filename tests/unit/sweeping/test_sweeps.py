@@ -87,21 +87,16 @@ class Pretend:
         self.codes, self.steps, self.started = codes, steps, []
 
     def start(self, name, command, log):
-        phase = "train" if command[1].endswith("train.py") else "evaluate"
-        self.started.append((name, phase))
+        self.started.append(name)
         code = self.codes.get(name, []).pop(0) if self.codes.get(name) else errors.DONE
         folder = log.parent
-        saved = sum(one == (name, "train") for one in self.started)
-        if code == errors.BUSY:
-            pass
-        elif phase == "train":
-            status = {"state": "stopped", "code": code, "saved": saved}
-            if code == errors.DONE:
-                status = {"state": "done", "code": 0, "step": self.steps, "digest": "d"}
-            (folder / "status.json").write_text(json.dumps(status))
-        elif code == errors.DONE:
+        status = {"state": "stopped", "code": code, "saved": self.started.count(name)}
+        if code == errors.DONE:
+            status = {"state": "done", "code": 0, "step": self.steps, "digest": "d"}
             (folder / "eval").mkdir(exist_ok=True)
             (folder / "eval" / "curves.csv").touch()
+        if code != errors.BUSY:
+            (folder / "status.json").write_text(json.dumps(status))
         log.write_text(f"error: it ended with {code}\n" if code else "")
         return type("Task", (), {"poll": lambda self: code, "stop": lambda self: None})()
 
@@ -126,15 +121,15 @@ def sweep(tmp_path, monkeypatch):
     return make
 
 
-def test_each_cell_is_trained_and_then_evaluated_once(sweep):
+def test_each_job_runs_once(sweep):
     code, started, said, _ = sweep({})
     assert code == errors.DONE
-    assert sorted(started) == [(n, phase) for n in "ab" for phase in ("evaluate", "train")]
+    assert sorted(started) == ["a", "b"]
     assert "[2/2]" in said
     code, started, said, _ = sweep({})
     assert (code, started) == (errors.DONE, []) and said.count("done already") == 2
     code, started, _, _ = sweep({}, names="abc")
-    assert code == errors.DONE and {name for name, _ in started} == {"c"}
+    assert code == errors.DONE and started == ["c"]
 
 
 def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
@@ -142,34 +137,34 @@ def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
     made = {"grid": [{"recipe": str(tmp_path / "a.py")}], "evaluation": {"multiples": "1,2"}}
     for text in ("4", "4.0"):
         (job,) = jobs_of(made, tmp_path, [("steps", text)])
-        assert job.next() is None
+        assert job.is_done()
     (job,) = jobs_of(made, tmp_path, [("steps", "5")])
-    assert job.next() == "train"
+    assert not job.is_done()
 
 
 def test_a_command_that_ends_well_and_leaves_nothing_is_a_failure(sweep, monkeypatch):
     monkeypatch.setattr(Job, "status", lambda self: {})
     code, started, said, _ = sweep({})
-    assert code == errors.FAULT and started.count(("a", "train")) == 3
+    assert code == errors.FAULT and started.count("a") == 3
     assert "exited with 0 but left no result" in said
 
 
-def test_another_evaluation_is_made_and_nothing_is_trained_again(sweep, tmp_path):
+def test_a_job_with_another_evaluation_or_other_curves_runs_again(sweep, tmp_path):
     sweep({})
     mark = tmp_path / "a" / "eval" / "sweep.json"
     mark.write_text(mark.read_text().replace("1,2", "1,4"))
-    assert sweep({})[1] == [("a", "evaluate")]
+    assert sweep({})[1] == ["a"]
     (tmp_path / "b" / "eval" / "curves.csv").write_text("of an evaluation by hand")
-    assert sweep({})[1] == [("b", "evaluate")]
+    assert sweep({})[1] == ["b"]
 
 
 def test_a_folder_that_is_busy_is_waited_for(sweep, monkeypatch):
     code, started, said, _ = sweep({"a": [errors.BUSY] * 5})
-    assert code == errors.DONE and started.count(("a", "train")) == 6
+    assert code == errors.DONE and started.count("a") == 6
     assert said.count("waiting for another process") == 1
     monkeypatch.setattr(scheduler, "BUSY_TRIES", 5)
     code, started, said, _ = sweep({"c": [errors.BUSY] * 99}, names="cd")
-    assert code == errors.BUSY and "c: FAILED" in said and ("d", "evaluate") in started
+    assert code == errors.BUSY and "c: FAILED" in said and "d" in started
 
 
 def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
@@ -182,45 +177,43 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
         stream.write(
             "step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
         )
-    said = scheduler.reason_of(progress, errors.IO, "training")
+    said = scheduler.reason_of(progress, errors.IO)
     assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
     status = {"state": "failed", "code": errors.IO, "reason": "no room\nfor a checkpoint"}
     (job.folder / "status.json").write_text(json.dumps(status))
-    said = scheduler.reason_of(progress, errors.IO, "training")
+    said = scheduler.reason_of(progress, errors.IO)
     assert said.endswith("error: no room; for a checkpoint")
     progress.before = status  # written by an earlier attempt
-    assert "belongs to another" in scheduler.reason_of(progress, errors.IO, "training")
+    assert "belongs to another" in scheduler.reason_of(progress, errors.IO)
 
 
 def test_a_run_that_asks_to_be_run_again_is(sweep):
     again = errors.AGAIN
     code, started, _, _ = sweep({"a": [again] * 6})
-    assert code == errors.DONE and started.count(("a", "train")) == 7
+    assert code == errors.DONE and started.count("a") == 7
 
 
 def test_a_run_that_asks_again_and_never_comes_forward_is_given_up(sweep, monkeypatch):
     monkeypatch.setattr(Job, "status", lambda self: {"state": "stopped", "saved": 0})
     code, started, said, _ = sweep({"a": [errors.AGAIN] * 99, "b": [errors.AGAIN] * 99})
     assert code == errors.AGAIN
-    assert started.count(("a", "train")) < 20 and "a: FAILED" in said
+    assert started.count("a") < 20 and "a: FAILED" in said
 
 
-@pytest.mark.parametrize("phase", ["train", "evaluate"])
-def test_a_failure_is_tried_again_then_reported_and_the_rest_goes_on(sweep, phase):
-    first = [] if phase == "train" else [errors.DONE]
-    code, started, said, _ = sweep({"a": first + [errors.FAULT, -signal.SIGKILL]})
-    assert code == errors.DONE and started.count(("a", phase)) == 3
+def test_a_failure_is_retried_then_reported_while_other_jobs_run(sweep):
+    code, started, said, _ = sweep({"a": [errors.FAULT, -signal.SIGKILL]})
+    assert code == errors.DONE and started.count("a") == 3
     assert "killed by SIGKILL" in said and "retrying" in said
-    code, started, said, one = sweep({"c": first + [errors.IO] * 9}, names="cd")
-    assert code == errors.IO and started.count(("c", phase)) == 3
-    assert ("d", "evaluate") in started
+    code, started, said, one = sweep({"c": [errors.IO] * 9}, names="cd")
+    assert code == errors.IO and started.count("c") == 3
+    assert "d" in started
     assert "c: FAILED" in said and "ended with 74 (input or output): error: it ended" in said
     assert {p.job.name: p.state for p in one.all} == {"c": "failed", "d": "done"}
 
 
 @pytest.mark.parametrize(
     ("owner", "method"),
-    [(Pretend, "start"), (Job, "mark_evaluated"), (Job, "next")],
+    [(Pretend, "start"), (Job, "mark_evaluated"), (Job, "is_done")],
 )
 def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, method):
     """The sweep writes into a job's folder too, before its commands and after them."""
@@ -234,13 +227,13 @@ def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, 
     monkeypatch.setattr(owner, method, full)
     code, started, said, _ = sweep({})
     assert code == errors.IO and "a: FAILED" in said and "No space left on device" in said
-    assert ("b", "evaluate") in started and "b: done" in said
+    assert "b" in started and "b: done" in said
 
 
 @pytest.mark.parametrize("code", scheduler.SAME_AGAIN)
 def test_a_mistake_is_not_tried_again(sweep, code):
     found, started, said, _ = sweep({"a": [code] * 9})
-    assert found == code and started.count(("a", "train")) == 1 and "a: FAILED" in said
+    assert found == code and started.count("a") == 1 and "a: FAILED" in said
 
 
 def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
@@ -297,10 +290,10 @@ def test_the_table_shows_what_runs_first_and_counts_the_rest(sweep):
 def test_the_table_fits_80_columns_with_whole_names_and_how_far_an_evaluation_is(sweep, tmp_path):
     *_, one = sweep({}, names=["a" * 60 + end for end in "xy"])
     metrics = {"step": 123_456, "loss": 12.5, "tokens": 1e9, "tokens_per_second": 1_234_567.8}
-    for progress, state in zip(one.all, ("training", "evaluating"), strict=True):
-        progress.state, folder = state, progress.job.folder
+    for progress in one.all:
+        progress.state, folder = "running", progress.job.folder
         (folder / "metrics.jsonl").write_text(json.dumps(metrics) + "\n")
-        (folder / "eval" / "progress.json").write_text('{"done": 3, "cells": 24}')
+    (folder / "eval" / "progress.json").write_text('{"done": 3, "cells": 24}')
     rows = drawn(one)
     assert max(map(len, rows)) <= 80
     words = [row.split() for row in rows[2:]]
