@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 from posenc_jax.config import Evaluation, Training
 from posenc_jax.errors import DONE
-from posenc_jax.evaluation import evaluate, planning, records, table, wandb_curves, yardsticks
+from posenc_jax.evaluation import evaluate, planning, records, table, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.plots import curves
 from posenc_jax.runs.subject import run_config
 from posenc_jax.terminal import say
+from posenc_jax.tracking import curves as wandb_curves
 from posenc_jax.tracking.wandb import Handover
 from posenc_jax.training.loop import train
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from posenc_jax import errors, terminal
 from posenc_jax.data.texts import HELD_OUT
-from posenc_jax.evaluation import records, sums_file, wandb_curves
+from posenc_jax.evaluation import records, sums_file
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
+from posenc_jax.tracking import curves
 from posenc_jax.tracking.wandb import View, start_training
 
 
@@ -45,11 +46,11 @@ def sync(run: Path, mode: str) -> None:
         names = dict.fromkeys(cell.facts["evaluation"] for cell in cells)
         for name in names:
             view = View(
-                lambda: wandb_curves.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
+                lambda: curves.start_evaluation(config, run, uuid.uuid4().hex[:12], mode),
                 required=True,
             )
             rows = records.rows(records.of_evaluation(cells, name))
-            wandb_curves.log_curves(view, rows, pictures(run, name, names))
+            curves.log_curves(view, rows, pictures(run, name, names))
         rows = records.rows(cells)
         summary += f", {terminal.counted(len(rows), 'row')} of curves"
     terminal.say(summary)

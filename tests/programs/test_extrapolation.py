@@ -243,7 +243,7 @@ def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
 
 
 def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
-    from posenc_jax.evaluation import wandb_curves
+    from posenc_jax.tracking import curves
     from posenc_jax.tracking.wandb import View
 
     rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
@@ -252,7 +252,7 @@ def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
     view = View(lambda: None, required=False)
     view.run = type("Run", (), {"log": lambda self, values: None})()
     monkeypatch.setattr(view, "finish", lambda code, summary: summaries.append(summary))
-    wandb_curves.log_curves(view, rows, [])
+    curves.log_curves(view, rows, [])
     keys = {key for key in summaries[0] if key.startswith("extrap/same_token/yarn")}
     at = ("0.5x", "1x", "2x")
     expected = {f"extrap/same_token/{name}@{x}" for name in ("yarn", "yarn:1.5") for x in at}

@@ -313,14 +313,14 @@ def test_a_mistake_in_the_evaluation_is_refused_before_training(words, message, 
 
 
 def test_wandb_may_break_while_the_curves_are_logged(call, started, tmp_path, monkeypatch):
-    from posenc_jax.evaluation import wandb_curves
+    from posenc_jax.tracking import curves
 
     def broken(run, facts):
         raise BrokenPipeError("the service is gone")
 
     run, words = tmp_path / "run", [*EVALUATE, *SHORT]
     with monkeypatch.context() as patched:
-        patched.setattr(wandb_curves, "_prepared", broken)
+        patched.setattr(curves, "_prepared", broken)
         out = call("train.py", run, *words, **ONLINE)
         assert out.count("wandb failed and is off from here") == 1 and bits(run) > 0
         out = call("train.py", run, *words, code=74, **ONLINE | {"wandb.required": True})

@@ -2,17 +2,27 @@
 
 import uuid
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from posenc_jax.files import write_atomically
-from posenc_jax.report.gather import Gathered
-from posenc_jax.report.ranking import Rank
 from posenc_jax.tracking.wandb import View, digest_of, settings_now, start
 
+COLUMNS: Any = "protocol,length,run,extension,loss,behind,low,high,verdict".split(",")
 
-def log_report(config, mode: str, folder: Path, data: Gathered, pictures: Sequence[Path]) -> None:
+
+class Numbers(NamedTuple):
+    """What a report says."""
+
+    points: pd.DataFrame  # a row per run, method, protocol and length
+    ranking: list[Any]  # rows with these COLUMNS
+    runs: int
+    notes: Sequence[str]
+
+
+def log_report(config, mode: str, folder: Path, data: Numbers, pictures: Sequence[Path]) -> None:
     """Log means over seeds by length, the ranking and the pictures as one wandb run of the group.
 
     Unchanged numbers are not logged again; changed ones make a new wandb run.
@@ -36,23 +46,12 @@ def log_report(config, mode: str, folder: Path, data: Gathered, pictures: Sequen
         view.log({"report/length": length} | values_by_name)
     if view.run is not None:
         view.log(_ranking(data, pictures))
-    if view.finish(0, {"runs": len(data.runs), "notes": "; ".join(data.notes)}):
+    if view.finish(0, {"runs": data.runs, "notes": "; ".join(data.notes)}):
         write_atomically(path, content)
 
 
-def _ends(row: Rank) -> list[float | None]:
-    return [end if isfinite(end) else None for end in row.by_documents]
-
-
-def _ranking(data: Gathered, pictures: Sequence[Path]) -> dict[str, Any]:
+def _ranking(data: Numbers, pictures: Sequence[Path]) -> dict[str, Any]:
     import wandb
 
-    columns: Any = "protocol,length,run,extension,loss,behind,low,high,verdict".split(",")
-    rows: list[Any] = [
-        [protocol, length, *row[:2], row.loss, row.behind, *_ends(row), row.verdict]
-        for protocol, tables in data.ranking.items()
-        for length, table in tables.items()
-        for row in table
-    ]
     images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in pictures}
-    return {"ranking": wandb.Table(columns=columns, data=rows), **images}
+    return {"ranking": wandb.Table(columns=COLUMNS, data=data.ranking), **images}
