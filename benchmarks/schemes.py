@@ -42,7 +42,7 @@ CASES = {  # name -> recipe, fields of its encoding
 
 
 def longer(times: Times, name: str) -> str:
-    """How many times as long a step takes: median over rounds, with the middle half of them."""
+    """Ratio of step times: median over rounds, with the middle half."""
     low, middle, high = np.percentile(times[name] / times[BASE], [25, 50, 75])
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 

@@ -27,7 +27,7 @@ def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float, least: i
 
 
 def ratio(times: Times, ours: str, theirs: str) -> str:
-    """How many times faster ours is: median over rounds, with the middle half of them."""
+    """Speed-up of ours: median over rounds, with the middle half."""
     low, middle, high = np.percentile(times[theirs] / times[ours], [25, 50, 75])
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 

@@ -1,4 +1,4 @@
-"""What a model offers; a family is a file of this folder with a line `Model = ITS_CLASS`."""
+"""The interface of models; a family is a file of this folder with a line `Model = ITS_CLASS`."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""What a picture of lines shows; `posenc_jax.plots` draws it."""
+"""Lines and panels of a picture, which `posenc_jax.plots` draws."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -18,7 +18,7 @@ LAB = (
 
 
 def missing(error: ModuleNotFoundError) -> str | None:
-    """How to install a missing package of the laboratory; None for other modules."""
+    """Advice to install a missing package of the laboratory; None for other modules."""
     package = (error.name or "").partition(".")[0]
     if package not in LAB:
         return None

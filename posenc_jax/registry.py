@@ -53,7 +53,7 @@ def encoding_options(name: str) -> Mapping[str, Any]:
 
 
 def takes_inner(name: str) -> bool:
-    """Whether an encoding is built around another, which the option `inner` names."""
+    """True if an encoding is built around another one, named by the option `inner`."""
     return _build(name).args.kwarg is not None
 
 

@@ -138,7 +138,7 @@ def attended(implementation: str, q, k, v, encoding):
 
 
 def has_jax_nn(encoding) -> bool:
-    """Whether the encoding has no hooks beyond a bias by position."""
+    """True if the encoding has no hooks beyond a bias by position."""
     return not overrides(encoding, "phase") and not overrides(encoding, "read")
 
 

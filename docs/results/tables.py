@@ -184,7 +184,7 @@ def after_finetuning() -> str:
 
 
 def of_oracles() -> str:
-    """What models trained at 512 tokens, on as many tokens, find and order there."""
+    """Reach and order at 512 tokens of models trained there, on as many tokens."""
     rows = ordered()
     rows = rows[rows.group.str.contains("trained at") & (rows.method == "none")]
     body = []

@@ -121,7 +121,7 @@ def _all_errors(
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error was raised by this package rather than by a library below it."""
+    """True if an error was raised by this package, not by a library below it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -169,7 +169,7 @@ def _unlike(values: Fields) -> list[str]:
 
 
 def mistakes_in_workdir(workdir: str | Path) -> list[str]:
-    """What is wrong with the name of a run's folder, which begins the rows of curves.csv."""
+    """Mistakes in the name of a run's folder, which begins the rows of curves.csv."""
     name = Path(workdir).resolve().name
     if not name.startswith(FORMULA):
         return []

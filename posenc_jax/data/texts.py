@@ -98,12 +98,12 @@ def part_of(corpus: Corpus | Mixture, origin: Origin, asked: EvaluationData) -> 
 
 
 def _is_place_of(asked: EvaluationData, origin: Origin) -> bool:
-    """Whether an evaluation names the source and the path of the run's own text."""
+    """True if an evaluation names the source and the path of the run's own text."""
     return (asked.source, asked.path) == (origin.kind(), getattr(origin, "path", ""))
 
 
 def _is_own(asked: EvaluationData, origin: Origin) -> bool:
-    """Whether what an evaluation names is the run's own text, where that is."""
+    """True if an evaluation names the run's own text at its place."""
     own = {name: [getattr(origin, name, None)] for name in (*OPTIONS, "valid_path")}
     own["split"].append(getattr(origin, "valid_split", None))
     return _is_place_of(asked, origin) and all(
@@ -163,7 +163,7 @@ def _moved(own: OwnText, asked: EvaluationData) -> Files | None:
 
 
 def _is_there(files: Files) -> bool:
-    """Whether the files of a text are at the place it names."""
+    """True if the files of a text exist."""
     with suppress(DataError):
         files.held_out_files()
         return bool(files.files())

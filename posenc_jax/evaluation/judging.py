@@ -29,7 +29,7 @@ def load(
 
 
 def mistakes(config: Evaluation) -> list[str]:
-    """What protocols and extensions find wrong."""
+    """Mistakes that protocols and extensions find."""
     from posenc_jax.evaluation import methods, protocols
 
     return protocols.mistakes(config) + methods.mistakes(config.extensions)

@@ -51,7 +51,7 @@ def check_readable(config: Evaluation, run: Training) -> None:
 
 
 def some_fit(text: str, run: Training) -> bool:
-    """Whether any extension of a list fits the encoding of a run."""
+    """True if any extension of a list fits the encoding of a run."""
     return set(words(text)) > set(left_out(text, building.plain(run, jax.random.key(0))))
 
 
@@ -80,7 +80,7 @@ def lengths_of(config: Evaluation, trained: int) -> list[int]:
 
 
 def wanted(config: Evaluation, subject: Subject, lengths: list[int]) -> int:
-    """How many longest windows give enough targets to the headline and to what else is asked."""
+    """Number of longest windows that give every requested protocol enough targets."""
     headline = protocols.find(protocols.HEADLINE)
     needed = dict.fromkeys([headline, *protocols.asked(config)])
     return max(p.wanted(p.span(config, subject.trained, lengths)) for p in needed)

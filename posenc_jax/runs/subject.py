@@ -27,7 +27,7 @@ TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is evaluated: a checkpoint, and the facts about its run that an evaluation needs."""
+    """A checkpoint to evaluate, with the facts about its run that an evaluation needs."""
 
     name: str
     step: int

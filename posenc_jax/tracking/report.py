@@ -14,7 +14,7 @@ COLUMNS: Any = "protocol,length,run,extension,loss,behind,low,high,verdict".spli
 
 
 class Numbers(NamedTuple):
-    """What a report says."""
+    """The numbers of a report."""
 
     points: pd.DataFrame  # a row per run, method, protocol and length
     ranking: list[Any]  # rows with these COLUMNS

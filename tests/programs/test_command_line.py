@@ -1,4 +1,4 @@
-"""What a user types and reads: numbers, paths, defaults, a run by its folder, tables that fit."""
+"""Command lines and their output: numbers, paths, defaults, runs by folder, tables that fit."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def test_a_number_is_a_number_where_one_is_wanted(word, name, value):
     assert found == value and type(found) is type(value)
 
 
-def test_words_may_be_apart():
+def test_a_flag_and_its_value_may_be_two_words():
     config = read("--config", f"{ROOT}/configs/rope.py", "--config.steps", "7")
     assert config.steps == 7 and config.encoding.name == "rope"
 
@@ -53,7 +53,7 @@ def test_a_field_that_is_none_by_default_is_unset_again(field, value):
     assert read(recipe, f"--config.{field}={value}", f"--config.{field}=None")[group][name] is None
 
 
-def test_what_is_no_number_is_refused():
+def test_values_that_are_not_numbers_are_refused():
     with pytest.raises(parse.errors.ConfigError, match="steps.*1.5"):
         read(ROPE, "--config.steps=1.5")
 
@@ -70,7 +70,7 @@ def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("described", [schema.Training, schema.Evaluation])
-def test_help_tells_type_default_and_meaning_of_every_field(described):
+def test_help_lists_type_default_and_meaning_of_every_field(described):
     lines = list(schema.explained(described, "--config."))
     for line, below in zip(lines, lines[1:], strict=False):
         if line.startswith("  --config."):

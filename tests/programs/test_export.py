@@ -55,7 +55,7 @@ def test_the_file_holds_the_weights_of_the_run_by_the_names_of_orbax(run, tmp_pa
     assert f"{len(arrays)} arrays" in capsys.readouterr().out
 
 
-def test_a_step_is_chosen_and_a_file_is_replaced_only_if_asked(run, tmp_path, capsys):
+def test_export_takes_a_step_and_replaces_files_only_with_force(run, tmp_path, capsys):
     words = ["export.py", str(run), f"--out={tmp_path / 'weights.safetensors'}"]
     assert door.main([*words, "--step=8"]) == 0
     assert door.main(words) == 2
@@ -66,7 +66,7 @@ def test_a_step_is_chosen_and_a_file_is_replaced_only_if_asked(run, tmp_path, ca
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
 
 
-def test_what_cannot_be_exported_is_said(run, tmp_path):
+def test_an_export_that_cannot_work_is_refused(run, tmp_path):
     out = tmp_path / "weights.safetensors"
     with pytest.raises(Stop, match="none is not the workdir of a run: it has no config.json"):
         export.export(tmp_path / "none", out)

@@ -94,7 +94,7 @@ def test_again_it_reads_nothing_and_says_the_same(evaluated, call):
     assert "are cached" not in out  # other longest windows: all is new
 
 
-def test_killed_it_goes_on_where_it_was(run, evaluated, program, call, tmp_path):
+def test_a_killed_evaluation_resumes(run, evaluated, program, call, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("eval", "plots"))
     process = program("eval_extrapolation.py", other, *SMALL, "--config.tokens_per_call=64")
@@ -151,7 +151,7 @@ def test_a_checkpoint_that_is_gone_is_named(run, call):
     assert "has no checkpoint yet" in call("eval_extrapolation.py", run, *SMALL, code=74)
 
 
-def test_every_checkpoint_is_a_curve_of_its_own(run, call):
+def test_every_checkpoint_has_a_curve(run, call):
     words = ["--config.multiples=1,2", "--config.extensions=none", "--every-checkpoint"]
     call("eval_extrapolation.py", run, *words)
     rows = [r for r in rows_of(run) if r["protocol"] == "same_token" and not r["window"]]
@@ -167,7 +167,7 @@ def test_every_checkpoint_is_a_curve_of_its_own(run, call):
 
 
 def by_evaluation(run):
-    """token_hash of each evaluation's same_token rows, which is one."""
+    """The one token_hash of each evaluation's same_token rows."""
     found = {}
     for row in rows_of(run):
         if row["protocol"] == "same_token":
@@ -215,7 +215,7 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
     assert "have: words-" in script("compare.py", one, other, "--evaluation=no", code=65)
 
 
-def test_where_the_longest_windows_lie_is_kept(run, call):
+def test_places_of_the_longest_windows_are_recorded(run, call):
     call("eval_extrapolation.py", run, *SMALL, "--config.windows=2")
     (stored,) = sums_file.read(run / "eval").places
     assert stored.evaluation == "held-out"
@@ -280,7 +280,7 @@ def test_marked_answers_are_counted(call, tmp_path):
         (["--step=8", "--every_checkpoint"], 2, "mutually exclusive"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused(words, code, message, run, call):
+def test_runs_that_cannot_be_evaluated_are_refused(words, code, message, run, call):
     assert re.search(message, call("eval_extrapolation.py", run, *words, code=code))
 
 

@@ -68,7 +68,7 @@ def test_all_mistakes_are_reported_together(call, tmp_path):
     assert len(re.findall("^error: ", out, re.M)) == len(out.strip().splitlines()) == 6
 
 
-def test_a_recipe_goes_by_its_name_and_a_misspelt_one_is_guessed(call, tmp_path, monkeypatch):
+def test_a_recipe_is_found_by_name_and_a_misspelt_one_suggested(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for written in ("rope", "rope.py", "configs/rope.py", "rope:small"):
         config = parse.parse(["train.py", f"--config={written}"])[1]

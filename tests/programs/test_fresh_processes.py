@@ -1,4 +1,4 @@
-"""What only a fresh interpreter can tell: what importing loads and sets, and what XLA is told."""
+"""Imports in a fresh interpreter: modules they load, settings they change, flags of XLA."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What a run was trained on is never scored as held out, however the text is called."""
+"""Training documents are never scored as held out, under any name of the text."""
 
 import csv
 import gzip
@@ -104,7 +104,7 @@ def test_a_changed_list_is_refused_and_training_writes_it_again(run, call, text)
     assert f"trained on: {len(listed)} of 8" in evaluated_on(run, call, text)
 
 
-def test_what_its_source_was_trained_on_counts_as_well(run, call, text, tmp_path):
+def test_training_documents_of_init_from_count_too(run, call, text, tmp_path):
     """The held-out part of the second text may be the first one's training text."""
     fields = {"init_from": run, "data.valid_fraction": 0.55, "steps": 3, "warmup_steps": 1}
     call("train.py", tmp_path / "finer", **fields)
@@ -219,7 +219,7 @@ def test_scripts_hold_a_configuration_against_the_sealed_one_too(run, call):
         assert "seed: 0 sealed, 3 in config.json" in script(*words, code=76)
 
 
-def test_what_may_differ_when_a_run_goes_on_may_differ(run, call):
+def test_fields_that_may_differ_on_resuming_may_differ(run, call):
     path = run / "config.json"
     fields = json.loads(path.read_text())
     path.write_text(json.dumps(fields | {"log_every": 7, "steps": 40}))

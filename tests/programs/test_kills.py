@@ -250,8 +250,8 @@ def test_a_signal_while_text_is_made_into_tokens_is_heard(name, call, whole, tmp
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("setsid"), reason="no setsid to give a process a terminal")
-def test_a_terminal_that_closes_asks_to_stop(command, tmp_path):
-    """As where a connection breaks: SIGHUP comes, and nothing can be written any more."""
+def test_a_closed_terminal_stops_the_run(command, tmp_path):
+    """A broken connection sends SIGHUP and closes the output."""
     workdir = tmp_path / "run"
     own, theirs = os.openpty()
     words = command("train.py", workdir, **(LONGER | {"steps": 100_000}))

@@ -1,4 +1,4 @@
-"""What an evaluation does not read is said, and what a run could not be evaluated on is refused."""
+"""Evaluations name what they leave out; runs that could not be evaluated are refused."""
 
 import csv
 import shutil

@@ -23,7 +23,7 @@ print(type(model).__module__, models.__file__, encoding.name)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """What `pip install` would lay down."""
+    """The files that `pip install` installs."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -68,7 +68,7 @@ def test_a_run_is_loaded_beside_other_peoples_packages(
     assert module == ("posenc_jax_models.transformer" if foreign else "models.transformer")
 
 
-def test_where_ours_is_missing_both_paths_are_named(wheel, theirs, whole, tmp_path):
+def test_a_missing_package_names_both_paths(wheel, theirs, whole, tmp_path):
     site = tmp_path / "site"
     subprocess.run(["cp", "-r", str(wheel[1]), str(site)], check=True)
     subprocess.run(["rm", "-r", str(site / "models")], check=True)

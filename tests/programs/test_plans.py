@@ -30,7 +30,7 @@ def plan(name):
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """Of documents that hold a window of 32 x 16 tokens."""
+    """Tokens of documents that hold a window of 32 x 16 tokens."""
     folder = tmp_path_factory.mktemp("plans")
     (folder / "text").mkdir()
     for i in range(16):

@@ -150,7 +150,7 @@ def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
     corpora.prepared(str(folder))
 
 
-def test_the_tokenizer_lies_beside_its_tokens_or_is_said_to_be_missing(texts, tmp_path):
+def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path):
     ours = prepared.encoder_of(named(texts / "tokens"))
     theirs = tokenizer.load(f"{texts}/bpe.json")
     assert ours.hash == theirs.hash and ours.decode(ours.encode(b"the of", "x")[0]) == "the of"
@@ -336,7 +336,7 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, t
     assert all(nll["news", *key[1:]] == value for key, value in nll.items() if key[0] == "newer")
 
 
-def test_its_own_tokens_are_known_wherever_they_lie(trained, texts, call, tmp_path):
+def test_own_tokens_are_recognised_in_any_folder(trained, texts, call, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(trained[0], run)
     before = rows_of(run)

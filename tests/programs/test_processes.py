@@ -102,7 +102,7 @@ def wait_for_step(workdir, step, running):
         ),
     ],
 )
-def test_what_ends_one_process_ends_both(sent, number, start, tmp_path):
+def test_a_failure_of_one_process_ends_both(sent, number, start, tmp_path):
     """A signal saves in both at one step; a death is noticed at once, and costs an interval."""
     running = start(tmp_path / "two", **LONG)
     wait_for_step(tmp_path / "two", 21, running)
@@ -128,7 +128,7 @@ def test_what_ends_one_process_ends_both(sent, number, start, tmp_path):
         finish(process, 75)
 
 
-def test_one_that_cannot_ends_both(start, tmp_path):
+def test_a_process_that_cannot_begin_ends_both(start, tmp_path):
     from posenc_jax.files import locked
 
     (tmp_path / "run").mkdir()
@@ -146,7 +146,7 @@ def test_one_that_cannot_ends_both(start, tmp_path):
         {"JAX_PROCESS_ID": "0", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "nonsense"},
     ],
 )
-def test_half_told_who_it_is_it_asks_for_the_rest(given, call, tmp_path, monkeypatch):
+def test_incomplete_process_settings_are_refused(given, call, tmp_path, monkeypatch):
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     out = call("train.py", tmp_path / "run", code=2, distributed=True)

@@ -79,13 +79,13 @@ def test_a_run_that_is_done_takes_another_label(whole, call, tmp_path):
     assert status(run)["digest"] == status(whole[0])["digest"]
 
 
-def test_how_often_it_logs_saves_and_validates_changes_no_digest(program, whole, tmp_path):
+def test_logging_saving_and_validation_change_no_digest(program, whole, tmp_path):
     often = {"log_every": 1, "save_every": 1, "valid_every": 1, "valid_batches": 1}
     finish(program("train.py", tmp_path / "run", **often))
     assert status(tmp_path / "run")["digest"] == status(whole[0])["digest"]
 
 
-def test_a_signal_saves_and_asks_to_be_run_again(program, call, tmp_path):
+def test_a_signal_saves_and_exits_with_75(program, call, tmp_path):
     workdir = tmp_path / "run"
     process = program("train.py", workdir, steps=1_000_000, save_every=400)
     while not (workdir / "metrics.jsonl").exists() or not (workdir / "metrics.jsonl").read_text():
@@ -277,7 +277,7 @@ def test_a_tokenizer_is_trained_and_used(text, tmp_path):
     assert "--vocab must be at least 257" in out
 
 
-def test_what_only_a_scheme_can_judge_claims_no_workdir(call, tmp_path):
+def test_a_mistake_found_by_the_scheme_creates_no_workdir(call, tmp_path):
     fields = {"encoding.num_buckets": -1}
     out = call("train.py", tmp_path / "run", config="t5", **fields, code=2)
     assert "error: num_buckets must be a whole number of at least 2; got -1" in out

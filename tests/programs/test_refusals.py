@@ -32,7 +32,7 @@ def test_a_run_read_back_has_names_and_can_be_unpacked(whole):
 
 
 def test_a_thread_trains_and_evaluates(run):
-    """As a notebook may; signals are for the main thread alone."""
+    """A notebook may use a thread; only the main thread handles signals."""
     config = posenc_jax.load_run(run).config
     fields = {"multiples": "1,2", "extensions": "none", "wandb.mode": "disabled"}
     with ThreadPoolExecutor(1) as threads:

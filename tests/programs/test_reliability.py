@@ -1,4 +1,4 @@
-"""What is tried against a run, by the programs; of its checkpoints alone, see unit/runs."""
+"""Faults injected into runs of the programs; unit/runs damages checkpoints."""
 
 import contextlib
 import gc
@@ -44,7 +44,7 @@ def test_a_place_that_cannot_be_written_is_said_before_the_first_step(call, smal
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_other_numbers_of_devices(program, tmp_path):
+def test_a_run_resumes_on_another_number_of_devices(program, tmp_path):
     """1, then 4 with everything cut over them, then 2; the losses are those of one device."""
 
     def losses(workdir, *stops):
@@ -149,7 +149,7 @@ def test_data_that_will_not_do_is_named(name, content, fields, said, call, tmp_p
     assert said in out and "Traceback" not in out
 
 
-def test_checkpoints_that_are_gone_are_no_reason_to_begin_anew(call, stopped):
+def test_missing_checkpoints_never_restart_a_run(call, stopped):
     lines = (stopped / "metrics.jsonl").read_text()
     shutil.rmtree(stopped / "checkpoints")
     out = call("train.py", stopped, code=74)
@@ -174,7 +174,7 @@ def test_a_line_that_is_no_metric_is_left_out_and_kept_aside(call, stopped):
     assert "what is this" in (stopped / "metrics.damaged").read_text()
 
 
-def test_the_status_tells_of_ends_before_the_first_step_too(call, stopped, tmp_path):
+def test_the_status_records_failures_before_the_first_step(call, stopped, tmp_path):
     status = stopped / "status.json"
     call("train.py", stopped, code=65, **{"data.path": tmp_path / "moved" / "*.txt"})
     now = json.loads(status.read_text())

@@ -1,4 +1,4 @@
-"""How many targets an evaluation scores by default, and that its null is what it says."""
+"""The default number of scored targets, and the null model."""
 
 import csv
 import re

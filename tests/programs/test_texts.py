@@ -1,4 +1,4 @@
-"""What the programs do and say with their text: third splits, tokenizers that lose some."""
+"""Texts of the programs: third splits, and tokenizers that lose characters."""
 
 import json
 import re
@@ -148,7 +148,7 @@ def test_a_third_split_alone_is_measured(call, folder, tmp_path):
     assert f"step 5  to choose on: loss {line['choose_loss']:.4f}" in out
 
 
-def test_it_is_printed_where_text_is_prepared(folder, tmp_path):
+def test_lost_characters_are_printed_when_text_is_prepared(folder, tmp_path):
     fields = {"data.source": "text", "data.path": f"{folder}/*.txt"}
     fields |= {"data.cache": tmp_path / "cache", "data.choose_fraction": 0.3}
     words = ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
@@ -214,7 +214,7 @@ def moved(folder, call, tmp_path):
     return tmp_path / "new", fields
 
 
-def test_a_run_that_moved_goes_on_and_is_evaluated_and_loaded(moved, call):
+def test_a_moved_run_resumes_and_is_evaluated_and_loaded(moved, call):
     place, fields = moved
     run, here = place / "run", {"data.path": f"{place}/texts/*.txt"}
     (place / "bpe.json").unlink()  # the run keeps its own

@@ -1,4 +1,4 @@
-"""What wandb is told, and by whom: command line, environment, recipe."""
+"""Settings of wandb from command line, environment and recipe, and the values logged."""
 
 import csv
 import json
@@ -106,7 +106,7 @@ def test_a_mode_of_the_environment_holds_over_auto(
     assert started[-1]["mode"] == "online"
 
 
-def test_runs_are_told_apart_and_grouped_by_what_they_share(call, started, tmp_path):
+def test_runs_have_distinct_names_and_common_groups(call, started, tmp_path):
     for name in ("rope-s0", "rope-s0-base=5"):
         out = call("train.py", tmp_path / name, **{"wandb.mode": "online", "steps": 3})
         assert "wandb: https://somewhere/run" in out
@@ -210,10 +210,8 @@ def test_an_offline_run_holds_a_panel_of_all_methods(call, tmp_path):
     assert panels, sorted(found)
 
 
-def test_every_trial_of_a_sweep_has_a_folder_and_an_id_of_its_own(
-    call, started, environment, tmp_path
-):
-    """As wandb's agent starts them: one command, another id and other arguments each time."""
+def test_each_trial_of_a_sweep_has_a_folder_and_an_id(call, started, environment, tmp_path):
+    """wandb's agent starts one command with another id and other arguments each time."""
     environment.setenv("WANDB_SWEEP_ID", "sweep")
     for trial, rate in (("first", 0.1), ("second", 0.2)):
         environment.setenv("WANDB_RUN_ID", trial)
@@ -232,7 +230,7 @@ METRIC = "extrap/same_token/none@2x"
 
 
 def bits(run):
-    """Of the metric, as the files have it."""
+    """The metric in the files of a run."""
     with (run / "eval" / "curves.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["length"] == "64" and not row["window"]]
     return float(rows[-1]["bpb"])
@@ -277,9 +275,7 @@ def test_a_run_that_was_done_is_evaluated_in_its_run(call, started, tmp_path):
     assert not of_curves(again) and len(of_curves(other)) == 2
 
 
-def test_a_failed_evaluation_has_its_own_exit_code_and_a_stopped_run_has_none(
-    call, started, tmp_path
-):
+def test_a_failed_evaluation_logs_its_exit_code_and_a_stopped_run_none(call, started, tmp_path):
     run = tmp_path / "run"
     call("train.py", run, *EVALUATE, *SHORT, code=75, **ONLINE, stop_at=2)
     assert not (run / "eval").exists() and started[0]["run"].codes == [75]

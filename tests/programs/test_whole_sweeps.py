@@ -19,7 +19,7 @@ from posenc_jax.sweeping.launch import Local, share
 
 
 @pytest.mark.slow
-def test_the_clock_stops_a_sweep_that_then_goes_on(program, tmp_path):
+def test_a_sweep_out_of_time_stops_and_resumes(program, tmp_path):
     """In the middle of a run's training, which saves where it is."""
     one = {"recipes": ("configs/rope.py",), "save_every": 10**9, "log_every": 1_000}
     code, said = program("--minutes=0.3", **one, steps=10**6)[1]()
@@ -105,7 +105,7 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_leaves_nobody_behind_and_goes_on(program, tmp_path):
+def test_a_killed_sweep_leaves_no_process_and_resumes(program, tmp_path):
     """Killed twice, the second time with its run's newest checkpoint damaged."""
     one = {"recipes": ("configs/rope.py",), "steps": 4_000, "save_every": 20}
     folder = tmp_path / "runs" / "rope-s0"

@@ -1,4 +1,4 @@
-"""What counting makes of a run's targets, and what is shown of it beside the run."""
+"""n-gram baselines on a run's targets, in files, pictures and reports."""
 
 import csv
 import shutil

@@ -293,7 +293,7 @@ def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
     assert problems_of(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
 
 
-def test_a_recipe_that_goes_on_needs_a_run_to_go_on_from():
+def test_a_fine_tuning_recipe_needs_init_from():
     (problem,) = problems_of(import_module("configs.finetune").get_config())
     assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
@@ -366,7 +366,7 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
         ({"name": "yarn", "scale": 2.0, "beta_fast": -1, "ramp": "steep"}, "ramp must be one of"),
     ],
 )
-def test_what_an_extension_cannot_be_is_refused(fields, message):
+def test_mistakes_in_an_extension_are_refused(fields, message):
     assert message in "\n".join(problems_of(with_extension(**fields)))
 
 

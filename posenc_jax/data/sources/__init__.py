@@ -39,7 +39,7 @@ def digest(text: bytes) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where the tokens of a run come from: documents, a mixture of them, or prepared tokens."""
+    """The source of a run's tokens: documents, a mixture of them, or prepared tokens."""
 
     @classmethod
     def kind(cls) -> str:
@@ -63,12 +63,12 @@ class Origin:
 
     @property
     def has_answers(self) -> bool:
-        """Whether a text marks its answers."""
+        """True if the text marks its answers."""
         return False
 
     @property
     def description(self) -> str:
-        """What is read, in a few words."""
+        """A few words for tables and messages."""
         path = getattr(self, "path", "")
         return f"{self.kind()}:{path}" if path else self.kind()
 
@@ -134,12 +134,12 @@ class Documents(Text):
 
     @property
     def names_held_out(self) -> bool:
-        """Whether the held-out documents are named, instead of chosen from the others."""
+        """True if the held-out documents are named, not drawn from all documents."""
         return False
 
     @property
     def cuts_few(self) -> bool:
-        """Whether each document is cut in splits where they are few."""
+        """True if few documents are each cut into splits."""
         return False
 
     @property
@@ -148,7 +148,7 @@ class Documents(Text):
         return None
 
     def identity(self, seed: int) -> dict[str, Any]:
-        """What its tokens depend on beside its files, its tokenizer and its fractions."""
+        """The facts that its tokens depend on, besides files, tokenizer and fractions."""
         return {}
 
     def card(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Synthetic(Documents):
 
     @classmethod
     def options(cls, given: Mapping[str, Any]) -> list[Field]:
-        """Those of the task as well; of every task where none is named."""
+        """Its own options and those of the task, or of every task if none is named."""
         task = given.get("task", tasks.DEFAULT)
         described = [tasks.find(name) for name in names() if task in (None, name)]
         own = {field.name: field for field in fields(cls)}

@@ -46,7 +46,7 @@ class Task:
         raise NotImplementedError
 
     def identity(self) -> dict[str, Any]:
-        """What its documents depend on beside the seed."""
+        """The facts that its documents depend on, besides the seed."""
         return {field.name: getattr(self, field.name) for field in fields(type(self))}
 
 

@@ -51,7 +51,7 @@ def test_tests_are_the_same_for_every_seed_and_no_training(name):
 
 @pytest.mark.parametrize("name", PROBES)
 def test_the_last_tokens_ask(name):
-    """What is scored at every length are the last 16 targets."""
+    """The last 16 targets are scored at every length."""
     for _, answers, _ in drawn(name):
         assert answers[-16:].any()
 
@@ -110,8 +110,8 @@ def test_the_ceiling_is_known_answers_plus_chance():
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_one_that_guesses_is_right_by_chance(name):
-    """Of a kind: the values that stand where answers do, drawn evenly."""
+def test_guesses_have_the_accuracy_of_chance(name):
+    """Guesses are drawn evenly from the values that occur as answers."""
     rng = np.random.default_rng(0)
     answers = [t[a][-1] for t, a, _ in drawn(name, count=600)]
     kinds = np.unique([t[a][-1] for t, a, _ in drawn(name, "train", count=600)])
@@ -153,7 +153,7 @@ def test_noun_pairs_of_training_and_test_are_disjoint():
 
 
 @pytest.mark.parametrize(("length", "needles"), [(34, 1), (102, 5), (128, 6), (289, 16)])
-def test_as_many_needles_as_fit_lie_apart(length, needles):
+def test_needles_do_not_overlap(length, needles):
     made = tasks.make("needle", length, far=2.0, needles=needles, valid_fraction=0.1)
     for drawn in made.draw("train", 8, 0):
         text = drawn.text.tobytes().decode("latin-1")

@@ -121,7 +121,7 @@ def test_latest_repeats_names_and_once_does_not():
         ({"far": 0.5}, "data.far must be a number from 1 to 4096"),
     ],
 )
-def test_what_is_no_task_is_refused(fields, message):
+def test_mistakes_in_a_task_are_refused(fields, message):
     given = {"source": "synthetic", "task": "variables", "variant": "ordered"} | fields
     _, problems = sources.read(given, L)
     assert message in "\n".join(problems)

@@ -106,7 +106,7 @@ def tokens(reading):  # [W, length + 1]
 
 
 @pytest.mark.parametrize("length", [L, LENGTHS[-1]])
-def test_order_changes_what_lies_beyond_and_nothing_else(length):
+def test_order_changes_the_far_context_only(length):
     read = asked()
     found = {one.part: one for one in readings("order", read, length)}
     assert {name.partition("-")[0] for name in found} >= {
@@ -140,7 +140,7 @@ def test_order_changes_what_lies_beyond_and_nothing_else(length):
             assert alike.any(axis=1).all() and not (alike & own).any()
 
 
-def test_another_documents_context_is_never_ones_own():
+def test_swapped_context_is_from_another_document():
     """Also where documents have several windows; where one has most of them, there is none."""
     several = asked()
     several = dataclasses.replace(several, document=np.repeat(range(3), 4))
@@ -252,7 +252,7 @@ def test_the_effective_context_is_the_shortest_that_loses_nothing(nats, spread, 
     assert found.facts["length"] == expected and found.facts["protocol"] == "effective"
 
 
-def test_what_is_read_off_another_protocol_asks_for_it(settings):
+def test_a_derived_protocol_adds_the_protocol_it_needs(settings):
     said = protocols.mistakes(settings(protocols="effective,answers", stride=0))
     assert said == ["effective in protocols needs same_token: add it"]
     assert protocols.mistakes(settings(protocols="answers", stride=0)) == []  # which reads `last`

@@ -32,7 +32,7 @@ def test_the_reach_of_rope_is_that_of_its_definition(rope):
 
 
 def test_scores_of_equal_vectors_are_those_of_attention(rope):
-    """q = k = ones: what the phase makes of them."""
+    """The phase rotates q = k = ones."""
     phase = rope.phase(jnp.arange(9))
     ones = jnp.ones((1, 1, 9, DIMS.head_dim))
     q = posenc_jax.attention.rotate(ones, phase.q_cos, phase.q_sin, phase.layout)
@@ -113,7 +113,7 @@ def test_the_spectrum_shows_what_an_extension_did():
 
 @pytest.mark.slow
 def test_a_flat_query_sees_a_number_of_keys_between_one_and_all(encoding):
-    """Of every encoding with a bias; where none is added, there is nothing to say."""
+    """Every encoding with a bias; the others have no flat query."""
     found = diagnostics.effective_keys(encoding, L, 2)
     first = encoding.layer(0)
     row = tokens_of_row(first, 1, L).replace(features=first.read(jnp.zeros((1, L, DIMS.width))))

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.sampled
 
 
 def naive_nats(model, encoding, tokens, window=None):
-    """Of one window of inputs and targets, in float64."""
+    """Nats of one window in float64."""
     logits = np.asarray(model(jnp.asarray(tokens[None, :-1]), encoding, window=window)[0], float)
     top = logits.max(axis=-1, keepdims=True)
     log_p = logits - top - np.log(np.exp(logits - top).sum(axis=-1, keepdims=True))
@@ -206,7 +206,7 @@ def test_one_program_per_shape_for_all_rotary_extensions(measure):
     assert read._cache_size() == 4
 
 
-def test_what_is_there_is_not_read_again(measure, monkeypatch):
+def test_finished_cells_are_cached(measure, monkeypatch):
     first = measure()
     monkeypatch.setattr(Reader, "__call__", lambda *words, **options: pytest.fail("read again"))
     for cell, again in zip(first, measure(), strict=True):
@@ -324,9 +324,7 @@ def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_
     assert {c.facts["window"] for c in cells} == {None, 4 * L}
 
 
-def test_what_is_beyond_reach_is_left_out_with_the_extension_that_would_do(
-    subject, measure, capsys
-):
+def test_lengths_beyond_reach_are_skipped_with_a_remedy(subject, measure, capsys):
     cells = measure(subject("learned"), extensions="none", window=False)
     assert {c.facts["length"] for c in cells} == {L // 4, L}
     said = capsys.readouterr().out
@@ -373,7 +371,7 @@ def test_compositions_have_their_options_and_windows_in_the_columns(measure, sub
             planning.plan(settings(extensions=wrong), subject(), text(64), [L, 2 * L])
 
 
-def test_what_is_wrong_with_extensions_is_said_at_once():
+def test_all_mistakes_in_extensions_are_listed_at_once():
     said = "\n".join(mistakes("yran,yarn:0.5,dynamic_ntk:2,abf,all:3,yarn:beta_fats=1,pi+ntk"))
     for part in (
         "unknown extension 'yran'; did you mean 'yarn'?",
@@ -389,7 +387,7 @@ def test_what_is_wrong_with_extensions_is_said_at_once():
 
 
 @pytest.mark.parametrize(("farthest", "largest"), [(2 * L, 2.0), (8 * L, 1.0)])
-def test_what_was_trained_at_random_positions_is_extended_from_the_farthest(
+def test_randomized_positions_are_extended_from_the_farthest(
     farthest, largest, make_model, subject, settings
 ):
     """Scales are lengths over max_position; windows and multiples stay those of the rows."""

@@ -138,7 +138,7 @@ def test_null_and_gain_are_of_the_curve_itself(measure):
         np.testing.assert_allclose(row["gain_bpb"], gain, atol=1e-12)
 
 
-def test_no_null_without_the_length_it_stands_on(measure):
+def test_a_null_needs_the_length_it_is_computed_from(measure):
     made = records.rows(measure(multiples="0.5,2", extensions="none", window=False, last=2))
     assert all(
         r["null_nll"] is None for r in made if r["length"] > L and r["protocol"] != "position"
@@ -210,7 +210,7 @@ def test_the_file_of_sums_is_a_table_that_others_read(measure, tmp_path):
     np.testing.assert_array_equal(sums.nats, [cell.sums.nats.sum() for cell in cells])
 
 
-def test_a_protocol_without_a_null_of_its_own_has_no_gain(measure, monkeypatch):
+def test_a_protocol_without_a_null_has_no_gain(measure, monkeypatch):
     """At any length, the window's row included, whose gain would be 0."""
     cells = measure(extensions="none", multiples="1,2", protocols="nonoverlap")
     assert all(row["null_nll"] is not None for row in records.rows(cells))

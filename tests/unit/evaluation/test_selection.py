@@ -1,4 +1,4 @@
-"""How command lines name a run, methods and a length."""
+"""Runs, methods and lengths as command lines name them."""
 
 import pytest
 from evaluated import make_run

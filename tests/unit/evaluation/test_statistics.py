@@ -53,7 +53,7 @@ def differences(rng, counts, effect):
         (half_in_one, normal),
     ],
 )
-def test_equal_systems_are_told_apart_as_often_as_stated(lengths, effect, documents):
+def test_equal_systems_differ_as_often_as_stated(lengths, effect, documents):
     """The percentile bootstrap did so in 25% at 3 documents, t with D - 1 degrees of freedom in
     32% at 40 where one document holds half of the tokens."""
     rng = np.random.default_rng(documents)
@@ -89,7 +89,7 @@ def test_the_interval_covers_a_true_difference_as_often_as_stated(lengths):
 
 @pytest.mark.parametrize("documents", [4, 12, 40])
 def test_the_interval_of_a_gain_covers_it_as_often_as_stated(documents):
-    """Of a null from two curves over other targets, a quarter of one and three of the other."""
+    """The null mixes two curves over other targets, a quarter of one and three of the other."""
     rng = np.random.default_rng(documents)
     inside = 0
     for _ in range(DRAWS):
@@ -150,7 +150,7 @@ def test_the_variance_and_its_freedom_are_those_of_the_regression_in_matrices():
 
 
 def test_a_sum_of_ratios_agrees_with_the_jackknife():
-    """Where documents are many; leaving one out is computed by leaving it out."""
+    """With many documents; the jackknife recomputes without each one."""
     rng = np.random.default_rng(5)
     kept = [lognormal(rng, 400) * (rng.random(400) < 0.9) for _ in range(3)]  # some lack one
     hard = rng.normal(2, 0.3, 400)
@@ -263,7 +263,7 @@ def drawn(rng, comparisons: int, seeds: int, of_documents: float, documents: int
 
 
 def both(differences, size):
-    """What is known of differences [N, S, D] over documents and over seeds."""
+    """Statistics of differences [N, S, D] over documents and over seeds."""
     present = np.ones(differences.shape[:2], bool)
     over = statistics.over_documents(differences.mean(axis=1) * size, size)
     return over, statistics.of_seeds(differences.mean(axis=2), present)
@@ -299,7 +299,7 @@ def test_holms_correction_is_that_of_his_steps():
     assert statistics.holm([]) == [] and statistics.holm([0.02]) == [(0.02, 1)]
 
 
-def test_of_many_true_hypotheses_one_is_rejected_in_at_most_5_percent():
+def test_familywise_error_is_at_most_5_percent():
     rng = np.random.default_rng(9)
     drawn = rng.random((2_000, 10))
     wrong = np.mean([min(statistics.holm(list(values))).p <= 0.05 for values in drawn])
@@ -307,11 +307,11 @@ def test_of_many_true_hypotheses_one_is_rejected_in_at_most_5_percent():
     assert np.mean(drawn.min(axis=1) <= 0.05) > 0.3  # without it
 
 
-def test_as_many_seeds_are_needed_as_make_the_interval_leave_zero_out():
+def test_needed_seeds_are_the_fewest_whose_interval_excludes_zero():
     rng = np.random.default_rng(10)
 
     def needed(values, level=0.05):
-        """Where the documents are certain."""
+        """Seeds needed if the documents are certain."""
         values = np.asarray(values, float)[None]
         seeds = statistics.of_seeds(values, np.ones(values.shape, bool))
         certain = statistics.Spread(seeds.mean, np.zeros(1), 56.0)

@@ -1,4 +1,4 @@
-"""Which tokens a protocol reads and scores."""
+"""Tokens that a protocol reads and scores."""
 
 from types import SimpleNamespace
 
@@ -58,7 +58,7 @@ def planned(name, chosen, length, span=None):
 
 
 def everything(chosen, last):
-    """Where the scored targets have to be, by loops."""
+    """Places of the scored targets, by loops."""
     return [
         start + place + 1
         for start in chosen.starts
@@ -102,7 +102,7 @@ def test_context_is_what_each_protocol_says():
     np.testing.assert_array_equal(plan.starts + 16, chosen.starts + 64)
 
 
-def test_a_sliding_window_reads_what_lies_before_the_longest_one():
+def test_sliding_windows_read_tokens_before_the_longest_window():
     chosen = text(per_document=1, spread=True)
     before = chosen.starts - chosen.split.starts[chosen.document]
     assert list(before) == [2, 67, 0]
@@ -147,7 +147,7 @@ def test_protocols_that_score_other_targets_have_other_hashes():
     assert len(hashes(3)) == len(hashes(4)) == 1 and hashes(3) != hashes(4)
 
 
-def test_what_a_protocol_says_of_itself_is_whole():
+def test_every_protocol_has_a_complete_description():
     for protocol in protocols.every():
         assert protocol.title and protocol.option in (None, *planning.OPTIONS)
         assert protocol.value in ("ppl", "bpb", "accuracy")

@@ -1,4 +1,4 @@
-"""n-grams: as a dictionary counts them, and drawn of the targets that a run was scored on."""
+"""n-gram baselines equal a dictionary's counts, on a run's own targets."""
 
 from collections import Counter
 
@@ -95,7 +95,7 @@ def test_no_more_than_an_epoch_is_counted():
     assert sum(len(part) for part in ngrams.trained_on(batches, 5, 3)) == 5 * 16
 
 
-def test_what_stands_before_a_window_is_not_asked():
+def test_n_grams_use_no_tokens_before_a_window():
     tokens = np.arange(10, 30)
     found = ngrams.before(tokens, np.array([5, 6]), np.array([4, 0]), 4)
     np.testing.assert_array_equal(found, [[-1, -1, 14, 15], [13, 14, 15, 16]])

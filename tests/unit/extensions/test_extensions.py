@@ -319,7 +319,7 @@ def test_randomized_may_keep_an_earlier_training_length():
 
 
 def test_all_formulas_use_one_length_of_randomized():
-    """That length is max_position, as if the inner encoding was trained that far."""
+    """They use max_position, as if the inner encoding was trained that far."""
     wrapped = build("randomized", inner="rope", max_position=4 * L)
     alone = build("rope", dims=Dims(DIMS.heads, DIMS.head_dim, DIMS.width, 4 * L))
     assert wrapped.train_length == 4 * L and wrapped.dims.train_length == L

@@ -28,7 +28,7 @@ def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path
     assert "budget" in {p.stem for p in curves.draw(rope + later, tmp_path / "three")}
 
 
-def test_every_encoding_has_a_look_of_its_own():
+def test_every_encoding_has_a_distinct_look():
     looks = [style.look_of(name) for name in posenc_jax.schemes.names()]
     assert len({colour for colour, _ in looks}) == len({mark for _, mark in looks}) == len(looks)
     assert style.look_of("new") == style.look_of("new") not in looks
@@ -113,7 +113,7 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
     assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])
 
 
-def test_of_n_grams_a_picture_has_the_best_alone():
+def test_a_picture_shows_the_best_n_gram_only():
     grams = [curves.yardstick(n, [16, 32], 3 - 0.1 * n, f"{n}-gram") for n in (2, 3, 4)]
     rope = Line("rope", [16, 32], [2.0, 3.0], style.Look("#0072B2", "o")._asdict())
     axes = curves.chart([grams[0], grams[2], rope, grams[1]], y="bits").axes[0]

@@ -12,7 +12,7 @@ BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich", "lear
 
 
 @pytest.mark.parametrize("name", BIASES)
-def test_what_is_random_says_so(name):
+def test_pictures_of_random_arrays_are_labelled(name):
     one, other = (posenc_jax.build(name, DIMS, key=jax.random.key(seed)) for seed in (0, 1))
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     random = any(not np.array_equal(a, b) for a, b in pairs)
@@ -20,7 +20,7 @@ def test_what_is_random_says_so(name):
     assert encodings.title(one, "run-s0") == f"{name} of run-s0"
 
 
-def test_windows_chunks_and_everything_are_told_apart():
+def test_windows_chunks_and_full_layers_look_different():
     both = {
         word: posenc_jax.build("hybrid", DIMS, window=L // 2, chunked=word == "chunks")
         for word in ("windows", "chunks")

@@ -64,7 +64,7 @@ def test_distances_of_colours_are_those_of_the_textbook():
     assert full == pytest.approx(170.6, abs=0.3) and distance("#FF0000", "#00FF00") < 0.7 * full
 
 
-def test_what_is_committed_has_a_look():
+def test_committed_results_have_a_look():
     """A new file is drawn by a look that is derived from its name."""
     assert set(committed(registry.encodings(), "posenc_jax", "schemes")) <= set(style.ENCODINGS)
     made_by = {name: record.apply.__name__ for name, record in extensions.records().items()}
@@ -73,14 +73,14 @@ def test_what_is_committed_has_a_look():
     assert set(style.ENCODINGS) <= set(registry.encodings())
 
 
-def test_readers_tell_all_encodings_apart():
+def test_encodings_are_visually_distinct():
     names = list(style.ENCODINGS)
     looks = {name: style.Look(*style.look_of(name)) for name in names}
     assert [p for p in combinations(names, 2) if not told_apart(*(looks[n] for n in p))] == []
 
 
 @pytest.mark.parametrize("name", registry.encodings())
-def test_readers_tell_an_encoding_and_all_its_extensions_apart(name):
+def test_extensions_of_an_encoding_are_visually_distinct(name):
     encoding = posenc_jax.build(name, DIMS, key=jax.random.key(0))
     named = [one for one in extensions.fitting(encoding) if one in style.EXTENSIONS]
     looks = {one: style.look_of_method(one) for one in named}

@@ -14,7 +14,7 @@ def drawn():
 
 
 @pytest.mark.parametrize("format_", style.FORMATS)
-def test_a_picture_is_saved_in_the_format_asked_for(format_, tmp_path):
+def test_a_picture_is_saved_in_the_requested_format(format_, tmp_path):
     begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
     with style.printed(style.Form(format_)):
         path = style.save(drawn(), tmp_path / "of.dots-s0.png")
@@ -22,7 +22,7 @@ def test_a_picture_is_saved_in_the_format_asked_for(format_, tmp_path):
     assert path.read_bytes().startswith(begins[format_])
 
 
-def test_in_a_column_text_keeps_its_size_and_the_legend_stands_below():
+def test_a_narrow_picture_keeps_text_size_and_has_the_legend_below():
     usual = drawn()
     with style.printed(style.Form("pdf", 3.3)):
         narrow = drawn()

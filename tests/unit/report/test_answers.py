@@ -24,14 +24,14 @@ def data():
     )
 
 
-def test_one_that_fades_is_drawn_beside_what_mends_it(data):
+def test_a_fading_method_is_drawn_beside_the_extension_that_restores_it(data):
     drawn = [line.name for line in answers.lines(data, answers.of(data))]
     # FIRE gains less by log-n than is worth a line; of equals the plainer method has it.
     assert drawn[:3] == ["rope + yarn:8", "fire", "rope"]
     assert drawn[3:] == ["ceiling: all that a window holds", FLOOR, "rope, oracle"]
 
 
-def test_of_many_lines_some_from_best_to_worst_are_drawn_and_the_picture_says_so(data, monkeypatch):
+def test_a_picture_of_many_lines_draws_a_sample_and_says_so(data, monkeypatch):
     few = [line.name for line in answers.lines(data, answers.of(data), most=2)]
     assert few == [
         "rope + yarn:8",
@@ -70,7 +70,7 @@ def test_the_brief_map_has_the_best_extension_of_each_where_it_gains(data):
     assert answers.grid(worse, answers.of(worse), brief=True)[1] == ["rope"]
 
 
-def test_what_sees_no_further_than_the_window_shares_its_row():
+def test_methods_equal_to_the_window_share_its_row():
     data = gathered(
         cell("rope-a", "none", 0.25, by_gap=(0.9, 0.2)),
         cell("rope-a", "streaming", 0.3, by_gap=(0.7, 0.25)),
@@ -82,7 +82,7 @@ def test_what_sees_no_further_than_the_window_shares_its_row():
     assert values[-1].tolist() == [1.0, 0.2]
 
 
-def test_runs_of_one_encoding_and_other_lengths_have_names_of_their_own():
+def test_runs_of_one_encoding_at_two_lengths_have_distinct_names():
     data = gathered(
         cell("rope-a", "none", 0.5),
         cell("rope-b", "none", 0.7, trained=2 * L),
@@ -94,7 +94,7 @@ def test_runs_of_one_encoding_and_other_lengths_have_names_of_their_own():
     assert names["fire-a"] == "fire" and len(set(names.values())) == 5
 
 
-def test_what_all_names_begin_with_is_left_out():
+def test_a_common_prefix_of_names_is_left_out():
     groups = {"variables-rope": "rope", "variables-prope": "rope", "fox": "fox"}
     data = [cell(group, "none", 0.5) for group in groups]
     for rows, encoding in zip(data, groups.values(), strict=True):
@@ -134,7 +134,7 @@ def test_one_model_of_both_shows_its_text(data):
     assert (line.name, line.x) == ("rope-a", [L, LONG])
 
 
-def test_what_mends_it_and_the_window_stand_among_the_text_too(data):
+def test_restoring_extension_and_window_are_in_the_text_panel(data):
     """The same weights on another text, where the ranking turns round."""
     text = [*of_text("mix-rope", 3.0), *of_text("mix-rope", 2.5), *of_text("mix-rope", 2.0)]
     for row, method in zip(
@@ -193,7 +193,7 @@ def test_the_map_comes_first_and_at_most_eight_methods_have_lines():
 
 
 def test_a_label_is_what_the_picture_calls_a_group():
-    """Of two groups with one encoding; the other one keeps the encoding's name."""
+    """Two groups have one encoding; the group without a label keeps the encoding's name."""
     data = gathered(cell("rope, sink", "none", 0.5), cell("rope-a", "none", 0.7))
     for row, name in zip(data.runs, ("rope, sink", ""), strict=True):
         row["label"] = name

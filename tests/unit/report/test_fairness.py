@@ -1,4 +1,4 @@
-"""How alike groups were treated: rates that were tried, losses that still fall, keys of a bias."""
+"""Fairness of a comparison: rates tried, losses that still fall, keys of a bias."""
 
 import csv
 import json
@@ -33,7 +33,7 @@ def three(tmp_path):
     return tmp_path
 
 
-def test_who_falls_more_than_twice_as_fast_as_the_best_is_not_done(three):
+def test_a_loss_falling_twice_as_fast_as_the_best_is_unfinished(three):
     falling(three / "rope-s0", 0.5)
     falling(three / "nope-s0", 0.9)
     (best, *others) = learning.of(gather.gather([three]))
@@ -92,7 +92,7 @@ def test_without_a_late_held_out_loss_there_is_no_verdict(tmp_path):
 
 @pytest.fixture
 def counted(three):
-    """n-grams between the runs' losses at L, on their targets and on others."""
+    """n-gram losses between the runs' losses at L, on their targets and on others."""
     cell = next(
         cell
         for cell in records.read(three / "rope-s0" / "eval")
@@ -115,7 +115,7 @@ def counted(three):
     return three
 
 
-def test_n_grams_of_another_budget_are_those_of_its_own_runs(counted):
+def test_n_grams_of_a_budget_come_from_its_own_runs(counted):
     """Trained four times as long, and scored on the same targets."""
     rows = yardsticks.read(counted / "rope-s0" / "eval")
     more = [row | {"counted": 396_000_000, "bpb": row["bpb"] - 9} for row in rows]
@@ -130,7 +130,7 @@ def test_n_grams_of_another_budget_are_those_of_its_own_runs(counted):
     assert figures.yardsticks(data, points).name.str.contains(" of 396M").sum() == 3
 
 
-def test_what_is_not_in_the_means_is_not_in_the_losses(three):
+def test_runs_outside_the_means_are_outside_the_losses(three):
     """The same seed again, and a run in training."""
     falling(make_run(three / "zz-rope-s0", "rope", 0, better=0.5, steps=STEPS), 5.0)
     falling(make_run(three / "zz-rope-s1", "rope", 1, evaluated=False, steps=STEPS), 5.0)
@@ -146,7 +146,7 @@ def test_the_n_gram_reached_is_the_longest_that_is_no_better(counted):
 
 
 def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
-    """Where little was counted the 4-gram is worse than the 2-gram, which is ahead of nope."""
+    """With few counts the 4-gram is worse than the 2-gram, which beats nope."""
     for run in ("rope-s0", "nope-s0"):
         rows = yardsticks.read(counted / run / "eval")
         yardsticks.write(
@@ -203,7 +203,7 @@ def tuned(tmp_path):
     return tmp_path
 
 
-def test_what_only_chose_stands_in_the_table_of_rates_and_nowhere_else(tuned):
+def test_trial_runs_appear_in_the_table_of_rates_only(tuned):
     data = gather.gather([tuned])
     assert {run["name"] for run in data.runs} == {
         "rope-s0-learning_rate=0.003",
@@ -216,7 +216,7 @@ def test_what_only_chose_stands_in_the_table_of_rates_and_nowhere_else(tuned):
     assert "(0.333333, 1, 3;" in html and "trained arrays" not in html
 
 
-def test_a_scheme_as_shipped_stands_beside_itself_tuned(tuned, tmp_path):
+def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
     shipped = tmp_path / "zoo"
     make_run(shipped / "rope-s0", "rope", 0, data={"source": "stdlib", "choose_fraction": 0.0})
     for config in tuned.glob("*/config.json"):

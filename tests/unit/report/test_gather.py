@@ -1,4 +1,4 @@
-"""What a report gathers from the folders of runs."""
+"""The data that a report gathers from run folders."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path
     assert "nope-s0 is not in the means: the rest of its group was evaluated at step 10" in notes
 
 
-def test_of_a_group_someone_stays(tmp_path):
+def test_duplicate_seed_keeps_one_run(tmp_path):
     """The older step is left out first, and has no vote on the targets."""
     older = make_run(tmp_path / "rope-s0", "rope", 0, targets="older")
     make_run(tmp_path / "rope-s1", "rope", 1)
@@ -80,8 +80,8 @@ def test_names_that_clash_say_what_differs(tmp_path):
     assert len({(look.color, look.linestyle) for look in looks}) == 6
 
 
-def test_a_tokenizer_is_what_it_holds_wherever_it_lay(tmp_path):
-    """Of runs that are read where the named file is not."""
+def test_equal_tokenizers_at_two_paths_are_one(tmp_path):
+    """The runs are read where the named file does not exist."""
     data = {"source": "stdlib", "tokenizer": "gone.json"}
     for seed, held in enumerate(("a", "a", "b")):
         folder = make_run(tmp_path / f"rope-s{seed}", "rope", seed, data=data)
@@ -93,7 +93,7 @@ def test_a_tokenizer_is_what_it_holds_wherever_it_lay(tmp_path):
     assert {run["group"] for run in gather.gather([tmp_path]).runs} == {"rope"}
 
 
-def test_what_is_no_run_is_said_and_the_rest_is_shown(sweep):
+def test_folders_without_a_run_are_named_and_the_rest_shown(sweep):
     (sweep / "tokenizer").mkdir()
     (sweep / "tokenizer" / "config.json").write_text("{}")
     data = gather.gather([sweep])
@@ -101,8 +101,8 @@ def test_what_is_no_run_is_said_and_the_rest_is_shown(sweep):
     assert any("skipped: tokenizer: cannot read" in note for note in data.notes)
 
 
-def test_a_run_whose_status_tells_less_is_reported(tmp_path):
-    """As runs were before status.json told of command, data and speed."""
+def test_a_run_with_a_short_status_is_reported(tmp_path):
+    """status.json lacks command, data and speed."""
     folder = make_run(tmp_path / "rope-s0", "rope", 0)
     (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
     data = gather.gather([folder])
@@ -160,7 +160,7 @@ def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
     assert groups("fair", "long") == ["nope (steps=10)", "nope (steps=40)"]
 
 
-def test_what_is_damaged_or_missing_is_said(sweep, tmp_path):
+def test_damaged_and_missing_runs_are_named(sweep, tmp_path):
     (sweep / "rope-s0" / "eval" / "sums.parquet").write_bytes(b"no")
     notes = gather.gather([sweep]).notes
     assert any("rope-s0: cannot read" in note for note in notes)

@@ -20,7 +20,7 @@ NAME = "</script><b>&amp;"
 
 
 class Page(HTMLParser):
-    """What a page names, the texts of its cells, and what is not closed."""
+    """Parsed page: names, texts of cells, and unclosed tags."""
 
     def __init__(self, text):
         super().__init__()
@@ -65,7 +65,7 @@ def path(half, tmp_path_factory):
     return page.write(half, tmp_path_factory.mktemp("page"))
 
 
-def test_the_page_asks_no_network_and_its_ids_are_unique(path):
+def test_the_page_loads_nothing_and_its_ids_are_unique(path):
     text = path.read_text()
     found = Page(text)
     assert found.open == [] and found.addresses
@@ -78,7 +78,7 @@ def test_the_page_asks_no_network_and_its_ids_are_unique(path):
     assert used and used <= set(found.ids)
 
 
-def test_what_is_drawn_stands_in_tables_and_ties_are_ties(path, half):
+def test_drawn_values_are_in_tables_and_ties_are_marked(path, half):
     text = path.read_text()
     cells = Page(text).cells
     for protocol in RANKED:
@@ -94,7 +94,7 @@ def test_what_is_drawn_stands_in_tables_and_ties_are_ties(path, half):
     assert "t5-s0: not evaluated yet" in text and NAME not in text
 
 
-def test_it_opens_with_what_was_found_and_on_what(path, half):
+def test_the_page_opens_with_findings_and_data(path, half):
     found, on_what = summary.sentences(half)
     best = half.ranking["same_token"][LENGTHS[-1]][0]
     assert f"At 64 tokens {best.group}" in found and f"{best.loss:.3f} bits per byte" in found

@@ -53,7 +53,7 @@ def test_a_difference_that_other_seeds_might_reverse_is_a_tie(tmp_path):
     assert second.by_seeds is None and (second.verdict, second.shared) == ("open", 2)
 
 
-def test_those_who_answer_are_ranked_by_what_is_right_and_no_oracle_is_one_of_them(tmp_path):
+def test_answers_are_ranked_by_accuracy_without_oracles(tmp_path):
     share = {"rope": 0.5, "nope": 0.8, "fire": 0.9}
     for seed in range(3):
         for name, right in share.items():
@@ -228,7 +228,7 @@ def test_the_best_of_many_alike_is_ahead_of_none_of_them(of_documents):
     assert claims <= 0.05 * 200
 
 
-def test_who_is_not_behind_needs_no_seeds(tmp_path):
+def test_a_method_that_is_not_behind_needs_no_seeds(tmp_path):
     """A mean over more seeds may stand behind one that it leads over the seeds both have."""
     for seed in range(3):
         make_run(tmp_path / f"nope-s{seed}", "nope", seed, better=0.7 + 0.01 * seed)

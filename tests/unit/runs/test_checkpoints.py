@@ -119,7 +119,7 @@ def test_every_flipped_bit_is_caught_or_does_not_matter(saved, capsys):
     assert tried > 1_000 and caught > 0
 
 
-def test_nothing_is_begun_anew_where_all_is_damaged(saved):
+def test_a_run_with_damaged_checkpoints_only_never_restarts(saved):
     for step in (1, 2):
         shutil.rmtree(saved / "checkpoints" / str(step) / "state")
     for _ in range(2):  # the second time there is no checkpoint left, only the quarantine
@@ -212,7 +212,7 @@ def test_a_line_without_room_is_an_error_and_its_part_is_dropped_on_resuming(sma
     assert [line["step"] for line in lines] == [1, 2] and lines[0]["loss"] is None
 
 
-def test_what_a_killed_save_left_is_removed(saved):
+def test_leftovers_of_a_killed_save_are_removed(saved):
     left = saved / "checkpoints" / "3.orbax-checkpoint-tmp"
     left.mkdir()
     Checkpoints(saved, read_only=True).close()

@@ -38,7 +38,7 @@ def test_a_resumed_run_skips_bad_lines_of_metrics(line, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["5", '{"step": 7, "loss": "low"}', '{"loss": 2.0}'])
-def test_a_report_goes_on_with_a_note_where_metrics_are_bad(line, tmp_path, capsys):
+def test_bad_metrics_become_a_note_in_the_report(line, tmp_path, capsys):
     for seed in (0, 1):
         make_run(tmp_path / "zoo" / f"rope-s{seed}", "rope", seed)
     with (tmp_path / "zoo" / "rope-s1" / "metrics.jsonl").open("a") as stream:
@@ -60,7 +60,7 @@ def test_a_status_of_another_kind_names_the_file(status, tmp_path):
         Workdir(tmp_path).read_status()
 
 
-def test_a_run_with_a_damaged_status_ends_with_its_own_reason(tmp_path):
+def test_a_damaged_status_does_not_hide_the_reason(tmp_path):
     (tmp_path / "status.json").write_text("[]")
     run = Workdir(tmp_path)
     with pytest.raises(Stop, match="its own reason"), run.explained():

@@ -110,14 +110,14 @@ def test_a_scheme_without_trained_arrays_is_tried_at_three_rates(run, tmp_path):
 
 
 @pytest.mark.parametrize(("best", "beyond"), [(1e-9, 0.000333333), (1.0, 0.027)])
-def test_where_the_best_is_at_the_edge_one_more_is_tried(run, tmp_path, best, beyond):
+def test_a_best_rate_at_the_edge_adds_one_more(run, tmp_path, best, beyond):
     run(content(seeds=1), near(best))
     rows = table(tmp_path)
     assert len(rows) == 4 and float(rows[-1]["learning_rate"]) == beyond
     assert (rows[-1]["chosen"], rows[-1]["edge"]) == ("yes", "yes")
 
 
-def test_trained_arrays_are_tried_at_their_own_rates_at_the_best_learning_rate(run, tmp_path):
+def test_encoding_rates_are_tried_at_the_best_learning_rate(run, tmp_path):
     """The recipe's own encoding rate, 4, is tried as shipped."""
     code, started, _, one = run(content(["t5"]), near(9e-3, 16))
     rows = {(float(r["learning_rate"]), float(r["encoding_rate"])): r for r in table(tmp_path)}
@@ -153,7 +153,7 @@ def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
     assert run(content(), near(3e-3), codes=codes)[1] == []
 
 
-def test_where_no_rate_is_finite_none_is_chosen(run, tmp_path, capsys):
+def test_no_rate_is_chosen_if_none_is_finite(run, tmp_path, capsys):
     """Nor handed on; the sweep says so, and others go on."""
 
     def loss(own, encoding=1.0):
@@ -212,7 +212,7 @@ def test_without_a_loss_to_choose_by_a_trial_has_failed(run, monkeypatch):
 
 
 @pytest.mark.parametrize("most", (0, 2, 5, 9, 12, 15))
-def test_cut_anywhere_a_sweep_goes_on_with_nothing_done_twice(run, tmp_path, most):
+def test_an_interrupted_sweep_repeats_nothing(run, tmp_path, most):
     made = content(["rope", "t5"])
     _, first, _, _ = run(made, near(9e-3, 16), most=most)
     code, second, _, _ = run(made, near(9e-3, 16))
@@ -242,7 +242,7 @@ def test_seeds_vary_slowest_once_rates_are_chosen(run):
         ),
     ],
 )
-def test_what_stands_against_choosing_is_said_before_anything_runs(tmp_path, change, message):
+def test_mistakes_in_choose_are_refused_before_any_run(tmp_path, change, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace(")", r"\)")):
         plan_of(content() | change, tmp_path)
 

@@ -187,13 +187,13 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
     assert "belongs to another" in scheduler.reason_of(progress, errors.IO)
 
 
-def test_a_run_that_asks_to_be_run_again_is(sweep):
+def test_a_job_that_exits_with_75_runs_again(sweep):
     again = errors.AGAIN
     code, started, _, _ = sweep({"a": [again] * 6})
     assert code == errors.DONE and started.count("a") == 7
 
 
-def test_a_run_that_asks_again_and_never_comes_forward_is_given_up(sweep, monkeypatch):
+def test_a_job_that_exits_with_75_without_progress_fails(sweep, monkeypatch):
     monkeypatch.setattr(Job, "status", lambda self: {"state": "stopped", "saved": 0})
     code, started, said, _ = sweep({"a": [errors.AGAIN] * 99, "b": [errors.AGAIN] * 99})
     assert code == errors.AGAIN
@@ -215,7 +215,7 @@ def test_a_failure_is_retried_then_reported_while_other_jobs_run(sweep):
     ("owner", "method"),
     [(Pretend, "start"), (Job, "mark_evaluated"), (Job, "is_done")],
 )
-def test_a_full_disk_under_a_cell_is_its_own_failure(sweep, monkeypatch, owner, method):
+def test_a_full_disk_fails_its_job_only(sweep, monkeypatch, owner, method):
     """The sweep writes into a job's folder too, before its commands and after them."""
     works = getattr(owner, method)
 
@@ -303,9 +303,7 @@ def test_the_table_fits_80_columns_with_whole_names_and_how_far_an_evaluation_is
     assert "evaluating" in "\n".join(rows) and "3/24 cells" in "\n".join(rows)
 
 
-def test_what_is_printed_stands_above_the_table_and_a_closed_terminal_ends_nothing(
-    sweep, monkeypatch
-):
+def test_output_appears_above_the_table_and_a_closed_terminal_is_ignored(sweep, monkeypatch):
     *_, one = sweep({})
     file = io.StringIO()
     with Display(Console(file=file, width=80, force_terminal=True)) as display:
@@ -411,7 +409,7 @@ def test_other_fields_over_finished_runs_are_refused(tmp_path, capsys, monkeypat
     )
 
 
-def test_a_job_may_be_evaluated_in_its_own_way(tmp_path):
+def test_a_job_may_set_fields_of_its_evaluation(tmp_path):
     grid = [{"recipe": "configs/rope.py"}, {"recipe": "configs/t5.py", "evaluation.documents": 9}]
     sweep = {"grid": grid, "evaluation": {"documents": 5, "last": 2}}
     plain, own = jobs_of(sweep, tmp_path)
