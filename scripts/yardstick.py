@@ -46,4 +46,4 @@ def count(runs: list[Path], evaluation: str, whole: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(terminal.program(main))

@@ -55,7 +55,7 @@ def test_the_file_holds_the_weights_of_the_run_by_the_names_of_orbax(run, tmp_pa
     assert f"{len(arrays)} arrays" in capsys.readouterr().out
 
 
-def test_export_takes_a_step_and_replaces_files_only_with_force(run, tmp_path, capsys):
+def test_export_takes_a_step_and_replaces_files_only_with_overwrite(run, tmp_path, capsys):
     words = ["export.py", str(run), f"--out={tmp_path / 'weights.safetensors'}"]
     assert door.main([*words, "--step=8"]) == 0
     assert door.main(words) == 2
