@@ -15,7 +15,7 @@ help:
 	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
 	@echo "make bench           ratios against peers, installed into .venv-bench"
-	@echo "make gpu             what a GPU does with it; GPU=short, full, or dry on a CPU; OUT=DIR"
+	@echo "make gpu             checks and times a GPU; GPU=dry: tiny sizes on a CPU; OUT=DIR"
 	@echo "make lint            ruff and pyright"
 	@echo "make format          let ruff rewrite"
 	@echo "make constraints     renew constraints.txt (needs uv)"
@@ -72,13 +72,13 @@ bench: setup
 	$(BIN)/python -m benchmarks.lengths
 
 # On a bare machine whose own Python has jax, nothing is set up; elsewhere .venv is taken.
-GPU ?= short
+GPU ?=
 OUT ?= build/gpu
 HAS_JAX = $(PYTHON) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("jax") is None)'
 
 gpu:
 	@if $(HAS_JAX); then python=$(PYTHON); else $(MAKE) --no-print-directory setup && python=$(BIN)/python; fi && \
-		$$python -m benchmarks.gpu --plan=$(GPU) --out=$(OUT)
+		$$python -m benchmarks.gpu $(addprefix --,$(GPU)) --out=$(OUT)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Train 20 steps twice and compare the digests of all numbers, bit for bit."""
+"""Train 20 steps twice, and once stopped and resumed, and compare the digests bit for bit."""
 
 import functools
 import json
@@ -6,59 +6,51 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.gpu.plans import Plan
 from benchmarks.peers import ROOT
+from posenc_jax.errors import AGAIN, DONE
 
 FLAG = "--xla_gpu_deterministic_ops=true"
+SMALLEST = {"model.layers": 1, "model.width": 32, "model.heads": 2, "train_length": 32}
 
 
-def measurements(plan: Plan) -> dict[str, Callable[[], dict]]:
-    return {
-        f"{name} {dtype}": functools.partial(twice, plan, name, dtype) for name, dtype in plan.runs
-    }
+def measurements(dry: bool) -> dict[str, Callable[[], dict]]:
+    names = ("rope",) if dry else ("rope", "t5")
+    return {name: functools.partial(compare, name, dry) for name in names}
 
 
-def twice(plan: Plan, name: str, dtype: str) -> dict:
-    """Run twice and, where digests differ, twice more with XLA's deterministic operations."""
-    first, second = (digest(plan, name, dtype) for _ in range(2))
-    values = {"same": first == second, "digest": first}
-    if first != second and plan.platform == "gpu":
-        first, second = (digest(plan, name, dtype, XLA_FLAGS=FLAG) for _ in range(2))
-        values["same_with_flag"] = first == second
+def compare(name: str, dry: bool) -> dict:
+    """Whether the digests are equal and, if not, whether XLA's deterministic operations help."""
+    equal = digests(name, dry)
+    values = {"same": len(equal) == 1}
+    if not values["same"]:
+        values["same_with_flag"] = len(digests(name, dry, XLA_FLAGS=FLAG)) == 1
     return values
 
 
-def digest(plan: Plan, name: str, dtype: str, **environment: str) -> str:
+def digests(name: str, dry: bool, **environment: str) -> set[str]:
     with tempfile.TemporaryDirectory() as folder:
-        run_of(plan, folder, name, dtype, 20, **environment)
-        return json.loads((Path(folder) / "run" / "status.json").read_text())["digest"]
+        for run in ("one", "two"):
+            train(folder, run, name, dry, DONE, **environment)
+        train(folder, "resumed", name, dry, AGAIN, stop_at=10, **environment)
+        train(folder, "resumed", name, dry, DONE, **environment)
+        files = [Path(folder, run, "status.json") for run in ("one", "two", "resumed")]
+        return {json.loads(file.read_text())["digest"] for file in files}
 
 
-def run_of(plan: Plan, folder: str, name: str, dtype: str, steps: int, **environment) -> float:
-    """Seconds that train.py took, on synthetic text."""
-    fields = {
-        "steps": steps,
-        "warmup_steps": 1,
-        "model.dtype": dtype,
-        "data.source": "synthetic",
-        "data.documents": 200,
-        "data.cache": f"{folder}/tokens",
-        "wandb.mode": "disabled",
-    } | plan.fields
-    begin = time.perf_counter()
+def train(folder: str, run: str, name: str, dry: bool, code: int, stop_at: int = 0, **environment):
+    fields = {"steps": 20, "warmup_steps": 1, "stop_at": stop_at, "wandb.mode": "disabled"}
+    fields |= {"data.source": "synthetic", "data.documents": 200, "data.cache": f"{folder}/tokens"}
+    fields |= SMALLEST if dry else {"model.dtype": "bfloat16"}
+    words = [f"--config=configs/{name}.py:small", f"--workdir={folder}/{run}"]
     done = subprocess.run(
-        [sys.executable, "train.py", f"--config=configs/{name}.py:{plan.run_size}"]
-        + [f"--workdir={folder}/run"]
-        + [f"--config.{field}={value}" for field, value in fields.items()],
+        [sys.executable, "train.py", *words, *(f"--config.{n}={v}" for n, v in fields.items())],
         cwd=ROOT,
-        env=os.environ | {"XDG_CACHE_HOME": f"{folder}/cache"} | environment,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
     )
-    if done.returncode:
+    if done.returncode != code:
         raise RuntimeError(f"train.py ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return time.perf_counter() - begin

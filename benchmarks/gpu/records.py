@@ -1,11 +1,9 @@
-"""Keep measurements in a file of JSON lines, each added as soon as it is known.
+"""Measurements in a file of JSON lines, each added as soon as it is known.
 
-A measurement has a line when it begins and another when it ends, so the file tells what a process
-was doing when it was lost. The last line of a key counts.
+A measurement has a line when it begins and one when it ends; the last line of a key counts.
 """
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +11,22 @@ BEGUN, DONE, FAILED = "begun", "done", "failed"
 
 
 class Records:
-    """Measurements so far, by keys `part/what`."""
+    """Measurements so far, by keys `part/name`."""
 
     def __init__(self, path: Path):
-        self.path = path
-
-    def last(self) -> dict[str, dict]:
-        """The last line of each key."""
-        last = {}
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        self.path, self.by_key = path, {}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
         for line in text.splitlines():
             try:
                 record = json.loads(line)
             except ValueError:  # cut off by a kill
                 continue
-            last[record["key"]] = record
-        return last
-
-    def ended(self) -> dict[str, dict]:
-        return {key: record for key, record in self.last().items() if record["state"] != BEGUN}
-
-    def begun(self, part: str) -> list[str]:
-        """The measurement that an ended part had begun and not finished."""
-        return [
-            key
-            for key, record in self.last().items()
-            if key.startswith(f"{part}/") and record["state"] == BEGUN
-        ]
+            self.by_key[record.pop("key")] = record
+        for key, record in list(self.by_key.items()):
+            if record["state"] == BEGUN:
+                self.add(key, FAILED, error="the process was killed during this measurement")
 
     def add(self, key: str, state: str, **values: Any) -> None:
-        """Add a whole line, on a new line even after one that a kill cut off."""
-        line = json.dumps({"key": key, "state": state, "time": round(time.time(), 1), **values})
-        with self.path.open("a+b") as file:
-            at_start = file.tell() == 0
-            if not at_start:
-                file.seek(-1, 2)
-                at_start = file.read(1) == b"\n"
-            file.write(("" if at_start else "\n").encode() + line.encode() + b"\n")
+        self.by_key[key] = {"state": state, **values}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("\n" + json.dumps({"key": key, "state": state, **values}) + "\n")
