@@ -63,15 +63,3 @@ def test_a_new_protocol_is_evaluated_and_reported_with_no_other_edit(copy, call,
     misspelt = [*words, "--config.protocols=last_thre"]
     assert "did you mean 'last_three'?" in copy("eval_extrapolation.py", *misspelt, code=2)
     assert json.loads((there / "status.json").read_text())["state"] == "done"
-
-
-@pytest.mark.slow
-def test_the_tests_of_protocols_take_up_a_new_one(copy):
-    names = (
-        "evaluation/test_windows evaluation/test_records evaluation/test_evaluation test_configs"
-    )
-    names += " plots/test_curves report/test_gather report/test_ranking report/test_page"
-    names += " test_configs test_imports"
-    tests = [f"tests/unit/{name}.py" for name in names.split()]
-    out = copy("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *tests)
-    assert int(out.rsplit(" passed", 1)[0].split()[-1]) >= 120, out
