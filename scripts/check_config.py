@@ -31,13 +31,13 @@ def main(argv: list[str]) -> int:
     import jax
 
     from posenc_jax import extensions
-    from posenc_jax.data import prepared
+    from posenc_jax.data import encoders
     from posenc_jax.runs import parameters
     from posenc_jax.schemes.hybrid import Hybrid
     from posenc_jax.schemes.rope import RoPE
 
     model = run.model
-    vocab = model.vocab or prepared.encoder_of(run.data.source).vocab
+    vocab = model.vocab or encoders.encoder_of(run.data.source).vocab
     run = dataclasses.replace(run, model=dataclasses.replace(model, vocab=vocab))
     parts = jax.eval_shape(lambda: parameters.make(run, extended=False).params())
     terminal.say(json.dumps(as_fields(run), indent=2))

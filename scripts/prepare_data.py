@@ -55,15 +55,15 @@ def main(argv: list[str]) -> int:
 def _prepare(
     run: Training, source: Documents, vocab: int | None, out: str, folder: str, limit: int | None
 ) -> None:
-    from posenc_jax.data import corpora, prepared, tokenizer
+    from posenc_jax.data import corpora, export, tokenizer
 
     if vocab is not None:
         source = _train(run, source, vocab, out)
     corpus = corpora.prepare(source, run.seed)
     if folder:
         encoder, place = tokenizer.load(source.tokenizer), Path(folder).expanduser()
-        corpus = prepared.write(corpus, encoder, place, limit)
-        size = prepared.size_of(place) / 2**20
+        corpus = export.write(corpus, encoder, place, limit)
+        size = export.size_of(place) / 2**20
         terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={folder}")
     terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")
     for name, facts in corpus.card["splits"].items():

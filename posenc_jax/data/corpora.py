@@ -130,7 +130,7 @@ def prepare(
     `stopping` is looked at between documents: the names of signals that asked to stop.
     """
     if isinstance(source, Tokens):
-        corpus = prepared(source.tokens)
+        corpus = of_folder(source.tokens)
     else:
         corpus = _cached(source, seed, quiet=quiet, stopping=stopping)
     if not (corpus.lossless or quiet):
@@ -190,7 +190,7 @@ def described(source: Documents, seed: int, hashes: Hashes) -> Described:
     return Described(identity, listed + held, encoder, size)
 
 
-def prepared(folder: str) -> Corpus:
+def of_folder(folder: str) -> Corpus:
     """Load prepared tokens from a folder."""
     remedy = "write it again: scripts/prepare_data.py --tokens_out"
     with remembered(cache_folder("")) as hashes:

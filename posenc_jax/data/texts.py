@@ -48,7 +48,7 @@ def text_of(
     another text."""
     origin = own.source
     if asked.tokens:
-        corpus = corpora.prepared(asked.tokens)
+        corpus = corpora.of_folder(asked.tokens)
         if corpus.fingerprint == own.fingerprint:
             return _part(corpus, origin, asked.part)
         return _prepared(encoder, corpus, asked)
@@ -77,7 +77,7 @@ def own_split(asked: EvaluationData, origin: Origin, seed: int) -> Split | None:
     whose files must be there."""
     parts = origin.parts if isinstance(origin, MixtureSource) else {}
     if asked.tokens:
-        corpora.prepared(asked.tokens)
+        corpora.of_folder(asked.tokens)
     elif asked.source not in ("", *parts) and not _is_place_of(asked, origin):
         _another(asked, origin, "bytes").files()
     else:

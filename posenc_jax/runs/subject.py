@@ -12,7 +12,7 @@ import numpy as np
 from posenc_jax import extensions
 from posenc_jax.config import Training
 from posenc_jax.config.resolve import TOKENIZER, trained_length
-from posenc_jax.data import prepared, tokenizer
+from posenc_jax.data import encoders, tokenizer
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.writing import Encoder
@@ -148,7 +148,7 @@ def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable
                     f"{kept} is not the tokenizer that the run was trained with; delete it"
                 )
             return encoder
-    return prepared.encoder_of(source)
+    return encoders.encoder_of(source)
 
 
 def run_config(workdir: Path) -> Training:

@@ -13,7 +13,7 @@ import jax
 from posenc_jax import backend, errors
 from posenc_jax.config import Training, schema
 from posenc_jax.config.resolve import FORMAT, TOKENIZER
-from posenc_jax.data import mixtures, prepared, tokenizer
+from posenc_jax.data import encoders, mixtures, tokenizer
 from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.files import locked, write_atomically
@@ -229,7 +229,7 @@ def starting_parts(config) -> parameters.Parts:
         return parameters.make(config)
     source = subjects.load(Path(config.init_from))
     _refuse_extended(config.init_from, source.config)
-    if source.card["tokenizer"] != prepared.encoder_of(config.data.source).hash:
+    if source.card["tokenizer"] != encoders.encoder_of(config.data.source).hash:
         raise errors.OtherConfig(
             f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
             "the one of that run"
@@ -289,7 +289,7 @@ def _keep_trained_on(config, run: Workdir, corpus, card: dict | None) -> str:
 
 def _keep_tokenizer(config, run: Workdir) -> str:
     """Keep the tokenizer in the run's folder, where it is found wherever that is; its hash."""
-    encoder = prepared.encoder_of(config.data.source)
+    encoder = encoders.encoder_of(config.data.source)
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
     return encoder.hash

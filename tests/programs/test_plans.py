@@ -14,7 +14,7 @@ from running import script
 from configs import base
 from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.data import corpora, prepared, tokenizer
+from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import check, jobs_of
 from posenc_jax.training.report import PEAK_FLOPS
@@ -39,7 +39,7 @@ def tokens(tmp_path_factory):
     data = base.get_config().data
     data.update(source="text", path=f"{folder}/text/*.txt", cache=str(folder), valid_fraction=0.4)
     made = corpora.prepare(origin_of(data), 0, quiet=True)
-    prepared.write(made, tokenizer.Bytes(), folder / "tokens")
+    export.write(made, tokenizer.Bytes(), folder / "tokens")
     return folder / "tokens"
 
 

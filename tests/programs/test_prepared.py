@@ -15,7 +15,7 @@ import posenc_jax
 from configs import base
 from posenc_jax.config import check, schema
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.data import corpora, prepared, tokenizer
+from posenc_jax.data import corpora, encoders, export, tokenizer
 from posenc_jax.errors import ConfigError, DataError
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
@@ -65,7 +65,7 @@ def documents_of(split):
 
 def test_documents_are_kept_as_they_were_up_to_the_limit(texts):
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
-    made = corpora.prepared(f"{texts}/tokens")
+    made = corpora.of_folder(f"{texts}/tokens")
     for name in ("train", "valid"):
         before, kept = (documents_of(getattr(one, name)) for one in (whole, made))
         assert 0 < len(kept) < len(before)
@@ -89,8 +89,8 @@ def test_the_order_of_the_files_changes_nothing(texts, tmp_path):
     for i in range(24):
         shutil.copy(texts / "text" / f"{i:02d}.txt", other / f"{23 - i:02d}.txt")
     made = corpora.prepare(data_of(texts, path=f"{other}/*.txt"), 0, quiet=True)
-    again = prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
-    first = corpora.prepared(f"{texts}/tokens")
+    again = export.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
+    first = corpora.of_folder(f"{texts}/tokens")
     assert documents_of(again.train) == documents_of(first.train)
     assert documents_of(again.valid) == documents_of(first.valid)
 
@@ -100,13 +100,13 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     data.update(source="synthetic", task="copy", documents=20, document_length=200)
     data.cache = str(tmp_path)
     whole = corpora.prepare(origin_of(data), 0, quiet=True)
-    made = prepared.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
+    made = export.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
     for name in ("train", "valid"):
         ours, theirs = getattr(made, name), getattr(whole, name)
         np.testing.assert_array_equal(ours.tokens, theirs.tokens)
         np.testing.assert_array_equal(ours.answers, theirs.answers)
         assert ours.bytes_of is None
-    assert prepared.encoder_of(named(tmp_path / "tokens")).name == "bytes"
+    assert encoders.encoder_of(named(tmp_path / "tokens")).name == "bytes"
 
 
 def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
@@ -118,7 +118,7 @@ def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
     words_alone.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words_alone.save(str(tmp_path / "words.json"))
     whole = corpora.prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
-    made = prepared.write(whole, tokenizer.load(f"{tmp_path}/words.json"), tmp_path / "tokens")
+    made = export.write(whole, tokenizer.load(f"{tmp_path}/words.json"), tmp_path / "tokens")
     assert len(np.load(tmp_path / "tokens" / "train.odd.npy")) > 100
     np.testing.assert_array_equal(made.train.bytes_of, whole.train.bytes_of)
     assert not made.lossless
@@ -132,10 +132,10 @@ def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_pa
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
     encoder = tokenizer.load(f"{texts}/bpe.json")
     with pytest.raises(DataError, match="--limit=5 is less than the first document"):
-        prepared.write(whole, encoder, tmp_path / "few", 5)
+        export.write(whole, encoder, tmp_path / "few", 5)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match="exists already"):
-        prepared.write(whole, encoder, texts / "tokens")
+        export.write(whole, encoder, texts / "tokens")
 
 
 def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
@@ -145,19 +145,19 @@ def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(DataError, match="has changed since it was written; write it again"):
-            corpora.prepared(str(folder))
+            corpora.of_folder(str(folder))
         (folder / name).write_bytes(whole)
-    corpora.prepared(str(folder))
+    corpora.of_folder(str(folder))
 
 
 def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path):
-    ours = prepared.encoder_of(named(texts / "tokens"))
+    ours = encoders.encoder_of(named(texts / "tokens"))
     theirs = tokenizer.load(f"{texts}/bpe.json")
     assert ours.hash == theirs.hash and ours.decode(ours.encode(b"the of", "x")[0]) == "the of"
     folder = tmp_path / "tokens"
     shutil.copytree(texts / "tokens", folder)
     (folder / "tokenizer.json").unlink()
-    missing = prepared.encoder_of(named(folder))
+    missing = encoders.encoder_of(named(folder))
     assert (missing.vocab, missing.hash) == (300, theirs.hash)
     with pytest.raises(DataError, match="x cannot be tokenized: .* no tokenizer.json"):
         missing.encode(b"the", "x")
@@ -165,7 +165,7 @@ def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path)
         missing.decode([1])
     tokenizer.train_bpe(["a b c"], 260).save(str(folder / "tokenizer.json"))
     with pytest.raises(DataError, match="is not the tokenizer of the tokens"):
-        prepared.encoder_of(named(folder)).encode(b"the", "x")
+        encoders.encoder_of(named(folder)).encode(b"the", "x")
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_so_do_bytes(text, tmp_path):
 def test_the_same_text_gives_the_same_numbers(trained, texts, tmp_path):
     """From text and tokenizer, and from its tokens: the same digest of the weights."""
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
-    prepared.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens")
+    export.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens")
     text = {name.removeprefix("--config."): value for name, value in map(split, text_of(texts))}
     text |= {"data.tokenizer": f"{texts}/bpe.json"}
     digests = []
@@ -326,7 +326,7 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, t
     call("eval_extrapolation.py", run, *SMALL, *news)
     data = data_of(texts, path=f"{tmp_path}/news/*.txt", valid_fraction=0.0)
     made = corpora.prepare(data, 0, quiet=True)
-    prepared.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "newer")
+    export.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "newer")
     call("eval_extrapolation.py", run, *SMALL, f"--config.data.tokens={tmp_path}/newer")
     nll = {
         (r["evaluation"], r["protocol"], r["length"], r["extension"], r["window"]): r["nll"]
@@ -350,7 +350,7 @@ def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path)
     run = tmp_path / "run"
     shutil.copytree(trained[0], run)
     whole = corpora.prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
-    prepared.write(whole, tokenizer.Bytes(), tmp_path / "bytes")
+    export.write(whole, tokenizer.Bytes(), tmp_path / "bytes")
     other = f"--config.data.tokens={tmp_path}/bytes"
     out = call("eval_extrapolation.py", run, *SMALL, other, code=65)
     assert "are of the tokenizer bytes, and the run was trained on those of" in out
@@ -375,7 +375,7 @@ def test_other_tokens_under_a_run_are_refused_and_moved_ones_are_not(trained, te
     words = ["train.py", *recipe(**{"data.tokens": f"{moved}"}), f"--workdir={run}"]
     assert "already done" in without_packages(*words)
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
-    prepared.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "others")
+    export.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "others")
     words = ["train.py", *recipe(**{"data.tokens": f"{tmp_path}/others"}), f"--workdir={run}"]
     assert "the data changed since the checkpoint" in without_packages(*words, code=65)
 

@@ -1,4 +1,4 @@
-"""Prepared tokens in a folder, for machines without the text and the tokenizer."""
+"""Write the tokens of a corpus into a folder, for machines without the text and the tokenizer."""
 
 import json
 import shutil
@@ -12,12 +12,9 @@ from posenc_jax.data.corpora import (
     WIDTHS,
     Corpus,
     Split,
-    card_of,
-    prepared,
+    of_folder,
 )
 from posenc_jax.data.hashes import Hashes
-from posenc_jax.data.sources import Origin, Text
-from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.writing import GROUPS, SPLITS, TOKENIZER, Encoder, fingerprint_of
 from posenc_jax.errors import ConfigError, DataError, Stop
 
@@ -41,7 +38,7 @@ def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = No
         raise Stop(f"cannot write {folder}: {error}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return prepared(str(folder))
+    return of_folder(str(folder))
 
 
 def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) -> dict:
@@ -153,42 +150,3 @@ def _save(folder: Path, name: str, split: Split, usual: np.ndarray | None) -> di
 
 def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
-
-
-def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:
-    """The tokenizer of a text; that of prepared tokens may be unavailable."""
-    if not isinstance(origin, Tokens):
-        return tokenizer.load(file_of(origin))
-    card = _card(origin)
-    try:
-        return tokenizer.load(file_of(origin))
-    except DataError as error:
-        name, vocab = str(card["tokenizer"]), card["vocab"]
-        return tokenizer.Unavailable(name, vocab, str(card.get("tokenizer_hash")), str(error))
-
-
-def file_of(origin: Origin) -> str:
-    """`bytes`, or the tokenizer file that belongs to a text's tokens."""
-    if isinstance(origin, Text):
-        return origin.tokenizer
-    assert isinstance(origin, Tokens)
-    card = _card(origin)
-    if card.get("tokenizer_hash") == tokenizer.Bytes.hash:
-        return tokenizer.Bytes.name
-    path = origin.folder / TOKENIZER
-    if not path.is_file():
-        raise DataError(
-            f"{origin.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that "
-            "file there, or take tokens made beforehand (data.tokens)"
-        )
-    beside = tokenizer.load(str(path))
-    if beside.hash != card.get("tokenizer_hash"):
-        raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
-    return str(path)
-
-
-def _card(origin: Tokens) -> dict:
-    card = card_of(origin.folder)
-    if card is None:
-        raise DataError(f"{origin.tokens} holds no prepared tokens (data.tokens)")
-    return card
