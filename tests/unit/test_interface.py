@@ -181,13 +181,16 @@ def test_an_encoding_may_override_logits(inner, length, groups):
     q, k, v = qkv(length, groups)
     row = Tokens(position=jnp.arange(length), contiguous=True)
     encoding = Capped(
-        dims=DIMS, inner=build(inner), mix=0.3 * jax.random.normal(jax.random.key(1), (H, H))
+        dims=DIMS,
+        inner=build(inner),
+        mix=0.3 * jax.random.normal(jax.random.key(1), (H, H)),
+        window=70,
     )
     phase = encoding.phase(row.position)
 
     def loss(way):
         def run(q, k, v, encoding):
-            out, logsum = way(q, k, v, encoding, row, row, phase=phase, window=70)
+            out, logsum = way(q, k, v, encoding, row, row, phase=phase)
             return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(logsum))
 
         return run
