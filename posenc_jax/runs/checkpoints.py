@@ -3,14 +3,16 @@
 import errno
 import hashlib
 import json
+import logging
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import absl.logging
 import numpy as np
 import orbax.checkpoint as ocp
-from absl import logging
 
 from posenc_jax.errors import Damaged, OtherConfig, Stop
 from posenc_jax.files import NO_PERMISSION, NO_RESOURCES, REMEDY, caused_by, causes
@@ -30,7 +32,7 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
-        logging.set_verbosity(logging.FATAL)  # errors are reported in one line instead
+        _quieten_orbax()
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
@@ -181,6 +183,21 @@ class Checkpoints:
     def close(self) -> None:
         self.settle()
         self.manager.close()
+
+
+def _quieten_orbax() -> None:
+    """Keep Orbax's logs and threads silent: a failed save is reported in one line instead.
+
+    After a failed write its other writers report to an event loop that is already closed.
+    """
+    absl.logging.set_verbosity(absl.logging.FATAL)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+    sys.unraisablehook = _show_unless_closed
+
+
+def _show_unless_closed(raised: Any) -> None:
+    if str(raised.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(raised)
 
 
 def _same_names(step: int, wanted: Iterable[str], saved: Iterable[str]) -> None:
