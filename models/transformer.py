@@ -64,13 +64,14 @@ class Transformer(nnx.Module):
 
     def losses(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
-    ) -> tuple[jax.Array, jax.Array]:  # [B, T] twice
+    ) -> tuple[jax.Array, jax.Array]:  # [B, N] twice
         """Return the nats of each target and whether it ranks first; options as in `hidden`.
 
-        Large logits are computed for one piece of the row at a time.
+        The targets are those of the last N tokens. Large logits are computed for one piece of the
+        row at a time.
         """
         self._check_vocabulary("targets", targets)
-        x = self.hidden(tokens, encoding, **options)
+        x = self.hidden(tokens, encoding, **options)[:, tokens.shape[1] - targets.shape[1] :]
         kernel, dtype = self._kernel(), self.config.dtype
         pieces = min(-(-targets.size * self.config.vocab_size // LOGITS), targets.shape[1])
         if pieces == 1:

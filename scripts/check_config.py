@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     size = 16 * count / 2**20
     terminal.say(f"  {count:>14,}  in all, {size:,.0f} MiB with gradient and two moments")
     terminal.say(f"logits of a batch: {_logits(run) / 2**20:,.0f} MiB in float32")
-    encoding = parameters.make(run, extended=False).encoding
+    encoding = parameters.first_encoding(run)
     if isinstance(encoding, RoPE):
         terminal.say(f"turns of each rotary pair within L = {encoding.train_length}")
         turns = extensions.turns(encoding).reshape(-1)

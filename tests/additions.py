@@ -124,7 +124,8 @@ class HeadsOnly(nnx.Module):
         return x @ self.table[...].T
 
     def losses(self, tokens, targets, encoding, **options):
-        return likelihood(self(tokens, encoding, **options), targets)
+        logits = self(tokens, encoding, **options)
+        return likelihood(logits[:, -targets.shape[1] :], targets)
 
     @staticmethod
     def decays(path):

@@ -263,25 +263,39 @@ def _read(
     """Read the windows of all cells of a group in one pass, each window once."""
     starts = _union(group)
     first = group[0]
-    nats, right = reader(first.encoding, starts, first.plan.length, after_call)
+    last = max(map(_last_read, group))
+    nats, right = reader(first.encoding, starts, first.plan.length, last, after_call)
     done: dict[str, Sums] = {}
     for cell in group:
         if cell.key not in done:
             index = np.searchsorted(starts, cell.plan.starts)
-            places = protocols.find(cell.facts["protocol"]).by_place
-            trained = cell.facts["train_length"]
+            places, trained = _by_place(cell), cell.facts["train_length"]
             done[cell.key] = sums_of(cell.plan, nats[index], right[index], split, trained, places)
         yield cell, done[cell.key]
 
 
+def _last_read(cell: Cell) -> int:
+    """How many last targets of its windows a cell reads: all of them for a null or a curve."""
+    plan = cell.plan
+    if plan.length == cell.facts["train_length"] or _by_place(cell):
+        return plan.length
+    return plan.length - int(plan.first.min())
+
+
+def _by_place(cell: Cell) -> bool:
+    return protocols.find(cell.facts["protocol"]).by_place
+
+
 def sums_of(
     plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, trained: int, places: bool
-) -> Sums:  # nats and right [N, length]
+) -> Sums:  # nats and right [N, last]
     """Sum the losses of a plan's windows by document."""
-    scored, targets = plan.scored(), plan.targets()
+    last = slice(plan.length - nats.shape[1], None)
+    scored, targets = plan.scored()[:, last], plan.targets()[:, last]
     documents = int(plan.document.max()) + 1
-    place = np.broadcast_to(np.arange(plan.length), nats.shape)
-    within = place < trained
+    place = np.broadcast_to(np.arange(plan.length)[last], nats.shape)
+    early = place < trained
+    within = early if places or plan.length == trained else np.zeros_like(early)
     tail = within & (place >= trained - max(1, trained // 4))
 
     def by_document(values: np.ndarray, chosen: np.ndarray = scored) -> np.ndarray:
@@ -300,7 +314,7 @@ def sums_of(
         bytes=by_document(widths if split.lossless else np.zeros(nats.shape)),
         answers=answers,
         right=right.astype(np.float64),
-        early=by_document(ones, scored & within),
+        early=by_document(ones, scored & early),
         within_nats=by_document(nats, within),
         within_tokens=by_document(ones, within),
         tail_nats=by_document(nats, tail),

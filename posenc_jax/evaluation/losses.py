@@ -1,5 +1,6 @@
 """Compute the loss of every target, with one compiled program per shape and structure."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,9 @@ else:
     models = neighbours.models()
 
 
-@jax.jit
-def read(model, encoding, rows):  # [N, T + 1] -> [N, T] twice
-    return model.losses(rows[:, :-1], rows[:, 1:], encoding)
+@jax.jit(static_argnames="last")
+def read(model, encoding, rows, last: int):  # [N, T + 1] -> [N, last] twice
+    return model.losses(rows[:, :-1], rows[:, -last:], encoding)
 
 
 class Reader:
@@ -37,21 +38,26 @@ class Reader:
         encoding: Encoding,
         starts: np.ndarray,  # [N], the first token of each window
         length: int,
+        last: int,  # the targets of each window to score
         after_call: Callable[[int], None] = lambda tokens: None,
-    ) -> tuple[
-        np.ndarray, np.ndarray
-    ]:  # [N, length]: nats, and True where the target was ranked first
-        nats = np.empty((len(starts), length), np.float32)
-        right = np.empty((len(starts), length), np.bool_)
-        rows = self.mesh.size * max(1, self.tokens_per_call // length)
+    ) -> tuple[np.ndarray, np.ndarray]:  # [N, last]: nats, and True where the target ranks first
+        nats = np.empty((len(starts), last), np.float32)
+        right = np.empty((len(starts), last), np.bool_)
+        rows = self._rows_per_call(len(starts), length)
         encoding = jax.device_put(encoding, devices.replicated(self.mesh))
         for first in range(0, len(starts), rows):
-            batch = starts[np.arange(first, first + rows) % len(starts)]  # the last call is padded
+            batch = starts[np.arange(first, first + rows) % len(starts)]  # one shape for all calls
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
             tokens = jax.device_put(tokens, devices.by_rows(self.mesh))
-            outputs = jax.device_get(read(self.model, encoding, tokens))
+            outputs = jax.device_get(read(self.model, encoding, tokens, last))
             filled = slice(first, min(first + rows, len(starts)))
             for array, values in zip((nats, right), outputs, strict=True):
                 array[filled] = values[: filled.stop - first]
             after_call((filled.stop - first) * length)
         return nats, right
+
+    def _rows_per_call(self, windows: int, length: int) -> int:
+        """Share windows evenly among calls: at most one row a call and device is read in vain."""
+        most = self.mesh.size * max(1, self.tokens_per_call // length)
+        calls = math.ceil(windows / most)
+        return math.ceil(windows / (calls * self.mesh.size)) * self.mesh.size

@@ -20,7 +20,7 @@ from posenc_jax.runs.checkpoints import digests
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.terminal import warn
 
-FORMAT = 3  # version of a cell's contents; a new number ignores all older cells
+FORMAT = 4  # version of a cell's contents; a new number ignores all older cells
 
 
 def tree_key(tree: Any) -> str:

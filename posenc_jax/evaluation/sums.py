@@ -11,8 +11,9 @@ from posenc_jax import composition
 class Sums(NamedTuple):
     """Sums of a cell in float64, by document and by place in the window.
 
-    The null needs two more sums over the targets read, scored or not: those with fewer than L
-    tokens before them (`within`), and the last quarter of these (`tail`).
+    The null needs two more sums over targets with fewer than L tokens before them, scored or not
+    (`within`), and over the last quarter of these (`tail`): of windows of L, and where places are
+    compared; 0 elsewhere.
     """
 
     nats: np.ndarray  # [D]

@@ -48,12 +48,23 @@ def make(config: Training, *, extended: bool = True, start: Params | None = None
 
     The extension comes last, since it may resample a table of `start`.
     """
-    model_key, encoding_key = jax.random.split(key_of(config.seed))
-    model = jax.jit(lambda key: models.make(config.model, key))(model_key)
-    parts = Parts(model, building.plain(config, encoding_key))
-    if start is not None:
-        parts = parts.replace(start)
+    if start is None:
+        model_key, _ = jax.random.split(key_of(config.seed))
+        model = jax.jit(lambda key: models.make(config.model, key))(model_key)
+        parts = Parts(model, first_encoding(config))
+    else:
+        parts = Parts(_shapes(config), first_encoding(config)).replace(start)
     return Parts(parts.model, building.extended(config, parts.encoding)) if extended else parts
+
+
+def blank(config: Training) -> Parts:
+    """The parts of a run to be read: shapes instead of the model's arrays, until they replace
+    them."""
+    return Parts(_shapes(config), building.extended(config, first_encoding(config)))
+
+
+def _shapes(config: Training) -> models.Model:
+    return jax.eval_shape(lambda: models.make(config.model, key_of(0)))
 
 
 def first_encoding(config: Training) -> Encoding:

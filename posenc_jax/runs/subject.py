@@ -112,7 +112,7 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
     the choice of one.
     """
     config = run_config(workdir)
-    fresh = parameters.make(config)
+    blank = parameters.blank(config)
     for _ in range(TRIES):
         chosen = saved_steps(workdir)[-1] if step is None else step
         try:
@@ -124,12 +124,12 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
                     raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
                 card = checkpoints.card(chosen)
                 refuse_edited(card, config, workdir)
-                params = jax.device_put(checkpoints.parameters(chosen, fresh.params()))
+                params = jax.device_put(checkpoints.parameters(chosen, blank.params()))
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
-            return Loaded(config, chosen, fresh.replace(params), card)
+            return Loaded(config, chosen, blank.replace(params), card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
 

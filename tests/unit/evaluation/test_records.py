@@ -52,9 +52,7 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     np.testing.assert_allclose(row["bpb"], bits, rtol=1e-12)
     early = kept & (np.arange(10) < 8)
     assert sums.early.sum() == early.sum()
-    np.testing.assert_allclose(sums.within_nats.sum(), nats[:, :8].sum(), rtol=1e-12)
-    np.testing.assert_allclose(sums.tail_nats.sum(), nats[:, 6:8].sum(), rtol=1e-12)
-    assert sums.within_tokens.sum() == 48 and sums.tail_tokens.sum() == 12
+    assert sums.within_tokens.sum() == sums.tail_tokens.sum() == 0  # not windows of L
     answered = marked[targets] & kept
     assert row["answers"] == answered.sum()
     np.testing.assert_allclose(row["accuracy"], right[answered].mean(), rtol=1e-12)
@@ -63,6 +61,22 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     residual = totals - nats[kept].mean() * counts
     expected = np.sqrt(3 / 2 * np.sum(residual**2)) / 55
     np.testing.assert_allclose(row["nll_se"], expected, rtol=1e-12)
+    by_place = evaluate.sums_of(plan, nats, right, split((100,)), 8, places=True)
+    np.testing.assert_allclose(by_place.within_nats.sum(), nats[:, :8].sum(), rtol=1e-12)
+    np.testing.assert_allclose(by_place.tail_nats.sum(), nats[:, 6:8].sum(), rtol=1e-12)
+    assert by_place.within_tokens.sum() == 48 and by_place.tail_tokens.sum() == 12
+
+
+def test_losses_of_last_targets_alone_give_the_same_sums():
+    rng = np.random.default_rng(0)
+    nats, right = rng.gamma(2.0, size=(6, 10)), rng.random((6, 10)) < 0.5
+    first = np.array([5, 5, 7, 5, 9, 6])
+    plan = windows.Plan(10, np.arange(6) * 10, np.arange(6), first)
+    text = split((100,), rng.random(100) < 0.2)
+    whole = evaluate.sums_of(plan, nats, right, text, 8, places=False)
+    late = evaluate.sums_of(plan, nats[:, 5:], right[:, 5:], text, 8, places=False)
+    for one, other in zip(whole, late, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_a_cell_that_is_not_finite_is_null_and_flagged_and_the_others_stay(
