@@ -15,6 +15,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import posenc_jax  # noqa: E402
+from benchmarks.results import Result, record  # noqa: E402
 from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.attention import blockwise, plain  # noqa: E402
 from posenc_jax.attention.plain import spread  # noqa: E402
@@ -83,7 +84,7 @@ def main() -> None:
     parser.add_argument("--lengths", default="256,512,1024,2048")
     options = parser.parse_args()
     print(f"{machine()}\nfloat32, B {BATCH}, H {HEADS}, K {SIZE}; forward and backward\n")
-    rows = []
+    rows, results = [], []
     for length in map(int, options.lengths.split(",")):
         compiled = {
             (name, way): gradient(WAYS[way], build(name), length)
@@ -100,19 +101,19 @@ def main() -> None:
                 way: compiled[name, way][0].memory_analysis().temp_size_in_bytes / 2**20
                 for way in WAYS
             }
-            rows.append(
-                [
-                    str(length),
-                    name,
-                    ratio(times, f"{name} blockwise", f"{name} jax.nn"),
-                    ratio(times, f"{name} blockwise", f"{name} plain"),
-                    ratio(times, "nope blockwise", f"{name} blockwise"),
-                    *(f"{sizes[way]:,.0f}" for way in WAYS),
-                ]
-            )
-            print(" ".join(rows[-1]), flush=True)
+            ours = f"{name} blockwise"
+            ranges = {
+                "over jax.nn": ratio(times, ours, f"{name} jax.nn"),
+                "over plain": ratio(times, ours, f"{name} plain"),
+                "time over no bias": ratio(times, "nope blockwise", ours),
+            }
+            results += [Result(f"{length} {name}", *pair) for pair in ranges.items()]
+            mebibytes = [f"{sizes[way]:,.0f}" for way in WAYS]
+            rows.append([length, name, *ranges.values(), *mebibytes])
+            print(*rows[-1], flush=True)
     head = ["T", "encoding", "faster than jax.nn", "than plain", "time over no bias"]
     print("\n" + table(head + [f"{way} MiB" for way in WAYS], rows))
+    print(f"\nwritten to {record('attention', results)}")
     print(f"\ntemporary memory of the gradient, t5\n\n{memory()}")
 
 

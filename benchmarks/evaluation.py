@@ -48,7 +48,7 @@ def cells(parts, clear: bool) -> tuple[float, int]:
             before = read._cache_size()
             encoding = posenc_jax.extend(name, parts.encoding, length / 128)
             starts = np.zeros(4_096 // length, np.int64)
-            reader(encoding, starts, length)
+            reader(encoding, starts, length, length)
             compiled += read._cache_size() - before
     return time.perf_counter() - begin, compiled
 
@@ -61,7 +61,7 @@ def window(length: int) -> None:
     encoding = posenc_jax.extend("yarn", parts.encoding, max(1.0, length / 128))
     for _ in range(2 if length <= 32_768 else 1):
         begin = time.perf_counter()
-        nats, _ = reader(encoding, np.zeros(1, np.int64), length)
+        nats, _ = reader(encoding, np.zeros(1, np.int64), length, length)
         seconds = time.perf_counter() - begin
     assert np.isfinite(nats).all()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -11,9 +11,9 @@ from posenc_jax import backend
 
 backend.configure(keep_programs=False)
 
-import numpy as np  # noqa: E402
 
-from benchmarks.timing import Times, in_turns, machine, table  # noqa: E402
+from benchmarks.results import Result, record  # noqa: E402
+from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
 from benchmarks.train_step import ours  # noqa: E402
 
 TOKENS = 4096  # in a step
@@ -41,12 +41,6 @@ CASES = {  # name -> recipe, fields of its encoding
 }
 
 
-def longer(times: Times, name: str) -> str:
-    """Ratio of step times: median over rounds, with the middle half."""
-    low, middle, high = np.percentile(times[name] / times[BASE], [25, 50, 75])
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -58,7 +52,7 @@ def main() -> None:
     words = options.only.split(",")
     names = [name for name in CASES if name == BASE or any(word in name for word in words)]
     lengths = [int(length) for length in options.lengths.split(",")]
-    found = {}
+    found, results = {}, []
     print(f"{machine()}\nfloat32; time of a step over that of {BASE}, MiB of temporary memory\n")
     for length in lengths:
         made = {}
@@ -68,11 +62,15 @@ def main() -> None:
         calls = {name: call for name, (call, _, _) in made.items()}
         times = in_turns(calls, options.seconds * len(calls))
         for name in names:
-            found[name, length] = [longer(times, name), f"{made[name][2] / 2**20:,.0f}"]
+            longer = ratio(times, BASE, name)
+            results.append(Result(f"{length} {name}", f"time over {BASE}", longer))
+            found[name, length] = [longer, f"{made[name][2] / 2**20:,.0f}"]
             print(length, name, *found[name, length], flush=True)
     head = [f"{what} at {length:,}" for length in lengths for what in ("time", "MiB")]
     rows = [[name, *(word for n in lengths for word in found[name, n])] for name in names]
     print("\n" + table(["encoding", *head], rows))
+    if not options.only:
+        print(f"\nwritten to {record('schemes', results)}")
 
 
 if __name__ == "__main__":

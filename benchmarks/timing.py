@@ -5,9 +5,11 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from typing import NamedTuple
 
 import numpy as np
 
+QUARTILES = (25, 50, 75)
 Times = dict[str, np.ndarray]  # seconds, one per round
 
 
@@ -26,15 +28,25 @@ def in_turns(calls: Mapping[str, Callable[[], object]], seconds: float, least: i
     return {name: np.array(times) for name, times in taken.items()}
 
 
-def ratio(times: Times, ours: str, theirs: str) -> str:
-    """Speed-up of ours: median over rounds, with the middle half."""
-    low, middle, high = np.percentile(times[theirs] / times[ours], [25, 50, 75])
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+class Range(NamedTuple):
+    """The middle half of the rounds, and their median."""
+
+    low: float
+    middle: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.middle:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
+def ratio(times: Times, ours: str, theirs: str) -> Range:
+    """How many times as fast ours is."""
+    return Range(*np.percentile(times[theirs] / times[ours], QUARTILES))
+
+
+def table(head: list[str], rows: list[list]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def machine() -> str:

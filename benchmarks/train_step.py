@@ -22,7 +22,8 @@ import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
 from benchmarks import peers  # noqa: E402
-from benchmarks.timing import in_turns, machine, ratio, table  # noqa: E402
+from benchmarks.results import Result, record  # noqa: E402
+from benchmarks.timing import QUARTILES, Range, in_turns, machine, ratio, table  # noqa: E402
 from posenc_jax.config import load  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
@@ -193,7 +194,7 @@ def main() -> None:
     hows = [how for how in HOWS if how not in options.without.split(",")]
     rate = product_rate()
     print(f"{machine()}; products {rate / 1e9:,.0f} GFLOP/s\nfloat32; tokens per second\n")
-    rows = []
+    rows, results = [], []
     for length, size in SIZES:
         for name in POSITIONS:
             call, flops, _ = ours(name, length, size)
@@ -205,18 +206,20 @@ def main() -> None:
                     calls[how] = theirs(name, length, size, how)
             times = in_turns(calls, options.seconds)
             speeds = {name: length * size / np.median(taken) for name, taken in times.items()}
-            rows.append(
-                [
-                    f"{length} x {size}",
-                    name,
-                    *(f"{speed:,.0f}" for speed in speeds.values()),
-                    *(ratio(times, "ours", how) for how in hows),
-                    f"{speeds['ours'] * flops / rate:.0%}",
-                ]
-            )
-            print(" ".join(rows[-1]), flush=True)
+            case, over = f"{length} x {size}", [ratio(times, "ours", how) for how in hows]
+            share = Range(*np.percentile(length * size / times["ours"] * flops / rate, QUARTILES))
+            results += [
+                Result(f"{case} {name}", f"over {how}", one)
+                for how, one in zip(hows, over, strict=True)
+            ]
+            results.append(Result(f"{case} {name}", "of the products' rate", share))
+            words = [f"{speed:,.0f}" for speed in speeds.values()]
+            rows.append([case, name, *words, *over, f"{share.middle:.0%}"])
+            print(*rows[-1], flush=True)
     head = ["tokens x rows", "encoding", "ours", *hows, *(f"over {how}" for how in hows)]
     print("\n" + table([*head, "of the products' rate"], rows))
+    if not options.without:
+        print(f"\nwritten to {record('train_step', results)}")
 
 
 if __name__ == "__main__":

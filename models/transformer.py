@@ -359,8 +359,33 @@ class MLP(nnx.Module):
 
 
 def linear(config: Config, inputs: int, outputs: int, key: jax.Array) -> nnx.Linear:
-    dtype = jnp.dtype(config.dtype)
-    return nnx.Linear(inputs, outputs, use_bias=False, dtype=dtype, rngs=nnx.Rngs(key))
+    return nnx.Linear(
+        inputs,
+        outputs,
+        use_bias=False,
+        dtype=jnp.dtype(config.dtype),
+        rngs=nnx.Rngs(key),
+        dot_general=lambda x, kernel, *_, **__: _product(x, kernel),
+    )
+
+
+@jax.custom_vjp
+def _product(x, kernel):  # [N, inputs] and [inputs, outputs]
+    return jnp.dot(x, kernel)
+
+
+def _gradients_of_product(arguments, gradient):
+    """The gradient of the kernel has the wider of both as its columns: the transpose, which XLA
+    would choose for an output narrower than the input, takes 1.4 times as long on CPU."""
+    x, kernel = arguments
+    if x.shape[1] <= gradient.shape[1]:
+        d_kernel = jnp.dot(x.T, gradient)
+    else:
+        d_kernel = jax.lax.optimization_barrier(jnp.dot(gradient.T, x)).T
+    return jnp.dot(gradient, kernel.T), d_kernel
+
+
+_product.defvjp(lambda *arguments: (_product(*arguments), arguments), _gradients_of_product)
 
 
 def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:

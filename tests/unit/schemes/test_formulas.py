@@ -141,6 +141,31 @@ def test_fire_follows_its_formula():
     close(encoding.bias(jnp.array(q), jnp.array(k)), expected.transpose(2, 0, 1), 1e-5, 1e-5)
 
 
+def test_gradients_of_fire_are_those_of_its_formula():
+    """The bias has a gradient of its own; differentiate the formula as it is written."""
+    encoding = posenc_jax.build("fire", DIMS, KEY).replace(log_threshold=jnp.log(20.0))
+    q, k = jnp.array([0, 3, 23, 24, 250, 900]), jnp.arange(0, 900, 7)
+    cotangent = jax.random.normal(KEY, (DIMS.heads, len(q), len(k)))
+
+    def written(encoding):
+        c = jnp.exp(encoding.log_c)
+        threshold = jnp.exp(encoding.log_threshold) * DIMS.train_length
+        distance = jnp.maximum(q[:, None] - k[None, :], 0)
+        normal = jnp.log1p(c * jnp.maximum(threshold, q))[:, None]
+        share = (jnp.log1p(c * distance) / normal)[..., None]
+        unit = (1, 1, -1)
+        hidden = encoding.hidden_kernel.reshape(unit) * share + encoding.hidden_bias.reshape(unit)
+        return jnp.transpose(jax.nn.relu(hidden) @ encoding.kernel, (2, 0, 1))
+
+    def gradients(bias):
+        return jax.grad(lambda encoding: jnp.sum(bias(encoding) * cotangent))(encoding)
+
+    ours, expected = gradients(lambda encoding: encoding.bias(q, k)), gradients(written)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert jnp.abs(other).max() > 0.01
+        close(one, other, 0, 2e-5 * jnp.abs(other).max())
+
+
 def test_fire_starts_as_in_the_paper():
     encoding = posenc_jax.build("fire", DIMS, KEY)
     close(jnp.exp(encoding.log_c), 0.1)
