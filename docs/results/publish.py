@@ -6,6 +6,7 @@ not evaluated yet are left out; the same runs give the same files.
 """
 
 import io
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -31,11 +32,17 @@ def main(sweep: Path, out: Path) -> None:
     with tarfile.open(out / "runs.tar.xz", "w:xz", preset=9) as archive:
         for run in runs:
             for name in KEPT:
-                content = (run / name).read_bytes()
+                content = without_places((run / name).read_text(), sweep).encode()
                 member = tarfile.TarInfo(f"{sweep.name}/{run.name}/{name}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
     print(f"{out}: {len(runs)} runs, {len(rows):,} rows, {len(documents):,} documents of cells")
+
+
+def without_places(text: str, sweep: Path) -> str:
+    """The text with paths as they are from the repository and from the folder of runs."""
+    text = text.replace(f"{sweep.resolve()}/", f"runs/{sweep.name}/")
+    return re.sub(r"/[^ \"=]*/(train\.py|configs/)", r"\1", text)
 
 
 def answers_of(run: Path) -> pd.DataFrame:

@@ -196,10 +196,11 @@ def of_oracles() -> str:
     return markdown(head, body)
 
 
-BUDGETS = {
-    "1,200 steps": r"^ordered-[a-z0-9]+-s\d+$",
-    "4,800 steps": r"steps=4800",
-    "4 layers, width 256": r"layers=4",
+BUDGETS = {  # the runs, and their L
+    "1,200 steps": (r"^ordered-[a-z0-9]+-s\d+$", L),
+    "4,800 steps": (r"steps=4800", L),
+    "4 layers, width 256": (r"layers=4", L),
+    "L = 96": (r"-L96$", 96),
 }
 BY_BUDGET = [
     ("rope", "none"),
@@ -213,14 +214,15 @@ BY_BUDGET = [
 
 
 def by_budget() -> str:
-    """Reach and order of four encodings after more steps, and in larger models."""
+    """Reach and order of four encodings after more steps, in larger models, and at another L."""
     rows, body = pd.concat([ordered(), ordered("ordered_sizes")]), []
     for group, method in BY_BUDGET:
-        for budget, pattern in BUDGETS.items():
+        for budget, (pattern, trained) in BUDGETS.items():
             chosen = (rows.group == group) & (rows.method == method)
             own = rows[chosen & rows.run.str.contains(pattern)]
-            reach = seeds(at(own, "reach", FAR)) / at(own, "reach", FAR).ceiling.iloc[0]
-            order = [seeds(at(own, "latest", length, "all")) for length in (L, FAR)]
+            far = 8 * trained
+            reach = seeds(at(own, "reach", far)) / at(own, "reach", far).ceiling.iloc[0]
+            order = [seeds(at(own, "latest", length, "all")) for length in (trained, far)]
             values = [with_interval(one) for one in (reach, *order)]
             body.append([name_of(group, method), budget, *values, str(len(reach))])
     head = ["", "trained", "reach at 8 L", "last of two at L", "last of two at 8 L", "seeds"]
