@@ -371,7 +371,12 @@ def linear(config: Config, inputs: int, outputs: int, key: jax.Array) -> nnx.Lin
 
 @jax.custom_vjp
 def _product(x, kernel):  # [N, inputs] and [inputs, outputs]
-    return jnp.dot(x, kernel)
+    return _dot(x, kernel)
+
+
+def _dot(a, b):
+    # A bfloat16 product with a float32 result runs twice as fast on CPU.
+    return jnp.dot(a, b, preferred_element_type=jnp.float32).astype(a.dtype)
 
 
 def _gradients_of_product(arguments, gradient):
@@ -379,10 +384,10 @@ def _gradients_of_product(arguments, gradient):
     would choose for an output narrower than the input, takes 1.4 times as long on CPU."""
     x, kernel = arguments
     if x.shape[1] <= gradient.shape[1]:
-        d_kernel = jnp.dot(x.T, gradient)
+        d_kernel = _dot(x.T, gradient)
     else:
-        d_kernel = jax.lax.optimization_barrier(jnp.dot(gradient.T, x)).T
-    return jnp.dot(gradient, kernel.T), d_kernel
+        d_kernel = jax.lax.optimization_barrier(_dot(gradient.T, x)).T
+    return _dot(gradient, kernel.T), d_kernel
 
 
 _product.defvjp(lambda *arguments: (_product(*arguments), arguments), _gradients_of_product)

