@@ -8,6 +8,7 @@ its tables.
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from scipy import stats
 
 HERE = Path(__file__).parent
 L, FAR = 64, 512
+OVER_NONE, SHARE = "time over no bias", "of the products' rate"  # measures of benchmarks
+F32, BF16 = "float32 over torch", "bfloat16 over torch"
 
 
 @cache
@@ -229,6 +232,88 @@ def by_budget() -> str:
     return markdown(head, body)
 
 
+MACHINES = {"amd-epyc-25-17": "Zen 4", "amd-epyc-zen-5": "Zen 5", "intel-xeon": "Xeon"}
+TARGETS = [  # what, the least or most wanted, benchmark, case, measure
+    (
+        "attention with T5's bias over `jax.nn`, T = 256",
+        "1.5",
+        "attention",
+        "256 t5",
+        "over jax.nn",
+    ),
+    ("T = 512", "2", "attention", "512 t5", "over jax.nn"),
+    ("T = 1,024", "3", "attention", "1024 t5", "over jax.nn"),
+    ("T = 2,048", "3.5", "attention", "2048 t5", "over jax.nn"),
+    ("time with T5's bias over none, T = 512", "≤ 1.15", "attention", "512 t5", OVER_NONE),
+    ("time with FIRE's bias over none, T = 512", "≤ 1.5", "attention", "512 fire", OVER_NONE),
+    ("T = 2,048", "≤ 1.5", "attention", "2048 fire", OVER_NONE),
+    *(
+        (f"training step over {how} x-transformers, {name}, {size}", least, "train_step", case, of)
+        for how, least in (("eager", "2"), ("compiled", "1.3"))
+        for name, scheme in (("RoPE", "rope"), ("ALiBi", "alibi"), ("T5", "t5"))
+        for size in ("128 x 32", "512 x 8")
+        for case, of in ((f"{size} {scheme}", f"over {how}"),)
+    ),
+    ("share of the products' rate, RoPE, 128 x 32", "60%", "train_step", "128 x 32 rope", SHARE),
+    ("512 x 8", "60%", "train_step", "512 x 8 rope", SHARE),
+    ("forward pass at SmolLM2's shape over torch, float32, T = 2,048", "1", "real", "2048", F32),
+    ("T = 8,192", "1", "real", "8192", F32),
+    ("bfloat16, T = 2,048", "1", "real", "2048", BF16),
+    ("T = 8,192", "1", "real", "8192", BF16),
+    ("bfloat16 over float32, T = 2,048", "1.5", "real", "2048", "bfloat16 over float32"),
+    ("T = 8,192", "1.5", "real", "8192", "bfloat16 over float32"),
+]
+
+
+@cache
+def speeds() -> pd.DataFrame:
+    """Ratios of all benchmarks on all machines."""
+    files = [HERE / "speed" / f"{stem}.csv" for stem in MACHINES]
+    names = zip(files, MACHINES.values(), strict=True)
+    return pd.concat([pd.read_csv(file).assign(machine=name) for file, name in names])
+
+
+def ratio(row: Any) -> str:
+    if row.measure == SHARE:
+        return f"{row.middle:.0%}"
+    return f"{row.middle:.2f} ({row.low:.2f} to {row.high:.2f})"
+
+
+def machines() -> str:
+    """What was measured where, with which versions."""
+    rows = speeds().fillna("").drop_duplicates(["machine", "benchmark"])
+    columns = ["machine", "processor", "cores", "benchmark", "jaxlib", "torch", "commit", "date"]
+    return markdown(columns, rows[columns].astype(str).to_numpy().tolist())
+
+
+def targets() -> str:
+    """Every target beside what each machine reached."""
+    rows, names = speeds(), [MACHINES[stem] for stem in ("amd-epyc-25-17", "amd-epyc-zen-5")]
+    body = []
+    for what, wanted, *place in TARGETS:
+        chosen = rows[(rows[["benchmark", "case", "measure"]] == place).all(axis=1)]
+        found = {row.machine: ratio(row) for row in chosen.itertuples()}
+        body.append([what, wanted, *(found.get(name, "-") for name in names)])
+    return markdown(["", "target", *names], body)
+
+
+def by_machine(benchmark: str) -> Callable[[], str]:
+    """A table of a benchmark: a line per case and machine, a column per measure."""
+
+    def table() -> str:
+        rows = speeds()[speeds().benchmark == benchmark]
+        measures = list(rows.measure.unique())
+        body = []
+        for (case, machine), own in rows.groupby(["case", "machine"], sort=False):
+            found = {row.measure: ratio(row) for row in own.itertuples()}
+            body.append([case, machine, *(found.get(measure, "-") for measure in measures)])
+        order = {case: place for place, case in enumerate(rows.case.unique())}
+        body.sort(key=lambda line: order[line[0]])
+        return markdown(["case", "machine", *measures], body)
+
+    return table
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -238,6 +323,14 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "oracles": of_oracles,
         "finetuning": after_finetuning,
         "budget": by_budget,
+    },
+    "../performance.md": {
+        "machines": machines,
+        "targets": targets,
+        "attention": by_machine("attention"),
+        "steps": by_machine("train_step"),
+        "real": by_machine("real"),
+        "schemes": by_machine("schemes"),
     },
 }
 

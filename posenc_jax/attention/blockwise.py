@@ -252,7 +252,7 @@ def _forward(shape: Shape, q, k, v, bias, places):
     zero = _zero(q, k, v, bias, places)
     rows = jnp.broadcast_to(zero, q.shape[:4])
     state = jnp.broadcast_to(zero, q.swapaxes(3, 4).shape), rows + NONE, rows
-    acc, top, total = _over_pairs(shape, q, k, places, add, state)
+    acc, top, total = _over_pairs(shape, q, k, bias, places, add, state)
     total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
     return (acc / total[:, :, :, None]).astype(q.dtype), top + jnp.log(total)
 
@@ -328,7 +328,7 @@ def _backward(shape: Shape, saved: Saved, gradients):
     zero = _zero(q, k, v, bias, places, d_out)
     zeros = (jnp.broadcast_to(zero, x.shape) for x in (q.swapaxes(3, 4), k, v))
     d_wanted = [jnp.broadcast_to(zero.astype(leaf.dtype), leaf.shape) for leaf in wanted]
-    d_q, d_k, d_v, d_wanted = _over_pairs(shape, q, k, places, add, (*zeros, d_wanted))
+    d_q, d_k, d_v, d_wanted = _over_pairs(shape, q, k, bias, places, add, (*zeros, d_wanted))
     summed = iter([_summed(d, x) for d, x in zip(d_wanted, wanted, strict=True)])
     d_bias = [next(summed) if is_wanted else None for is_wanted in saved.wanted]
     d_bias = jax.tree.unflatten(jax.tree.structure(bias), d_bias)
@@ -339,16 +339,23 @@ def _backward(shape: Shape, saved: Saved, gradients):
 _attention.defvjp(_saved, _backward, symbolic_zeros=True)
 
 
-def _over_pairs(shape: Shape, q, k, places: Places, add, state):
+def _over_pairs(shape: Shape, q, k, bias: Bias, places: Places, add, state):
     """Call `add` for every pair of a block of queries and a block of keys visible to it."""
     pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _may_see(shape, i, j)]
     free = all(place is None for place in places)
     if len(k) * shape.block > UNROLLED:
-        for whole in (False, True):
-            rows = [pair for pair in pairs if (free and _sees_all(shape, *pair)) == whole]
+        whole = {pair for pair in pairs if free and _sees_all(shape, *pair)}
+        # Two at once, so that two cores share them evenly whatever the number of heads; a bias
+        # would take longer.
+        doubled = [(i, j) for i, j in sorted(whole) if j % 2 == 0 and (i + 1, j + 1) in whole]
+        doubled = doubled if bias is None else []
+        taken = {*doubled, *((i + 1, j + 1) for i, j in doubled)}
+        single = sorted(whole - taken)
+        masked = [pair for pair in pairs if pair not in whole]
+        for rows, count, is_whole in ((masked, 1, False), (single, 1, True), (doubled, 2, True)):
 
-            def step(state, row, whole=whole):
-                return add(state, Pairs(row[0], row[1], 1, whole)), None
+            def step(state, row, count=count, is_whole=is_whole):
+                return add(state, Pairs(row[0], row[1], count, is_whole)), None
 
             if rows:
                 state = lax.scan(step, state, np.array(rows, np.int32))[0]

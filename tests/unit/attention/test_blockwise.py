@@ -157,6 +157,8 @@ def test_blockwise_matches_full_attention(name, length):
             ("fire", 200, {"cut": 150, "window": 100}, True),
             ("kerple_log", 200, {"queries": 3}, False),
             ("rope", 200, {"queries": 130, "groups": 1}, True),
+            ("t5", 330, {"groups": 2}, True),  # two whole blocks at once, and one
+            ("rope", 330, {"queries": 200, "window": 300}, True),
         ]
         for loop in (True, False)
     ],
