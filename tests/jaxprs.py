@@ -9,3 +9,14 @@ def equations(jaxpr):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
                 yield from equations(inner)
+
+
+def pairs_of_blocks(jaxpr) -> int:
+    """Count the pairs of a block of queries and a block of keys that attention's loops visit."""
+    count = 0
+    for loop in equations(jaxpr):
+        if loop.primitive.name == "scan":
+            inside = equations(loop.params["jaxpr"].jaxpr)
+            scores = next(e for e in inside if e.primitive.name == "dot_general")
+            count += loop.params["length"] * scores.outvars[0].aval.shape[0]
+    return count

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from configured import run_of
-from jaxprs import equations
+from jaxprs import pairs_of_blocks
 from sizes import DIMS, L
 
 import posenc_jax
@@ -118,8 +118,7 @@ def visited(encoding, length=4096):
     shapes = [jax.ShapeDtypeStruct((1, H, length, K), jnp.float32)] * 3
     row = Tokens(position=jnp.arange(length), contiguous=True)
     jaxpr = jax.make_jaxpr(lambda *x: blockwise(*x, encoding, row, row))(*shapes)
-    (scan,) = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan"]
-    return scan.params["length"]
+    return pairs_of_blocks(jaxpr.jaxpr)
 
 
 def test_blocks_of_other_chunks_are_skipped():
@@ -139,12 +138,11 @@ def test_local_layers_visit_blocks_in_proportion_to_length(chunked, make_model):
     def blocks(length):
         tokens = jax.ShapeDtypeStruct((1, length), jnp.int32)
         jaxpr = jax.make_jaxpr(lambda t: model(t, encoding))(tokens)
-        scans = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan"]
-        return [scan.params["length"] for scan in scans]
+        return pairs_of_blocks(jaxpr.jaxpr)
 
     near = lambda n: n if chunked else 2 * n - 1  # noqa: E731
     for n in (8, 16):
-        assert blocks(256 * n) == [near(n)] * 3 + [n * (n + 1) // 2]
+        assert blocks(256 * n) == 3 * near(n) + n * (n + 1) // 2
 
 
 # Layers
