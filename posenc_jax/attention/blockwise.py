@@ -480,10 +480,7 @@ def _cut(pairs: Pairs, bias: Called) -> Called:
 def _called(products, called: Called):  # [n, B, G, c, R c]
     """Combine scores and bias by the encoding's `logits`."""
     encoding: Encoding = called.encoding
-    of_blocks = encoding.bias
-    if called.q_tokens.position.ndim > 2 or called.q_tokens.features is not None:
-        of_blocks = jax.vmap(of_blocks)
-    bias: Any = of_blocks(called.q_tokens, called.k_tokens)  # [n, H, c, c] or with B
+    bias: Any = jax.vmap(encoding.bias)(called.q_tokens, called.k_tokens)  # [n, H, c, c] or with B
     if not overrides(encoding, "logits"):
         block = bias.swapaxes(-1, -2)
         return _plus(products, block if block.ndim == 5 else block[:, None])
