@@ -253,7 +253,7 @@ def test_blocks_before_the_window_of_an_encoding_are_skipped():
         shapes = [jax.ShapeDtypeStruct((1, H, 4096, K), jnp.float32)] * 3
         row = Tokens(position=jnp.arange(4096), contiguous=True)
         jaxpr = jax.make_jaxpr(lambda *x: blockwise(*x, encoding, row, row))(*shapes)
-        return pairs_of_blocks(jaxpr.jaxpr)
+        return sum(pairs_of_blocks(jaxpr.jaxpr))
 
     whole, near = visited(build("nope")), visited(build("nope").replace(window=256))
     assert whole == 16 * 17 // 2 and near == 16 + 15
