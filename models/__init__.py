@@ -6,17 +6,36 @@ from typing import TYPE_CHECKING, Any
 from .config import Config
 
 if TYPE_CHECKING:
-    from .base import Keys, Layer, Model
+    from .base import Layer, Model
+    from .cache import Cache, init_cache, rotates_once
+    from .generate import generate, stream
     from .transformer import Transformer, likelihood
 
 _FILES = {
-    "Keys": "base",
+    "Cache": "cache",
     "Layer": "base",
     "Model": "base",
     "Transformer": "transformer",
+    "generate": "generate",
+    "init_cache": "cache",
     "likelihood": "transformer",
+    "rotates_once": "cache",
+    "stream": "generate",
 }
-__all__ = ["Config", "Keys", "Layer", "Model", "Transformer", "family", "likelihood", "make"]
+__all__ = [
+    "Cache",
+    "Config",
+    "Layer",
+    "Model",
+    "Transformer",
+    "family",
+    "generate",
+    "init_cache",
+    "likelihood",
+    "make",
+    "rotates_once",
+    "stream",
+]
 
 
 def family(config: Config) -> Any:

@@ -4,35 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
-from flax import struct
 
 from posenc_jax.encoding import Encoding, Phase, Tokens
 
+from .cache import Cache
 from .config import Config
-
-
-class Keys(struct.PyTreeNode):
-    """Keys and values of the tokens that a layer has read, before any rotation."""
-
-    k: jax.Array  # [B, G, S, K]
-    v: jax.Array  # [B, G, S, K]
-    tokens: Tokens
-
-    def followed_by(self, later: "Keys") -> "Keys":
-        """These keys and those of the tokens right after them."""
-
-        def joined(before, after, axis: int):
-            return jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis), before, after)
-
-        held, new = self.tokens, later.tokens
-        tokens = new.replace(
-            position=joined(held.position, new.position, -1),
-            document=joined(held.document, new.document, -1),
-            order=joined(held.order, new.order, -1),
-            features=joined(held.features, new.features, 1),
-        )
-        return Keys(joined(self.k, later.k, 2), joined(self.v, later.v, 2), tokens)
 
 
 class Layer(NamedTuple):
@@ -72,6 +48,40 @@ class Model(Protocol):
 
         The targets [B, N] are those of the last N tokens; logits of the others are not computed.
         """
+        ...
+
+    def step(
+        self,
+        tokens: jax.Array,  # [B, t]
+        encoding: Encoding,
+        cache: Cache,
+        counts: jax.Array | None = None,  # [] or [B]: later tokens of a row are padding
+    ) -> tuple[jax.Array, Cache]:  # [B, t, V]
+        """Logits of the next tokens of each row, after those in the cache: a prompt, a piece of one
+        or a single token. Any split gives what a call gives."""
+        ...
+
+    def hidden_step(
+        self,
+        tokens: jax.Array,
+        encoding: Encoding,
+        cache: Cache,
+        counts: jax.Array | None = None,
+    ) -> tuple[jax.Array, Cache]:  # [B, t, D]
+        """The same without the output projection, which is `logits`."""
+        ...
+
+    def logits(self, x: jax.Array) -> jax.Array:  # [..., D] -> [..., V]
+        ...
+
+    def losses_step(
+        self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, cache: Cache
+    ) -> tuple[jax.Array, jax.Array, Cache]:
+        """`losses` of the next tokens of each row, after those in the cache."""
+        ...
+
+    def unstacked(self) -> "Model":
+        """The same model in the form that is fastest to step."""
         ...
 
     @staticmethod

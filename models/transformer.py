@@ -1,12 +1,14 @@
 """A decoder-only transformer; the position encoding is passed to it as data."""
 
+import copy
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from posenc_jax.attention import attention, phase_between
+from posenc_jax.attention import attention
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
 from posenc_jax.layers import overrides
 from posenc_jax.positions import (
@@ -17,7 +19,8 @@ from posenc_jax.positions import (
     tokens_of_row,
 )
 
-from .base import Keys, Layer
+from .base import Layer
+from .cache import Cache, Held, attend_on
 from .config import Config
 
 LOGITS = 1 << 24  # computed at once, 64 MiB
@@ -60,6 +63,20 @@ class Transformer(nnx.Module):
     ) -> jax.Array:  # [B, T, V]
         encoding = encoding.windowed(window)
         x = self.hidden(tokens, encoding, key=key, positions=positions, segments=segments)
+        return self.logits(x)
+
+    def step(
+        self,
+        tokens: jax.Array,  # [B, t]
+        encoding: Encoding,
+        cache: Cache,
+        counts: jax.Array | None = None,
+    ) -> tuple[jax.Array, Cache]:  # [B, t, V]
+        """Read the next tokens of each row, as in `hidden_step`, and return their logits."""
+        x, cache = self.hidden_step(tokens, encoding, cache, counts)
+        return self.logits(x), cache
+
+    def logits(self, x: jax.Array) -> jax.Array:  # [..., D] -> [..., V]
         return _logits(x, self._kernel(), self.config.dtype)
 
     def losses(
@@ -71,7 +88,18 @@ class Transformer(nnx.Module):
         row at a time.
         """
         self._check_vocabulary("targets", targets)
-        x = self.hidden(tokens, encoding, **options)[:, tokens.shape[1] - targets.shape[1] :]
+        x = self.hidden(tokens, encoding, **options)
+        return self._losses(x, targets)
+
+    def losses_step(
+        self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, cache: Cache
+    ) -> tuple[jax.Array, jax.Array, Cache]:
+        """Compute `losses` of the next tokens of each row, after those in the cache."""
+        x, cache = self.hidden_step(tokens, encoding, cache)
+        return *self._losses(x, targets), cache
+
+    def _losses(self, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+        x = x[:, x.shape[1] - targets.shape[1] :]
         kernel, dtype = self._kernel(), self.config.dtype
         pieces = min(-(-targets.size * self.config.vocab_size // LOGITS), targets.shape[1])
         if pieces == 1:
@@ -120,6 +148,47 @@ class Transformer(nnx.Module):
         x = self.run_blocks(x, encoding, row)
         return x if self.norm is None else self.norm(x)
 
+    def hidden_step(
+        self,
+        tokens: jax.Array,  # [B, t]
+        encoding: Encoding,
+        cache: Cache,
+        counts: jax.Array | None = None,  # [] or [B]: later tokens of a row are padding
+    ) -> tuple[jax.Array, Cache]:  # [B, t, D]
+        """Return the last hidden states of the next tokens, after those in the cache.
+
+        A prompt, a piece of one or a single token: any split gives what the full pass gives.
+        """
+        self._check(tokens, encoding)
+        batch, length = tokens.shape
+        cache.check_room(batch, length)
+        counts = jnp.asarray(length if counts is None else counts, jnp.int32)
+        if cache.empty:
+            row, x = tokens_of_row(encoding, batch, length), self.read(tokens)
+        else:
+            places = cache.places(length)
+            row, x = Tokens(position=places, order=places), self.embed(tokens)
+        x = encoding.layer(0).embed(x, row.position).astype(self.config.dtype)
+        layers = []
+        for index in range(self.config.layers):
+            x, held = self._block(index)(
+                x, encoding.layer(index), row, cache=cache.layer(index), counts=counts
+            )
+            layers.append(held)
+        x = x if self.norm is None else self.norm(x)
+        read = cache.length + counts
+        return x, cache.replace(layers=tuple(layers), length=read, empty=False)
+
+    def unstacked(self) -> "Transformer":
+        """The same model with arrays of each layer apart: a step copies no weights, which takes a
+        third of the time on CPU."""
+        model = copy.copy(self)
+        model.blocks = nnx.data(tuple(map(self._block, range(self.config.layers))))
+        return model
+
+    def _block(self, index: int) -> "Block":
+        return self.blocks[index] if isinstance(self.blocks, tuple) else _at(self.blocks, index)
+
     def read(
         self, tokens: jax.Array, segments: jax.Array | None = None
     ) -> jax.Array:  # [B, T, D], float32
@@ -152,7 +221,7 @@ class Transformer(nnx.Module):
         row = tokens_of_row(encoding, batch, length)
         x = encoding.layer(0).embed(self.read(tokens), row.position).astype(config.dtype)
         for index in range(config.layers):
-            block, layer = _at(self.blocks, index), encoding.layer(index)
+            block, layer = self._block(index), encoding.layer(index)
             phase = layer.phase(row.position)
             read = block.attention_norm(x) if config.norm_place == "pre" else x
             yield Layer(
@@ -278,22 +347,23 @@ class Block(nnx.Module):
         encoding: Encoding,  # of this layer
         tokens: Tokens,
         *,
-        before: Keys | None = None,  # of the tokens before these, which they see too
-        phase: Phase | None = None,  # of these tokens alone, if known; unused with `before`
-    ) -> tuple[jax.Array, Keys]:  # [B, T, D], and the keys of all tokens so far
+        phase: Phase | None = None,  # of these tokens; unused with a cache
+        cache: Cache | None = None,  # of this layer: the tokens before these, which they see too
+        counts: jax.Array | None = None,  # as in `hidden_step`
+    ) -> tuple[jax.Array, Held | None]:  # [B, T, D], and what this layer holds then
         shape = x.shape
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
         pre = self.config.norm_place == "pre"
         read = self.attention_norm(x) if pre else x
-        out, keys = self.attention(read, encoding, tokens, shape, before=before, phase=phase)
+        out, held = self.attention(read, encoding, tokens, shape, phase, cache, counts)
         x = x + out
         if pre:
             x = x + self.mlp(self.mlp_norm(x))
         else:
             x = self.attention_norm(x)
             x = self.mlp_norm(x + self.mlp(x))
-        return x.reshape(shape), keys
+        return x.reshape(shape), held
 
 
 class Attention(nnx.Module):
@@ -308,30 +378,22 @@ class Attention(nnx.Module):
         self.out = linear(config, inner, config.width, keys[3])
 
     def __call__(
-        self, x, encoding, tokens, shape, *, before, phase
-    ) -> tuple[jax.Array, Keys]:  # x [B * T, D]
+        self, x, encoding, tokens, shape, phase, cache, counts
+    ) -> tuple[jax.Array, Held | None]:  # x [B * T, D]
         config, batch = self.config, shape[0]
         q = _by_head(self.q(x), batch, config.heads)
         k = _by_head(self.k(x), batch, config.groups)
         v = _by_head(self.v(x), batch, config.groups)
         if overrides(encoding, "read"):
-            held = None if before is None else before.tokens.features
-            tokens = tokens.replace(features=encoding.read(x.reshape(shape), held))
-        keys = Keys(k, v, tokens)
-        if before is not None:
-            keys = before.followed_by(keys)
-            phase = phase_between(encoding, tokens.position, keys.tokens.position)
-        out = attention(
-            q,
-            keys.k,
-            keys.v,
-            encoding,
-            tokens,
-            keys.tokens,
-            phase=phase,
-            implementation=config.attention,
-        )
-        return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), keys
+            before = None if cache is None else cache.latest()
+            tokens = tokens.replace(features=encoding.read(x.reshape(shape), before))
+        implementation, held = config.attention, None
+        if cache is None:
+            options: Any = dict(phase=phase, implementation=implementation)
+            out = attention(q, k, v, encoding, tokens, tokens, **options)
+        else:
+            out, held = attend_on(q, k, v, encoding, tokens, cache, counts, implementation)
+        return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), held
 
     def queries(self, x: jax.Array) -> jax.Array:  # [B, T, D] -> [B, H, T, K]
         return _by_head(self.q(x), len(x), self.config.heads)

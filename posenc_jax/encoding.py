@@ -114,6 +114,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     # A scheme may replace attention: (q, k, v, q_tokens, k_tokens) -> out.
     attend: ClassVar[Any] = None
+    # True: the phase of a token follows from its own position, whatever the others are.
+    phase_of_each: ClassVar[bool] = False
 
     @property
     def train_length(self) -> int:
@@ -200,7 +202,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     def read(self, x: jax.Array, before: Any = None) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
         """Compute features of tokens from the input of a layer's attention.
 
-        `before` holds the features of the preceding tokens if a row is read in parts.
+        `before` holds those of the token right before, [B, 1, ...], if a row is read in parts.
         """
         return None
 
@@ -249,6 +251,10 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         """Return the number of keys seen by queries at these indices in their documents."""
         n = jnp.maximum((places if self.chunk is None else places % self.chunk) + 1, 1)
         return n if self.window is None else jnp.minimum(n, self.window)
+
+    def visible_keys(self) -> tuple[int, int | None]:
+        """Return how many first and how many last keys of a row a query may see; None: all."""
+        return 0, self.narrowed()
 
     def sink(self) -> jax.Array | None:  # [H]
         """Return a logit per head that joins the softmax without a value."""

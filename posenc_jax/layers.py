@@ -108,6 +108,10 @@ class Wrapper(Encoding):
         """Return the inner encoding, restricted to the window of this one."""
         return self.inner.replace(window=self.inner.narrowed(self.window))
 
+    def visible_keys(self):
+        first, last = self.inner.visible_keys()
+        return first, super().narrowed(last)
+
     def sink(self):
         return self.inner.sink()
 

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
-from posenc_jax.attention.plain import plain, rotate
+from posenc_jax.attention.plain import plain, rotate, turn
 from posenc_jax.attention.regions import by_regions, phase_between
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
@@ -34,10 +34,12 @@ __all__ = [
     "phase_between",
     "plain",
     "rotate",
+    "turn",
 ]
 
 DTYPES = (jnp.float32, jnp.bfloat16, jnp.float64)
 CROSSOVER = 64  # from this many keys blockwise trains faster than plain on CPU
+FEW = 16  # up to this many queries of more keys, blocks would be mostly padding
 
 
 def attention(
@@ -64,7 +66,9 @@ def attention(
         out = kernel_if_fit(*arguments, phase=phase)
         if out is not None:
             return out
-        implementation = "blockwise" if k.shape[2] >= CROSSOVER else "plain"
+        queries, keys = q.shape[2], k.shape[2]
+        few = queries <= FEW and queries < keys
+        implementation = "blockwise" if keys >= CROSSOVER and not few else "plain"
     compute = {"plain": plain, "blockwise": blockwise}[implementation]
     if overrides(encoding, "regions"):
         compute = functools.partial(by_regions, compute)

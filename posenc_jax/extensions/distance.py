@@ -115,6 +115,9 @@ class LMInfinite(Remapped):
     def keys_seen(self, places):
         return jnp.minimum(super().keys_seen(places), self.near + self.sinks)
 
+    def visible_keys(self):
+        return self.sinks, self.narrowed(self.near)
+
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position
         sinks: dict[str, Any] = dict(between=_of_first(q, self.sinks), first=self.sinks)
@@ -132,6 +135,9 @@ class Streaming(Remapped):
 
     def keys_seen(self, places):
         return jnp.minimum(super().keys_seen(places), self.near + self.sinks)
+
+    def visible_keys(self):
+        return self.sinks, self.narrowed(self.near)
 
     def regions(self, q_tokens, k_tokens):
         q, k = q_tokens.position, k_tokens.position

@@ -31,6 +31,8 @@ class RoPE(Encoding):
     layout: str = static(default="half")
     keep: float | str = static(default=1.0)
 
+    phase_of_each = True
+
     @property
     def freq(self) -> jax.Array:  # [R/2], or [H, R/2]
         """The angle per position of each pair."""

@@ -1,0 +1,249 @@
+"""Keys and values of the tokens that a model has read, so that later tokens need not read them.
+
+Keys are held unrotated and rotated when they are read, so that decoding equals the full pass for
+every encoding and extension, which may change on the way. A layer with a window holds a ring of
+its last keys. Nothing depends on the length but `Cache.length`: a key's place follows from its slot.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from posenc_jax.attention import attention, phase_between, turn
+from posenc_jax.checks import token_count
+from posenc_jax.encoding import Encoding, Tokens, check_reach, known_values
+from posenc_jax.layers import bearer, overrides
+
+from .config import Config
+
+EMPTY = np.iinfo(np.int32).max  # the order of a slot without a key: after every query
+
+
+class Held(struct.PyTreeNode):
+    """Keys and values of one layer in slots: the first places, and a ring of the last ones."""
+
+    k: jax.Array  # [B, G, S, K]
+    v: jax.Array  # [B, G, S, K]
+    features: Any  # pytree of [B, S, ...], from Encoding.read
+    first: int = struct.field(pytree_node=False)  # slots that keep their key
+
+    @property
+    def slots(self) -> int:
+        return self.k.shape[2]
+
+    def slot(self, places: jax.Array) -> jax.Array:
+        """The slots of places, of any shape."""
+        ring = jnp.maximum(self.slots - self.first, 1)
+        return jnp.where(places < self.first, places, self.first + (places - self.first) % ring)
+
+    def places(self, length: jax.Array) -> jax.Array:  # [] or [B] -> [S] or [B, S]
+        """The place of each slot's key after so many tokens; EMPTY: none yet."""
+        slots = jnp.arange(self.slots)
+        ring = max(self.slots - self.first, 1)
+        last = jnp.asarray(length)[..., None] - 1
+        rounds = jnp.where(slots < self.first, 0, (last - slots) // ring)
+        places = slots + rounds * ring
+        return jnp.where((rounds >= 0) & (places <= last), places, EMPTY)
+
+    def tokens(self, length: jax.Array) -> Tokens:
+        """The tokens of the slots, to be attended to."""
+        return _of_places(self.places(length), self.features)
+
+    def latest(self, length: jax.Array) -> Any:  # pytree of [B, 1, ...]
+        """Features of the last token."""
+        slot = jnp.broadcast_to(self.slot(jnp.asarray(length) - 1), (len(self.k),))
+        return jax.tree.map(lambda leaf: leaf[jnp.arange(len(leaf)), slot][:, None], self.features)
+
+    def keeps(self, encoding: Encoding, new: int) -> bool:
+        """True if `new` keys overwrite none that their own queries see."""
+        first, last = encoding.visible_keys()
+        if self.first == self.slots:
+            return True
+        if last is None or first > self.first or last > self.slots - self.first:
+            raise ValueError(
+                f"a query of encoding {encoding.name!r} sees the first {first} and the last {last} "
+                f"keys, but the cache holds {self.first} and {self.slots - self.first}: make it "
+                "for this encoding"
+            )
+        return last - 1 + new <= self.slots - self.first
+
+    def written(self, new: "Held", length: jax.Array, counts: jax.Array) -> "Held":
+        """Write the keys of tokens after the first `length`, the first `counts` of them."""
+        tokens, whole = new.slots, self.slots
+        if tokens == 1 or (length.ndim == 0 and self.first == whole):
+            return self._put(new, self.slot(length))
+        # A slot takes the new token of its place, if there is one.
+        source = self.places(length + counts) - length[..., None]  # [S] or [B, S]
+        fresh = (source >= 0) & (source < tokens)
+        source = jnp.where(fresh, source, 0)
+
+        def chosen(held, added, axis: int):
+            shape = [1] * held.ndim
+            shape[axis] = whole
+            if source.ndim == 1:
+                taken, mask = jnp.take(added, source, axis), fresh.reshape(shape)
+            else:
+                shape[0] = len(held)
+                taken = jnp.take_along_axis(added, source.reshape(shape), axis)
+                mask = fresh.reshape(shape)
+            return jnp.where(mask, taken, held)
+
+        return self._each(new, chosen)
+
+    def _put(self, new: "Held", slot: jax.Array) -> "Held":
+        def put(held, added, axis: int):
+            write = jax.lax.dynamic_update_slice_in_dim
+            if slot.ndim == 0:
+                return write(held, added, slot, axis)
+            return jax.vmap(lambda a, b, at: write(a, b, at, axis - 1))(held, added, slot)
+
+        return self._each(new, put)
+
+    def followed_by(self, new: "Held") -> "Held":
+        return self._each(new, lambda held, added, axis: jnp.concatenate([held, added], axis))
+
+    def _each(self, new: "Held", change) -> "Held":
+        return self.replace(
+            k=change(self.k, new.k, 2),
+            v=change(self.v, new.v, 2),
+            features=jax.tree.map(lambda a, b: change(a, b, 1), self.features, new.features),
+        )
+
+
+class Cache(struct.PyTreeNode):
+    """What a model holds of each row; `step` takes one and returns the next."""
+
+    layers: tuple[Held, ...]
+    length: jax.Array  # tokens read: [], or [B] if rows differ
+    size: int = struct.field(pytree_node=False)  # most tokens
+    empty: bool = struct.field(pytree_node=False, default=True)  # nothing has been read
+    # True: keys are rotated when they are written, by the encoding of that step.
+    rotated: bool = struct.field(pytree_node=False, default=False)
+
+    def places(self, tokens: int) -> jax.Array:  # [t] or [B, t]
+        """The places of the next tokens."""
+        return self.length[..., None] + jnp.arange(tokens)
+
+    def check_room(self, batch: int, tokens: int) -> None:
+        """Check that the next tokens fit, as far as the length is known."""
+        rows = len(self.layers[0].k)
+        if batch != rows:
+            raise ValueError(f"the cache was made for {rows} rows; got tokens of {batch}")
+        length = 0 if self.empty else known_values(self.length)
+        if length is not None and np.max(length) + tokens > self.size:
+            raise ValueError(
+                f"the cache holds {self.size} tokens; {np.max(length)} were read and {tokens} "
+                "follow: give init_cache a larger size"
+            )
+
+    def latest(self) -> Any:  # pytree of [B, 1, ...]
+        """Features of the last token of each row, in a cache of one layer; None: no token yet."""
+        (held,) = self.layers
+        return None if self.empty else held.latest(self.length)
+
+    def layer(self, index: int) -> "Cache":
+        return self.replace(layers=(self.layers[index],))
+
+
+def init_cache(
+    config: Config, encoding: Encoding, batch: int, size: int, *, rotated: bool = False
+) -> Cache:
+    """Make an empty cache for up to `size` tokens a row.
+
+    With `rotated`, keys are rotated once, when they are written: faster, and equal to the full
+    pass if all steps have one encoding. Not every encoding can: see `rotates_once`.
+    """
+    token_count("size", size)
+    check_reach(encoding, size)
+    if not encoding.consecutive():
+        raise ValueError(
+            f"positions of encoding {encoding.name!r} depend on the final length, so it has no "
+            "cache; evaluate it by whole windows"
+        )
+    layers = [encoding.layer(index) for index in range(config.layers)]
+    if rotated:
+        for layer in layers:
+            if not _rotates_once(config, layer):
+                raise ValueError(f"keys of encoding {layer.name!r} cannot be rotated once")
+    return Cache(
+        layers=tuple(_empty(config, layer, batch, size) for layer in layers),
+        length=jnp.zeros((), jnp.int32),
+        size=size,
+        rotated=rotated,
+    )
+
+
+def rotates_once(config: Config, encoding: Encoding) -> bool:
+    """True if keys may be rotated when they are written: each by its own position alone, at one
+    position in all regions, and alike in all heads that share it."""
+    return all(_rotates_once(config, encoding.layer(index)) for index in range(config.layers))
+
+
+def _rotates_once(config: Config, layer: Encoding) -> bool:
+    if not overrides(layer, "phase"):
+        return True
+    if overrides(layer, "regions") or not bearer(layer, "phase").phase_of_each:
+        return False
+    phase = jax.eval_shape(layer.phase, jax.ShapeDtypeStruct((1,), jnp.int32))
+    return phase is None or phase.k_cos.shape[1] == 1 or config.groups == config.heads
+
+
+def attend_on(
+    q: jax.Array,  # [B, H, t, K]
+    k: jax.Array,  # [B, G, t, K]
+    v: jax.Array,  # [B, G, t, K]
+    encoding: Encoding,
+    tokens: Tokens,
+    cache: Cache,  # of this layer
+    counts: jax.Array,  # [] or [B], the tokens of a row that are not padding
+    implementation: str,
+) -> tuple[jax.Array, Held]:  # [B, H, t, K]
+    """Attend to the held keys and the new ones, and hold these too."""
+    (held,), length, after = cache.layers, cache.length, cache.length + counts
+    phase = encoding.phase(tokens.position) if cache.rotated or cache.empty else None
+    if cache.rotated:
+        q, k, v = turn(q, k, v, encoding, phase)
+        phase = None
+    new = Held(k, v, tokens.features, first=0)
+    written = held.written(new, length, counts)
+    if cache.empty:
+        seen, seen_tokens = new, tokens
+    elif held.keeps(encoding, q.shape[2]):
+        seen, seen_tokens = written, written.tokens(after)
+    else:
+        seen = held.followed_by(new)
+        places = jnp.concatenate([held.places(length), tokens.position], axis=-1)
+        seen_tokens = _of_places(places, seen.features)
+    if not cache.empty and not cache.rotated:
+        phase = phase_between(encoding, tokens.position, seen_tokens.position)
+    out = attention(
+        q,
+        seen.k,
+        seen.v,
+        encoding,
+        tokens,
+        seen_tokens,
+        phase=phase,
+        implementation=implementation,
+    )
+    return out, written
+
+
+def _of_places(places: jax.Array, features: Any) -> Tokens:
+    return Tokens(jnp.where(places == EMPTY, 0, places), order=places, features=features)
+
+
+def _empty(config: Config, layer: Encoding, batch: int, size: int) -> Held:
+    first, last = layer.visible_keys()
+    slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
+    dtype = jnp.dtype(config.dtype)
+    keys = jnp.zeros((batch, config.groups, slots, config.head_size), dtype)
+    features = None
+    if overrides(layer, "read"):
+        x = jax.ShapeDtypeStruct((batch, slots, config.width), dtype)
+        shapes = jax.eval_shape(layer.read, x)
+        features = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return Held(k=keys, v=keys, features=features, first=first)
