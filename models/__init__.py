@@ -8,7 +8,7 @@ from .config import Config
 if TYPE_CHECKING:
     from .base import Layer, Model
     from .cache import Cache, init_cache, rotates_once
-    from .generate import generate, stream
+    from .generation import generate, stream
     from .transformer import Transformer, likelihood
 
 _FILES = {
@@ -16,11 +16,11 @@ _FILES = {
     "Layer": "base",
     "Model": "base",
     "Transformer": "transformer",
-    "generate": "generate",
+    "generate": "generation",
     "init_cache": "cache",
     "likelihood": "transformer",
     "rotates_once": "cache",
-    "stream": "generate",
+    "stream": "generation",
 }
 __all__ = [
     "Cache",

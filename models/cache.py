@@ -240,10 +240,12 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int) -> Held:
     first, last = layer.visible_keys()
     slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
     dtype = jnp.dtype(config.dtype)
-    keys = jnp.zeros((batch, config.groups, slots, config.head_size), dtype)
+    shape = batch, config.groups, slots, config.head_size
     features = None
     if overrides(layer, "read"):
         x = jax.ShapeDtypeStruct((batch, slots, config.width), dtype)
         shapes = jax.eval_shape(layer.read, x)
         features = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return Held(k=keys, v=keys, features=features, first=first)
+    # Two arrays: a step may be given both to write on.
+    k, v = jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
+    return Held(k=k, v=v, features=features, first=first)
