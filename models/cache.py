@@ -2,7 +2,7 @@
 
 Keys are held unrotated and rotated when they are read, so that decoding equals the full pass for
 every encoding and extension, which may change on the way. A layer with a window holds a ring of
-its last keys. Nothing depends on the length but `Cache.length`: a key's place follows from its slot.
+its last keys. A key's place follows from its slot and the number of tokens read.
 """
 
 from typing import Any
@@ -41,9 +41,9 @@ class Held(struct.PyTreeNode):
 
     def places(self, length: jax.Array) -> jax.Array:  # [] or [B] -> [S] or [B, S]
         """The place of each slot's key after so many tokens; EMPTY: none yet."""
-        slots = jnp.arange(self.slots)
+        slots = _each_row(jnp.arange(self.slots), length)
         ring = max(self.slots - self.first, 1)
-        last = jnp.asarray(length)[..., None] - 1
+        last = length[..., None] - 1
         rounds = jnp.where(slots < self.first, 0, (last - slots) // ring)
         places = slots + rounds * ring
         return jnp.where((rounds >= 0) & (places <= last), places, EMPTY)
@@ -54,7 +54,7 @@ class Held(struct.PyTreeNode):
 
     def latest(self, length: jax.Array) -> Any:  # pytree of [B, 1, ...]
         """Features of the last token."""
-        slot = jnp.broadcast_to(self.slot(jnp.asarray(length) - 1), (len(self.k),))
+        slot = jnp.broadcast_to(self.slot(length - 1), (len(self.k),))
         return jax.tree.map(lambda leaf: leaf[jnp.arange(len(leaf)), slot][:, None], self.features)
 
     def keeps(self, encoding: Encoding, new: int) -> bool:
@@ -76,7 +76,8 @@ class Held(struct.PyTreeNode):
         if tokens == 1 or (length.ndim == 0 and self.first == whole):
             return self._put(new, self.slot(length))
         # A slot takes the new token of its place, if there is one.
-        source = self.places(length + counts) - length[..., None]  # [S] or [B, S]
+        source = self.places(length + counts)  # [S] or [B, S]
+        source = source - (length if length.ndim == 0 else length[:, None])
         fresh = (source >= 0) & (source < tokens)
         source = jnp.where(fresh, source, 0)
 
@@ -125,7 +126,7 @@ class Cache(struct.PyTreeNode):
 
     def places(self, tokens: int) -> jax.Array:  # [t] or [B, t]
         """The places of the next tokens."""
-        return self.length[..., None] + jnp.arange(tokens)
+        return self.length[..., None] + _each_row(jnp.arange(tokens), self.length)
 
     def check_room(self, batch: int, tokens: int) -> None:
         """Check that the next tokens fit, as far as the length is known."""
@@ -230,6 +231,11 @@ def attend_on(
         implementation=implementation,
     )
     return out, written
+
+
+def _each_row(line: jax.Array, length: jax.Array) -> jax.Array:
+    """A line [N], or [1, N] where rows differ in length."""
+    return line.reshape((1,) * length.ndim + line.shape)
 
 
 def _of_places(places: jax.Array, features: Any) -> Tokens:

@@ -1,0 +1,169 @@
+"""A model with a cache computes what the full pass computes, whatever the split of a row."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS, L
+
+import models
+import posenc_jax
+from posenc_jax import extensions, schemes
+
+SIZE = 2 * L + 9
+CUTS = (0, 13, 14, L + 3, L + 20, *range(L + 21, L + 27), SIZE)  # pieces, and single tokens
+NUMBERS = {  # options that some extensions cannot do without
+    "abf": "abf:base=50000",
+    "longrope": f"longrope:lambdas={'/'.join(['1.5'] * (DIMS.head_dim // 2))}",
+    "temperature": "temperature:factor=1.3",
+}
+
+
+def extended():
+    """Every extension around every encoding that it fits, and windows that wrap around a ring."""
+    for name in schemes.names():
+        encoding = posenc_jax.build(name, DIMS, key=jax.random.key(3))
+        for extension in extensions.fitting(encoding):
+            text = NUMBERS.get(extension, extension)
+            yield pytest.param(name, text, id=f"{name}@{text}")
+    for text in ("window:size=7", "window:size=1", "streaming:first=2:window=9", "yarn:2+logn"):
+        yield pytest.param("rope", text, id=f"rope@{text}")
+
+
+def read_by_pieces(model, encoding, tokens, cuts=CUTS, **options):
+    cache = models.init_cache(model.config, encoding, len(tokens), tokens.shape[1], **options)
+    logits = []
+    for first, last in itertools.pairwise(sorted({min(c, tokens.shape[1]) for c in cuts})):
+        out, cache = model.step(tokens[:, first:last], encoding, cache)
+        logits.append(out)
+    return jnp.concatenate(logits, axis=1), cache
+
+
+@pytest.mark.sampled
+def test_a_row_by_pieces_equals_the_full_pass(encoding, drawn, make_model, make_tokens):
+    model, encoding = make_model(), drawn(encoding)
+    tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
+    logits, _ = read_by_pieces(model, encoding, tokens)
+    np.testing.assert_allclose(logits, model(tokens, encoding), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(("name", "extension"), list(extended()))
+def test_extensions_by_pieces_equal_the_full_pass(name, extension, drawn, make_model, make_tokens):
+    model = make_model(kv_heads=2)
+    encoding = drawn(posenc_jax.build(name, DIMS, key=jax.random.key(3)))
+    encoding = posenc_jax.extend(extension, encoding, 2.5)
+    tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
+    expected = model(tokens, encoding)
+    logits, _ = read_by_pieces(model, encoding, tokens)
+    np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
+    if models.rotates_once(model.config, encoding):
+        logits, _ = read_by_pieces(model, encoding, tokens, rotated=True)
+        np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.sampled
+def test_rows_of_unequal_lengths_equal_their_own_passes(encoding, make_model, make_tokens):
+    """Padding on the right is neither seen nor held, in rings and after them too."""
+    model, counts = make_model(), np.array([3, 9, 14])
+    tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=3)
+    encoding = encoding.windowed(6)
+    cache = models.init_cache(model.config, encoding, 3, tokens.shape[1])
+    _, cache = model.step(tokens[:, :14], encoding, cache, counts)
+    for moved in range(2):
+        places = counts + moved
+        new = tokens[np.arange(3), places][:, None]
+        logits, cache = model.step(new, encoding, cache)
+        expected = model(tokens, encoding)[np.arange(3), places]
+        np.testing.assert_allclose(logits[:, 0], expected, rtol=2e-5, atol=2e-5)
+
+
+def test_a_window_holds_no_more_keys_than_it_sees(make_model):
+    config = make_model().config
+    rope = posenc_jax.build("rope", DIMS)
+    hybrid = posenc_jax.build("hybrid", DIMS, pattern="local,global", window=5)
+    streaming = posenc_jax.extend("streaming:first=2:window=9", rope, 1.0)
+
+    def slots(encoding, size=1000):
+        return [held.slots for held in models.init_cache(config, encoding, 1, size).layers]
+
+    assert slots(rope) == [1000, 1000]
+    assert slots(rope.windowed(7)) == [7, 7]
+    assert slots(hybrid) == [5, 1000]
+    assert slots(streaming) == [11, 11]
+    assert slots(streaming, size=8) == [8, 8]
+
+
+def test_an_extension_may_change_between_steps(make_model, make_tokens):
+    """Held keys are those of no extension: the last step equals a full pass of its own encoding."""
+    model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
+    tokens = make_tokens(SIZE)
+    yarn = posenc_jax.extend("yarn", rope, 4.0)
+    cache = models.init_cache(model.config, rope, 1, SIZE)
+    _, cache = model.step(tokens[:, :-1], rope, cache)
+    logits, _ = model.step(tokens[:, -1:], yarn, cache)
+    np.testing.assert_allclose(logits[:, 0], model(tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5)
+
+
+def test_keys_rotated_once_keep_the_base_of_their_time(make_model, make_tokens):
+    model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
+    tokens, yarn = make_tokens(SIZE), posenc_jax.extend("yarn", rope, 4.0)
+    cache = models.init_cache(model.config, rope, 1, SIZE, rotated=True)
+    _, cache = model.step(tokens[:, :-1], rope, cache)
+    logits, _ = model.step(tokens[:, -1:], yarn, cache)
+    assert jnp.abs(logits[:, 0] - model(tokens, yarn)[:, -1]).max() > 1e-3
+
+
+def test_bfloat16_stays_within_its_rounding(make_model, make_tokens):
+    rope, tokens = posenc_jax.build("rope", DIMS), make_tokens(SIZE, batch=2)
+    model = make_model(dtype="bfloat16")
+    logits, cache = read_by_pieces(model, rope, tokens)
+    assert cache.layers[0].k.dtype == jnp.bfloat16
+    exact = make_model()(tokens, rope)
+    rounding = jnp.abs(model(tokens, rope) - exact).max()
+    assert jnp.abs(logits - exact).max() < 2 * rounding
+
+
+def test_the_first_token_alone_is_the_beginning_of_sequence(make_model, make_tokens):
+    model, rope = make_model(bos=True), posenc_jax.build("rope", DIMS)
+    tokens = make_tokens(SIZE)
+    logits, _ = read_by_pieces(model, rope, tokens)
+    np.testing.assert_allclose(logits, model(tokens, rope), rtol=2e-5, atol=2e-5)
+
+
+def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
+    model, rope, row = make_model(), posenc_jax.build("rope", DIMS), make_tokens(SIZE)
+    cache = models.init_cache(model.config, rope, 1, SIZE)
+    nats = []
+    for first, last in ((0, 20), (20, SIZE - 1)):
+        tokens, targets = row[:, first:last], row[:, first + 1 : last + 1]
+        part, _, cache = model.losses_step(tokens, targets, rope, cache)
+        nats.append(part)
+    expected, _ = model.losses(row[:, :-1], row[:, 1:], rope)
+    np.testing.assert_allclose(jnp.concatenate(nats, 1), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_has_no_cache_is_refused(make_model, make_tokens):
+    model, rope = make_model(), posenc_jax.build("rope", DIMS)
+    evenly = posenc_jax.build("randomized", DIMS, evenly=True)
+    with pytest.raises(ValueError, match="depend on the final length"):
+        models.init_cache(model.config, evenly, 1, 20)
+    learned = posenc_jax.build("learned", DIMS, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="reaches 16 positions"):
+        models.init_cache(model.config, learned, 1, 17)
+    for extension in ("self_extend:group=2", "dca"):
+        with pytest.raises(ValueError, match="cannot be rotated once"):
+            moved = posenc_jax.extend(extension, rope, 1.0)
+            models.init_cache(model.config, moved, 1, 20, rotated=True)
+    cache = models.init_cache(model.config, rope, 1, 20)
+    _, cache = model.step(make_tokens(15), rope, cache)
+    with pytest.raises(ValueError, match="holds 20 tokens; 15 were read and 6 follow"):
+        model.step(make_tokens(6), rope, cache)
+    with pytest.raises(ValueError, match="made for 1 rows"):
+        model.step(make_tokens(2, batch=2), rope, cache)
+    ring = models.init_cache(model.config, rope.windowed(4), 1, 20)
+    _, ring = model.step(make_tokens(3), rope.windowed(4), ring)
+    with pytest.raises(ValueError, match="make it for this encoding"):
+        model.step(make_tokens(1), rope, ring)
