@@ -44,7 +44,6 @@ class Sampling(struct.PyTreeNode):
             logits = jnp.where(logits < least, -jnp.inf, logits)
         return jax.random.categorical(key, logits).astype(jnp.int32)
 
-
     def ends(self, token: jax.Array) -> jax.Array:  # [B] -> [B]
         return (token[:, None] == self.stop[None, :]).any(axis=1)
 

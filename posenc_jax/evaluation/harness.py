@@ -155,6 +155,7 @@ class RunLM(TemplateLM):
         stop = [ids[0] for ids in map(self._encode, until) if len(ids) == 1]
         stop += [] if self.end_token_id is None else [self.end_token_id]
         temperature = given.get("temperature", 1.0 if given["do_sample"] else 0.0)
+        drawn = {name: given.get(name) for name in ("top_k", "top_p")} if temperature else {}
         texts = [""] * len(contexts)
         lengths = [len(prompt) for prompt in prompts]
         for batch, length in self._batches(lengths, self.max_length - tokens):
@@ -166,10 +167,9 @@ class RunLM(TemplateLM):
                 lengths=np.array([lengths[i] for i in batch]),
                 tokens=tokens,
                 temperature=temperature,
-                top_k=given.get("top_k"),
-                top_p=given.get("top_p"),
                 key=jax.random.key(self.generations),
                 stop=stop or None,
+                **drawn,
             )
             for i, row in zip(batch, np.asarray(generated), strict=True):
                 texts[i] = postprocess_generated_text(self._decode(row), until, None)
