@@ -55,7 +55,7 @@ def score(options: argparse.Namespace) -> None:
         options.tasks.split(","),
         limit=options.limit,
         include=options.include,
-        metadata=options.metadata,
+        metadata=own_tokenizer(options.run) | (options.metadata or {}),
     )
     if options.out is not None:
         write_atomically(options.out, harness.as_json(results))
@@ -64,6 +64,11 @@ def score(options: argparse.Namespace) -> None:
         f"{terminal.counted(model.cut, 'context')} of more than {model.max_length:,} tokens cut "
         "on the left"
     )
+
+
+def own_tokenizer(run: Path) -> dict[str, str]:
+    """RULER's tasks measure their texts with it; they cannot read a tokenizer of bytes."""
+    return {"tokenizer": str(run)} if (run / "tokenizer.json").is_file() else {}
 
 
 if __name__ == "__main__":
