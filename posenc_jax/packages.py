@@ -1,4 +1,4 @@
-"""The packages that the laboratory needs beyond the library: posenc-jax[lab]."""
+"""The packages that the laboratory needs beyond the library: posenc-jax[lab] and [lm_eval]."""
 
 LAB = (
     "absl",
@@ -20,6 +20,8 @@ LAB = (
 def missing(error: ModuleNotFoundError) -> str | None:
     """Advice to install a missing package of the laboratory; None for other modules."""
     package = (error.name or "").partition(".")[0]
+    if package == "lm_eval":
+        return "lm-evaluation-harness is not installed: pip install 'posenc-jax[lm_eval]'"
     if package not in LAB:
         return None
     return f"training and evaluation need {package}: pip install 'posenc-jax[lab]'"

@@ -43,7 +43,7 @@ class Reader:
     ) -> tuple[np.ndarray, np.ndarray]:  # [N, last]: nats, and True where the target ranks first
         nats = np.empty((len(starts), last), np.float32)
         right = np.empty((len(starts), last), np.bool_)
-        rows = self._rows_per_call(len(starts), length)
+        rows = rows_per_call(len(starts), length, self.mesh.size, self.tokens_per_call)
         encoding = jax.device_put(encoding, devices.replicated(self.mesh))
         for first in range(0, len(starts), rows):
             batch = starts[np.arange(first, first + rows) % len(starts)]  # one shape for all calls
@@ -56,8 +56,8 @@ class Reader:
             after_call((filled.stop - first) * length)
         return nats, right
 
-    def _rows_per_call(self, windows: int, length: int) -> int:
-        """Share windows evenly among calls: at most one row a call and device is read in vain."""
-        most = self.mesh.size * max(1, self.tokens_per_call // length)
-        calls = math.ceil(windows / most)
-        return math.ceil(windows / (calls * self.mesh.size)) * self.mesh.size
+
+def rows_per_call(windows: int, length: int, devices: int, tokens_per_call: int) -> int:
+    """Share windows evenly among calls: at most one row a call and device is read in vain."""
+    calls = math.ceil(windows / (devices * max(1, tokens_per_call // length)))
+    return math.ceil(windows / (calls * devices)) * devices

@@ -1,0 +1,75 @@
+"""python scripts/harness.py RUN --tasks=TASK[,TASK...] [--extension=yarn:8] [--max_length=N]
+
+Scores a run on tasks of lm-evaluation-harness, prints its table, and with --out writes its results
+as JSON. Rows have at most N tokens, by default the extension's scale times L: longer contexts lose
+their first tokens, and the last line counts them. An extension without a scale gets N over L; one
+that depends on the length read is applied once, for N tokens.
+
+  python scripts/harness.py runs/rope --tasks=lambada_openai --extension=yarn:8 --out=lambada.json
+  python scripts/harness.py runs/rope --tasks=mine --include=tasks
+
+Needs pip install 'posenc-jax[lm_eval]'. docs/harness.md lists tasks that need no network.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from posenc_jax import backend, terminal
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("--tasks", required=True, help="names of tasks, groups or tags")
+    parser.add_argument("--extension", default="none", help="default: the run's own")
+    parser.add_argument("--max_length", type=int, help="tokens of the longest row")
+    parser.add_argument("--limit", type=int, help="examples per task; default: all")
+    parser.add_argument(
+        "--include", type=Path, help="a folder with YAML files of tasks of your own"
+    )
+    parser.add_argument(
+        "--metadata", type=json.loads, help="JSON that tasks get, as RULER's tokenizer"
+    )
+    parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
+    parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
+    options = parser.parse_args(argv[1:])
+    for name in ("max_length", "limit"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} must be at least 1")
+    return terminal.code_of(lambda: score(options))
+
+
+def score(options: argparse.Namespace) -> None:
+    backend.configure()
+    from posenc_jax.evaluation import harness
+    from posenc_jax.files import write_atomically
+
+    model = harness.load(options.run, options.extension, options.max_length, options.step)
+    results = harness.evaluate(
+        model,
+        options.tasks.split(","),
+        limit=options.limit,
+        include=options.include,
+        metadata=own_tokenizer(options.run) | (options.metadata or {}),
+    )
+    if options.out is not None:
+        write_atomically(options.out, harness.as_json(results))
+    terminal.say(harness.table(results))
+    terminal.say(
+        f"{terminal.counted(model.cut, 'context')} of more than {model.max_length:,} tokens cut "
+        "on the left"
+    )
+
+
+def own_tokenizer(run: Path) -> dict[str, str]:
+    """RULER's tasks measure their texts with it; they cannot read a tokenizer of bytes."""
+    return {"tokenizer": str(run)} if (run / "tokenizer.json").is_file() else {}
+
+
+if __name__ == "__main__":
+    sys.exit(terminal.program(main))

@@ -1,0 +1,55 @@
+"""scripts/harness.py on a task of its own folder."""
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from scripts import harness as door
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    """A folder with a task that scores two continuations of a context of 40 bytes."""
+    data = tmp_path / "documents.jsonl"
+    data.write_text(json.dumps({"text": "ab " * 13 + "a", "choices": ["b", "h"]}) + "\n")
+    task = {
+        "task": "mine",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}, "cache_dir": str(tmp_path)},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{text}}",
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "0",
+        "metadata": {"version": 1},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(task))
+    return tmp_path
+
+
+def test_a_task_is_scored_and_cut_contexts_are_told(whole, tasks, capsys):
+    run, out = whole[0], tasks / "results.json"
+    words = ["harness.py", str(run), "--tasks=mine", f"--include={tasks}"]
+    assert door.main([*words, f"--out={out}"]) == 0
+    printed = capsys.readouterr().out
+    assert "|Tasks|" in printed and "|mine " in printed
+    assert printed.endswith("2 contexts of more than 32 tokens cut on the left\n")
+    results = json.loads(out.read_text())
+    assert results["results"]["mine"]["acc,none"] in (0, 1)
+    facts = {"run": run.name, "extension": "none", "max_length": 32, "contexts_cut": 2}
+    assert facts.items() <= results["config"].items()
+    assert door.main([*words, "--extension=yarn:2"]) == 0
+    assert capsys.readouterr().out.endswith("0 contexts of more than 64 tokens cut on the left\n")
+
+
+def test_an_unknown_task_and_a_missing_package_are_explained(whole, tasks, capsys, monkeypatch):
+    words = ["harness.py", str(whole[0]), f"--include={tasks}"]
+    assert door.main([*words, "--tasks=mine,yours"]) == 2
+    assert f"{tasks} has no task yours" in capsys.readouterr().err
+    monkeypatch.delitem(sys.modules, "posenc_jax.evaluation.harness")
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    monkeypatch.delattr("posenc_jax.evaluation.harness")
+    assert door.main([*words, "--tasks=mine"]) == 2
+    assert "pip install 'posenc-jax[lm_eval]'" in capsys.readouterr().err
