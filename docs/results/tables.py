@@ -258,6 +258,7 @@ TARGETS = [  # what, the least or most wanted, benchmark, case, measure
     ("512 x 8", "60%", "train_step", "512 x 8 rope", SHARE),
     ("forward pass at SmolLM2's shape over torch, float32, T = 2,048", "1", "real", "2048", F32),
     ("T = 8,192", "1", "real", "8192", F32),
+    ("T = 16,384", "1", "real", "16384", F32),
     ("bfloat16, T = 2,048", "1", "real", "2048", BF16),
     ("T = 8,192", "1", "real", "8192", BF16),
     ("bfloat16 over float32, T = 2,048", "1.5", "real", "2048", "bfloat16 over float32"),
