@@ -102,7 +102,7 @@ class Transformer(nnx.Module):
         x = x[:, x.shape[1] - targets.shape[1] :]
         kernel, dtype = self._kernel(), self.config.dtype
         pieces = min(-(-targets.size * self.config.vocab_size // LOGITS), targets.shape[1])
-        if pieces == 1:
+        if pieces <= 1:  # 0: there are no targets
             return likelihood(_logits(x, kernel, dtype), targets)
 
         def losses_of_piece(piece):
@@ -318,7 +318,7 @@ def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., 
     # Flattened: the weight gradient of a 3-D operand takes twice as long.
     flat = x.reshape(-1, x.shape[-1])
     logits = jnp.dot(flat, kernel.astype(dtype), preferred_element_type=jnp.float32)
-    return logits.reshape(*x.shape[:-1], -1)
+    return logits.reshape(*x.shape[:-1], kernel.shape[1])
 
 
 def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:

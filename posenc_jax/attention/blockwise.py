@@ -2,8 +2,9 @@
 
 In the forward pass each block of queries visits the blocks of keys it sees with a running maximum
 and sum, and saves the output and the log-sum. The backward pass recomputes the weights. Blocks in
-the future, before a window or outside a region are skipped, unless positions are given. Up to
-UNROLLED keys there is no loop, and memory is that of half the matrix.
+the future, before a window or outside a region are skipped; where positions are given, those in
+the future and before a window. Up to UNROLLED keys there is no loop, and memory is that of half
+the matrix.
 
 Scores are keys by queries, [c, R c] for R heads that share their keys: products then need no
 transpose, and reductions and broadcasts run along the queries, contiguous in memory. Positions get
@@ -343,6 +344,8 @@ def _over_pairs(shape: Shape, q, k, bias: Bias, places: Places, add, state):
     """Call `add` for every pair of a block of queries and a block of keys visible to it."""
     pairs = [(i, j) for i in range(len(q)) for j in range(len(k)) if _may_see(shape, i, j)]
     free = all(place is None for place in places)
+    if len(k) * shape.block > UNROLLED and places.order is not None:
+        return _over_seen_pairs(shape, pairs, places, add, state)
     if len(k) * shape.block > UNROLLED:
         whole = {pair for pair in pairs if free and _sees_all(shape, *pair)}
         # Two at once, so that two cores share them evenly whatever the number of heads; a bias
@@ -367,6 +370,27 @@ def _over_pairs(shape: Shape, q, k, bias: Bias, places: Places, add, state):
             run = [i for _, i in run]
             whole = free and all(_sees_all(shape, i, i - back) for i in run)
             state = add(state, Pairs(run[0], run[0] - back, len(run), whole))
+    return state
+
+
+def _over_seen_pairs(shape: Shape, pairs, places: Places, add, state):
+    """The same where given positions decide at run time which keys are visible."""
+    rows = np.array(pairs, np.int32)
+    (q_first, q_last), (k_first, k_last) = (
+        (side.min(axis=(1, 2))[rows[:, n]], side.max(axis=(1, 2))[rows[:, n]])
+        for n, side in enumerate(places.order or ())
+    )
+    seen, whole = k_first <= q_last, k_last <= q_first
+    if shape.window is not None:
+        seen &= k_last > q_first - shape.window
+    masked = shape.window is not None or shape.nearest or places._replace(order=None) != Places()
+    for chosen, is_whole in ((seen, False),) if masked else ((seen & ~whole, False), (whole, True)):
+        row = jnp.asarray(rows)[jnp.argsort(~chosen, stable=True)]  # the chosen pairs come first
+
+        def step(n, state, row=row, is_whole=is_whole):
+            return add(state, Pairs(row[n, 0], row[n, 1], 1, is_whole))
+
+        state = lax.fori_loop(0, chosen.sum(), step, state)
     return state
 
 

@@ -215,6 +215,11 @@ class Evaluation:
         whole(0, MOST),
     )
     tokens_per_call: int = default(16_384, "tokens in a batch of windows, at most", whole(1, MOST))
+    piece: int | None = default(
+        None,
+        "tokens of a window to read at once; later ones see a cache of their keys. None: all",
+        whole(1, MOST),
+    )
     wandb: EvaluationWandb = group(EvaluationWandb)
 
 

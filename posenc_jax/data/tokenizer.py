@@ -18,6 +18,9 @@ from posenc_jax.errors import DataError
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
 
 
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+
+
 class Named(Protocol):
     """A text with a name for errors."""
 
@@ -168,6 +171,14 @@ class Unavailable:
 
     def decode(self, tokens) -> str:
         raise DataError(f"tokens cannot be decoded: {self.why}")
+
+
+def end_of_text(encoder: Bytes | Learned | Unavailable) -> int | None:
+    """The token that ends a text, if the tokenizer has one."""
+    if not isinstance(encoder, Learned):
+        return None
+    ids = map(encoder.tokenizer.token_to_id, END_OF_TEXT)
+    return next((number for number in ids if number is not None), None)
 
 
 class RoundTrip:

@@ -214,7 +214,9 @@ def measure(
                 progress.write(store.folder.parent, finished, len(cells))
                 bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
-                reader = Reader(subject.parts.model, split.tokens, config.tokens_per_call)
+                reader = Reader(
+                    subject.parts.model, split.tokens, config.tokens_per_call, config.piece
+                )
                 for cell, sums in _read(reader, split, group, after_call):
                     store.put(cell.key, sums)
                     done[cell.key] = sums

@@ -15,14 +15,14 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.tasks import TaskManager
 from tqdm import tqdm
 
-from posenc_jax import extensions, neighbours
+from posenc_jax import neighbours
 from posenc_jax.config import Evaluation
-from posenc_jax.config.schema import words
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import losses, methods, planning
-from posenc_jax.runs.subject import Subject, load_subject
+from posenc_jax.evaluation import losses
+from posenc_jax.evaluation.extended import extended
+from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime import devices
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ else:
     models = neighbours.models()
 
 SHORTEST = 32  # rows are padded to this, or to its double, and so on
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 RESAMPLES = 1_000  # of a standard error without a formula
 
 
@@ -61,11 +60,7 @@ class RunLM(TemplateLM):
 
     @property
     def end_token_id(self) -> int | None:
-        """The token that ends a text, if the tokenizer has one."""
-        if not isinstance(self.encoder, tokenizer.Learned):
-            return None
-        ids = map(self.encoder.tokenizer.token_to_id, END_OF_TEXT)
-        return next((number for number in ids if number is not None), None)
+        return tokenizer.end_of_text(self.encoder)
 
     @property
     def eot_token_id(self) -> int:
@@ -218,33 +213,6 @@ def load(
     encoding, max_length = extended(subject, extension, max_length)
     facts = {"run": subject.name, "step": subject.step, "extension": extension}
     return RunLM(subject.parts.model, encoding, subject.tokenizer, max_length, facts)
-
-
-def extended(subject: Subject, extension: str, max_length: int | None) -> tuple[Encoding, int]:
-    """The encoding of a run with an extension, and the length of the longest row it reads.
-
-    An extension that depends on the length read is applied once, for that length.
-    """
-    if len(words(extension)) != 1 or extension == "all":
-        raise ConfigError(f"give one extension; got {extension!r}")
-    wrong = methods.mistakes(extension)
-    if wrong:
-        raise ConfigError("; ".join(wrong))
-    planning.unfit(Evaluation(extensions=extension), subject)
-    scales = [part.scale for _, part in extensions.named(extension) if part.scale is not None]
-    if max_length is None and extension != "none" and not scales:
-        raise ConfigError(f"extension {extension!r} has no scale; give a maximum length")
-    if max_length is None:
-        max_length = round(scales[0] * subject.original) if scales else subject.trained
-    ratio = max_length / subject.original
-    (method,) = methods.methods(extension, subject.plain, ratio)
-    encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
-    if encoding.reach is not None and max_length > encoding.reach:
-        raise ConfigError(
-            f"encoding {subject.plain.name!r} with extension {extension!r} reaches "
-            f"{encoding.reach} positions; the maximum length is {max_length}"
-        )
-    return encoding.windowed(method.limit), max_length
 
 
 def evaluate(

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import neighbours
@@ -22,13 +24,42 @@ def read(model, encoding, rows, last: int):  # [N, T + 1] -> [N, last] twice
     return model.losses(rows[:, :-1], rows[:, -last:], encoding)
 
 
+def read_by_pieces(model, encoding, rows, last: int, piece: int):
+    """Compute the same through a cache, `piece` tokens at a time."""
+    length = rows.shape[1] - 1
+    cache, parts = models.init_cache(model.config, encoding, len(rows), length), []
+    for first in range(0, length, piece):
+        end = min(first + piece, length)
+        scored = min(last - (length - end), end - first)  # targets of this piece
+        nats, right, cache = _read_piece(
+            model, encoding, rows[:, first : end + 1], cache, max(0, scored)
+        )
+        parts += [(nats, right)] if scored > 0 else []
+    nats, right = zip(*parts, strict=True)
+    return jnp.concatenate(nats, axis=1), jnp.concatenate(right, axis=1)
+
+
+@partial(jax.jit, static_argnames="last", donate_argnames="cache")
+def _read_piece(model, encoding, rows, cache, last: int):
+    targets = rows[:, rows.shape[1] - last :]
+    return model.losses_step(rows[:, :-1], targets, encoding, cache)
+
+
 class Reader:
     """Compute a model's losses on windows of a text, sharded over all devices.
 
-    A call reads up to `tokens_per_call` tokens on each device.
+    A call reads up to `tokens_per_call` tokens on each device. Windows of more than `piece` tokens
+    are read through a cache.
     """
 
-    def __init__(self, model: models.Model, tokens: np.ndarray, tokens_per_call: int):
+    def __init__(
+        self,
+        model: models.Model,
+        tokens: np.ndarray,
+        tokens_per_call: int,
+        piece: int | None = None,
+    ):
+        self.piece = piece
         self.mesh = devices.make_mesh()
         self.model = jax.device_put(model, devices.replicated(self.mesh))
         self.tokens, self.tokens_per_call = tokens, tokens_per_call
@@ -49,7 +80,11 @@ class Reader:
             batch = starts[np.arange(first, first + rows) % len(starts)]  # one shape for all calls
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
             tokens = jax.device_put(tokens, devices.by_rows(self.mesh))
-            outputs = jax.device_get(read(self.model, encoding, tokens, last))
+            if self.piece is not None and length > self.piece and encoding.consecutive():
+                outputs = read_by_pieces(self.model, encoding, tokens, last, self.piece)
+            else:
+                outputs = read(self.model, encoding, tokens, last)
+            outputs = jax.device_get(outputs)
             filled = slice(first, min(first + rows, len(starts)))
             for array, values in zip((nats, right), outputs, strict=True):
                 array[filled] = values[: filled.stop - first]

@@ -208,6 +208,24 @@ def test_token_order_decides_visibility(name, window):
         assert jnp.all(out == 0) and jnp.all(logsum == -1e30)  # a query that sees no key
 
 
+@pytest.mark.parametrize("window", [None, 200])
+def test_blocks_that_given_positions_hide_are_not_visited(window):
+    """Their values are NaN, which would reach the output even with a weight of 0."""
+    length, first, queries = 1024, 512, 128
+    q, k, v, _ = inputs(length, queries, H)
+    hidden = np.arange(length) >= first + queries
+    if window is not None:
+        hidden |= np.arange(length) < first - 256
+    v = jnp.where(hidden[None, None, :, None], jnp.nan, v)
+    encoding, places = build("rope", length).windowed(window), jnp.arange(length)
+    sides = [Tokens(position=p, order=p) for p in (places[first : first + queries], places)]
+    phase = posenc_jax.attention.phase_between(encoding, sides[0].position, places)
+    out, _ = blockwise(q, k, v, encoding, *sides, phase=phase, block=128)
+    clean = jnp.where(jnp.isnan(v), 0.0, v)
+    expected, _ = plain(q, k, clean, encoding, *sides, phase=phase)
+    np.testing.assert_allclose(out, expected, atol=3e-6)
+
+
 @pytest.mark.parametrize("name", ["t5", "fire", pytest.param("nope", marks=SLOW)])
 def test_bfloat16_is_as_exact_as_in_plain_attention(name):
     """The error is at most twice that of plain attention, for output and gradients."""

@@ -1,0 +1,82 @@
+"""Continue a text with a run, and with any extension that fits it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from posenc_jax import neighbours
+from posenc_jax.checks import choice
+from posenc_jax.data import tokenizer
+from posenc_jax.encoding import Encoding
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation.extended import extended
+from posenc_jax.runs.subject import Subject
+
+if TYPE_CHECKING:
+    import models
+else:
+    models = neighbours.models()
+
+# A dynamic extension: one scale for the whole row, that of the length so far, or the same with
+# keys that stay rotated as they were first read.
+SEMANTICS = ("window", "prefix", "stale")
+
+
+def continued(
+    subject: Subject,
+    prompt: str,
+    tokens: int,
+    *,
+    extension: str = "none",
+    semantics: str = "window",
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+) -> Iterator[str]:
+    """Yield the text that follows a prompt, as it is generated, up to the end of the text."""
+    choice("semantics", semantics, SEMANTICS)
+    encoder = subject.tokenizer
+    ids = encoder.encode(prompt.encode(), "the prompt")[0] if prompt else np.zeros(0, np.int32)
+    if subject.parts.model.config.bos:
+        ids = np.concatenate([[0], ids])  # replaced by the trained vector
+    if not len(ids):
+        raise ConfigError("prompt is empty; give at least one token to continue")
+    end = tokenizer.end_of_text(encoder)
+    pieces = models.stream(
+        subject.parts.model,
+        _encodings(subject, extension, semantics, len(ids), tokens),
+        ids[None],
+        tokens=tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        key=jax.random.key(seed),
+        stop=end,
+        rotated=True if semantics == "stale" else None,
+    )
+    written, so_far = "", np.zeros(0, np.int32)
+    for piece in pieces:
+        so_far = np.concatenate([so_far, np.asarray(piece)[0]])
+        ends = np.flatnonzero(so_far == end)
+        text = encoder.decode(so_far[: ends[0]] if len(ends) else so_far)
+        if not len(ends) and len(so_far) < tokens:
+            text = text.rstrip("\ufffd")  # a character whose other bytes follow
+        yield text[len(written) :]
+        written = text
+
+
+def _encodings(
+    subject: Subject, extension: str, semantics: str, length: int, tokens: int
+) -> Encoding | list[Encoding]:
+    """The encoding of the whole row, or one for each step."""
+
+    def at(length: int) -> Any:
+        scaled = max(length, subject.original)
+        return extended(subject, extension, scaled)[0]
+
+    if semantics == "window":
+        return at(length + tokens - 1)
+    return [at(length + step) for step in range(tokens)]

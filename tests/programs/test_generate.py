@@ -1,0 +1,49 @@
+"""scripts/generate.py continues a text with a run."""
+
+import numpy as np
+import pytest
+
+import models
+from posenc_jax.evaluation.continuing import continued
+from posenc_jax.runs.subject import load_subject
+from scripts import generate as door
+
+PROMPT = "import os\n"
+
+
+def test_a_text_is_continued_as_by_generate(whole, capsys):
+    run = whole[0]
+    assert door.main(["generate.py", str(run), f"--prompt={PROMPT}", "--tokens=21"]) == 0
+    subject = load_subject(run)
+    tokens = np.frombuffer(PROMPT.encode(), np.uint8)[None]
+    out = models.generate(subject.parts.model, subject.parts.encoding, tokens, tokens=21)
+    expected = PROMPT + subject.tokenizer.decode(np.asarray(out)[0])
+    assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
+
+
+def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole):
+    subject = load_subject(whole[0])
+
+    def text(semantics, tokens):
+        options = dict(extension="dynamic_pi", temperature=1.0, semantics=semantics)
+        return "".join(continued(subject, PROMPT, tokens, **options))
+
+    within = subject.original - len(PROMPT)
+    assert text("window", within) == text("prefix", within) == text("stale", within)
+    long = {text(semantics, 3 * subject.original) for semantics in ("window", "prefix", "stale")}
+    assert len(long) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompt="], "give at least one token"),
+        (["--prompt=a", "--extension=yarm:2"], "did you mean 'yarn'"),
+        (["--prompt=a", "--semantics=stall"], "semantics"),
+        (["--prompt=a", "--top_k=3"], "no effect at temperature 0"),
+        (["--prompt=a", "--tokens=0"], "tokens must be a whole number of at least 1"),
+    ],
+)
+def test_mistakes_are_explained(whole, words, message, capsys):
+    assert door.main(["generate.py", str(whole[0]), *words]) == 2
+    assert message in capsys.readouterr().err
