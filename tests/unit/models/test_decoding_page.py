@@ -1,0 +1,47 @@
+"""The table of docs/decoding.md, which encodings and extensions work with a cache, is computed."""
+
+from pathlib import Path
+
+import jax
+import pytest
+from sizes import DIMS
+
+import models
+import posenc_jax
+from posenc_jax import extensions, schemes
+
+PAGE = Path(__file__).parents[3] / "docs" / "decoding.md"
+CONFIG = models.Config(width=DIMS.width, heads=DIMS.heads, layers=4)
+NUMBERS = {"abf": "abf:base=5e4", "longrope": "longrope:lambdas=2/2/2/2", "temperature": "logn"}
+
+
+def row(name, encoding, needs_length=False):
+    size = min(40, encoding.reach or 40)
+    try:
+        models.init_cache(CONFIG, encoding, 1, size)
+        cache = "needs the final length" if needs_length else "exact"
+    except ValueError:
+        return f"| {name} | no: its positions need the final length |  |  |"
+    seen = [encoding.layer(index).visible_keys() for index in range(CONFIG.layers)]
+    kinds = {"all" if last is None else "W + n" if first else "W" for first, last in seen}
+    once = "yes" if models.rotates_once(CONFIG, encoding) else ""
+    return f"| {name} | {cache} | {once} | {' or '.join(sorted(kinds))} |"
+
+
+def rows():
+    key = jax.random.key(0)
+    for name in schemes.names():
+        yield row(f"`{name}`", posenc_jax.build(name, DIMS, key=key))
+    yield row("`randomized` with `evenly`", posenc_jax.build("randomized", DIMS, evenly=True))
+    for name, record in extensions.records().items():
+        scheme = "rope" if record.fits(posenc_jax.build("rope", DIMS)) else "learned"
+        encoding = posenc_jax.build(scheme, DIMS, key=key)
+        extended = posenc_jax.extend(NUMBERS.get(name, name), encoding, 2.0)
+        yield row(f"`{name}`", extended, record.scale == "read")
+
+
+@pytest.mark.filterwarnings("ignore:YaRN's ramp collapses")
+def test_the_page_has_a_true_row_for_every_encoding_and_extension():
+    head = "| encoding or extension | cache | keys rotated once | held per layer |\n"
+    table = PAGE.read_text().partition(head)[2].splitlines()
+    assert table[1:] == list(rows())
