@@ -14,6 +14,7 @@ from posenc_jax.config import schema
 from posenc_jax.config.schema import Training
 from posenc_jax.errors import ConfigError
 from posenc_jax.fields import fields as described
+from posenc_jax.pretrained.sources import refuse_unadopted
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
@@ -30,6 +31,7 @@ Fields = dict[str, Any]  # of a configuration, as recipes and config.json have t
 
 def read(workdir: Path) -> Training:
     """The configuration of a run; a field that it lacks has its default."""
+    refuse_unadopted(workdir)
     fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
     missing = {"seed", "train_length", *NEEDED} - set(fields)
     if missing:

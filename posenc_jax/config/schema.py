@@ -61,6 +61,12 @@ class Data:
     answers_only: bool = default(
         False, "True: where a text marks its answers, the loss is theirs alone", true_or_false
     )
+    prefix: int | None = default(
+        None,
+        "a token that replaces the first one of each row, as a pretrained model expects; unlike "
+        "model.bos it is one of the vocabulary; None: none",
+        whole(0, 2**24),
+    )
     mask_documents: bool = default(False, "attention stays within a document", true_or_false)
 
 

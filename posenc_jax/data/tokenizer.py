@@ -67,9 +67,10 @@ class Bytes:
 class Learned:
     """A tokenizer from a tokenizer.json, or a folder with it or with vocab.json and merges.txt."""
 
-    def __init__(self, path: Path, name: str = ""):
+    def __init__(self, path: Path, name: str = "", read: Any = None):
+        """`read` is the tokenizer of a file of another kind."""
         self.name, self.file = name or str(path), str(path)
-        self.tokenizer = _load(path)
+        self.tokenizer = _load(path) if read is None else read
         # A published file may set truncation or padding; here the whole text is needed.
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()

@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_jax import composition
 from posenc_jax.config import Evaluation
+from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics, evaluate, methods, selection
@@ -49,7 +50,7 @@ def held_out(subject: Subject, documents: int, length: int) -> np.ndarray:  # [d
     config = Evaluation(documents=max(2, documents), windows=1)
     text = evaluate.choose(config, subject, [length])
     places = text.starts[:, None] + np.arange(length)
-    return text.split.tokens[places].astype("int32")
+    return with_prefix(text.split.tokens[places].astype("int32"), subject.prefix)
 
 
 def _reaching(length: int, wanted: str, subject: Subject) -> dict[str, Encoding]:

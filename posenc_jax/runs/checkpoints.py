@@ -31,11 +31,19 @@ class Checkpoints:
     Arrays are saved from the host and restored to it, unsharded.
     """
 
-    def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        keep: int | None = None,
+        read_only: bool = False,
+        in_background: bool = True,  # save a copy of the arrays while the caller goes on
+    ):
         _quieten_orbax()
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
+        self.in_background = in_background and not read_only
         self.saving = 0
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +57,7 @@ class Checkpoints:
                 max_to_keep=self.keep,
                 create=False,
                 read_only=self.read_only,
-                enable_async_checkpointing=not self.read_only,
+                enable_async_checkpointing=self.in_background,
                 multiprocessing_options=LEAD_ALONE,
             ),
         )
@@ -252,5 +260,5 @@ def _seal(value: Any) -> str:
 
 def _digest(array: np.ndarray):
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)  # not a copy
     return digest
