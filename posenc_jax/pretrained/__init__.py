@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posenc_jax.pretrained.adopt import adopt, load
+    from posenc_jax.pretrained.adopt import load
 
-__all__ = ["adopt", "load"]
+__all__ = ["load"]
 
 
 def __getattr__(name: str):
     """Imported when used: programs ask whether a folder is a model before they import jax."""
-    if name in __all__:
-        from posenc_jax.pretrained import adopt as home
+    if name == "load":
+        from posenc_jax.pretrained.adopt import load
 
-        return getattr(home, name)
+        return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

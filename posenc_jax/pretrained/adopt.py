@@ -131,32 +131,37 @@ def _config(
     train_length: int | None,
 ) -> Training:
     """The configuration of the run."""
-    model = {ours: settings[theirs] for ours, theirs in family.sizes.items()} | family.options
+    model = {ours: settings[theirs] for ours, theirs in family.sizes.items()}
     if found.tokenizer.vocab > model["vocab"]:
         raise ValueError(
             f"its tokenizer has {found.tokenizer.vocab} tokens, more than the {model['vocab']} of "
             "the model"
         )
-    scaled = position.rope is not None and bool(position.rope.extension)
-    length = train_length or position.longest
-    if length is None:
-        raise ValueError("config.json states no length that it was trained at; give --train_length")
+    length, original = _lengths(position, train_length)
     fields = schema.training().to_dict()
-    fields["model"] |= model
+    fields["model"] |= model | dict(family.options)
     fields["encoding"] |= encoding_defaults(position.encoding) | position.encoding
-    if scaled:
-        original = position.rope.original or position.longest
-        fields["extension"] |= position.rope.extension
-        fields["original_length"] = original
-        length = train_length or min(length, int(position.rope.factor * original))
-    elif position.encoding["name"] == "learned":
-        fields["original_length"], length = position.longest, min(length, position.longest)
+    fields["extension"] |= position.rope.extension if position.rope else {}
     fields |= {"train_length": length, "steps": STEP, "batch_size": 1}
+    fields["original_length"] = None if original == length else original
     file = found.tokenizer.file
     fields["data"] = {"source": "unknown", "tokenizer": file, "prefix": found.prefix}
     if wrong := described.mistakes(Training, fields):
         raise ValueError("; ".join(wrong))
     return schema.from_fields(fields)
+
+
+def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
+    """The longest length it was trained at, and L of the formulas."""
+    longest, rope = position.longest or train_length, position.rope
+    if longest is None:
+        raise ValueError("config.json states no length that it was trained at; give --train_length")
+    if rope is not None and rope.extension:
+        original = rope.original or longest
+        return train_length or min(longest, int(rope.factor * original)), original
+    if position.encoding["name"] == "learned":  # one vector per position
+        return train_length or longest, longest
+    return train_length or longest, train_length or longest
 
 
 def _filled(
