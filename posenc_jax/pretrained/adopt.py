@@ -85,7 +85,7 @@ def adopt(source: str | Path, workdir: Path, train_length: int | None = None) ->
             "format": FORMAT,
             "trained_on": trained_on.hash_of(nothing),
         }
-        with closing(Checkpoints(run.path, keep=1, in_background=False)) as checkpoints:
+        with closing(Checkpoints(run.path, keep=1, in_place=True)) as checkpoints:
             checkpoints.save(STEP, state, belongs)
         run.claim(config)
         run.saved = STEP

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,19 +97,24 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _arrays(files: list[Path]) -> dict[str, Callable[[], np.ndarray]]:
-    from safetensors import SafetensorError, safe_open
-
     arrays: dict[str, Callable[[], np.ndarray]] = {}
     for path in files:
-        try:
-            opened = safe_open(path, framework="numpy")
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"cannot read {path}: {error}") from error
-        for name in opened.keys():
+        for name in _opened(path, lambda opened: list(opened.keys())):
             if name in arrays:
                 raise DataError(f"{path}: {name} is in another file too")
-            arrays[name] = lambda opened=opened, name=name: opened.get_tensor(name)
+            arrays[name] = partial(_opened, path, lambda opened, name=name: opened.get_tensor(name))
     return arrays
+
+
+def _opened(path: Path, use: Callable[[Any], Any]) -> Any:
+    """Opened anew for each array: an open file keeps every page in memory that was read of it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as opened:
+            return use(opened)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
 
 
 def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
