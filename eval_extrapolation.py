@@ -21,10 +21,10 @@ from pathlib import Path
 from posenc_jax import backend, terminal
 from posenc_jax.config import parse
 from posenc_jax.config.check import mistakes_in_workdir
+from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.config.schema import Evaluation, evaluation
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
-from posenc_jax.pretrained.sources import refuse_unadopted
 
 
 def main(argv: list[str]) -> int:

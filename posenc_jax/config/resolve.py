@@ -14,7 +14,6 @@ from posenc_jax.config import schema
 from posenc_jax.config.schema import Training
 from posenc_jax.errors import ConfigError
 from posenc_jax.fields import fields as described
-from posenc_jax.pretrained.sources import refuse_unadopted
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
@@ -41,6 +40,17 @@ def read(workdir: Path) -> Training:
     if kept.is_file() and not _is_here(data.get("tokenizer", "bytes")):
         fields["data"] = data | {"tokenizer": str(kept)}
     return schema.from_fields(fields)
+
+
+def refuse_unadopted(place: str | Path) -> None:
+    """Refuse a pretrained model where a run is needed, with the command that adopts it."""
+    path = Path(place)
+    holds = path.is_dir() and any(path.glob("*.safetensors")) and (path / "config.json").exists()
+    if holds or (path.is_file() and path.suffix == ".gguf"):
+        raise ConfigError(
+            f"{place} is a pretrained model, not a run; adopt it first: python scripts/adopt.py "
+            f"{place} --workdir=RUN"
+        )
 
 
 def check_format(written: Any) -> None:

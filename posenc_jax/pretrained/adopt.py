@@ -21,7 +21,7 @@ from posenc_jax.errors import DONE, ConfigError, DataError
 from posenc_jax.files import locked, write_atomically
 from posenc_jax.pretrained import families, sources
 from posenc_jax.pretrained.families import Family, Position, Row
-from posenc_jax.pretrained.sources import Source
+from posenc_jax.pretrained.record import Source
 from posenc_jax.runs import parameters, trained_on
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, total_digest
 from posenc_jax.runs.workdir import Workdir

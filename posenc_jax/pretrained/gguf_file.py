@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.data import tokenizer
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.pretrained import families
-from posenc_jax.pretrained.sources import Source, digest_of
+from posenc_jax.pretrained.record import Source, digest_of
 
 KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
 PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file

@@ -1,48 +1,26 @@
 """Where a pretrained model is read from: a folder of safetensors, a GGUF file, an id of the Hub."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data import tokenizer
 from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.pretrained import gguf_file
+from posenc_jax.pretrained.record import Source, digest_of
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 PATTERNS = ["*.json", "*.safetensors", "tokenizer*", "vocab*", "merges*"]
 
 
-class Source(NamedTuple):
-    """A model as its publisher wrote it; an array is read when it is called for."""
-
-    config: dict[str, Any]  # as in config.json
-    arrays: Mapping[str, Callable[[], np.ndarray]]
-    tokenizer: tokenizer.Learned
-    prefix: int | None  # a token that is put before a text, which the model was trained with
-    digest: str  # sha256 of the files
-
-
-def refuse_unadopted(place: str | Path) -> None:
-    """Refuse a pretrained model where a run is needed, with the command that adopts it."""
-    path = Path(place)
-    holds = path.is_dir() and any(path.glob("*.safetensors")) and (path / "config.json").exists()
-    if holds or (path.is_file() and path.suffix == ".gguf"):
-        raise ConfigError(
-            f"{place} is a pretrained model, not a run; adopt it first: python scripts/adopt.py "
-            f"{place} --workdir=RUN"
-        )
-
-
 def read(source: str | Path) -> Source:
     place = Path(source).expanduser()
     if place.is_file() and place.suffix == ".gguf":
-        from posenc_jax.pretrained import gguf_file
-
         return gguf_file.read(place)
     if place.is_dir():
         return _folder(place)
@@ -127,12 +105,3 @@ def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
         return encoder.tokenizer.token_to_id(token) if stated["add_bos_token"] and token else None
     plain, whole = (encoder.tokenizer.encode("a", add_special_tokens=a).ids for a in (False, True))
     return whole[0] if whole[:1] != plain[:1] else None
-
-
-def digest_of(files: list[Path]) -> str:
-    """sha256 of the contents of files, one after another."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()

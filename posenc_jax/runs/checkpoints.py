@@ -207,13 +207,13 @@ class _InPlace(ocp.type_handlers.NumpyHandler):
     def __init__(self):
         super().__init__(deepcopy_host_arrays=False)
 
-    async def _open_and_write(self, value, *where):
+    async def _open_and_write(self, value, tspec, ts_context):
         async with self.turn:
-            await super()._open_and_write(value, *where)
+            await super()._open_and_write(value, tspec, ts_context)
 
-    async def _background_serialize(self, *arrays):
+    async def _background_serialize(self, values, infos, args=None):
         self.turn = asyncio.Lock()
-        await super()._background_serialize(*arrays)
+        await super()._background_serialize(values, infos, args)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from posenc_jax.config.compare import FREE, PLACES, differences
 from posenc_jax.config.schema import Training
 from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
 from posenc_jax.files import write_atomically
-from posenc_jax.pretrained.sources import refuse_unadopted
 from posenc_jax.runs.facts import KEPT
 from posenc_jax.terminal import warn
 
@@ -50,7 +49,7 @@ class Workdir:
 
     def config(self) -> Training | None:
         """The configuration of the run in this folder; None where there is none."""
-        refuse_unadopted(self.path)
+        resolve.refuse_unadopted(self.path)
         if not (self / "config.json").exists():
             return None
         try:

@@ -12,10 +12,10 @@ from llamas import LAYERS, LLAMA, TEXT, D, H, K, L, V, drawn, logits, write
 import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.config import Evaluation
+from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation.evaluate import evaluate
 from posenc_jax.pretrained.adopt import adopt
-from posenc_jax.pretrained.sources import refuse_unadopted
 from posenc_jax.runs.parameters import by_path
 
 
