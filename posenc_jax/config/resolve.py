@@ -138,6 +138,8 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
     groups = [name for name, needed in NEEDED.items() if not set(needed) <= set(fields[name])]
     single = [name for name in SINGLE if fields[name] is None]
     if fields.get("init_from"):
+        if "data" not in groups and "tokenizer" not in fields["data"]:  # another text, named alone
+            groups.append("data")
         source = saved or _source(fields["init_from"])
         fields["original_length"] = fields.get("original_length") or original_length(source)
     elif groups or single:
