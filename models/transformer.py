@@ -205,7 +205,7 @@ class Transformer(nnx.Module):
     def _embedded(self, tokens: jax.Array, first: jax.Array | None = None) -> jax.Array:
         """Token embeddings, BOS where `first` is True, normalised where the model does so."""
         x = self.embed(tokens).astype(jnp.float32)
-        if first is not None:
+        if self.bos is not None and first is not None:
             x = jnp.where(first[..., None], self.bos[...], x)
         return x if self.embed_norm is None else self.embed_norm(x)
 
