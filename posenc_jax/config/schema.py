@@ -316,7 +316,7 @@ def explained(described: type, prefix: str = "") -> Iterator[str]:
 
 
 def _explained_data(prefix: str) -> Iterator[str]:
-    names = [name for name in sources.names() if name not in ("tokens", "mixture")]
+    names = [name for name in sources.names() if name not in ("tokens", "mixture", "unknown")]
     yield from _lines(fields.Field("source", str, "stdlib", "", None), prefix, ", ".join(names))
     common = [*fields.fields(sources.Text), *fields.fields(Data)]
     for field in common:
