@@ -345,3 +345,18 @@ def train_bpe(texts, vocab: int):
     )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
+
+
+def bytes_as_bpe():
+    """The tokenizer `bytes` in the form of a tokenizer.json: a BPE without merges."""
+    tokenizers = _package()
+
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable}
+    letters |= {byte: chr(256 + number) for number, byte in enumerate(others)}
+    vocabulary = {letters[byte]: byte for byte in range(256)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer

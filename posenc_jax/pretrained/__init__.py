@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from posenc_jax.pretrained.adopt import load
+    from posenc_jax.pretrained.saving import save
 
-__all__ = ["load"]
+__all__ = ["load", "save"]
 
 
 def __getattr__(name: str):
@@ -14,4 +15,8 @@ def __getattr__(name: str):
         from posenc_jax.pretrained.adopt import load
 
         return load
+    if name == "save":
+        from posenc_jax.pretrained.saving import save
+
+        return save
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

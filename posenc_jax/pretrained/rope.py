@@ -98,14 +98,9 @@ def _longrope(given: Mapping, factor: float, original: int) -> dict[str, Any]:
             "rope type 'longrope' whose short_factor and long_factor differ changes its numbers "
             "with the length read, which is not supported"
         )
-    usual = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+    options = {"lambdas": [float(value) for value in long]}
     gain = given.get("attention_factor")
-    if gain is not None and not math.isclose(gain, usual, rel_tol=1e-6):
-        raise ValueError(
-            f"rope type 'longrope' with attention_factor {gain:g} is not supported; its formula "
-            f"gives {usual:g}"
-        )
-    return {"name": "longrope", "lambdas": [float(value) for value in long]}
+    return {"name": "longrope"} | options | ({} if gain is None else {"attention_factor": gain})
 
 
 _EXTENSIONS = {

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import models
 import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.data import tokenizer
@@ -206,6 +207,46 @@ def test_weights_are_held_as_in_the_file(kind, tmp_path):
     wide = by_path(pretrained.load(saved(model, tmp_path / "wide")).model)
     for name, leaf in by_path(held).items():
         np.testing.assert_array_equal(leaf.astype(jnp.float32), wide[name])
+
+
+@pytest.mark.parametrize("extension", ["none", "pi", "ntk", "yarn", "llama3"])
+def test_an_exported_llama_is_the_same_there(extension, tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options = dict(activation="swiglu", tied=False, kv_heads=2, scan=False, vocab=256)
+    config = models.Config(layers=2, width=32, heads=4, **options)
+    model = models.Transformer(config, jax.random.key(0))
+    model = jax.tree.map(lambda leaf: 3 * leaf, model)
+    rope = posenc_jax.build("rope", posenc_jax.Dims(4, 8, 32, L), base=2000.0)
+    encoding = posenc_jax.extend(extension, rope, 8.0)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
+    tokens = TOKENS % 256
+    expected = logits_of(theirs.eval(), tokens)
+    with jax.numpy_rank_promotion("allow"):
+        logits = np.asarray(model(jnp.asarray(tokens), encoding))
+    assert error(logits, expected) < 2e-4
+    read = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert read("caf\u00e9")["input_ids"] == list("caf\u00e9".encode())
+
+
+def test_an_exported_gpt2_is_the_same_there(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    config = models.Config(
+        layers=2, width=32, heads=4, norm="layer", biases="all", vocab=256, norm_eps=1e-5
+    )
+    model = jax.tree.map(
+        lambda leaf: leaf + 0.2 * jnp.sin(1.0 * jnp.arange(leaf.size)).reshape(leaf.shape),
+        models.Transformer(config, jax.random.key(0)),
+    )
+    dims = posenc_jax.Dims(4, 8, 32, T)
+    encoding = posenc_jax.build("learned", dims, jax.random.key(1))
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
+    tokens = TOKENS % 256
+    logits = np.asarray(model(jnp.asarray(tokens), encoding))
+    assert error(logits, logits_of(theirs.eval(), tokens)) < 2e-4
 
 
 def test_a_sharded_folder_is_the_same_model(tmp_path):
