@@ -216,7 +216,7 @@ def test_an_exported_llama_is_the_same_there(extension, tmp_path):
     options = dict(activation="swiglu", tied=False, kv_heads=2, scan=False, vocab=256)
     config = models.Config(layers=2, width=32, heads=4, **options)
     model = models.Transformer(config, jax.random.key(0))
-    model = jax.tree.map(lambda leaf: 3 * leaf, model)
+    model = jax.tree.map(lambda leaf: 2 * leaf, model)
     rope = posenc_jax.build("rope", posenc_jax.Dims(4, 8, 32, L), base=2000.0)
     encoding = posenc_jax.extend(extension, rope, 8.0)
     pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
