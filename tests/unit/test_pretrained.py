@@ -167,7 +167,7 @@ def test_the_prefix_replaces_the_first_token_of_a_row(folder, tmp_path):
     loaded = pretrained.load(folder)
     tokens = np.random.default_rng(2).integers(0, V, 100)
     plain, prefixed = (
-        Reader(loaded.model, tokens, 1000, prefix)(loaded.encoding, np.array([7]), 20, 20)[0]
+        Reader(loaded.model, tokens, 1000, prefix=prefix)(loaded.encoding, np.array([7]), 20, 20)[0]
         for prefix in (None, 257)
     )
     row = np.concatenate([[257], tokens[8:27]])[None]
