@@ -21,6 +21,7 @@ from pathlib import Path
 from posenc_jax import backend, terminal
 from posenc_jax.config import parse
 from posenc_jax.config.check import mistakes_in_workdir
+from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.config.schema import Evaluation, evaluation
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import judging
@@ -33,6 +34,10 @@ def main(argv: list[str]) -> int:
         usual = evaluation()
         recipe.update({n: v for n, v in QUICK.items() if recipe[n] == usual[n]})
     workdir, problems = Path(flags.workdir or ""), []
+    try:
+        refuse_unadopted(workdir)
+    except ConfigError as error:
+        parse.refuse([str(error)])
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
     else:

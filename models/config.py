@@ -7,7 +7,7 @@ from typing import Any
 
 from posenc_jax import fields
 from posenc_jax.checks import IMPLEMENTATIONS, known
-from posenc_jax.fields import default, one_of, true_or_false, whole
+from posenc_jax.fields import above_zero, default, one_of, true_or_false, whole
 from posenc_jax.registry import models
 
 WRITTEN_OUT = 8  # layers up to which an unrolled program is worth its compile time
@@ -37,12 +37,35 @@ class Config:
         "if attention is masked at document boundaries",
         true_or_false,
     )
-    norm: str = default("rms", "normalisation: rms, layer", one_of("rms", "layer"))
+    norm: str = default(
+        "rms",
+        "normalisation: rms, layer, layer_without_bias",
+        one_of("rms", "layer", "layer_without_bias"),
+    )
+    norm_eps: float = default(
+        1e-6, "added to the variance in every normalisation", above_zero(1e-30, 1)
+    )
+    qk_norm: bool = default(
+        False,
+        "True: queries and keys of each head are normalised (rms) before they are rotated",
+        true_or_false,
+    )
+    embed_norm: bool = default(False, "True: normalise the token embeddings", true_or_false)
     norm_place: str = default(
         "pre", "normalise before or after each sublayer: pre, post", one_of("pre", "post")
     )
+    parallel: bool = default(
+        False, "True: the MLP reads the input of its layer, as attention does", true_or_false
+    )
     activation: str = default(
-        "gelu", "activation of the MLP: gelu, swiglu", one_of("gelu", "swiglu")
+        "gelu",
+        "activation of the MLP: gelu (its tanh form), gelu_erf, swiglu",
+        one_of("gelu", "gelu_erf", "swiglu"),
+    )
+    biases: str = default(
+        "none",
+        "linear maps of a layer with a bias: none, qkv, all",
+        one_of("none", "qkv", "all"),
     )
     tied: bool = default(True, "use the token embedding as output projection", true_or_false)
     scan: bool | None = default(
@@ -55,7 +78,7 @@ class Config:
     )
     dtype: str = default(
         "float32",
-        "float32, bfloat16; parameters are float32 either way",
+        "float32, bfloat16; new parameters are float32 either way",
         one_of("float32", "bfloat16"),
     )
     family: str = default(
@@ -104,6 +127,8 @@ class Config:
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     """List every mistake in the fields of a decoder, with `prefix` before each name."""
     problems = fields.mistakes(Config, values, prefix)
+    if values.get("parallel") is True and values["norm_place"] == "post":
+        problems.append(f"{prefix}parallel needs {prefix}norm_place = 'pre'; got 'post'")
     width, heads = values["width"], values["heads"]
     if _is_size(width) and _is_size(heads):
         if values["head_dim"] is None and width % heads:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,6 +39,7 @@ class Transformer(nnx.Module):
             embedding_init=nnx.initializers.normal(config.width**-0.5),
             rngs=nnx.Rngs(embed_key),
         )
+        self.embed_norm = make_norm(config) if config.embed_norm else None
         bos_key = jax.random.fold_in(embed_key, 1)
         self.bos = (
             nnx.Param(config.width**-0.5 * jax.random.normal(bos_key, (config.width,)))
@@ -167,7 +169,7 @@ class Transformer(nnx.Module):
             row, x = tokens_of_row(encoding, batch, length), self.read(tokens)
         else:
             places = cache.places(length)
-            row, x = Tokens(position=places, order=places), self.embed(tokens)
+            row, x = Tokens(position=places, order=places), self._embedded(tokens)
         x = encoding.layer(0).embed(x, row.position).astype(self.config.dtype)
         layers = []
         for index in range(self.config.layers):
@@ -193,13 +195,19 @@ class Transformer(nnx.Module):
         self, tokens: jax.Array, segments: jax.Array | None = None
     ) -> jax.Array:  # [B, T, D], float32
         """Embed tokens; BOS, if used, replaces the first token of a row and of each segment."""
-        x = self.embed(tokens)
         if self.bos is None:
-            return x
+            return self._embedded(tokens)
         first = jnp.zeros(tokens.shape, bool).at[:, 0].set(True)
         if segments is not None:
             first = first.at[:, 1:].set(segments[:, 1:] != segments[:, :-1])
-        return jnp.where(first[..., None], self.bos[...], x)
+        return self._embedded(tokens, first)
+
+    def _embedded(self, tokens: jax.Array, first: jax.Array | None = None) -> jax.Array:
+        """Token embeddings, BOS where `first` is True, normalised where the model does so."""
+        x = self.embed(tokens).astype(jnp.float32)
+        if self.bos is not None and first is not None:
+            x = jnp.where(first[..., None], self.bos[...], x)
+        return x if self.embed_norm is None else self.embed_norm(x)
 
     @staticmethod
     def decays(path: str) -> bool:
@@ -209,8 +217,10 @@ class Transformer(nnx.Module):
     def flops_per_token(self, length: int) -> float:
         """Training FLOPs per token: 6 per matrix weight, plus causal attention."""
         config, blocks = self.config, self.blocks
-        matrices = [blocks.attention, blocks.mlp, self.unembed or self.embed]
-        products = sum(leaf.size for leaf in jax.tree.leaves(matrices))
+        stacked = jax.tree.leaves([blocks.attention, blocks.mlp])
+        matrices = [leaf for leaf in stacked if leaf.ndim == 3]  # not biases and norms
+        matrices += jax.tree.leaves(self.unembed or self.embed)
+        products = sum(leaf.size for leaf in matrices)
         attended = config.layers * config.heads * config.head_size * length
         return 6.0 * (products + attended)
 
@@ -230,8 +240,8 @@ class Transformer(nnx.Module):
                 row.replace(features=layer.read(read)),
                 x,
                 read,
-                block.attention.queries,
-                block.attention.keys,
+                partial(block.attention.queries, batch=batch),
+                partial(block.attention.keys, batch=batch),
             )
             x, _ = block(x, layer, row, phase=phase)
 
@@ -357,9 +367,10 @@ class Block(nnx.Module):
         pre = self.config.norm_place == "pre"
         read = self.attention_norm(x) if pre else x
         out, held = self.attention(read, encoding, tokens, shape, phase, cache, counts)
-        x = x + out
+        x, before_attention = x + out, x
         if pre:
-            x = x + self.mlp(self.mlp_norm(x))
+            read = before_attention if self.config.parallel else x
+            x = x + self.mlp(self.mlp_norm(read))
         else:
             x = self.attention_norm(x)
             x = self.mlp_norm(x + self.mlp(x))
@@ -372,17 +383,19 @@ class Attention(nnx.Module):
         keys = jax.random.split(key, 4)
         inner = config.heads * config.head_size
         grouped = config.groups * config.head_size
-        self.q = linear(config, config.width, inner, keys[0])
-        self.k = linear(config, config.width, grouped, keys[1])
-        self.v = linear(config, config.width, grouped, keys[2])
-        self.out = linear(config, inner, config.width, keys[3])
+        qkv, out = config.biases != "none", config.biases == "all"
+        self.q = linear(config, config.width, inner, keys[0], bias=qkv)
+        self.k = linear(config, config.width, grouped, keys[1], bias=qkv)
+        self.v = linear(config, config.width, grouped, keys[2], bias=qkv)
+        self.out = linear(config, inner, config.width, keys[3], bias=out)
+        self.q_norm = rms_norm(config, config.head_size) if config.qk_norm else None
+        self.k_norm = rms_norm(config, config.head_size) if config.qk_norm else None
 
     def __call__(
         self, x, encoding, tokens, shape, phase, cache, counts
     ) -> tuple[jax.Array, Held | None]:  # x [B * T, D]
         config, batch = self.config, shape[0]
-        q = _by_head(self.q(x), batch, config.heads)
-        k = _by_head(self.k(x), batch, config.groups)
+        q, k = self.queries(x, batch), self.keys(x, batch)
         v = _by_head(self.v(x), batch, config.groups)
         if overrides(encoding, "read"):
             before = None if cache is None else cache.latest()
@@ -395,11 +408,13 @@ class Attention(nnx.Module):
             out, held = attend_on(q, k, v, encoding, tokens, cache, counts, implementation)
         return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), held
 
-    def queries(self, x: jax.Array) -> jax.Array:  # [B, T, D] -> [B, H, T, K]
-        return _by_head(self.q(x), len(x), self.config.heads)
+    def queries(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, H, T, K]
+        q = _by_head(self.q(x), batch, self.config.heads)
+        return q if self.q_norm is None else self.q_norm(q)
 
-    def keys(self, x: jax.Array) -> jax.Array:  # [B, T, D] -> [B, G, T, K]
-        return _by_head(self.k(x), len(x), self.config.groups)
+    def keys(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, G, T, K]
+        k = _by_head(self.k(x), batch, self.config.groups)
+        return k if self.k_norm is None else self.k_norm(k)
 
 
 def _by_head(x: jax.Array, batch: int, heads: int) -> jax.Array:  # -> [B, heads, T, K]
@@ -409,22 +424,27 @@ def _by_head(x: jax.Array, batch: int, heads: int) -> jax.Array:  # -> [B, heads
 class MLP(nnx.Module):
     def __init__(self, config: Config, key: jax.Array):
         keys = jax.random.split(key, 3)
-        self.up = linear(config, config.width, config.hidden_size, keys[0])
-        self.down = linear(config, config.hidden_size, config.width, keys[1])
+        bias = config.biases == "all"
+        self.approximate = config.activation != "gelu_erf"
+        self.up = linear(config, config.width, config.hidden_size, keys[0], bias=bias)
+        self.down = linear(config, config.hidden_size, config.width, keys[1], bias=bias)
         gated = config.activation == "swiglu"
-        self.gate = linear(config, config.width, config.hidden_size, keys[2]) if gated else None
+        make_gate = partial(linear, config, config.width, config.hidden_size, keys[2], bias=bias)
+        self.gate = make_gate() if gated else None
 
     def __call__(self, x):  # [B * T, D]
         if self.gate is None:
-            return self.down(jax.nn.gelu(self.up(x)))
+            return self.down(jax.nn.gelu(self.up(x), approximate=self.approximate))
         return self.down(jax.nn.silu(self.gate(x)) * self.up(x))
 
 
-def linear(config: Config, inputs: int, outputs: int, key: jax.Array) -> nnx.Linear:
+def linear(
+    config: Config, inputs: int, outputs: int, key: jax.Array, *, bias: bool = False
+) -> nnx.Linear:
     return nnx.Linear(
         inputs,
         outputs,
-        use_bias=False,
+        use_bias=bias,
         dtype=jnp.dtype(config.dtype),
         rngs=nnx.Rngs(key),
         dot_general=lambda x, kernel, *_, **__: _product(x, kernel),
@@ -456,8 +476,20 @@ _product.defvjp(lambda *arguments: (_product(*arguments), arguments), _gradients
 
 
 def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:
-    kind = nnx.RMSNorm if config.norm == "rms" else nnx.LayerNorm
-    return kind(config.width, dtype=jnp.dtype(config.dtype), rngs=nnx.Rngs(0))
+    if config.norm == "rms":
+        return rms_norm(config, config.width)
+    return nnx.LayerNorm(
+        config.width,
+        epsilon=config.norm_eps,
+        dtype=jnp.dtype(config.dtype),
+        use_bias=config.norm == "layer",
+        rngs=nnx.Rngs(0),
+    )
+
+
+def rms_norm(config: Config, size: int) -> nnx.RMSNorm:
+    dtype = jnp.dtype(config.dtype)
+    return nnx.RMSNorm(size, epsilon=config.norm_eps, dtype=dtype, rngs=nnx.Rngs(0))
 
 
 Model = Transformer

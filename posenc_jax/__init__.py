@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posenc_jax import attention, backend, extensions, schemes
+    from posenc_jax import attention, backend, extensions, pretrained, schemes
     from posenc_jax.encoding import (
         Dims,
         DistanceBias,
@@ -46,7 +46,7 @@ _HOME = {
     "recipe": "lab",
     "train": "lab",
 }
-_MODULES = ("attention", "backend", "encoding", "extensions", "schemes")
+_MODULES = ("attention", "backend", "encoding", "extensions", "pretrained", "schemes")
 
 __all__ = [
     "__version__",
@@ -66,6 +66,7 @@ __all__ = [
     "extensions",
     "load_run",
     "partition",
+    "pretrained",
     "recipe",
     "schemes",
     "stack",

@@ -28,6 +28,11 @@ def sources() -> list[str]:
     return files("data", "sources")
 
 
+def texts() -> list[str]:
+    """The sources that read a text which someone names."""
+    return [name for name in sources() if name not in ("synthetic", "mixture", "tokens", "unknown")]
+
+
 def tasks() -> list[str]:
     return files("data", "tasks")
 

@@ -1,4 +1,5 @@
 """python scripts/diagnose.py RUN[@METHOD[,METHOD...]][@LENGTH] [--documents=8] [--step=N]
+    [--path=FILES]
 
 Shows the effect of position inside a run, as CSV in RUN/eval/diagnose and plots in RUN/plots: the
 rotary spectrum before and after each extension, with the turns of every pair within L; the bias
@@ -21,6 +22,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN[@METHOD[,METHOD...]][@LENGTH]")
     parser.add_argument("--documents", type=int, default=8, help="rows to read; default: 8")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
+    parser.add_argument(
+        "--path", default="", help="text files to read; default: the run's held-out documents"
+    )
     options = parser.parse_args(argv[1:])
     if options.documents < 1:
         parser.error("--documents must be at least 1")
@@ -29,7 +33,8 @@ def main(argv: list[str]) -> int:
         backend.configure()
         from posenc_jax.report.diagnosis import diagnose
 
-        terminal.say("\n".join(map(str, diagnose(options.run, options.documents, options.step))))
+        paths = diagnose(options.run, options.documents, options.step, options.path)
+        terminal.say("\n".join(map(str, paths)))
 
     return terminal.code_of(body)
 

@@ -1,10 +1,15 @@
 """python scripts/export.py RUN --out=FILE.safetensors [--step=N] [--overwrite]
+python scripts/export.py RUN --out=FOLDER --layout=llama|gpt2 [--step=N]
 
 Writes the weights of a run as safetensors: every trained array of model and encoding, named as in
 its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without the optimizer state.
 The file's metadata has the configuration as JSON, the step, and the digests of run and weights.
 
+With --layout, it is a folder that transformers reads: config.json, model.safetensors and
+tokenizer.json. What has no form in the layout is refused with the reason.
+
   python scripts/export.py runs/rope --out=rope.safetensors
+  python scripts/export.py runs/llama_small --out=exported --layout=llama
 """
 
 import argparse
@@ -19,7 +24,8 @@ def main(argv: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
     )
     parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("--out", type=Path, required=True, help="the file to write")
+    parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
+    parser.add_argument("--layout", choices=("llama", "gpt2"), help="default: a file of our names")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     options = parser.parse_args(argv[1:])
@@ -28,6 +34,14 @@ def main(argv: list[str]) -> int:
 
 def export(options: argparse.Namespace) -> None:
     backend.configure()
+    if options.layout is not None:
+        from posenc_jax.pretrained import save
+        from posenc_jax.runs.subject import load_run
+
+        model, encoding, _, encoder = load_run(options.run, options.step)
+        save(model, encoding, encoder, options.out, layout=options.layout)
+        terminal.say(f"{options.out}: in the layout of {options.layout}")
+        return
     from posenc_jax.runs import export
 
     written = export.export(

@@ -234,8 +234,7 @@ def _text(data: Fields) -> list[str]:
             if data[name]
         ]
     problems, source = [], data["source"]
-    texts = [n for n in registry.sources() if n not in ("synthetic", "mixture", "tokens")]
-    others = [*texts, *registry.tasks()]  # tasks: of the run's mixture
+    others = [*registry.texts(), *registry.tasks()]  # tasks: of the run's mixture
     if source and source not in others:
         listed = ", ".join(map(repr, others))
         problems.append(f"data.source must be one of {listed}; got {source!r}")

@@ -30,6 +30,7 @@ Fields = dict[str, Any]  # of a configuration, as recipes and config.json have t
 
 def read(workdir: Path) -> Training:
     """The configuration of a run; a field that it lacks has its default."""
+    refuse_unadopted(workdir)
     fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
     missing = {"seed", "train_length", *NEEDED} - set(fields)
     if missing:
@@ -39,6 +40,17 @@ def read(workdir: Path) -> Training:
     if kept.is_file() and not _is_here(data.get("tokenizer", "bytes")):
         fields["data"] = data | {"tokenizer": str(kept)}
     return schema.from_fields(fields)
+
+
+def refuse_unadopted(place: str | Path) -> None:
+    """Refuse a pretrained model where a run is needed, with the command that adopts it."""
+    path = Path(place)
+    holds = path.is_dir() and any(path.glob("*.safetensors")) and (path / "config.json").exists()
+    if holds or (path.is_file() and path.suffix == ".gguf"):
+        raise ConfigError(
+            f"{place} is a pretrained model, not a run; adopt it first: python scripts/adopt.py "
+            f"{place} --workdir=RUN"
+        )
 
 
 def check_format(written: Any) -> None:
@@ -126,6 +138,8 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
     groups = [name for name, needed in NEEDED.items() if not set(needed) <= set(fields[name])]
     single = [name for name in SINGLE if fields[name] is None]
     if fields.get("init_from"):
+        if "data" not in groups and "tokenizer" not in fields["data"]:  # another text, named alone
+            groups.append("data")
         source = saved or _source(fields["init_from"])
         fields["original_length"] = fields.get("original_length") or original_length(source)
     elif groups or single:

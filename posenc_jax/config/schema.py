@@ -61,6 +61,12 @@ class Data:
     answers_only: bool = default(
         False, "True: where a text marks its answers, the loss is theirs alone", true_or_false
     )
+    prefix: int | None = default(
+        None,
+        "a token that replaces the first one of each row, as a pretrained model expects; unlike "
+        "model.bos it is one of the vocabulary; None: none",
+        whole(0, 2**24),
+    )
     mask_documents: bool = default(False, "attention stays within a document", true_or_false)
 
 
@@ -310,7 +316,7 @@ def explained(described: type, prefix: str = "") -> Iterator[str]:
 
 
 def _explained_data(prefix: str) -> Iterator[str]:
-    names = [name for name in sources.names() if name not in ("tokens", "mixture")]
+    names = [name for name in sources.names() if name not in ("tokens", "mixture", "unknown")]
     yield from _lines(fields.Field("source", str, "stdlib", "", None), prefix, ", ".join(names))
     common = [*fields.fields(sources.Text), *fields.fields(Data)]
     for field in common:

@@ -19,6 +19,13 @@ class Batch(NamedTuple):
     bytes: np.ndarray  # [B, T], bytes of text of each target
 
 
+def with_prefix(tokens: np.ndarray, prefix: int | None) -> np.ndarray:  # [B, T]
+    """The inputs of rows with `data.prefix` in place of their first token."""
+    if prefix is None:
+        return tokens
+    return np.concatenate([np.full_like(tokens[:, :1], prefix), tokens[:, 1:]], axis=1)
+
+
 class Batches:
     """Rows of L tokens cut from the concatenated documents, in a new order every epoch.
 
@@ -35,7 +42,9 @@ class Batches:
         seed: int,
         within_documents: bool,
         answers_only: bool = False,
+        prefix: int | None = None,
     ):
+        self.prefix = prefix
         self.split, self.length, self.batch_size, self.seed = split, length, batch_size, seed
         self.within_documents = within_documents
         self.answers = split.answers if answers_only else None
@@ -76,6 +85,7 @@ class Batches:
     def rows_at(self, starts) -> Batch:
         index = np.asarray(starts, np.int64)[:, None] + np.arange(self.length + 1)
         tokens = self.split.tokens[index].astype(np.int32)
+        inputs = with_prefix(tokens[:, :-1], self.prefix)
         document = np.searchsorted(self.split.starts, index, side="right") - 1
         same = document[:, 1:] == document[:, :-1]
         weights = same if self.within_documents else np.ones_like(same)
@@ -84,7 +94,7 @@ class Batches:
         segments = document[:, :-1] - document[:, :1]
         widths = self.split.bytes_of
         return Batch(
-            inputs=tokens[:, :-1],
+            inputs=inputs,
             targets=tokens[:, 1:],
             weights=weights.astype(np.float32),
             segments=segments.astype(np.int32),
@@ -151,7 +161,13 @@ def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
 
 
 def held_out(
-    split: Split, *, length: int, rows: int, within_documents: bool, answers_only: bool = False
+    split: Split,
+    *,
+    length: int,
+    rows: int,
+    within_documents: bool,
+    answers_only: bool = False,
+    prefix: int | None = None,
 ) -> Batch:
     """Rows spread evenly over a split, the same in every run.
 
@@ -164,6 +180,7 @@ def held_out(
         seed=0,
         within_documents=within_documents,
         answers_only=answers_only,
+        prefix=prefix,
     )
     chosen = np.unique(np.linspace(0, cutter.rows - 1, num=min(rows, cutter.rows)).astype(int))
     starts = chosen * cutter.stride

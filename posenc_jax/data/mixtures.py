@@ -83,6 +83,7 @@ def batches(corpus: Corpus | Mixture, config) -> Batches | MixedBatches:
             length=config.train_length,
             within_documents=config.data.mask_documents,
             answers_only=config.data.answers_only,
+            prefix=config.data.prefix,
             **every,
         )
 

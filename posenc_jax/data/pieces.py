@@ -55,16 +55,19 @@ def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
 
 
 def widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
-    """Bytes of text of each token of a lossless byte-level tokenizer; None for others."""
+    """Bytes of text of each token of a byte-level tokenizer; None for others.
+
+    A vocabulary may lack bytes that its training text did not have; `ends` shows where they occur.
+    """
     import tokenizers
 
-    after = json.loads(tokenizer.to_str())["post_processor"]
-    if '"trim_offsets": true' in json.dumps(after):  # white space counts as part of the next token
+    written = json.loads(tokenizer.to_str())
+    if '"trim_offsets": true' in json.dumps(written["post_processor"]):
+        return None  # white space counts as part of the next token
+    if '"ByteLevel"' not in json.dumps([written["pre_tokenizer"], written["normalizer"]]):
         return None
     alphabet = set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = tokenizer.get_vocab()
-    if not alphabet <= vocabulary.keys():
-        return None
     added = tokenizer.get_added_tokens_decoder()
     known = np.zeros(vocab, np.int64)
     for token, number in vocabulary.items():

@@ -15,6 +15,7 @@ from posenc_jax.data.sources import Documents, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
+from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.data.writing import Encoder
 from posenc_jax.errors import ConfigError, DataError
 
@@ -61,6 +62,8 @@ def text_of(
         if moved is None:
             return _other(asked, own, encoder, stopping)
         origin = moved
+    if isinstance(origin, Unknown):
+        raise ConfigError("\n".join(origin.mistakes()))
     assert isinstance(origin, Documents | Tokens)
     if isinstance(origin, Files) and not _is_there(origin):
         raise DataError(

@@ -67,9 +67,10 @@ class Bytes:
 class Learned:
     """A tokenizer from a tokenizer.json, or a folder with it or with vocab.json and merges.txt."""
 
-    def __init__(self, path: Path, name: str = ""):
+    def __init__(self, path: Path, name: str = "", read: Any = None):
+        """`read` is the tokenizer of a file of another kind."""
         self.name, self.file = name or str(path), str(path)
-        self.tokenizer = _load(path)
+        self.tokenizer = _load(path) if read is None else read
         # A published file may set truncation or padding; here the whole text is needed.
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -343,4 +344,19 @@ def train_bpe(texts, vocab: int):
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def bytes_as_bpe():
+    """The tokenizer `bytes` in the form of a tokenizer.json: a BPE without merges."""
+    tokenizers = _package()
+
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable}
+    letters |= {byte: chr(256 + number) for number, byte in enumerate(others)}
+    vocabulary = {letters[byte]: byte for byte in range(256)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     return tokenizer

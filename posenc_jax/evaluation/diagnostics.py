@@ -175,8 +175,13 @@ def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray
     position, both divided by the same norm, so that they add up to the scores. The spread is the
     standard deviation over the causal keys of a query, as constants do not change attention.
     """
-    if (model.config.norm, model.config.norm_place) != ("rms", "pre"):
-        raise ConfigError("the four terms need a model with norm='rms', norm_place='pre'")
+    config = model.config
+    linear = config.biases == "none" and not config.qk_norm
+    if (config.norm, config.norm_place) != ("rms", "pre") or not linear:
+        raise ConfigError(
+            "the four terms need a model with norm='rms', norm_place='pre', biases='none' and "
+            "qk_norm=False"
+        )
     length = tokens.shape[1]
     layer = next(iter(model.layers(jnp.asarray(tokens), encoding)))
     position = encoding.embed(jnp.zeros_like(layer.x), jnp.arange(length))
@@ -185,7 +190,7 @@ def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray
     inputs = {"content": (layer.x - position) * factor, "position": position * factor}
     queries = {name: layer.queries(term) for name, term in inputs.items()}
     keys = {name: layer.keys(term) for name, term in inputs.items()}
-    heads, size = model.config.heads, model.config.head_size
+    heads, size = config.heads, config.head_size
     causal = np.tril(np.ones((length, length), bool))
     spreads = {}
     for q_name, q in queries.items():

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from posenc_jax.config import Evaluation, schema
 from posenc_jax.data import texts
 from posenc_jax.data.corpora import Split
+from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import (
     diagnostics,
@@ -126,6 +127,8 @@ def choose(
 ) -> Text:
     """Choose the windows of an evaluation, from documents that the run was not trained on."""
     source = texts.text_of(config.data, subject.text, subject.tokenizer, stopping)
+    if isinstance(subject.text.source, Unknown):
+        warn("the documents that this model was trained on are unknown; it may know this text")
     kept = source.split.without(subject.digests)
     if not kept.all():
         skipped = (
@@ -214,9 +217,9 @@ def measure(
                 progress.write(store.folder.parent, finished, len(cells))
                 bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
-                reader = Reader(
-                    subject.parts.model, split.tokens, config.tokens_per_call, config.piece
-                )
+                model, prefix = subject.parts.model, subject.prefix
+                options = {"piece": config.piece, "prefix": prefix}
+                reader = Reader(model, split.tokens, config.tokens_per_call, **options)
                 for cell, sums in _read(reader, split, group, after_call):
                     store.put(cell.key, sums)
                     done[cell.key] = sums

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax import neighbours
+from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
 from posenc_jax.runtime import devices
 
@@ -58,8 +59,9 @@ class Reader:
         tokens: np.ndarray,
         tokens_per_call: int,
         piece: int | None = None,
+        prefix: int | None = None,
     ):
-        self.piece = piece
+        self.piece, self.prefix = piece, prefix
         self.mesh = devices.make_mesh()
         self.model = jax.device_put(model, devices.replicated(self.mesh))
         self.tokens, self.tokens_per_call = tokens, tokens_per_call
@@ -79,6 +81,7 @@ class Reader:
         for first in range(0, len(starts), rows):
             batch = starts[np.arange(first, first + rows) % len(starts)]  # one shape for all calls
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
+            tokens = with_prefix(tokens, self.prefix)  # never a target, which are the last ones
             tokens = jax.device_put(tokens, devices.by_rows(self.mesh))
             if self.piece is not None and length > self.piece and encoding.consecutive():
                 outputs = read_by_pieces(self.model, encoding, tokens, last, self.piece)

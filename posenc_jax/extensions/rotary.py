@@ -145,8 +145,13 @@ def llama3(rope: RoPE, scale: float, *, low: float = 1.0, high: float = 4.0) -> 
 
 
 @extension(ROTATION, scale="given", of=RoPE)
-def longrope(rope: RoPE, scale: float, *, lambdas: Sequence[float]) -> RoPE:
-    """LongRoPE, Ding et al. 2024, arXiv:2402.13753: divide each pair by a searched factor."""
+def longrope(
+    rope: RoPE, scale: float, *, lambdas: Sequence[float], attention_factor: float | None = None
+) -> RoPE:
+    """LongRoPE, Ding et al. 2024, arXiv:2402.13753: divide each pair by a searched factor.
+
+    cos and sin are multiplied by `attention_factor` (None: sqrt(1 + ln s / ln L)).
+    """
     pairs = rope.inv_freq.shape[-1]
     if np.ndim(lambdas) != 1:
         raise ValueError(f"lambdas must be a list of {pairs} numbers; got {lambdas!r}")
@@ -155,10 +160,13 @@ def longrope(rope: RoPE, scale: float, *, lambdas: Sequence[float]) -> RoPE:
             f"lambdas must have one factor per rotary pair, {pairs}; got {len(lambdas)}"
         )
     divisors = np.array([positive("each of lambdas", factor) for factor in lambdas])
-    check_log_length("longrope", rope)
-    gain = math.sqrt(1 + math.log(scale) / math.log(rope.train_length))
+    if attention_factor is None:
+        check_log_length("longrope", rope)
+        attention_factor = math.sqrt(1 + math.log(scale) / math.log(rope.train_length))
+    else:
+        positive("attention_factor", attention_factor, at_most=LARGEST_SCALE)
     extended = _rotate(rope, _theta(rope) / divisors)
-    return extended.replace(gain=fixed(float64(rope.gain) * gain))
+    return extended.replace(gain=fixed(float64(rope.gain) * attention_factor))
 
 
 @extension(ROTATION, scale="none", of=RoPE)

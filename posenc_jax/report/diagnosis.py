@@ -9,6 +9,8 @@ import numpy as np
 
 from posenc_jax import composition
 from posenc_jax.config import Evaluation
+from posenc_jax.data.batches import with_prefix
+from posenc_jax.data.requested import EvaluationData
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics, evaluate, methods, selection
@@ -18,8 +20,11 @@ from posenc_jax.plots import style
 from posenc_jax.runs.subject import Subject, load_subject
 
 
-def diagnose(selected: str, documents: int, step: int | None) -> list[Path]:
-    """Write the tables and pictures of RUN[@METHODS][@LENGTH]; return their paths."""
+def diagnose(selected: str, documents: int, step: int | None, path: str = "") -> list[Path]:
+    """Write the tables and pictures of RUN[@METHODS][@LENGTH]; return their paths.
+
+    `path` names files to read instead of the run's held-out documents.
+    """
     run, names, length = selection.parse(selected)
     wanted = ",".join(names) or "none,yarn"
     wrong = methods.mistakes(wanted)
@@ -34,22 +39,26 @@ def diagnose(selected: str, documents: int, step: int | None) -> list[Path]:
     encodings = _reaching(length, wanted, subject)
     if not encodings:
         raise ConfigError(f"no method of {wanted} reaches {length} tokens")
+    rows = rows_of(subject, documents, length, path)
     tables, plots = run / "eval" / "diagnose", run / "plots"
     for folder in (tables, plots):
         folder.mkdir(parents=True, exist_ok=True)
     return [
         *_spectrum(encodings, subject.original, tables, plots),
         *_bias(subject.parts.encoding, subject.trained, length, tables, plots),
-        *_attention(subject, encodings, held_out(subject, documents, length), tables, plots),
+        *_attention(subject, encodings, rows, tables, plots),
     ]
 
 
-def held_out(subject: Subject, documents: int, length: int) -> np.ndarray:  # [documents, length]
-    """A row of each held-out document."""
-    config = Evaluation(documents=max(2, documents), windows=1)
+def rows_of(
+    subject: Subject, documents: int, length: int, path: str = ""
+) -> np.ndarray:  # [documents, length]
+    """A row of each held-out document, or of each of the files that `path` names."""
+    data = EvaluationData(source="text", path=path) if path else EvaluationData()
+    config = Evaluation(documents=max(2, documents), windows=1, data=data)
     text = evaluate.choose(config, subject, [length])
     places = text.starts[:, None] + np.arange(length)
-    return text.split.tokens[places].astype("int32")
+    return with_prefix(text.split.tokens[places].astype("int32"), subject.prefix)
 
 
 def _reaching(length: int, wanted: str, subject: Subject) -> dict[str, Encoding]:

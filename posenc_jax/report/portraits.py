@@ -14,7 +14,7 @@ from posenc_jax.evaluation import diagnostics
 from posenc_jax.layers import overrides
 from posenc_jax.plots import encodings as pictures
 from posenc_jax.plots import style
-from posenc_jax.report.diagnosis import held_out
+from posenc_jax.report.diagnosis import rows_of
 from posenc_jax.runs.subject import Subject, load_subject
 from posenc_jax.schemes.rope import RoPE
 
@@ -118,7 +118,7 @@ class Portraits:
             )
 
     def _rows(self, subject: Subject) -> np.ndarray:
-        return held_out(subject, ROWS, subject.trained)
+        return rows_of(subject, ROWS, subject.trained)
 
 
 def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:

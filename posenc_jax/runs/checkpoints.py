@@ -1,12 +1,15 @@
 """Orbax checkpoints with a digest of every array."""
 
+import asyncio
 import errno
 import hashlib
 import json
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +34,19 @@ class Checkpoints:
     Arrays are saved from the host and restored to it, unsharded.
     """
 
-    def __init__(self, workdir: Path, *, keep: int | None = None, read_only: bool = False):
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        keep: int | None = None,
+        read_only: bool = False,
+        in_place: bool = False,  # save without a copy, while the caller waits
+    ):
         _quieten_orbax()
         self.folder = Path(workdir).absolute() / "checkpoints"
         self.quarantine = self.folder / "quarantine"
         self.keep, self.read_only = keep, read_only
+        self.in_place = in_place
         self.saving = 0
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -45,11 +56,12 @@ class Checkpoints:
     def _open(self) -> None:
         self.manager = ocp.CheckpointManager(
             self.folder,
+            item_handlers=_files_of_arrays() if self.in_place else None,
             options=ocp.CheckpointManagerOptions(
                 max_to_keep=self.keep,
                 create=False,
                 read_only=self.read_only,
-                enable_async_checkpointing=not self.read_only,
+                enable_async_checkpointing=not (self.read_only or self.in_place),
                 multiprocessing_options=LEAD_ALONE,
             ),
         )
@@ -73,14 +85,11 @@ class Checkpoints:
         arrays = {name: np.asarray(leaf) for name, leaf in by_path(state).items()}
         card = {"step": step, "digests": digests(arrays), **belongs}
         self.saving = step
+        sealed = ocp.args.JsonSave(card | {"seal": _seal(card)})
         try:
-            self.manager.save(
-                step,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(arrays),
-                    card=ocp.args.JsonSave(card | {"seal": _seal(card)}),
-                ),
-            )
+            with _in_place() if self.in_place else nullcontext():
+                args = ocp.args.Composite(state=ocp.args.StandardSave(arrays), card=sealed)
+                self.manager.save(step, args=args)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -185,6 +194,39 @@ class Checkpoints:
         self.manager.close()
 
 
+def _files_of_arrays() -> dict[str, Any]:
+    """Handlers that write a file per array; usually all are encoded before one file is written."""
+    state = ocp.StandardCheckpointHandler(use_ocdbt=False)
+    return {"state": state, "card": ocp.JsonCheckpointHandler()}
+
+
+class _InPlace(ocp.type_handlers.NumpyHandler):
+    """Writes one array after another from where it is; usually all are copied and encoded at once,
+    which takes the memory of two more states."""
+
+    def __init__(self):
+        super().__init__(deepcopy_host_arrays=False)
+
+    async def _open_and_write(self, value, tspec, ts_context):
+        async with self.turn:
+            await super()._open_and_write(value, tspec, ts_context)
+
+    async def _background_serialize(self, values, infos, args=None):
+        self.turn = asyncio.Lock()
+        await super()._background_serialize(values, infos, args)
+
+
+@contextmanager
+def _in_place() -> Iterator[None]:
+    usual = ocp.type_handlers.get_type_handler(np.ndarray)
+    register = partial(ocp.type_handlers.register_type_handler, np.ndarray, override=True)
+    register(_InPlace())
+    try:
+        yield
+    finally:
+        register(usual)
+
+
 def _quieten_orbax() -> None:
     """Keep Orbax's logs and threads silent: a failed save is reported in one line instead.
 
@@ -252,5 +294,5 @@ def _seal(value: Any) -> str:
 
 def _digest(array: np.ndarray):
     digest = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)  # not a copy
     return digest

@@ -14,6 +14,7 @@ from posenc_jax.config import Training
 from posenc_jax.config.resolve import TOKENIZER, trained_length
 from posenc_jax.data import encoders, tokenizer
 from posenc_jax.data.sources.tokens import Tokens
+from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
@@ -40,6 +41,7 @@ class Subject:
     tokenizer: Encoder | tokenizer.Unavailable
     digests: np.ndarray  # uint64, ascending: of the documents it was trained on
     text: OwnText
+    prefix: int | None = None  # data.prefix
 
     @property
     def original(self) -> int:
@@ -90,6 +92,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
     """Load a run for an evaluation, at its last or a given checkpoint."""
     loaded = load(workdir, step)
     config, card = loaded.config, loaded.card
+    adopted = isinstance(config.data.source, Unknown)
     return Subject(
         name=workdir.resolve().name,
         step=loaded.step,
@@ -97,11 +100,12 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
         parts=loaded.parts,
         plain=loaded.plain,
         extensible=loaded.extensible,
-        untrained=None if config.init_from else parameters.first_encoding(config),
+        untrained=None if adopted or config.init_from else parameters.first_encoding(config),
         trained=trained_length(config),
         tokenizer=_tokenizer(workdir, loaded),
         digests=trained_on.read(workdir, card),
         text=OwnText(config.data.source, config.seed, card["data"], card.get("text")),
+        prefix=config.data.prefix,
     )
 
 

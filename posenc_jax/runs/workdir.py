@@ -49,6 +49,7 @@ class Workdir:
 
     def config(self) -> Training | None:
         """The configuration of the run in this folder; None where there is none."""
+        resolve.refuse_unadopted(self.path)
         if not (self / "config.json").exists():
             return None
         try:

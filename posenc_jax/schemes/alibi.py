@@ -1,10 +1,12 @@
 """A bias proportional to the distance, with one fixed slope per head."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.checks import whole_number
+from posenc_jax.checks import positive, whole_number
 from posenc_jax.encoding import Dims, DistanceBias, fixed
 
 
@@ -35,5 +37,16 @@ def _geometric(heads: int) -> np.ndarray:
     return 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
 
 
-def build(dims: Dims) -> ALiBi:
-    return ALiBi(dims=dims, slopes=fixed(slopes(dims.heads)))
+_published = slopes
+
+
+def build(dims: Dims, *, slopes: Sequence[float] | None = None) -> ALiBi:
+    """Build ALiBi from a slope per head; None: those of the paper."""
+    values = _published(dims.heads) if slopes is None else _checked(slopes, dims.heads)
+    return ALiBi(dims=dims, slopes=fixed(values))
+
+
+def _checked(slopes: Sequence[float], heads: int) -> list[float]:
+    if np.shape(slopes) != (heads,):
+        raise ValueError(f"slopes must be one number per head, {heads}; got {slopes!r}")
+    return [positive("each of slopes", slope) for slope in slopes]

@@ -83,8 +83,9 @@ def build(
 ) -> Hybrid:
     """Build the layers of a pattern; window=None is L / 4, and local or global base None is `base`.
 
-    With `chunked`, the window is the chunk size. `first_full` and `last_full` override the pattern
-    and make the first and the last layer global.
+    window=0 lets local layers see the whole row (SmolLM3). With `chunked`, the window is the chunk
+    size. `first_full` and `last_full` override the pattern and make the first and the last layer
+    global.
     """
     full = flag("first_full", first_full), flag("last_full", last_full)
     words = _words(pattern, dims.layers, *full)
@@ -97,12 +98,14 @@ def build(
             if value is not None and word not in words:
                 raise ValueError(f"{name} = {value!r} has no effect: there is no {word} layer")
     window = math.ceil(dims.train_length / 4) if window is None else window
-    window = token_count("window", window)
+    limit = None if window == 0 else token_count("window", window)
+    if chunked and limit is None:
+        raise ValueError("window must be at least 1 with chunked=True; got 0")
     rotates = flag("global_rope", global_rope)
     for name, value, unset in (("global_base", global_base, None), ("global_keep", global_keep, 1)):
         if value != unset and not rotates:
             raise ValueError(f"{name} = {value!r} has no effect without global_rope=True")
-    size = {"chunk": window} if flag("chunked", chunked) else {"window": window}
+    size = {"chunk": limit} if flag("chunked", chunked) else {"window": limit}
     local_base = base if local_base is None else local_base
     global_base = base if global_base is None else global_base
     global_layer: Encoding = nope.build(dims)

@@ -244,6 +244,7 @@ def starting_parts(config) -> parameters.Parts:
                     f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
                     f"{config.init_from}; use that run's model and encoding"
                 )
+            saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
     return parameters.make(config, start=saved)
 
 

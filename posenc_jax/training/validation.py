@@ -26,6 +26,7 @@ class Validation:
                 rows=config.valid_batches * config.batch_size,
                 within_documents=config.data.mask_documents,
                 answers_only=config.data.answers_only,
+                prefix=config.data.prefix,
             )
             for number, (name, part) in enumerate(corpus.parts.items())
             for word, split in (("valid", part.valid), ("choose", part.choose))

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "posenc_jax"
 LAYERS = (
     "errors packages checks registry backend terminal files fields composition neighbours typeset "
     "lines runtime encoding layers positions schemes extensions attention data config "
-    "tracking.wandb runs training evaluation tracking plots programs sweeping report lab"
+    "tracking.wandb runs pretrained training evaluation tracking plots programs sweeping report lab"
 ).split()
 INDEPENDENT = [("training", "evaluation"), ("sweeping", "training")]
 

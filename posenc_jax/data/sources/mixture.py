@@ -70,7 +70,7 @@ def _is_task(name: str) -> bool:
 
 def names() -> list[str]:
     """Sources that can be a part, and tasks."""
-    return [n for n in registry.sources() if n not in ("synthetic", "mixture", "tokens")]
+    return registry.texts()
 
 
 def _part(word: str) -> tuple[str, float, dict[str, Any]]:

@@ -301,6 +301,12 @@ class TestBatches:
         np.testing.assert_array_equal(batch.inputs + 1, batch.targets)
         assert batch.inputs.shape == (4, 16) and batch.inputs.dtype == np.int32
 
+    def test_a_prefix_replaces_the_first_input_and_no_target(self):
+        plain, prefixed = self.make().batch(5), self.make(prefix=7).batch(5)
+        assert np.all(prefixed.inputs[:, 0] == 7)
+        np.testing.assert_array_equal(prefixed.inputs[:, 1:], plain.inputs[:, 1:])
+        np.testing.assert_array_equal(prefixed.targets, plain.targets)
+
     def test_an_epoch_reads_every_row_once_and_the_next_shifts_the_cuts(self):
         batches = self.make(batch_size=1)
         epochs = [

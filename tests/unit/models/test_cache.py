@@ -49,6 +49,17 @@ def test_a_row_by_pieces_equals_the_full_pass(encoding, drawn, make_model, make_
     np.testing.assert_allclose(logits, model(tokens, encoding), rtol=2e-5, atol=2e-5)
 
 
+def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(make_model, make_tokens):
+    options = {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"}
+    model = make_model(qk_norm=True, embed_norm=True, norm_eps=1e-3, **options)
+    model = jax.tree.map(
+        lambda leaf: leaf + 0.1 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), model
+    )
+    tokens, encoding = make_tokens(SIZE, batch=2), posenc_jax.build("rope", DIMS)
+    logits, _ = read_by_pieces(model, encoding, tokens)
+    np.testing.assert_allclose(logits, model(tokens, encoding), rtol=2e-5, atol=2e-5)
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(("name", "extension"), list(extended()))
 def test_extensions_by_pieces_equal_the_full_pass(name, extension, drawn, make_model, make_tokens):

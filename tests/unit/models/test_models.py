@@ -9,7 +9,7 @@ from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
-from posenc_jax.runs.parameters import by_path
+from posenc_jax.runs.parameters import by_path, with_leaves
 
 pytestmark = pytest.mark.sampled
 
@@ -24,12 +24,20 @@ ALONE = [
     {"head_dim": 4},
     {"mlp_width": 24},
     {"scan": False},
+    {"norm": "layer_without_bias"},
+    {"qk_norm": True},
+    {"embed_norm": True},
+    {"parallel": True},
+    {"activation": "gelu_erf"},
+    {"biases": "all"},
 ]
 OPTIONS = [
     {"norm_place": "post", "head_dim": 4, "scan": False},
     {"norm": "layer", "mlp_width": 24, "kv_heads": 2},
     {"dtype": "bfloat16"},
     {"norm": "layer", "norm_place": "post", "activation": "swiglu", "kv_heads": 1, "tied": False},
+    {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"},
+    {"norm": "layer_without_bias", "embed_norm": True, "qk_norm": True, "biases": "qkv"},
     *(pytest.param(option, marks=SLOW) for option in ALONE),
 ]
 
@@ -65,6 +73,59 @@ def test_every_option_starts_at_the_uniform_loss_and_learns(
     logits = jax.eval_shape(forward, model, tokens, encoding)
     assert logits.dtype == jnp.float32 and logits.shape == (4, L, VOCAB)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(model))
+
+
+@pytest.mark.parametrize(
+    ("options", "added"),
+    [
+        ({"qk_norm": True}, {"blocks.attention.q_norm.scale", "blocks.attention.k_norm.scale"}),
+        ({"embed_norm": True}, {"embed_norm.scale"}),
+        ({"biases": "qkv"}, {f"blocks.attention.{name}.bias" for name in "qkv"}),
+        (
+            {"biases": "all"},
+            {f"blocks.attention.{name}.bias" for name in ("q", "k", "v", "out")}
+            | {"blocks.mlp.up.bias", "blocks.mlp.down.bias"},
+        ),
+        ({"norm": "layer"}, {"blocks.attention_norm.bias", "blocks.mlp_norm.bias", "norm.bias"}),
+        ({"norm": "layer_without_bias"}, set()),
+        ({"parallel": True}, set()),
+        ({"activation": "gelu_erf"}, set()),
+        ({"norm_eps": 0.1}, set()),
+    ],
+    ids=str,
+)
+def test_an_option_adds_its_arrays_and_changes_the_logits(
+    options, added, make_model, make_tokens, forward
+):
+    """Drawn anew, since biases that are zero and norms that are one show nothing."""
+    usual, model, tokens = by_path(make_model()), make_model(**options), make_tokens(L)
+    arrays = by_path(model)
+    assert set(arrays) - set(usual) == added and set(usual) <= set(arrays)
+    drawn = {
+        name: usual.get(name, leaf)
+        if name in usual and name not in added
+        else 0.3 * jax.random.normal(jax.random.key(len(name)), leaf.shape)
+        for name, leaf in arrays.items()
+    }
+    before = forward(make_model(), tokens, build())
+    after = forward(with_leaves(model, drawn), tokens, build())
+    assert np.abs(after - before).max() > 1e-5  # both forms of GELU are close
+    for name in added:  # and the logits depend on each of them
+        changed = forward(with_leaves(model, drawn | {name: drawn[name] + 0.5}), tokens, build())
+        assert name == "blocks.attention.k.bias" or np.abs(changed - after).max() > 1e-3
+
+
+def test_bfloat16_weights_change_no_bit_of_a_bfloat16_pass(make_model, make_tokens, forward):
+    options = {"norm": "layer", "biases": "all", "qk_norm": True, "embed_norm": True}
+    model = make_model(dtype="bfloat16", tied=False, **options)
+    drawn = {
+        name: leaf + 0.3 * jax.random.normal(jax.random.key(len(name)), leaf.shape)
+        for name, leaf in by_path(model).items()
+    }
+    held = {name: leaf.astype(jnp.bfloat16) for name, leaf in drawn.items()}
+    wide = {name: leaf.astype(jnp.float32) for name, leaf in held.items()}
+    half, whole = (forward(with_leaves(model, w), make_tokens(L), build()) for w in (held, wide))
+    np.testing.assert_array_equal(half, whole)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +300,12 @@ def test_a_model_accepts_a_mapping_of_options():
         ({"heads": 0}, "heads must be a whole number of at least 1; got 0"),
         ({"width": 30, "heads": 4}, "width must be a multiple of heads"),
         ({"heads": 4, "kv_heads": 3}, "heads must be a multiple of kv_heads"),
-        ({"norm": "batch"}, "norm must be one of 'rms', 'layer'; got 'batch'"),
+        (
+            {"norm": "batch"},
+            "norm must be one of 'rms', 'layer', 'layer_without_bias'; got 'batch'",
+        ),
         ({"norm_place": "mid"}, "norm_place must be one of"),
+        ({"norm_place": "post", "parallel": True}, "parallel needs norm_place = 'pre'"),
         ({"activation": "relu"}, "activation must be one of"),
         ({"dtype": "float16"}, "dtype must be one of"),
         ({"tied": 1}, "tied must be True or False"),

@@ -26,6 +26,15 @@ def close(value, expected, rtol=1e-6, atol=0.0):
     np.testing.assert_allclose(np.asarray(value, np.float64), expected, rtol=rtol, atol=atol)
 
 
+def test_alibi_takes_its_slopes_as_numbers():
+    slopes = [0.5, 0.25, 0.125]
+    built = posenc_jax.build("alibi", Dims(3, 8, 24, 16), slopes=slopes)
+    close(built.bias(np.array([5]), np.array([3]))[:, 0, 0], -2 * np.array(slopes))
+    for wrong in ([0.5], [0.5, 0.0, 1.0], 3):
+        with pytest.raises(ValueError, match="slopes must be"):
+            posenc_jax.build("alibi", Dims(3, 8, 24, 16), slopes=wrong)
+
+
 @pytest.mark.parametrize("heads", sorted(map(int, GOLDEN["alibi_slopes"])))
 def test_alibi_slopes_match_golden_values(heads):
     close(alibi.slopes(heads), GOLDEN["alibi_slopes"][str(heads)])

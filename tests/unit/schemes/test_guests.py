@@ -170,8 +170,8 @@ def test_hybrid_layers_follow_the_pattern():
 def test_an_invalid_hybrid_pattern_is_refused():
     with pytest.raises(ValueError, match="layer of a pattern: 'lokal'; did you mean 'local'"):
         build("hybrid", pattern="local,lokal")
-    with pytest.raises(ValueError, match="window must be a whole number of at least 1; got 0"):
-        build("hybrid", window=0)
+    with pytest.raises(ValueError, match="window must be a whole number of at least 1; got -1"):
+        build("hybrid", window=-1)
     with pytest.raises(ValueError, match="got none"):
         build("hybrid", pattern=[])
 

@@ -29,6 +29,16 @@ def build(dims=DIMS, **options):
     return posenc_jax.build("hybrid", dims, **options)
 
 
+def test_a_window_of_zero_lets_local_layers_see_the_whole_row():
+    whole = build(pattern="local,global", window=0)
+    assert whole.layer(0).window is None and whole.receptive_field is None
+    rope = posenc_jax.build("rope", DIMS)
+    np.testing.assert_array_equal(whole.layer(0).inv_freq, rope.inv_freq)
+    assert "self_extend" in extensions.fitting(whole)  # which fits no layer with a window
+    with pytest.raises(ValueError, match="at least 1 with chunked=True"):
+        build(window=0, chunked=True)
+
+
 def qkv(length, batch=2):
     rng = np.random.default_rng(length)
     shape = (batch, length, H, K)

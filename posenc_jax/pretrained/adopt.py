@@ -1,0 +1,294 @@
+"""Adopt a pretrained model: read its files completely, or refuse them, and write a run."""
+
+import dataclasses
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from posenc_jax import backend
+from posenc_jax import fields as described
+from posenc_jax.config import Training, building, schema
+from posenc_jax.config.resolve import FORMAT, TOKENIZER, encoding_defaults, original_length
+from posenc_jax.data import tokenizer
+from posenc_jax.encoding import Encoding
+from posenc_jax.errors import DONE, ConfigError, DataError
+from posenc_jax.files import locked, write_atomically
+from posenc_jax.pretrained import families, sources
+from posenc_jax.pretrained.families import Family, Position, Row
+from posenc_jax.pretrained.record import Source
+from posenc_jax.runs import parameters, trained_on
+from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, total_digest
+from posenc_jax.runs.workdir import Workdir
+
+DTYPES = ("float32", "bfloat16", "float16")  # of weights, which are held as they are in the file
+STEP = 1  # of the only checkpoint
+
+Arrays = dict[str, np.ndarray]  # by our path: model.norm.scale
+
+
+class Pretrained(NamedTuple):
+    """A pretrained model, its own rope extension included in the encoding."""
+
+    model: parameters.models.Model
+    encoding: Encoding
+    tokenizer: tokenizer.Learned
+    facts: dict[str, Any]
+
+
+class Adopted(NamedTuple):
+    """A pretrained model as a run has it."""
+
+    config: Training
+    params: dict[str, Arrays]
+    tokenizer: tokenizer.Learned
+    facts: dict[str, Any]
+
+
+def load(source: str | Path, train_length: int | None = None) -> Pretrained:
+    """Load a folder of safetensors, a .gguf file or an id of the Hugging Face Hub."""
+    adopted = read(source, train_length)
+    params = {
+        group: {name: jax.device_put(arrays.pop(name)) for name in list(arrays)}
+        for group, arrays in adopted.params.items()
+    }
+    parts = parameters.blank(adopted.config).replace(params)
+    return Pretrained(parts.model, parts.encoding, adopted.tokenizer, adopted.facts)
+
+
+def adopt(source: str | Path, workdir: Path, train_length: int | None = None) -> dict[str, Any]:
+    """Write a pretrained model as a run that is done; return its facts."""
+    run = Workdir(workdir)
+    if run.config() is not None:
+        raise ConfigError(f"{workdir} holds a run already; give another --workdir")
+    adopted = read(source, train_length)
+    encoder, kept = adopted.tokenizer, str((run / TOKENIZER).absolute())
+    origin = dataclasses.replace(adopted.config.data.source, tokenizer=kept)
+    data = dataclasses.replace(adopted.config.data, source=origin)
+    config = dataclasses.replace(adopted.config, data=data)
+    run.create()
+    with locked(run.path, "another program"):
+        write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
+        nothing = np.zeros(0, np.uint64)
+        trained_on.keep(run.path, nothing)
+        state = {PARAMETERS: adopted.params}
+        belongs = {
+            "data": "",  # of a text that is not known
+            "text": None,
+            "tokenizer": encoder.hash,
+            "config": schema.as_fields(config),
+            "format": FORMAT,
+            "trained_on": trained_on.hash_of(nothing),
+        }
+        with closing(Checkpoints(run.path, keep=1, in_place=True)) as checkpoints:
+            checkpoints.save(STEP, state, belongs)
+        run.claim(config)
+        run.saved = STEP
+        sizes = {
+            group: sum(a.size for a in arrays.values()) for group, arrays in adopted.params.items()
+        }
+        run.facts = {
+            "command": " ".join(sys.argv),
+            "machine": backend.machine() | {"cores": backend.cores()},
+            "parameters": sizes | {"total": sum(sizes.values())},
+            "adopted": adopted.facts,
+        }
+        run.status("done", DONE, step=STEP, digest=total_digest(state))
+    return adopted.facts
+
+
+def read(source: str | Path, train_length: int | None = None) -> Adopted:
+    found = sources.read(source)
+    try:
+        family = families.family_of(found.config)
+        settings, problems = families.settings_of(found.config, family)
+        if problems:
+            raise ConfigError(_listed(source, problems))
+        position = family.position(settings)
+        config = _config(found, family, settings, position, train_length)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    if wrong := building.mistakes(config):
+        raise ConfigError(_listed(source, wrong))
+    params, dtypes = _filled(source, found, family, config)
+    if dtypes <= {"bfloat16"}:
+        model = dataclasses.replace(config.model, dtype="bfloat16")
+        config = dataclasses.replace(config, model=model)
+    facts = _facts(source, found, settings, position, config, dtypes)
+    return Adopted(config, params, found.tokenizer, facts)
+
+
+def _config(
+    found: Source,
+    family: Family,
+    settings: Mapping[str, Any],
+    position: Position,
+    train_length: int | None,
+) -> Training:
+    """The configuration of the run."""
+    model = {ours: settings[theirs] for ours, theirs in family.sizes.items()}
+    if found.tokenizer.vocab > model["vocab"]:
+        raise ValueError(
+            f"its tokenizer has {found.tokenizer.vocab} tokens, more than the {model['vocab']} of "
+            "the model"
+        )
+    length, original = _lengths(position, train_length)
+    fields = schema.training().to_dict()
+    fields["model"] |= model | dict(family.options)
+    fields["encoding"] |= encoding_defaults(position.encoding) | position.encoding
+    fields["extension"] |= position.rope.extension if position.rope else {}
+    fields |= {"train_length": length, "steps": STEP, "batch_size": 1}
+    fields["original_length"] = None if original == length else original
+    file = found.tokenizer.file
+    fields["data"] = {"source": "unknown", "tokenizer": file, "prefix": found.prefix}
+    if wrong := described.mistakes(Training, fields):
+        raise ValueError("; ".join(wrong))
+    return schema.from_fields(fields)
+
+
+def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
+    """The longest length it was trained at, and L of the formulas."""
+    longest, rope = position.longest or train_length, position.rope
+    if longest is None:
+        raise ValueError("config.json states no length that it was trained at; give --train_length")
+    if rope is not None and rope.extension:
+        original = rope.original or longest
+        return train_length or min(longest, int(rope.factor * original)), original
+    if position.encoding["name"] == "learned":  # one vector per position
+        return train_length or longest, longest
+    return train_length or longest, train_length or longest
+
+
+def _filled(
+    source: str | Path, found: Source, family: Family, config: Training
+) -> tuple[dict[str, Arrays], set[str]]:
+    """Every parameter from the arrays of the source, each of which is held once."""
+    shapes = {
+        f"{group}.{name}": leaf.shape
+        for group, leaves in parameters.blank(config).params().items()
+        for name, leaf in leaves.items()
+    }
+    filling = _Filling(family.names, config, shapes)
+    for name, array in found.arrays.items():
+        filling.take(name, array)
+    problems = filling.problems + filling.missing()
+    if problems:
+        raise DataError(_listed(source, problems))
+    groups: dict[str, Arrays] = {"model": {}, "encoding": {}}
+    for path in list(filling.arrays):
+        group, _, name = path.partition(".")
+        array = filling.arrays.pop(path)
+        # Tables of an encoding are added to embeddings in float32.
+        groups[group][name] = array.astype(np.float32) if group == "encoding" else array
+    return groups, {str(array.dtype) for array in groups["model"].values()}
+
+
+class _Filling:
+    """Our arrays while they are filled, and what does not fit."""
+
+    def __init__(self, names: Mapping[str, Row], config: Training, shapes: Mapping[str, tuple]):
+        self.names, self.config, self.shapes = names, config, shapes
+        self.arrays: Arrays = {}
+        self.filled: dict[tuple[str, int], str] = {}  # the array that filled a layer of ours
+        self.tied: Arrays = {}  # output projections in a file beside the embedding they equal
+        self.problems: list[str] = []
+
+    def take(self, name: str, read) -> None:
+        if name.endswith(families.IGNORED):
+            return
+        prefix = next((p for p in families.PREFIXES if name.startswith(p)), "")
+        module, _, parameter = name.removeprefix(prefix).rpartition(".")
+        number = re.search(r"\.(\d+)\.", module)
+        layer = int(number[1]) if number else 0
+        row = self.names.get(re.sub(r"\.\d+\.", ".N.", module, count=1))
+        if row is None or parameter not in row.parameters:
+            self.problems.append(f"{name}: no place for it")
+            return
+        array = read()
+        if str(array.dtype) not in DTYPES:
+            self.problems.append(f"{name}: its type is {array.dtype}, not {', '.join(DTYPES)}")
+            return
+        if row.ours == ("model.unembed",) and self.config.model.tied:
+            self.tied[name] = array
+            return
+        try:
+            parts = row.arrays(parameter, array, self.config.model.heads)
+        except ValueError:
+            self.problems.append(f"{name}: its shape {array.shape} cannot be split into q, k and v")
+            return
+        for path, part in parts.items():
+            self._put(name, path, layer, part)
+
+    def _put(self, name: str, path: str, layer: int, part: np.ndarray) -> None:
+        shape = self.shapes.get(path)
+        stacked = path.startswith("model.blocks.")
+        if shape is None or (stacked and layer >= shape[0]):
+            self.problems.append(f"{name}: no place for it")
+            return
+        wanted = shape[1:] if stacked else shape
+        if part.shape != wanted:
+            self.problems.append(f"{name}: its shape gives {part.shape} for {path}, not {wanted}")
+            return
+        if (path, layer) in self.filled:
+            self.problems.append(f"{name}: {path} is filled by {self.filled[path, layer]} already")
+            return
+        self.filled[path, layer] = name
+        if not stacked:
+            self.arrays[path] = np.ascontiguousarray(part)
+            return
+        held = self.arrays.setdefault(path, np.empty(shape, part.dtype))
+        if held.dtype != part.dtype:
+            self.problems.append(f"{name}: its type is {part.dtype}, other layers' {held.dtype}")
+            return
+        held[layer] = part
+
+    def missing(self) -> list[str]:
+        embedding = self.arrays.get("model.embed.embedding")
+        problems = [
+            f"{name}: it differs from the embedding, with which tie_word_embeddings joins it"
+            for name, array in self.tied.items()
+            if embedding is not None and not np.array_equal(array, embedding)
+        ]
+        for path, shape in self.shapes.items():
+            layers = range(shape[0]) if path.startswith("model.blocks.") else range(1)
+            empty = [layer for layer in layers if (path, layer) not in self.filled]
+            if empty:
+                where = f" in layers {', '.join(map(str, empty))}" if len(layers) > 1 else ""
+                problems.append(f"{path}: nothing in the files sets it{where}")
+        return problems
+
+
+def _listed(source: str | Path, problems: list[str]) -> str:
+    return f"{source} cannot be adopted:\n  " + "\n  ".join(problems)
+
+
+def _facts(
+    source: str | Path,
+    found: Source,
+    settings: Mapping[str, Any],
+    position: Position,
+    config: Training,
+    dtypes: set[str],
+) -> dict[str, Any]:
+    """What a wrong reading would show, to be compared with the publisher's page."""
+    rope = position.rope
+    facts: dict[str, Any] = {"source": str(source), "model_type": settings["model_type"]}
+    if rope is not None:
+        facts |= {"theta": rope.base, "rope_type": rope.kind, "factor": rope.factor}
+    facts |= {
+        "L": original_length(config),
+        "train_length": config.train_length,
+        "eps": config.model.norm_eps,
+        "tied": config.model.tied,
+        "prefix": found.prefix,
+        "weights": "+".join(sorted(dtypes)),
+        "digest": found.digest,
+    }
+    if rope is not None and rope.kind == "dynamic":
+        facts["beyond L"] = "extension dynamic_ntk, which an evaluation names"
+    return facts

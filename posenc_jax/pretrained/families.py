@@ -1,0 +1,450 @@
+"""Published families of decoders: their names and settings in ours, one table each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posenc_jax.pretrained.rope import Rope, rope_of
+from posenc_jax.schemes import alibi
+
+Split = Callable[[np.ndarray, int], list[np.ndarray]]  # rows of a weight and the number of heads
+
+
+class Row(NamedTuple):
+    """How the parameters of one of their modules become ours."""
+
+    ours: tuple[str, ...]  # our modules
+    parameters: Mapping[str, str]  # their names of parameters: ours
+    split: Split
+    transposed: bool = False  # of a weight: [out, in] there, [in, out] here
+
+    def arrays(self, parameter: str, array: np.ndarray, heads: int) -> dict[str, np.ndarray]:
+        turned = self.transposed and array.ndim == 2
+        name = self.parameters[parameter]
+        return {
+            f"{module}.{name}": part.T if turned else part
+            for module, part in zip(self.ours, self.split(array, heads), strict=True)
+        }
+
+
+def whole(array: np.ndarray, heads: int) -> list[np.ndarray]:
+    return [array]
+
+
+def thirds(array: np.ndarray, heads: int) -> list[np.ndarray]:
+    """Rows q | k | v."""
+    return list(array.reshape(3, -1, *array.shape[1:]))
+
+
+def by_head(array: np.ndarray, heads: int) -> list[np.ndarray]:
+    """Rows [H, 3, K]."""
+    heads_first = array.reshape(heads, 3, -1, *array.shape[1:])
+    return [heads_first[:, i].reshape(-1, *array.shape[1:]) for i in range(3)]
+
+
+def linear(ours: str, split: Split = whole) -> Row:
+    names = {"weight": "kernel", "bias": "bias"}
+    return Row(_modules(ours, split), names, split, transposed=True)
+
+
+def conv(ours: str, split: Split = whole) -> Row:
+    """GPT-2's linear map, whose weight is [in, out] as ours is."""
+
+    def columns(array: np.ndarray, heads: int) -> list[np.ndarray]:
+        return [part.T for part in split(array.T, heads)]
+
+    return Row(_modules(ours, split), {"weight": "kernel", "bias": "bias"}, columns)
+
+
+def norm(ours: str) -> Row:
+    return Row((ours,), {"weight": "scale", "bias": "bias"}, whole)
+
+
+def embedding(ours: str, name: str = "embedding") -> Row:
+    return Row((ours,), {"weight": name}, whole)
+
+
+def _modules(ours: str, split: Split) -> tuple[str, ...]:
+    return (ours,) if split is whole else tuple(f"{ours}.{part}" for part in "qkv")
+
+
+ATTENTION, MLP = "model.blocks.attention", "model.blocks.mlp"
+ATTENTION_NORM, MLP_NORM = "model.blocks.attention_norm", "model.blocks.mlp_norm"
+
+# Their modules, N being the layer.
+LLAMA = {
+    "embed_tokens": embedding("model.embed"),
+    "layers.N.input_layernorm": norm(ATTENTION_NORM),
+    "layers.N.self_attn.q_proj": linear(f"{ATTENTION}.q"),
+    "layers.N.self_attn.k_proj": linear(f"{ATTENTION}.k"),
+    "layers.N.self_attn.v_proj": linear(f"{ATTENTION}.v"),
+    "layers.N.self_attn.o_proj": linear(f"{ATTENTION}.out"),
+    "layers.N.post_attention_layernorm": norm(MLP_NORM),
+    "layers.N.mlp.gate_proj": linear(f"{MLP}.gate"),
+    "layers.N.mlp.up_proj": linear(f"{MLP}.up"),
+    "layers.N.mlp.down_proj": linear(f"{MLP}.down"),
+    "norm": norm("model.norm"),
+    "lm_head": linear("model.unembed"),
+}
+QWEN3 = LLAMA | {
+    "layers.N.self_attn.q_norm": norm(f"{ATTENTION}.q_norm"),
+    "layers.N.self_attn.k_norm": norm(f"{ATTENTION}.k_norm"),
+}
+GPT_NEOX = {
+    "embed_in": embedding("model.embed"),
+    "layers.N.input_layernorm": norm(ATTENTION_NORM),
+    "layers.N.attention.query_key_value": linear(ATTENTION, by_head),
+    "layers.N.attention.dense": linear(f"{ATTENTION}.out"),
+    "layers.N.post_attention_layernorm": norm(MLP_NORM),
+    "layers.N.mlp.dense_h_to_4h": linear(f"{MLP}.up"),
+    "layers.N.mlp.dense_4h_to_h": linear(f"{MLP}.down"),
+    "final_layer_norm": norm("model.norm"),
+    "embed_out": linear("model.unembed"),
+    "lm_head": linear("model.unembed"),
+}
+GPT2 = {
+    "wte": embedding("model.embed"),
+    "wpe": embedding("encoding", "table"),
+    "h.N.ln_1": norm(ATTENTION_NORM),
+    "h.N.attn.c_attn": conv(ATTENTION, thirds),
+    "h.N.attn.c_proj": conv(f"{ATTENTION}.out"),
+    "h.N.ln_2": norm(MLP_NORM),
+    "h.N.mlp.c_fc": conv(f"{MLP}.up"),
+    "h.N.mlp.c_proj": conv(f"{MLP}.down"),
+    "ln_f": norm("model.norm"),
+    "lm_head": linear("model.unembed"),
+}
+FALCON = {
+    "word_embeddings": embedding("model.embed"),
+    "h.N.input_layernorm": norm(ATTENTION_NORM),
+    "h.N.self_attention.query_key_value": linear(ATTENTION, by_head),
+    "h.N.self_attention.dense": linear(f"{ATTENTION}.out"),
+    "h.N.post_attention_layernorm": norm(MLP_NORM),
+    "h.N.mlp.dense_h_to_4h": linear(f"{MLP}.up"),
+    "h.N.mlp.dense_4h_to_h": linear(f"{MLP}.down"),
+    "ln_f": norm("model.norm"),
+    "lm_head": linear("model.unembed"),
+}
+BLOOM = FALCON | {"word_embeddings_layernorm": norm("model.embed_norm")}
+MPT = {
+    "wte": embedding("model.embed"),
+    "blocks.N.norm_1": norm(ATTENTION_NORM),
+    "blocks.N.attn.Wqkv": linear(ATTENTION, thirds),
+    "blocks.N.attn.out_proj": linear(f"{ATTENTION}.out"),
+    "blocks.N.norm_2": norm(MLP_NORM),
+    "blocks.N.ffn.up_proj": linear(f"{MLP}.up"),
+    "blocks.N.ffn.down_proj": linear(f"{MLP}.down"),
+    "norm_f": norm("model.norm"),
+    "lm_head": linear("model.unembed"),
+}
+
+# Buffers of old files: masks and frequencies. `attention.bias` of NeoX is one, and
+# `attention.query_key_value.bias` is not.
+IGNORED = (
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attention.bias",
+    ".attention.masked_bias",
+    ".rotary_emb.inv_freq",
+)
+
+Settings = Mapping[str, Any]  # config.json with the family's defaults
+
+
+class Position(NamedTuple):
+    """The encoding of a model, as fields of a run."""
+
+    encoding: dict[str, Any]
+    longest: int | None  # the longest length it was trained for; None: not stated
+    rope: Rope | None = None
+
+
+class Family(NamedTuple):
+    names: Mapping[str, Row]
+    sizes: Mapping[str, str]  # fields of our model: keys of config.json
+    options: Mapping[str, Any]  # further fields of our model
+    position: Callable[[Settings], Position]
+    usual: Mapping[str, Any]  # values of keys that config.json may leave out
+    only: Mapping[str, Sequence[Any]] = {}  # the values of keys that have a form here
+
+
+def rotary(settings: Settings) -> Position:
+    """RoPE in every layer, or `hybrid` where some layers have a window or no rotation."""
+    found = rope_of(settings, settings["default_theta"])
+    longest, rotated = settings["max_position_embeddings"], _rotated_layers(settings)
+    kinds, window = _kinds(settings), settings.get("sliding_window")
+    if all(rotated) and "local" not in kinds:
+        encoding = {"name": "rope", "base": found.base, "fraction": found.fraction}
+        return Position(encoding, longest, found)
+    if found.fraction != 1 or ("local" in kinds and not all(rotated)):
+        raise ValueError(
+            "layers without rotation beside windows, or either of them beside a partial rotary "
+            "factor, are not supported"
+        )
+    if not all(rotated):
+        kinds, window = ["local" if one else "global" for one in rotated], 0
+    options = {"window": window, "global_rope": all(rotated) and "global" in kinds}
+    encoding = {"name": "hybrid", "base": found.base, "pattern": _period(kinds)} | options
+    return Position(encoding, longest, found)
+
+
+def _rotated_layers(settings: Settings) -> list[bool]:
+    layers, each = settings["num_hidden_layers"], settings.get("no_rope_layer_interval")
+    stated = settings.get("no_rope_layers")  # 1: rotated
+    if stated is not None:
+        return [bool(one) for one in stated[:layers]]
+    return [not each or (layer + 1) % each != 0 for layer in range(layers)]
+
+
+def _kinds(settings: Settings) -> list[str]:
+    """Which layers have a window, local ones: those stated, or those from max_window_layers on."""
+    layers = settings["num_hidden_layers"]
+    if settings.get("sliding_window") is None or not settings.get("use_sliding_window", True):
+        return ["global"] * layers
+    stated, first = settings.get("layer_types"), settings.get("max_window_layers", 0)
+    windowed = [layer >= first for layer in range(layers)]
+    if stated is not None:
+        windowed = [kind == "sliding_attention" for kind in stated]
+    return ["local" if one else "global" for one in windowed]
+
+
+def _period(kinds: Sequence[str]) -> str:
+    """The shortest pattern that repeats to these layers."""
+    lengths = range(1, len(kinds) + 1)
+    repeating = (n for n in lengths if all(k == kinds[i % n] for i, k in enumerate(kinds)))
+    return ",".join(kinds[: next(repeating)])
+
+
+def learned(settings: Settings) -> Position:
+    return Position({"name": "learned"}, settings["n_positions"])
+
+
+def alibi_of_bloom(settings: Settings) -> Position:
+    return Position({"name": "alibi"}, settings.get("seq_length"))
+
+
+def alibi_of_mpt(settings: Settings) -> Position:
+    """Slopes 2^-(m i / P), i = 1 .. P of the next higher power P of two, even i first."""
+    heads, most = settings["n_heads"], settings["attn_config"].get("alibi_bias_max", 8)
+    power = 1 << (heads - 1).bit_length()
+    slopes = 2.0 ** (-most * np.arange(1, power + 1) / power)
+    if power != heads:
+        slopes = np.concatenate([slopes[1::2], slopes[::2]])[:heads]
+    return Position({"name": "alibi", "slopes": slopes.tolist()}, settings["max_seq_len"])
+
+
+def alibi_of_falcon(settings: Settings) -> Position:
+    """The bias is divided by sqrt(K), as q . k is."""
+    heads = settings["num_attention_heads"]
+    slopes = alibi.slopes(heads) / (settings["hidden_size"] / heads) ** 0.5
+    encoding = {"name": "alibi", "slopes": slopes.tolist()}
+    return Position(encoding, settings["max_position_embeddings"])
+
+
+USUAL_SIZES = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "vocab": "vocab_size",
+    "tied": "tie_word_embeddings",
+}
+LLAMA_SIZES = USUAL_SIZES | {
+    "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "mlp_width": "intermediate_size",
+    "norm_eps": "rms_norm_eps",
+}
+LLAMA_OPTIONS = {"norm": "rms", "activation": "swiglu"}
+LLAMA_USUAL = {
+    "num_key_value_heads": None,
+    "head_dim": None,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "default_theta": 1e4,
+}
+LAYER_OPTIONS = {"norm": "layer", "activation": "gelu_erf", "biases": "all"}
+UNBIASED: Mapping[str, Sequence[Any]] = {
+    "hidden_act": ["silu"],
+    "attention_bias": [False],
+    "mlp_bias": [False],
+}
+
+LLAMA_FAMILY = Family(LLAMA, LLAMA_SIZES, LLAMA_OPTIONS, rotary, LLAMA_USUAL, UNBIASED)
+MISTRAL_USUAL = LLAMA_USUAL | {"num_key_value_heads": 8, "sliding_window": 4096}
+QWEN_USUAL = LLAMA_USUAL | {
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+}
+SMOLLM3_USUAL = LLAMA_USUAL | {
+    "tie_word_embeddings": True,
+    "default_theta": 2e6,
+    "no_rope_layer_interval": 4,
+    "use_sliding_window": False,
+}
+FAMILIES = {
+    "llama": LLAMA_FAMILY,
+    "mistral": LLAMA_FAMILY._replace(usual=MISTRAL_USUAL),
+    "qwen2": LLAMA_FAMILY._replace(usual=QWEN_USUAL, options=LLAMA_OPTIONS | {"biases": "qkv"}),
+    "qwen3": LLAMA_FAMILY._replace(
+        names=QWEN3,
+        usual=QWEN_USUAL | {"head_dim": 128},
+        options=LLAMA_OPTIONS | {"qk_norm": True},
+    ),
+    "smollm3": LLAMA_FAMILY._replace(usual=SMOLLM3_USUAL),
+    "gpt_neox": Family(
+        GPT_NEOX,
+        USUAL_SIZES
+        | {
+            "mlp_width": "intermediate_size",
+            "norm_eps": "layer_norm_eps",
+            "parallel": "use_parallel_residual",
+        },
+        LAYER_OPTIONS,
+        rotary,
+        {
+            "layer_norm_eps": 1e-5,
+            "tie_word_embeddings": False,
+            "use_parallel_residual": True,
+            "rotary_pct": 0.25,
+            "default_theta": 1e4,
+        },
+        {"hidden_act": ["gelu"], "attention_bias": [True]},
+    ),
+    "gpt2": Family(
+        GPT2,
+        {
+            "layers": "n_layer",
+            "width": "n_embd",
+            "heads": "n_head",
+            "mlp_width": "n_inner",
+            "vocab": "vocab_size",
+            "tied": "tie_word_embeddings",
+            "norm_eps": "layer_norm_epsilon",
+        },
+        LAYER_OPTIONS | {"activation": "gelu"},
+        learned,
+        {
+            "n_inner": None,
+            "n_positions": 1024,
+            "tie_word_embeddings": True,
+            "layer_norm_epsilon": 1e-5,
+        },
+        {
+            "activation_function": ["gelu_new", "gelu_pytorch_tanh"],
+            "scale_attn_weights": [True],
+            "scale_attn_by_inverse_layer_idx": [False],
+            "add_cross_attention": [False],
+        },
+    ),
+    "bloom": Family(
+        BLOOM,
+        USUAL_SIZES | {"layers": "n_layer", "heads": "n_head", "norm_eps": "layer_norm_epsilon"},
+        LAYER_OPTIONS | {"activation": "gelu", "embed_norm": True},
+        alibi_of_bloom,
+        {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5},
+        {"apply_residual_connection_post_layernorm": [False]},
+    ),
+    "mpt": Family(
+        MPT,
+        {
+            "layers": "n_layers",
+            "width": "d_model",
+            "heads": "n_heads",
+            "mlp_width": "mlp_width",
+            "vocab": "vocab_size",
+            "tied": "tie_word_embeddings",
+            "norm_eps": "layer_norm_epsilon",
+        },
+        {"norm": "layer_without_bias", "activation": "gelu_erf"},
+        alibi_of_mpt,
+        {
+            "expansion_ratio": 4,
+            "tie_word_embeddings": True,
+            "layer_norm_epsilon": 1e-5,
+            "max_seq_len": 2048,
+            "attn_config": {},
+        },
+        {
+            "no_bias": [True],
+            "logit_scale": [None],
+            "attn_config.alibi": [True],
+            "attn_config.attn_type": ["multihead_attention"],
+            "attn_config.clip_qkv": [None],
+            "attn_config.softmax_scale": [None],
+            "attn_config.qk_ln": [False],
+            "attn_config.prefix_lm": [False],
+        },
+    ),
+    "falcon": Family(
+        FALCON,
+        USUAL_SIZES | {"mlp_width": "ffn_hidden_size", "norm_eps": "layer_norm_epsilon"},
+        LAYER_OPTIONS,
+        alibi_of_falcon,
+        {
+            "ffn_hidden_size": None,
+            "tie_word_embeddings": True,
+            "layer_norm_epsilon": 1e-5,
+            "max_position_embeddings": 2048,
+            "alibi": False,
+            "multi_query": True,
+            "parallel_attn": True,
+            "bias": False,
+        },
+        {
+            "alibi": [True],
+            "multi_query": [False],
+            "parallel_attn": [False],
+            "new_decoder_architecture": [False],
+            "bias": [True],
+            "activation": ["gelu"],
+        },
+    ),
+}
+PREFIXES = ("model.", "transformer.", "gpt_neox.")  # of names, which some files leave out
+
+# What the decoder lacks, by a key of config.json that tells it.
+LACKING = {
+    "num_experts": "a mixture of experts",
+    "num_local_experts": "a mixture of experts",
+    "n_routed_experts": "a mixture of experts",
+    "attn_logit_softcapping": "a soft cap on logits of attention",
+    "final_logit_softcapping": "a soft cap on logits",
+    "quantization_config": "quantised weights",
+}
+REFUSED = {
+    "gemma": "its norms multiply by 1 + weight and its embeddings by sqrt(D)",
+    "gemma2": "it has soft caps, norms after its sublayers and 1 + weight in them",
+    "gemma3": "it has norms after its sublayers and 1 + weight in them",
+    "gemma3_text": "it has norms after its sublayers and 1 + weight in them",
+}
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family of a config.json; a ValueError says what the decoder lacks for it."""
+    kind = config.get("model_type")
+    lacking = [f"{what} ({key})" for key, what in LACKING.items() if config.get(key)]
+    if kind in REFUSED:
+        lacking.append(REFUSED[kind])
+    if lacking:
+        raise ValueError(f"model_type {kind!r} is not supported: {'; '.join(lacking)}")
+    if kind not in FAMILIES:
+        raise ValueError(f"model_type {kind!r} is not supported; have: {', '.join(FAMILIES)}")
+    return FAMILIES[kind]
+
+
+def settings_of(config: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[str]]:
+    """config.json with the family's defaults, and a line for each value without a form here."""
+    settings = {**family.usual, **config}
+    if "expansion_ratio" in settings:
+        settings["mlp_width"] = settings["expansion_ratio"] * settings["d_model"]
+    problems = []
+    for key, allowed in family.only.items():
+        place, _, name = key.rpartition(".")
+        value = (settings.get(place, {}) if place else settings).get(name, allowed[0])
+        if value not in allowed:
+            choices = " or ".join(map(repr, allowed))
+            problems.append(f"config.json: {key} = {value!r} is not supported, only {choices}")
+    missing = [key for key in family.sizes.values() if key not in settings]
+    return settings, problems + [f"config.json: {key} is missing" for key in missing]

@@ -1,0 +1,184 @@
+"""A model in one GGUF file, whose names and numbers the package gguf maps and dequantises."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from posenc_jax.data import tokenizer
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.pretrained import families
+from posenc_jax.pretrained.record import Source, digest_of
+
+KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
+PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
+ADD_BOS = "tokenizer.ggml.add_bos_token"
+CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
+
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def read(path: Path) -> Source:
+    gguf = _package()
+    try:
+        reader = gguf.GGUFReader(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    facts = {name: field.contents() for name, field in reader.fields.items()}
+    kind = facts.get("general.architecture")
+    if kind not in KINDS:
+        raise ConfigError(
+            f"{path}: architecture {kind!r} is not supported; have: {', '.join(KINDS)}"
+        )
+    tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
+    config = _config(facts, kind, tensors)
+    names = _names(gguf, kind, config["num_hidden_layers"])
+    arrays: dict[str, Callable[[], np.ndarray]] = {}
+    for name, tensor in tensors.items():
+        theirs = names.get(name) or name
+        arrays[theirs] = _reader(gguf, tensor, kind, theirs, config)
+    encoder = _tokenizer(facts, path)
+    prefix = facts["tokenizer.ggml.bos_token_id"] if facts.get(ADD_BOS) else None
+    return Source(config, arrays, encoder, prefix, digest_of([path]))
+
+
+def _package() -> Any:
+    try:
+        import gguf
+    except ImportError as error:
+        raise ConfigError(
+            "a GGUF file is read by the package gguf: pip install 'posenc-jax[gguf]'"
+        ) from error
+    return gguf
+
+
+def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
+    """The settings in the spelling of config.json."""
+
+    def of(name: str, default: Any = None) -> Any:
+        value = facts.get(f"{kind}.{name}", default)
+        return _shortest(value) if isinstance(value, float) else value
+
+    heads, width = of("attention.head_count"), of("embedding_length")
+    size = of("attention.key_length") or width // heads
+    scaling = of("rope.scaling.type", "none")
+    rope = {
+        "rope_type": "default" if scaling == "none" else scaling,
+        "factor": of("rope.scaling.factor"),
+        "original_max_position_embeddings": of("rope.scaling.original_context_length"),
+        "attention_factor": of("rope.scaling.attn_factor"),
+        "partial_rotary_factor": of("rope.dimension_count", size) / size,
+    }
+    return {
+        "model_type": KINDS[kind],
+        "num_hidden_layers": of("block_count"),
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": of("attention.head_count_kv", heads),
+        "head_dim": size,
+        "intermediate_size": of("feed_forward_length"),
+        "vocab_size": len(facts["tokenizer.ggml.tokens"]),
+        "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
+        "max_position_embeddings": of("context_length"),
+        "rope_theta": of("rope.freq_base"),
+        "rope_parameters": {name: value for name, value in rope.items() if value is not None},
+        "num_local_experts": of("expert_count"),
+        "sliding_window": of("attention.sliding_window"),
+        "use_sliding_window": of("attention.sliding_window") is not None,
+        "tie_word_embeddings": "output.weight" not in tensors,
+    }
+
+
+def _shortest(value: float) -> float:
+    """The decimal number that a float32 was written from: 1e-05, not 9.999999747378752e-06."""
+    return float(str(np.float32(value)))
+
+
+def _names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
+    """The names in config.json's family by those of the file."""
+    chosen = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
+    mapped = gguf.get_tensor_name_map(chosen, layers)
+    names = {}
+    for module, row in families.FAMILIES[KINDS[kind]].names.items():
+        base = "" if module == "lm_head" else "model."
+        for layer in range(layers if "N" in module else 1):
+            for parameter in row.parameters:
+                theirs = f"{base}{module.replace('.N.', f'.{layer}.')}.{parameter}"
+                found = mapped.get_name(theirs, try_suffixes=(".weight", ".bias"))
+                if found is not None:
+                    names[found] = theirs
+    return names
+
+
+def _reader(
+    gguf: Any, tensor: Any, kind: str, name: str, config: dict[str, Any]
+) -> Callable[[], np.ndarray]:
+    heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+    module = name.split(".")[-2:-1]
+    permuted = kind in PERMUTED and module and module[0] in heads
+
+    def read() -> np.ndarray:
+        array = _dequantised(gguf, tensor)
+        return _unpermuted(array, config[heads[module[0]]]) if permuted else array
+
+    return read
+
+
+def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
+    if tensor.tensor_type == gguf.GGMLQuantizationType.BF16:
+        return np.asarray(tensor.data).view(ml_dtypes.bfloat16)
+    if tensor.data.dtype.kind == "f":
+        return np.asarray(tensor.data)
+    return gguf.dequantize(tensor.data, tensor.tensor_type)
+
+
+def _unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of pairs [H, K/2, 2] as halves [H, 2, K/2]."""
+    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
+    """The byte-level BPE of a file; its pre-tokenizer follows `tokenizer.ggml.pre`."""
+    import tokenizers
+
+    kind, pre = facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre")
+    splitters = _pre_tokenizers(tokenizers)
+    if kind != "gpt2" or pre not in splitters:
+        raise ConfigError(
+            f"{path}: a tokenizer of kind {kind!r} with pre-tokenizer {pre!r} is not supported; "
+            f"those that are: gpt2 with {', '.join(splitters)}"
+        )
+    tokens, types = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
+    merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    built = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+    if pre == "qwen2":
+        built.normalizer = tokenizers.normalizers.NFC()
+    built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
+    built.decoder = tokenizers.decoders.ByteLevel()
+    for kind, add in ((CONTROL, built.add_special_tokens), (USER_DEFINED, built.add_tokens)):
+        chosen = [t for t, one in zip(tokens, types, strict=True) if one == kind]
+        add([tokenizers.AddedToken(t, normalized=False, special=kind == CONTROL) for t in chosen])
+    return tokenizer.Learned(path, read=built)
+
+
+def _pre_tokenizers(tokenizers: Any) -> dict[str, list[Any]]:
+    """What splits a text into words and then bytes, by `tokenizer.ggml.pre`."""
+    of = tokenizers.pre_tokenizers
+    words, whole = (of.ByteLevel(add_prefix_space=False, use_regex=one) for one in (True, False))
+
+    def split(pattern: str) -> Any:
+        return of.Split(tokenizers.Regex(pattern), "isolated")
+
+    return {
+        "smollm": [of.Digits(individual_digits=True), words],
+        "gpt-2": [words],
+        "llama-bpe": [split(_LLAMA3), whole],
+        "qwen2": [split(_LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")), whole],
+    }

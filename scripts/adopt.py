@@ -1,0 +1,42 @@
+"""python scripts/adopt.py SOURCE --workdir=RUN [--train_length=N]
+
+Makes a pretrained model an ordinary run: configuration, tokenizer and one checkpoint. SOURCE is a
+folder with config.json and *.safetensors, a .gguf file, or an id of the Hugging Face Hub. Every
+array must have its place and every parameter its array; otherwise nothing is written. What is
+printed should agree with the page of the model's publisher.
+
+  python scripts/adopt.py models/SmolLM2-135M --workdir=runs/smollm2
+  python eval_extrapolation.py --workdir=runs/smollm2 --config.data.source=text \\
+      --config.data.path='books/*.txt' --config.lengths=2048,8192,16384
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from posenc_jax import backend, terminal
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter, usage=argparse.SUPPRESS
+    )
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("--workdir", required=True, type=Path, help="the new run")
+    parser.add_argument(
+        "--train_length", "--train-length", type=int, help="default: as the model states it"
+    )
+    options = parser.parse_args(argv[1:])
+
+    def body() -> None:
+        backend.configure()
+        from posenc_jax.pretrained.adopt import adopt
+
+        facts = adopt(options.source, options.workdir, options.train_length)
+        terminal.say("\n".join(f"{name}: {value}" for name, value in facts.items()))
+
+    return terminal.code_of(body)
+
+
+if __name__ == "__main__":
+    sys.exit(terminal.program(main))

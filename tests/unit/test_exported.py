@@ -1,0 +1,67 @@
+"""A model in Llama's or GPT-2's layout: what is read back is the same model."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS, L
+
+import posenc_jax
+from posenc_jax import pretrained
+from posenc_jax.data import tokenizer
+from posenc_jax.errors import ConfigError
+
+LLAMA = {"activation": "swiglu", "tied": False, "kv_heads": 2, "vocab": 256}
+GPT2 = {"norm": "layer", "biases": "all", "vocab": 256, "norm_eps": 1e-5}
+
+
+def logits(model, encoding, length=4 * L):
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 256, (1, length)))
+    return np.asarray(model(tokens, encoding))
+
+
+@pytest.mark.parametrize("extension", ["none", "pi", "ntk", "yarn", "llama3", "abf:base=500"])
+def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, tmp_path):
+    model = make_model(**LLAMA)
+    rope = posenc_jax.build("rope", DIMS, base=1000.0)
+    encoding = posenc_jax.extend(extension, rope, 4.0)
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    read = pretrained.load(tmp_path / "out")
+    expected = logits(model, encoding)
+    np.testing.assert_allclose(logits(read.model, read.encoding), expected, atol=2e-5)
+    if extension != "none":
+        assert np.abs(logits(model, rope) - expected).max() > 1e-3
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["rope_theta"] == config["rope_parameters"]["rope_theta"]
+    tokens, _ = read.tokenizer.encode("caf\u00e9\n".encode(), "a text")
+    assert tokens.tolist() == list("caf\u00e9\n".encode())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_saved_gpt2_is_read_back(tied, make_model, drawn, tmp_path):
+    model = make_model(tied=tied, **GPT2)
+    encoding = drawn(posenc_jax.build("learned", DIMS, jax.random.key(0)))
+    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
+    read = pretrained.load(tmp_path / "out")
+    np.testing.assert_array_equal(logits(read.model, read.encoding, L), logits(model, encoding, L))
+
+
+def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
+    rope, encoder = posenc_jax.build("rope", DIMS), tokenizer.Bytes()
+    for model, encoding, reason in (
+        (make_model(), rope, "model.activation = 'gelu', only 'swiglu'"),
+        (make_model(**LLAMA, qk_norm=True), rope, "model.qk_norm = True"),
+        (make_model(**LLAMA), posenc_jax.build("alibi", DIMS), "encoding 'alibi', only 'rope'"),
+        (make_model(**LLAMA), posenc_jax.extend("logn", rope, 1.0), "logn"),
+        (make_model(**LLAMA), posenc_jax.extend("rerope", rope, 1.0), "only 'rope'"),
+        (make_model(**LLAMA), posenc_jax.build("rope", DIMS, keep=0.5), "pairs that do not turn"),
+        (make_model(**LLAMA), posenc_jax.build("rope", DIMS, fraction=0.5), "part of a head"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            pretrained.save(model, encoding, encoder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        pretrained.save(make_model(**LLAMA), rope, encoder, tmp_path)

@@ -1,0 +1,168 @@
+"""A GGUF file holds the model of a folder in other names, layouts and types."""
+
+import gguf
+import ml_dtypes
+import numpy as np
+import pytest
+from llamas import LAYERS, LLAMA, D, F, G, H, K, L, V, drawn, logits, write
+
+import posenc_jax
+from posenc_jax import pretrained
+from posenc_jax.data import tokenizer
+from posenc_jax.errors import ConfigError
+from posenc_jax.pretrained.adopt import adopt, read
+
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+CHARACTERS = tokenizer.train_bpe(["a"], 256).get_vocab()
+
+
+def interleaved(rows, heads):
+    """Halves [H, 2, K/2] as pairs [H, K/2, 2], as converters to the architecture llama write."""
+    halves = rows.reshape(heads, 2, -1, rows.shape[-1])
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows.shape)
+
+
+def write_gguf(path, kind="llama", quantised=None, pre="smollm", scaling=None, lacking=()):
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(L)
+    writer.add_embedding_length(D)
+    writer.add_feed_forward_length(F)
+    writer.add_head_count(H)
+    writer.add_head_count_kv(G)
+    writer.add_key_length(K)
+    writer.add_rope_dimension_count(K)
+    writer.add_rope_freq_base(5000.0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    if scaling:
+        writer.add_rope_scaling_type(gguf.RopeScalingType(scaling))
+        writer.add_rope_scaling_factor(4.0)
+    characters = sorted(c for c in CHARACTERS if c not in lacking)
+    merges = ["1 2", "Ġ a", "Ċ Ċ", "ĊĊ 1"]
+    words = [merge.replace(" ", "") for merge in merges]
+    others = V - len(characters) - len(words) - 1
+    tokens = ["<|im_start|>", *characters, *words, *(f"<{i}>" for i in range(others))]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types([3, *[1] * (len(tokens) - 1 - others), *[3] * others])
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(0)
+    writer.add_add_bos_token(False)
+    for name, array in drawn().items():
+        module = name.removesuffix(".weight")
+        layer, inner = (module.split(".", 3)[2:]) if ".layers." in module else (None, module)
+        place = f"blk.{layer}.{NAMES[inner]}" if layer else NAMES[inner]
+        if kind == "llama" and inner in ("self_attn.q_proj", "self_attn.k_proj"):
+            array = interleaved(array, H if inner.endswith("q_proj") else G)
+        if quantised is None or array.ndim == 1:
+            writer.add_tensor(f"{place}.weight", array)
+        else:
+            raw = gguf.quantize(array, quantised)
+            writer.add_tensor(f"{place}.weight", raw, raw_dtype=quantised)
+    for layer in range(LAYERS if kind == "qwen3" else 0):
+        for name in "qk":
+            writer.add_tensor(f"blk.{layer}.attn_{name}_norm.weight", np.ones(K, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_gguf_file_holds_the_arrays_of_its_folder(tmp_path):
+    folder = read(write(tmp_path / "llama")).params["model"]
+    file = read(write_gguf(tmp_path / "llama.gguf")).params["model"]
+    assert set(file) == set(folder)
+    for name, array in folder.items():
+        np.testing.assert_array_equal(file[name], array)
+
+
+def test_only_the_architecture_llama_is_interleaved(tmp_path):
+    """Sizes do not tell, and q has more heads than k."""
+    for kind in ("llama", "qwen3"):
+        params = read(write_gguf(tmp_path / f"{kind}.gguf", kind)).params["model"]
+        for name in "qk":
+            theirs = drawn()[f"model.layers.1.self_attn.{name}_proj.weight"]
+            np.testing.assert_array_equal(params[f"blocks.attention.{name}.kernel"][1].T, theirs)
+    assert params["blocks.attention.q_norm.scale"].shape == (LAYERS, K)
+
+
+def test_theta_and_eps_are_the_decimal_numbers_that_were_written(tmp_path):
+    facts = pretrained.load(write_gguf(tmp_path / "model.gguf")).facts
+    assert (facts["eps"], facts["theta"], facts["L"]) == (1e-5, 5000.0, L)
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16"])
+def test_types_of_two_bytes_are_held_as_they_are(kind, tmp_path):
+    quantised = getattr(gguf.GGMLQuantizationType, kind)
+    model = read(write_gguf(tmp_path / "model.gguf", quantised=quantised)).params["model"]
+    dtype = np.float16 if kind == "F16" else ml_dtypes.bfloat16
+    up = model["blocks.mlp.up.kernel"]
+    assert up.dtype == dtype and model["norm.scale"].dtype == np.float32
+    np.testing.assert_array_equal(
+        up[1].T, drawn()["model.layers.1.mlp.up_proj.weight"].astype(dtype)
+    )
+
+
+def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
+    plain, scaled = (
+        pretrained.load(write_gguf(tmp_path / f"{s}.gguf", scaling=s)).encoding
+        for s in (None, "linear")
+    )
+    np.testing.assert_allclose(scaled.inv_freq, plain.inv_freq / 4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        ("smollm", ["ĊĊ", "1", "2", "Ġa"]),  # digits are alone
+        ("gpt-2", ["Ċ", "Ċ", "12", "Ġa"]),
+        ("llama-bpe", ["ĊĊ", "12", "Ġa"]),
+        ("qwen2", ["ĊĊ", "1", "2", "Ġa"]),
+    ],
+)
+def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, pieces, tmp_path):
+    encoder = read(write_gguf(tmp_path / "model.gguf", pre=pre)).tokenizer
+    tokens, _ = encoder.encode(b"\n\n12 a", "a text")
+    assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == pieces
+
+
+def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="pre-tokenizer 'deepseek-v9' is not supported"):
+        read(write_gguf(tmp_path / "model.gguf", pre="deepseek-v9"))
+    with pytest.raises(ConfigError, match="architecture 'gemma2' is not supported"):
+        read(write_gguf(tmp_path / "gemma.gguf", kind="gemma2"))
+
+
+def test_a_vocabulary_without_some_bytes_has_known_widths(tmp_path):
+    """A text with such a byte takes the way of offsets, and no other text does."""
+    lacking = [c for c in CHARACTERS if c in "ÀÁõö÷øùúûüýþÿĄ"]
+    encoder = read(write_gguf(tmp_path / "model.gguf", lacking=lacking)).tokenizer
+    assert encoder.widths is not None
+    for text in ("caf\u00e9 12 \u6771\u4eac", "a\x04b"):
+        tokens, widths = encoder.encode(text.encode(), "a text")
+        assert len(tokens) == len(widths) and widths.sum() == len(text.encode())
+
+
+def test_the_first_token_of_a_file_is_not_put_first_unless_it_says_so(tmp_path):
+    run = tmp_path / "run"
+    facts = adopt(write_gguf(tmp_path / "model.gguf"), run)
+    assert facts["prefix"] is None
+    loaded = posenc_jax.load_run(run)
+    assert loaded.config.data.prefix is None and loaded.tokenizer.encode(b"a", "a")[0].size == 1
+    folder = pretrained.load(write(tmp_path / "llama", config=LLAMA))
+    np.testing.assert_array_equal(logits(loaded), logits(folder))

@@ -1,0 +1,217 @@
+"""Files of pretrained models, written by hand: what is adopted, and what is refused."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from llamas import LAYERS, LLAMA, TEXT, D, H, K, L, V, drawn, logits, write
+
+import posenc_jax
+from posenc_jax import pretrained
+from posenc_jax.config import Evaluation
+from posenc_jax.config.resolve import refuse_unadopted
+from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.evaluation.evaluate import evaluate
+from posenc_jax.pretrained.adopt import adopt
+from posenc_jax.runs.parameters import by_path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write(tmp_path / "llama")
+
+
+def test_names_are_found_with_and_without_their_prefix(folder, tmp_path):
+    bare = {name.removeprefix("model."): array for name, array in drawn().items()}
+    buffers = {"layers.0.self_attn.rotary_emb.inv_freq": np.ones(K // 2, np.float32)}
+    other = write(tmp_path / "bare", bare | buffers)
+    np.testing.assert_array_equal(logits(pretrained.load(folder)), logits(pretrained.load(other)))
+
+
+def test_one_error_lists_all_that_is_wrong(tmp_path):
+    arrays = drawn()
+    del arrays["model.layers.1.mlp.up_proj.weight"]
+    arrays["model.norm.weight"] = np.ones(D + 1, np.float32)
+    arrays["norm.bias"] = arrays["model.layers.5.input_layernorm.weight"] = np.ones(D, np.float32)
+    arrays["layers.0.input_layernorm.weight"] = np.ones(D, np.float32)
+    arrays["model.layers.0.self_attn.q_proj.weight"] = np.ones((H * K, D), np.int8)
+    arrays["adapter.weight"] = np.ones(3, np.float32)
+    with pytest.raises(DataError) as error:
+        pretrained.load(write(tmp_path / "wrong", arrays))
+    for line in (
+        "model.blocks.mlp.up.kernel: nothing in the files sets it in layers 1",
+        "model.norm.weight: its shape gives (17,) for model.norm.scale, not (16,)",
+        "norm.bias: no place for it",
+        "model.layers.5.input_layernorm.weight: no place for it",
+        "is filled by",
+        "model.layers.0.self_attn.q_proj.weight: its type is int8",
+        "adapter.weight: no place for it",
+    ):
+        assert line in str(error.value)
+
+
+def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
+    tied = LLAMA | {"tie_word_embeddings": True}
+    arrays = drawn()
+    with pytest.raises(DataError, match="lm_head.weight: it differs from the embedding"):
+        pretrained.load(write(tmp_path / "differs", arrays, tied))
+    arrays["lm_head.weight"] = arrays["model.embed_tokens.weight"]
+    assert pretrained.load(write(tmp_path / "equal", arrays, tied)).model.unembed is None
+    del arrays["lm_head.weight"]
+    with pytest.raises(DataError, match="model.unembed.kernel: nothing in the files sets it"):
+        pretrained.load(write(tmp_path / "missing", arrays))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model_type": "gemma2"}, "'gemma2' is not supported: .*soft caps"),
+        ({"model_type": "mixtral", "num_local_experts": 8}, "a mixture of experts"),
+        ({"model_type": "phi3"}, "'phi3' is not supported; have: llama, mistral"),
+        ({"final_logit_softcapping": 30.0}, "a soft cap on logits"),
+        ({"quantization_config": {"bits": 4}}, "quantised weights"),
+        ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported, only 'silu'"),
+        ({"attention_bias": True}, "attention_bias = True is not supported"),
+        ({"vocab_size": 200}, "tokenizer has 258 tokens, more than the 200"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "is not dynamic_ntk"),
+        ({"rope_scaling": {"type": "su", "factor": 2.0}}, "rope type 'su' is not supported"),
+        (
+            {
+                "rope_scaling": {
+                    "type": "longrope",
+                    "short_factor": [1.0] * 3,
+                    "long_factor": [2.0] * 3,
+                    "original_max_position_embeddings": 16,
+                }
+            },
+            "changes its numbers with the length read",
+        ),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "per kind of layer"),
+        ({"num_key_value_heads": 3}, "heads must be a multiple of kv_heads"),
+    ],
+)
+def test_what_has_no_form_here_is_refused(fields, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        pretrained.load(write(tmp_path / "refused", config=LLAMA | fields))
+
+
+def test_a_folder_without_weights_and_a_missing_shard_are_named(folder):
+    (folder / "model-2.safetensors").unlink()
+    with pytest.raises(DataError, match="files model-2.safetensors are missing"):
+        pretrained.load(folder)
+    with pytest.raises(ConfigError, match="SOURCE must be a folder"):
+        pretrained.load(folder / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("stated", "prefix"),
+    [
+        ({}, None),
+        ({"bos_token": "<s>"}, None),  # as SmolLM2's <|im_start|>
+        ({"bos_token": "<s>", "add_bos_token": False}, None),
+        ({"bos_token": "<s>", "add_bos_token": True}, 257),
+        ({"bos_token": {"content": "<s>"}, "add_bos_token": True}, 257),
+    ],
+)
+def test_add_bos_token_decides_what_is_put_first(stated, prefix, tmp_path):
+    loaded = pretrained.load(write(tmp_path / "stated", stated=stated))
+    assert loaded.facts["prefix"] == prefix
+
+
+def test_a_tokenizer_that_puts_a_token_first_decides_without_add_bos_token(folder):
+    path = folder / "tokenizer.json"
+    written = json.loads(path.read_text())
+    first = {"SpecialToken": {"id": "<s>", "type_id": 0}}
+    written["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [first, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [first, {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}},
+    }
+    path.write_text(json.dumps(written))
+    assert pretrained.load(folder).facts["prefix"] == 257
+
+
+def test_an_adopted_run_is_evaluated_as_any_other(folder, tmp_path, capsys):
+    stated = {"bos_token": "<s>", "add_bos_token": True}
+    run, text = tmp_path / "run", tmp_path / "text.txt"
+    text.write_text(TEXT)
+    facts = adopt(write(folder, stated=stated), run)
+    assert facts["theta"] == 5000.0 and facts["eps"] == 1e-5 and facts["L"] == L
+    with pytest.raises(ConfigError, match="training text of a pretrained model"):
+        evaluate(Evaluation(multiples="1"), run)
+    rows = posenc_jax.evaluate(
+        run,
+        {
+            "data.source": "text",
+            "data.path": str(text),
+            "multiples": "0.5,1,2",
+            "extensions": "none,yarn",
+            "wandb.mode": "disabled",
+        },
+    )
+    assert {row["extension"] for row in rows} >= {"none", "yarn"}
+    assert all(np.isfinite(row["nll"]) for row in rows)
+    assert (run / "plots").is_dir()
+    assert "unknown; it may know this text" in capsys.readouterr().err
+    loaded = posenc_jax.load_run(run)
+    np.testing.assert_array_equal(logits(loaded), logits(pretrained.load(folder)))
+
+
+def test_the_prefix_replaces_the_first_token_of_a_row(folder, tmp_path):
+    from posenc_jax.evaluation.losses import Reader
+
+    loaded = pretrained.load(folder)
+    tokens = np.random.default_rng(2).integers(0, V, 100)
+    plain, prefixed = (
+        Reader(loaded.model, tokens, 1000, prefix=prefix)(loaded.encoding, np.array([7]), 20, 20)[0]
+        for prefix in (None, 257)
+    )
+    row = np.concatenate([[257], tokens[8:27]])[None]
+    nats, _ = loaded.model.losses(
+        jnp.asarray(row), jnp.asarray(tokens[None, 8:28]), loaded.encoding
+    )
+    np.testing.assert_allclose(prefixed, nats, rtol=1e-5)
+    assert np.abs(plain - prefixed).max() > 1e-3
+
+
+def test_an_extension_of_the_model_is_the_run_s_and_plain_is_the_original(tmp_path):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
+    config = LLAMA | {"rope_scaling": yarn, "max_position_embeddings": 4 * L}
+    adopt(write(tmp_path / "yarn", config=config), tmp_path / "run")
+    run = posenc_jax.runs.subject.load_subject(tmp_path / "run")
+    rope = posenc_jax.build("rope", posenc_jax.Dims(H, K, D, L, LAYERS), base=5000.0)
+    np.testing.assert_array_equal(run.plain.inv_freq, rope.inv_freq)
+    extended = posenc_jax.extend("yarn", rope, 4.0)
+    np.testing.assert_array_equal(run.parts.encoding.inv_freq, extended.inv_freq)
+    assert (run.original, run.trained) == (L, 4 * L)
+
+
+def test_bfloat16_weights_are_kept_and_computed_with(tmp_path):
+    arrays = drawn(ml_dtypes.bfloat16)
+    adopt(write(tmp_path / "half", arrays), tmp_path / "run")
+    run = posenc_jax.load_run(tmp_path / "run")
+    assert run.config.model.dtype == "bfloat16"
+    assert {leaf.dtype for leaf in jax.tree.leaves(run.model)} == {jnp.dtype("bfloat16")}
+    up = by_path(run.model)["blocks.mlp.up.kernel"][1]
+    np.testing.assert_array_equal(up, arrays["model.layers.1.mlp.up_proj.weight"].T)
+
+
+def test_a_model_in_place_of_a_run_is_answered_with_the_command(folder, tmp_path):
+    for ask in (refuse_unadopted, posenc_jax.load_run, lambda place: evaluate(Evaluation(), place)):
+        with pytest.raises(ConfigError, match="python scripts/adopt.py .*llama --workdir=RUN"):
+            ask(folder)
+    gguf = tmp_path / "model.gguf"
+    gguf.touch()
+    with pytest.raises(ConfigError, match="adopt it first"):
+        posenc_jax.load_run(gguf)
+    refuse_unadopted(tmp_path)
+
+
+def test_a_run_is_not_adopted_over(folder, tmp_path):
+    adopt(folder, tmp_path / "run")
+    with pytest.raises(ConfigError, match="holds a run already"):
+        adopt(folder, tmp_path / "run")
