@@ -40,8 +40,9 @@ def continued(
     choice("semantics", semantics, SEMANTICS)
     encoder = subject.tokenizer
     ids = encoder.encode(prompt.encode(), "the prompt")[0] if prompt else np.zeros(0, np.int32)
-    if subject.parts.model.config.bos:
-        ids = np.concatenate([[0], ids])  # replaced by the trained vector
+    first = 0 if subject.parts.model.config.bos else subject.prefix  # 0: for the trained vector
+    if first is not None:
+        ids = np.concatenate([[first], ids])
     if not len(ids):
         raise ConfigError("prompt is empty; give at least one token to continue")
     end = tokenizer.end_of_text(encoder)

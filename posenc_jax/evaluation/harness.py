@@ -48,8 +48,10 @@ class RunLM(TemplateLM):
         max_length: int,
         facts: Mapping[str, Any] | None = None,  # about the run, for the results
         tokens_per_call: int = Evaluation.tokens_per_call,
+        prefix: int | None = None,  # a token of the vocabulary before every text
     ):
         super().__init__()
+        self.prefix = prefix
         self.mesh = devices.make_mesh()
         placed = jax.device_put((model, encoding), devices.replicated(self.mesh))
         self.model, self.encoding = placed
@@ -64,16 +66,20 @@ class RunLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """The token before a text: the end of another one, or a new line."""
+        """The token before a text: the model's own, the end of another one, or a new line."""
+        if self.prefix is not None:
+            return self.prefix
         end = self.end_token_id
         return self._encode("\n")[-1] if end is None else end
 
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **kwargs
     ) -> list[int]:
-        """Tokens of a text, after one that the model replaces by its BOS, if it has one."""
-        adds_bos = self.model.config.bos and add_special_tokens is not False
-        return [self.prefix_token_id] * adds_bos + self._encode(string)
+        """Tokens of a text, after the first token that the model was trained with, if there is
+        one; where that is a trained vector, the model replaces the token."""
+        begins = self.model.config.bos or self.prefix is not None
+        begins = begins and add_special_tokens is not False
+        return [self.prefix_token_id] * begins + self._encode(string)
 
     def _encode(self, string: str) -> list[int]:
         return self.encoder.encode(string.encode(), "a request")[0].tolist() if string else []
@@ -212,7 +218,8 @@ def load(
     subject = load_subject(run, step)
     encoding, max_length = extended(subject, extension, max_length)
     facts = {"run": subject.name, "step": subject.step, "extension": extension}
-    return RunLM(subject.parts.model, encoding, subject.tokenizer, max_length, facts)
+    options = {"facts": facts, "prefix": subject.prefix}
+    return RunLM(subject.parts.model, encoding, subject.tokenizer, max_length, **options)
 
 
 def evaluate(
