@@ -66,6 +66,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.train_step
 	$(BIN)/python -m benchmarks.real
+	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.schemes
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.start

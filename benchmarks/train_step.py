@@ -131,13 +131,13 @@ def textbook_step(model: Textbook, given: jax.Array):  # [B, T + 1]
     return lambda: float(step(model, optimizer, given))
 
 
-def theirs(name: str, length: int, rows: int, how: str):
+def x_transformer(name: str, length: int, flash: bool):
+    """The default byte model of x-transformers."""
     import torch
     from x_transformers import Decoder, TransformerWrapper
 
     torch.manual_seed(0)
-    flash = how in ("flash", "compiled")
-    model = TransformerWrapper(
+    return TransformerWrapper(
         num_tokens=256,
         max_seq_len=length,
         use_abs_pos_emb=False,
@@ -153,6 +153,12 @@ def theirs(name: str, length: int, rows: int, how: str):
             **POSITIONS[name],
         ),
     )
+
+
+def theirs(name: str, length: int, rows: int, how: str):
+    import torch
+
+    model = x_transformer(name, length, flash=how in ("flash", "compiled"))
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=3e-3, weight_decay=0.1)
     run = torch.compile(model) if how == "compiled" else model

@@ -1,0 +1,272 @@
+"""python -m benchmarks.decode [--parts=real,small,encodings] [--out=DIR]
+
+Measures greedy decoding of one row with a cache, in float32: the time per token after a prompt, and
+the time to the first token.
+
+real: the shape of SmolLM2-135M against `generate` of transformers (attn_implementation="sdpa").
+small: the default byte model (width 128, 4 layers, 4 heads) against x-transformers.
+encodings: the default byte model with every encoding, and extensions of RoPE that change decoding;
+also bytes of cache per token. Draws decode.png.
+
+Each part replaces its own rows. A prompt of 16,384 tokens takes minutes at SmolLM2's shape.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from posenc_jax import backend
+
+backend.configure(keep_programs=False)
+
+import jax  # noqa: E402
+import matplotlib  # noqa: E402
+import numpy as np  # noqa: E402
+
+import models  # noqa: E402
+import posenc_jax  # noqa: E402
+from benchmarks import peers  # noqa: E402
+from benchmarks.real import BASE, SHAPE  # noqa: E402
+from benchmarks.results import Result, record  # noqa: E402
+from benchmarks.timing import QUARTILES, Range, machine, ratio  # noqa: E402
+from benchmarks.train_step import POSITIONS, x_transformer  # noqa: E402
+from posenc_jax import schemes  # noqa: E402
+from posenc_jax.plots.style import look_of  # noqa: E402
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+NEW = 32  # tokens whose time is taken
+PROMPTS = {"real": (512, 4_096, 16_384), "small": (512, 4_096)}
+CONTEXTS = (1_024, 4_096, 16_384)
+LONG = 16_384  # prompts from here on have two rounds, shorter ones four
+TRAIN_LENGTH = 512  # L of the encodings, and the window of extensions that have one
+WHOLE = ("learned", "randomized")  # built for the whole context: their positions end at a table
+EXTENSIONS = ("yarn", "self_extend", "dca", "streaming", "window")
+SMALL = models.Config(vocab=256)
+DRAWN = ("nope", "rope", "alibi", "t5", "fire", "fox", "rope + self_extend", "rope + window")
+
+
+class Seconds(NamedTuple):
+    first: float  # from the call to the first token
+    each: float  # per later token
+
+
+Decode = Callable[[], Seconds]
+
+
+def ours(model, encoding, row: np.ndarray) -> Decode:
+    def call():
+        begin, stamps = time.perf_counter(), []
+        for piece in models.stream(model, encoding, row, tokens=1 + 2 * NEW, each=1 + NEW):
+            piece.block_until_ready()
+            stamps.append(time.perf_counter())
+        # The first piece is the first token and as many later ones as the second piece.
+        each = (stamps[1] - stamps[0]) / NEW
+        return Seconds(stamps[0] - begin - NEW * each, each)
+
+    return call
+
+
+def of_stamps(begin: float, stamps: list[float]) -> Seconds:
+    """The times of a generation, from the time of each of its tokens."""
+    return Seconds(stamps[0] - begin, (stamps[-1] - stamps[0]) / (len(stamps) - 1))
+
+
+def transformers(length: int, row: np.ndarray) -> Decode:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=SHAPE["width"],
+        num_hidden_layers=SHAPE["layers"],
+        num_attention_heads=SHAPE["heads"],
+        num_key_value_heads=SHAPE["kv_heads"],
+        intermediate_size=SHAPE["mlp_width"],
+        vocab_size=SHAPE["vocab"],
+        max_position_embeddings=length + 1 + NEW,
+        rope_theta=BASE,
+        tie_word_embeddings=True,
+        attn_implementation="sdpa",
+    )
+    model, given = LlamaForCausalLM(config).eval(), torch.from_numpy(row).long()
+    options = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+
+    class Stamps(list):
+        def put(self, _):
+            self.append(time.perf_counter())
+
+        def end(self):
+            pass
+
+    def call():
+        begin, stamps = time.perf_counter(), Stamps()
+        with torch.inference_mode():
+            model.generate(given, max_new_tokens=1 + NEW, streamer=stamps, **options)
+        return of_stamps(begin, stamps[1:])  # it puts the prompt first
+
+    return call
+
+
+def x_transformers(name: str, row: np.ndarray, flash: bool) -> Decode:
+    import torch
+    from x_transformers import AutoregressiveWrapper
+
+    model = AutoregressiveWrapper(x_transformer(name, row.shape[1] + 1 + NEW, flash)).eval()
+    given, stamps = torch.from_numpy(row).long(), []
+    model.net.register_forward_hook(lambda *_: stamps.append(time.perf_counter()))
+
+    def call():
+        stamps.clear()
+        begin = time.perf_counter()
+        with torch.inference_mode():
+            model.generate(given, 1 + NEW, temperature=0.0, cache_kv=True)
+        return of_stamps(begin, stamps)
+
+    return call
+
+
+def in_turns(calls: Mapping[str, Decode], length: int) -> dict[str, np.ndarray]:
+    """Seconds [rounds, 2] of each call, in turns; the first round compiles."""
+    rounds = range(2 if length >= LONG else 4)
+    taken = [[call() for call in calls.values()] for _ in rounds]
+    return dict(zip(calls, np.array(taken).swapaxes(0, 1), strict=True))
+
+
+def against(case: str, times: dict[str, np.ndarray]) -> list[Result]:
+    """Our times over each peer's."""
+    results = []
+    firsts = {name: one[1:, 0] for name, one in times.items()}
+    each = {name: one[:, 1] for name, one in times.items()}
+    for peer in [name for name in times if name != "ours"]:
+        results.append(Result(case, f"time per token over {peer}", ratio(each, peer, "ours")))
+        results.append(Result(case, f"first token over {peer}", ratio(firsts, peer, "ours")))
+    for name, seconds in each.items():
+        results.append(Result(case, f"{name}, ms per token", quartiles(1e3 * seconds)))
+    return results
+
+
+def quartiles(values: np.ndarray) -> Range:
+    return Range(*np.percentile(values, QUARTILES))
+
+
+def tokens(vocab: int, length: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, vocab, (1, length), np.int32)
+
+
+def dims_of(config: models.Config, train_length: int) -> posenc_jax.Dims:
+    return posenc_jax.Dims(
+        config.heads, config.head_size, config.width, train_length, config.layers
+    )
+
+
+def made(config: models.Config):
+    return jax.jit(lambda key: models.make(config, key))(jax.random.key(0))
+
+
+def real() -> Iterator[list[Result]]:
+    config = models.Config(**SHAPE)
+    model = made(config)
+    rope = posenc_jax.build("rope", dims_of(config, 2_048), base=BASE)
+    for length in PROMPTS["real"]:
+        row = tokens(SHAPE["vocab"], length)
+        calls = {"ours": ours(model, rope, row), "transformers": transformers(length, row)}
+        yield against(f"{length} rope", in_turns(calls, length))
+
+
+def small() -> Iterator[list[Result]]:
+    model = made(SMALL)
+    for length in PROMPTS["small"]:
+        row = tokens(256, length)
+        for name in POSITIONS:
+            calls = {
+                "ours": ours(model, encoding_of(name, length), row),
+                "eager": x_transformers(name, row, flash=False),
+            }
+            if name != "t5":  # x-transformers refuses flash with this bias
+                calls["flash"] = x_transformers(name, row, flash=True)
+            yield against(f"{length} {name}", in_turns(calls, length))
+
+
+def encoding_of(name: str, context: int) -> posenc_jax.Encoding:
+    """An encoding, or RoPE with an extension, as it reads `context` tokens and decodes."""
+    scheme, _, extension = name.partition(" + ")
+    most = context + 2 * NEW
+    dims = dims_of(SMALL, most if scheme in WHOLE else TRAIN_LENGTH)
+    encoding = schemes.build(scheme, dims, jax.random.key(1))
+    if not extension:
+        return encoding
+    return posenc_jax.extend(extension, encoding, most / TRAIN_LENGTH)
+
+
+def cache_bytes(encoding: posenc_jax.Encoding, size: int) -> int:
+    cache = models.init_cache(SMALL, encoding, 1, size)
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(cache.layers))
+
+
+def encodings() -> Iterator[list[Result]]:
+    model = made(SMALL)
+    for context in CONTEXTS:
+        row = tokens(256, context)
+        for name in [*schemes.names(), *(f"rope + {name}" for name in EXTENSIONS)]:
+            encoding = encoding_of(name, context)
+            times = in_turns({"ours": ours(model, encoding, row)}, context)["ours"]
+            held = cache_bytes(encoding, context) / context
+            measured = {
+                "tokens per second": quartiles(1 / times[:, 1]),
+                "ms to the first token": quartiles(1e3 * times[1:, 0]),
+                "bytes of cache per token": Range(held, held, held),
+            }
+            yield [Result(f"{context} {name}", *one) for one in measured.items()]
+
+
+def draw(results: list[Result], path: Path) -> None:
+    figure, panel = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    speeds = {one.case: one.range for one in results if one.measure == "tokens per second"}
+    for name in DRAWN:
+        color, marker = look_of(name.rpartition(" ")[2])
+        ranges = [speeds[f"{context} {name}"] for context in CONTEXTS]
+        middle = [one.middle for one in ranges]
+        panel.plot(CONTEXTS, middle, color=color, marker=marker, linewidth=1.5, label=name)
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    panel.set_xticks(CONTEXTS, [f"{context:,}" for context in CONTEXTS])
+    panel.set_xlabel("tokens of context")
+    low, high = panel.get_ylim()
+    ticks = [m * 10**e for e in range(6) for m in (1, 2, 5) if low <= m * 10**e <= high]
+    panel.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    panel.yaxis.set_minor_formatter("")
+    panel.grid(alpha=0.3, which="both")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.set_title("decoding, tokens per second", loc="left")
+    figure.legend(loc="outside right center", frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+PARTS = {"real": real, "small": small, "encodings": encodings}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    options = parser.parse_args()
+    peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
+    print(machine(), flush=True)
+    for part in options.parts.split(","):
+        results = []
+        for of_case in PARTS[part]():
+            words = [f"{one.measure} {one.range.middle:,.4g}" for one in of_case]
+            print(f"{of_case[0].case}: {'; '.join(words)}", flush=True)
+            results += of_case
+            record(f"decode_{part}", results)
+        if part == "encodings":
+            draw(results, options.out / "decode.png")
+
+
+if __name__ == "__main__":
+    main()
