@@ -33,7 +33,7 @@ from benchmarks.results import Result, record  # noqa: E402
 from benchmarks.timing import QUARTILES, Range, machine, ratio  # noqa: E402
 from benchmarks.train_step import POSITIONS, x_transformer  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
-from posenc_jax.plots.style import look_of  # noqa: E402
+from posenc_jax.plots.style import look_of, look_of_method  # noqa: E402
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -225,14 +225,17 @@ def encodings() -> Iterator[list[Result]]:
 def draw(results: list[Result], path: Path) -> None:
     figure, panel = pyplot.subplots(figsize=(8, 5), layout="constrained")
     speeds = {one.case: one.range for one in results if one.measure == "tokens per second"}
+    contexts = sorted({int(case.partition(" ")[0]) for case in speeds})
     for name in DRAWN:
-        color, marker = look_of(name.rpartition(" ")[2])
-        ranges = [speeds[f"{context} {name}"] for context in CONTEXTS]
+        color, marker = (
+            look_of_method(name.rpartition(" ")[2])[:2] if " " in name else look_of(name)
+        )
+        ranges = [speeds[f"{context} {name}"] for context in contexts]
         middle = [one.middle for one in ranges]
-        panel.plot(CONTEXTS, middle, color=color, marker=marker, linewidth=1.5, label=name)
+        panel.plot(contexts, middle, color=color, marker=marker, linewidth=1.5, label=name)
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
-    panel.set_xticks(CONTEXTS, [f"{context:,}" for context in CONTEXTS])
+    panel.set_xticks(contexts, [f"{context:,}" for context in contexts])
     panel.set_xlabel("tokens of context")
     low, high = panel.get_ylim()
     ticks = [m * 10**e for e in range(6) for m in (1, 2, 5) if low <= m * 10**e <= high]

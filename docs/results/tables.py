@@ -263,6 +263,21 @@ TARGETS = [  # what, the least or most wanted, benchmark, case, measure
     ("T = 8,192", "1", "real", "8192", BF16),
     ("bfloat16 over float32, T = 2,048", "1.5", "real", "2048", "bfloat16 over float32"),
     ("T = 8,192", "1.5", "real", "8192", "bfloat16 over float32"),
+    *(
+        (what, "≤ 1", "decode_real", f"{prompt} rope", "time per token over transformers")
+        for prompt, what in (
+            (512, "decoding at SmolLM2's shape, time per token over transformers, T = 512"),
+            (4096, "T = 4,096"),
+            (16384, "T = 16,384"),
+        )
+    ),
+    *(
+        (f"decoding, time per token over {how} x-transformers, {name}, T = {prompt:,}", "≤ 1")
+        + ("decode_small", f"{prompt} {scheme}", f"time per token over {how}")
+        for name, scheme in (("RoPE", "rope"), ("ALiBi", "alibi"), ("T5", "t5"))
+        for how in (("eager",) if scheme == "t5" else ("eager", "flash"))
+        for prompt in (512, 4096)
+    ),
 ]
 
 
@@ -315,6 +330,20 @@ def by_machine(benchmark: str) -> Callable[[], str]:
     return table
 
 
+def decoding() -> str:
+    """Speed and memory of decoding: a line per encoding and machine, a column per context."""
+    rows = speeds()[speeds().benchmark == "decode_encodings"]
+    cases = rows.case.str.split(" ", n=1, expand=True)
+    rows = rows.assign(context=cases[0].astype(int), encoding=cases[1])
+    columns = [(what, n) for what in rows.measure.unique() for n in sorted(rows.context.unique())]
+    body = []
+    for (encoding, machine), own in rows.groupby(["encoding", "machine"], sort=False):
+        values = own.set_index(["measure", "context"]).middle
+        cells = [f"{values[place]:,.0f}" if place in values else "-" for place in columns]
+        body.append([encoding, machine, *cells])
+    return markdown(["", "machine", *(f"{what}, {n:,}" for what, n in columns)], body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -331,6 +360,9 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "attention": by_machine("attention"),
         "steps": by_machine("train_step"),
         "real": by_machine("real"),
+        "decode-real": by_machine("decode_real"),
+        "decode-small": by_machine("decode_small"),
+        "decode": decoding,
         "schemes": by_machine("schemes"),
     },
 }
