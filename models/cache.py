@@ -165,10 +165,8 @@ def init_cache(
             "cache; evaluate it by whole windows"
         )
     layers = [encoding.layer(index) for index in range(config.layers)]
-    if rotated:
-        for layer in layers:
-            if not _rotates_once(config, layer):
-                raise ValueError(f"keys of encoding {layer.name!r} cannot be rotated once")
+    if rotated and not rotates_once(config, encoding):
+        raise ValueError(f"keys of encoding {encoding.name!r} cannot be rotated once")
     return Cache(
         layers=tuple(_empty(config, layer, batch, size) for layer in layers),
         length=jnp.zeros((), jnp.int32),
@@ -180,7 +178,8 @@ def init_cache(
 def rotates_once(config: Config, encoding: Encoding) -> bool:
     """True if keys may be rotated when they are written: each by its own position alone, at one
     position in all regions, and alike in all heads that share it."""
-    return all(_rotates_once(config, encoding.layer(index)) for index in range(config.layers))
+    kinds = range(min(encoding.period, config.layers))  # layers of one kind differ in numbers alone
+    return all(_rotates_once(config, encoding.layer(index)) for index in kinds)
 
 
 def _rotates_once(config: Config, layer: Encoding) -> bool:

@@ -19,7 +19,7 @@ KEY = jax.random.key(0)
         ("_rotation", {}, "unknown encoding '_rotation'"),
         ("", {}, "unknown encoding ''; have: alibi"),
         ("rope", {"bass": 1}, r"unknown option of encoding 'rope': 'bass'; did you mean 'base'\?"),
-        ("alibi", {"base": 1}, "encoding 'alibi' takes no options; got 'base'"),
+        ("nope", {"base": 1}, "encoding 'nope' takes no options; got 'base'"),
         ("rope", {"base": 0.0}, "base must be a finite number above 1; got 0.0"),
         ("rope", {"base": 1e39}, "base must be a number from 1 to 1e\\+30"),
         ("randomized", {"max_positon": 64}, r"'max_positon'; did you mean 'max_position'\?"),

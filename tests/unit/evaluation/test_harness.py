@@ -283,3 +283,10 @@ def test_extensions_that_cannot_be_applied_are_refused(
 ):
     with pytest.raises(ConfigError, match=message):
         harness.extended(subject(name), extension, max_length)
+
+
+def test_a_models_first_token_stands_before_a_text(make_lm):
+    lm = make_lm(prefix=7)
+    assert lm.tok_encode("ab") == [7, *b"ab"]
+    assert lm.tok_encode("ab", add_special_tokens=False) == [*b"ab"]
+    assert lm.eot_token_id == 7
