@@ -127,6 +127,21 @@ def test_keys_rotated_once_keep_the_base_of_their_time(make_model, make_tokens):
     assert jnp.abs(logits[:, 0] - model(tokens, yarn)[:, -1]).max() > 1e-3
 
 
+@pytest.mark.parametrize("rotated", [False, True], ids=["prefix", "stale"])
+@pytest.mark.parametrize("method", ["dynamic_ntk", "dynamic_yarn", "dynamic_pi"])
+def test_a_dynamic_extension_leaves_the_first_l_tokens(method, rotated, make_model, make_tokens):
+    """Every step has its own encoding, which is the plain one until more than L are read."""
+    model, rope, tokens = make_model(), posenc_jax.build("rope", DIMS), make_tokens(2 * L)
+    cache = models.init_cache(model.config, rope, 1, 2 * L, rotated=rotated)
+    steps = []
+    for place in range(2 * L):
+        encoding = posenc_jax.extend(method, rope, (place + 1) / L)
+        logits, cache = model.step(tokens[:, place : place + 1], encoding, cache)
+        steps.append(logits)
+    change = jnp.abs(jnp.concatenate(steps, axis=1) - model(tokens, rope)).max(axis=(0, 2))
+    assert change[:L].max() < 2e-5 and change[L:].min() > 1e-4
+
+
 def test_bfloat16_stays_within_its_rounding(make_model, make_tokens):
     rope, tokens = posenc_jax.build("rope", DIMS), make_tokens(SIZE, batch=2)
     model = make_model(dtype="bfloat16")
