@@ -9,8 +9,9 @@ import posenc_jax
 from posenc_jax.evaluation.losses import Reader
 
 
-@pytest.mark.parametrize("last", [101, 7, 30])
-@pytest.mark.parametrize("name", ["rope@yarn", "fox@none", "hybrid@none"])
+@pytest.mark.parametrize(
+    ("name", "last"), [("rope@yarn", 101), ("rope@yarn", 7), ("fox@none", 30), ("hybrid@none", 30)]
+)
 def test_windows_by_pieces_have_the_losses_of_whole_passes(name, last, make_model, make_tokens):
     scheme, extension = name.split("@")
     encoding = posenc_jax.build(scheme, DIMS, key=jax.random.key(0))

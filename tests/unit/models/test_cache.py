@@ -13,12 +13,17 @@ import posenc_jax
 from posenc_jax import extensions, schemes
 
 SIZE = 2 * L + 9
-CUTS = (0, 13, 14, L + 3, L + 20, *range(L + 21, L + 27), SIZE)  # pieces, and single tokens
+CUTS = (0, 13, 14, L + 2, L + 3, L + 4, 2 * L + 1, SIZE)  # pieces, and single tokens
 NUMBERS = {  # options that some extensions cannot do without
     "abf": "abf:base=50000",
     "longrope": f"longrope:lambdas={'/'.join(['1.5'] * (DIMS.head_dim // 2))}",
     "temperature": "temperature:factor=1.3",
 }
+
+
+@jax.jit
+def step(model, tokens, encoding, cache, counts=None):
+    return model.step(tokens, encoding, cache, counts)
 
 
 def extended():
@@ -27,7 +32,9 @@ def extended():
         encoding = posenc_jax.build(name, DIMS, key=jax.random.key(3))
         for extension in extensions.fitting(encoding):
             text = NUMBERS.get(extension, extension)
-            yield pytest.param(name, text, id=f"{name}@{text}")
+            quick = (name, text) in (("rope", "self_extend"), ("fox", "window"))
+            marks = () if quick else pytest.mark.slow
+            yield pytest.param(name, text, id=f"{name}@{text}", marks=marks)
     for text in ("window:size=7", "window:size=1", "streaming:first=2:window=9", "yarn:2+logn"):
         yield pytest.param("rope", text, id=f"rope@{text}")
 
@@ -36,7 +43,7 @@ def read_by_pieces(model, encoding, tokens, cuts=CUTS, **options):
     cache = models.init_cache(model.config, encoding, len(tokens), tokens.shape[1], **options)
     logits = []
     for first, last in itertools.pairwise(sorted({min(c, tokens.shape[1]) for c in cuts})):
-        out, cache = model.step(tokens[:, first:last], encoding, cache)
+        out, cache = step(model, tokens[:, first:last], encoding, cache)
         logits.append(out)
     return jnp.concatenate(logits, axis=1), cache
 
@@ -60,7 +67,6 @@ def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(make_model, 
     np.testing.assert_allclose(logits, model(tokens, encoding), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "extension"), list(extended()))
 def test_extensions_by_pieces_equal_the_full_pass(name, extension, drawn, make_model, make_tokens):
     model = make_model(kv_heads=2)
@@ -82,11 +88,11 @@ def test_rows_of_unequal_lengths_equal_their_own_passes(encoding, make_model, ma
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=3)
     encoding = encoding.windowed(6)
     cache = models.init_cache(model.config, encoding, 3, tokens.shape[1])
-    _, cache = model.step(tokens[:, :14], encoding, cache, counts)
+    _, cache = step(model, tokens[:, :14], encoding, cache, counts)
     for moved in range(2):
         places = counts + moved
         new = tokens[np.arange(3), places][:, None]
-        logits, cache = model.step(new, encoding, cache)
+        logits, cache = step(model, new, encoding, cache)
         expected = model(tokens, encoding)[np.arange(3), places]
         np.testing.assert_allclose(logits[:, 0], expected, rtol=2e-5, atol=2e-5)
 
@@ -113,8 +119,8 @@ def test_an_extension_may_change_between_steps(make_model, make_tokens):
     tokens = make_tokens(SIZE)
     yarn = posenc_jax.extend("yarn", rope, 4.0)
     cache = models.init_cache(model.config, rope, 1, SIZE)
-    _, cache = model.step(tokens[:, :-1], rope, cache)
-    logits, _ = model.step(tokens[:, -1:], yarn, cache)
+    _, cache = step(model, tokens[:, :-1], rope, cache)
+    logits, _ = step(model, tokens[:, -1:], yarn, cache)
     np.testing.assert_allclose(logits[:, 0], model(tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5)
 
 
@@ -122,8 +128,8 @@ def test_keys_rotated_once_keep_the_base_of_their_time(make_model, make_tokens):
     model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
     tokens, yarn = make_tokens(SIZE), posenc_jax.extend("yarn", rope, 4.0)
     cache = models.init_cache(model.config, rope, 1, SIZE, rotated=True)
-    _, cache = model.step(tokens[:, :-1], rope, cache)
-    logits, _ = model.step(tokens[:, -1:], yarn, cache)
+    _, cache = step(model, tokens[:, :-1], rope, cache)
+    logits, _ = step(model, tokens[:, -1:], yarn, cache)
     assert jnp.abs(logits[:, 0] - model(tokens, yarn)[:, -1]).max() > 1e-3
 
 
@@ -136,7 +142,7 @@ def test_a_dynamic_extension_leaves_the_first_l_tokens(method, rotated, make_mod
     steps = []
     for place in range(2 * L):
         encoding = posenc_jax.extend(method, rope, (place + 1) / L)
-        logits, cache = model.step(tokens[:, place : place + 1], encoding, cache)
+        logits, cache = step(model, tokens[:, place : place + 1], encoding, cache)
         steps.append(logits)
     change = jnp.abs(jnp.concatenate(steps, axis=1) - model(tokens, rope)).max(axis=(0, 2))
     assert change[:L].max() < 2e-5 and change[L:].min() > 1e-4
@@ -159,6 +165,7 @@ def test_the_first_token_alone_is_the_beginning_of_sequence(make_model, make_tok
     np.testing.assert_allclose(logits, model(tokens, rope), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
     model, rope, row = make_model(), posenc_jax.build("rope", DIMS), make_tokens(SIZE)
     cache = models.init_cache(model.config, rope, 1, SIZE)
@@ -172,7 +179,7 @@ def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
 
 
 def test_what_has_no_cache_is_refused(make_model, make_tokens):
-    model, rope = make_model(), posenc_jax.build("rope", DIMS)
+    model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
     evenly = posenc_jax.build("randomized", DIMS, evenly=True)
     with pytest.raises(ValueError, match="depend on the final length"):
         models.init_cache(model.config, evenly, 1, 20)

@@ -12,10 +12,11 @@ import posenc_jax
 
 def by_full_passes(model, encoding, row, tokens):
     """Continue a row greedily; tokens after the last one are not seen, so rows keep one shape."""
+    call = jax.jit(lambda row, encoding: model(row, encoding))
     length, row = len(row), np.pad(row, (0, tokens))
     for step in range(tokens):
         now = encoding[step] if isinstance(encoding, list) else encoding
-        row[length + step] = model(row[None], now)[0, length + step - 1].argmax()
+        row[length + step] = call(row[None], now)[0, length + step - 1].argmax()
     return row[length:].tolist()
 
 
@@ -79,6 +80,7 @@ def test_a_row_repeats_its_stop_token(sharp, make_tokens):
         assert set(out[row, length + 1 :].tolist()) <= {int(free[row, min(length, 11)])}
 
 
+@pytest.mark.slow
 def test_sampling_keeps_to_the_likeliest_tokens(make_model, make_tokens):
     model, rope, prompt = make_model(), posenc_jax.build("rope", DIMS), make_tokens(6, batch=1)
     prompts = np.repeat(prompt, 400, axis=0)
