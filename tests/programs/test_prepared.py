@@ -207,7 +207,7 @@ def test_a_run_of_tokens_keeps_no_field_of_a_text(texts):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
     run = run_of(config)
-    own = {"mask_documents": False, "answers_only": False}
+    own = {"mask_documents": False, "answers_only": False, "prefix": None}
     assert schema.as_fields(run)["data"] == own | {"source": "tokens", "tokens": f"{texts}/tokens"}
     assert run_of(schema.as_fields(run)) == run
     config.data.tokens = ""

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from running import script
 
@@ -19,7 +20,7 @@ def run(whole, tmp_path):
 def test_a_cell_with_a_damaged_directory_is_computed_again(run, call):
     """Every byte of the archive's directory, and some of its data."""
     call("eval_extrapolation.py", run, *SMALL)
-    before = (run / "eval" / "curves.csv").read_bytes()
+    before = pd.read_csv(run / "eval" / "curves.csv")
     cell = min((run / "eval" / "cells").glob("*.npz"), key=lambda path: path.stat().st_size)
     whole, name = cell.read_bytes(), cell.stem
     from posenc_jax.evaluation.store import Store
@@ -36,7 +37,9 @@ def test_a_cell_with_a_damaged_directory_is_computed_again(run, call):
     cell.write_bytes(whole[: begin + 10])
     out = call("eval_extrapolation.py", run, *SMALL)
     assert f"{cell} is computed again" in out
-    assert (run / "eval" / "curves.csv").read_bytes() == before
+    # A cell measured alone is summed in another order than together with others.
+    after = pd.read_csv(run / "eval" / "curves.csv")
+    pd.testing.assert_frame_equal(after, before, rtol=1e-6)
 
 
 def test_scales_are_drawn_without_the_run_as_it_is(run, call):
