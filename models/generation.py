@@ -15,7 +15,7 @@ from posenc_jax.encoding import Encoding, check_key, check_reach
 from .base import Model
 from .cache import Cache, init_cache, rotates_once
 
-LEAST = 64  # lengths are padded to powers of two from here on, so that few programs are compiled
+LEAST = 64  # the least unit that lengths are rounded up to
 
 
 class Sampling(struct.PyTreeNode):
