@@ -1,4 +1,4 @@
-"""python scripts/adopt.py SOURCE --workdir=RUN [--train_length=N]
+"""python scripts/adopt.py SOURCE --workdir=RUN [--train_length=N] [--dtype=bfloat16]
 
 Makes a pretrained model an ordinary run: configuration, tokenizer and one checkpoint. SOURCE is a
 folder with config.json and *.safetensors, a .gguf file, or an id of the Hugging Face Hub. Every
@@ -26,13 +26,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--train_length", "--train-length", type=int, help="default: as the model states it"
     )
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        help="of the computation; default: bfloat16 if all weights are, else float32",
+    )
     options = parser.parse_args(argv[1:])
 
     def body() -> None:
         backend.configure()
         from posenc_jax.pretrained.adopt import adopt
 
-        facts = adopt(options.source, options.workdir, options.train_length)
+        facts = adopt(options.source, options.workdir, options.train_length, options.dtype)
         terminal.say("\n".join(f"{name}: {value}" for name, value in facts.items()))
 
     return terminal.code_of(body)

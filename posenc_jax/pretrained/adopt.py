@@ -61,12 +61,14 @@ def load(source: str | Path, train_length: int | None = None) -> Pretrained:
     return Pretrained(parts.model, parts.encoding, adopted.tokenizer, adopted.facts)
 
 
-def adopt(source: str | Path, workdir: Path, train_length: int | None = None) -> dict[str, Any]:
+def adopt(
+    source: str | Path, workdir: Path, train_length: int | None = None, dtype: str | None = None
+) -> dict[str, Any]:
     """Write a pretrained model as a run that is done; return its facts."""
     run = Workdir(workdir)
     if run.config() is not None:
         raise ConfigError(f"{workdir} holds a run already; give another --workdir")
-    adopted = read(source, train_length)
+    adopted = read(source, train_length, dtype)
     encoder, kept = adopted.tokenizer, str((run / TOKENIZER).absolute())
     origin = dataclasses.replace(adopted.config.data.source, tokenizer=kept)
     data = dataclasses.replace(adopted.config.data, source=origin)
@@ -102,7 +104,11 @@ def adopt(source: str | Path, workdir: Path, train_length: int | None = None) ->
     return adopted.facts
 
 
-def read(source: str | Path, train_length: int | None = None) -> Adopted:
+def read(
+    source: str | Path, train_length: int | None = None, dtype: str | None = None
+) -> Adopted:
+    """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
+    weights are."""
     found = sources.read(source)
     try:
         family = families.family_of(found.config)
@@ -116,9 +122,9 @@ def read(source: str | Path, train_length: int | None = None) -> Adopted:
     if wrong := building.mistakes(config):
         raise ConfigError(_listed(source, wrong))
     params, dtypes = _filled(source, found, family, config)
-    if dtypes <= {"bfloat16"}:
-        model = dataclasses.replace(config.model, dtype="bfloat16")
-        config = dataclasses.replace(config, model=model)
+    dtype = dtype or ("bfloat16" if dtypes <= {"bfloat16"} else "float32")
+    model = dataclasses.replace(config.model, dtype=dtype)
+    config = dataclasses.replace(config, model=model)
     facts = _facts(source, found, settings, position, config, dtypes)
     return Adopted(config, params, found.tokenizer, facts)
 
@@ -287,6 +293,7 @@ def _facts(
         "tied": config.model.tied,
         "prefix": found.prefix,
         "weights": "+".join(sorted(dtypes)),
+        "computed in": config.model.dtype,
         "digest": found.digest,
     }
     if rope is not None and rope.kind == "dynamic":

@@ -200,6 +200,14 @@ def test_bfloat16_weights_are_kept_and_computed_with(tmp_path):
     np.testing.assert_array_equal(up, arrays["model.layers.1.mlp.up_proj.weight"].T)
 
 
+def test_float32_weights_may_be_computed_with_in_bfloat16(folder, tmp_path):
+    adopt(folder, tmp_path / "run", dtype="bfloat16")
+    run = posenc_jax.load_run(tmp_path / "run")
+    assert {leaf.dtype for leaf in jax.tree.leaves(run.model)} == {jnp.dtype("float32")}
+    assert run.model(jnp.zeros((1, 3), int), run.encoding).dtype == jnp.float32  # of logits
+    assert run.config.model.dtype == "bfloat16"
+
+
 def test_a_model_in_place_of_a_run_is_answered_with_the_command(folder, tmp_path):
     for ask in (refuse_unadopted, posenc_jax.load_run, lambda place: evaluate(Evaluation(), place)):
         with pytest.raises(ConfigError, match="python scripts/adopt.py .*llama --workdir=RUN"):
