@@ -217,7 +217,7 @@ class Evaluation:
     )
     last: int = default(
         0,
-        "K, the targets `same_token` scores in a window; 0: shortest length / 4",
+        "K, the targets `same_token` scores in a window, at most L / 4; 0: shortest length / 4",
         whole(0, MOST),
     )
     tokens_per_call: int = default(16_384, "tokens in a batch of windows, at most", whole(1, MOST))

@@ -73,9 +73,10 @@ def lengths_of(config: Evaluation, trained: int) -> list[int]:
     lengths = sorted({round(multiple * trained) for multiple in multiples})
     if config.lengths:
         lengths = sorted({int(word) for word in words(config.lengths)})
-    windows.check(lengths)
+    if lengths[0] < 2:
+        raise ConfigError(f"every length must be at least 2 tokens; multiples give {lengths}")
     for protocol in protocols.asked(config):
-        protocol.check(lengths, protocol.span(config, trained, lengths))
+        protocol.check(lengths, protocol.span(config, trained, lengths), trained)
     return lengths
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax.data.corpora import Split
-from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.errors import DataError
 
 FEWEST = 50  # documents to read, if there are that many
 
@@ -152,16 +152,3 @@ def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> P
         np.broadcast_to(document[:, None], offsets.shape)[kept],
         np.broadcast_to(first, offsets.shape)[kept],
     )
-
-
-def check(lengths: list[int]) -> None:
-    """Check that windows of every length tile the longest one."""
-    longest, shortest = max(lengths), min(lengths)
-    if shortest < 2:
-        raise ConfigError(f"every length must be at least 2 tokens; multiples give {lengths}")
-    uneven = [n for n in lengths if longest % n]
-    if uneven:
-        raise ConfigError(
-            f"length {uneven[0]} does not divide the longest one, {longest}; choose multiples "
-            "that do, or targets differ between lengths"
-        )

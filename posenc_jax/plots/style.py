@@ -3,6 +3,7 @@
 import colorsys
 import functools
 import io
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -259,6 +260,9 @@ def folded(name: str, letters: int) -> str:
     return "\n".join(line.strip() for line in lines)
 
 
+NUMBERS = 12  # most numbers along an axis
+
+
 def length_axis(
     axes: "Axes",
     lengths: Sequence[int],
@@ -276,7 +280,8 @@ def length_axis(
     if len(lengths) == 1:
         lengths = [2**i for i in range(0, int(lengths[0]).bit_length(), step)]
     axes.set_xscale("log")
-    axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    numbered = _numbered(lengths, trained)
+    axes.set_xticks(lengths, [f"{n:,}" if n in numbered else "" for n in lengths])
     axes.xaxis.set_minor_locator(NullLocator())
     words: dict[str, Any] = dict(rotation=90)
     if narrow():  # a panel is hardly higher than the label
@@ -288,6 +293,17 @@ def length_axis(
         height = {"top": 0.985, "bottom": 0.015}[words_at]
         text = "L" if narrow() else "trained length"
         annotate(axes, text, (length, height), (3 if first else -3, 0), **words, **side)
+
+
+def _numbered(lengths: Sequence[int], trained: Sequence[int]) -> set[int]:
+    """Lengths with a number on a logarithmic axis, the trained ones first; the others are too near
+    to one of these."""
+    least = min(0.9, math.log2(max(lengths) / min(lengths)) / NUMBERS)  # octaves
+    numbered: set[int] = set()
+    for length in [*(n for n in trained if n in lengths), *lengths]:
+        if all(abs(math.log2(length / other)) >= least for other in numbered):
+            numbered.add(length)
+    return numbered
 
 
 def annotate(

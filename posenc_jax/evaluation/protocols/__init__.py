@@ -51,8 +51,8 @@ class Protocol:
         """Value of its option in the configuration, or its default for a run with L = `trained`."""
         return None
 
-    def check(self, lengths: Sequence[int], span: int | None) -> None:
-        """Raise a ConfigError if lengths and span do not score the same targets."""
+    def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
+        """Raise a ConfigError if lengths and span do not suit it, or score different targets."""
 
     def text(self, text: Text, subject: Any, lengths: Sequence[int]) -> Text:
         """Text to read: that of the evaluation, or one that the protocol generates."""

@@ -1,7 +1,10 @@
 """Windows that tile the longest ones, as in the tables of ALiBi and KERPLE."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import ByTokensSeen
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
 
@@ -9,6 +12,16 @@ from posenc_jax.evaluation.windows import Plan, Text, plan_of
 class NonOverlap(ByTokensSeen):
     title = "non-overlapping windows, the same targets at every length"
     order = 1
+
+    def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
+        longest = max(lengths)
+        uneven = [n for n in lengths if longest % n]
+        if uneven:
+            raise ConfigError(
+                f"{self.name} tiles the longest windows, and length {uneven[0]} does not divide "
+                f"the longest one, {longest}: choose lengths that do, or protocols without "
+                f"{self.name}, such as same_token,position"
+            )
 
     def plan(self, text: Text, length: int, span: int | None = None) -> Plan:
         """Tile every longest window with windows of `length`; all targets are scored."""

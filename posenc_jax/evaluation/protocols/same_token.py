@@ -24,12 +24,16 @@ class SameToken(Protocol):
     def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
         return config.last or max(1, min(lengths) // 4)
 
-    def check(self, lengths: Sequence[int], span: int | None) -> None:
+    def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
+        """At L and beyond, a target sees three quarters of the length or more."""
+        assert span is not None
         shortest = min(lengths)
-        if span is not None and span > shortest / 4:
+        most = min(max(trained, shortest) // 4, shortest)
+        if span > most:
             raise ConfigError(
-                f"last must be at most a quarter of the shortest length, {shortest} / 4 = "
-                f"{shortest // 4}, or context differs too much between its targets; got {span}"
+                f"last must be at most {most}: the shortest length, {shortest}, and a quarter of L "
+                f"= {trained}, or of the shortest length beyond it, so that context differs little "
+                f"between its targets; got {span}"
             )
 
     def plan(self, text: Text, length: int, span: int | None) -> Plan:

@@ -18,7 +18,7 @@ class Sliding(ByTokensSeen):
     def span(self, config: Any, trained: int, lengths: Sequence[int]) -> int:
         return config.stride or trained
 
-    def check(self, lengths: Sequence[int], span: int | None) -> None:
+    def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
         assert span is not None
         wide = [n for n in lengths if n >= span]
         if not wide or any(n % span for n in wide):

@@ -67,7 +67,7 @@ def everything(chosen, last):
 
 
 @pytest.mark.parametrize("spread", [False, True])
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", [*LENGTHS, 3 * L])
 def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length, spread):
     chosen = text(per_document=2, spread=spread)
     config, found = SimpleNamespace(stride=STRIDE, last=3), []
@@ -75,6 +75,8 @@ def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length
         span = protocol.span(config, L, LENGTHS)
         if protocol.value == "accuracy":
             continue  # which scores the answers among them, in test_answers.py
+        if protocol.name == "nonoverlap" and chosen.longest % length:
+            continue  # which refuses this length
         plan = protocol.plan(chosen, length, span)
         if plan is None or type(protocol).text is not protocols.Protocol.text:
             continue  # which reads another length, or a text of its own
@@ -88,7 +90,7 @@ def test_every_protocol_scores_the_same_targets_each_once_at_every_length(length
         begins, ends = (chosen.split.starts[chosen.documents + i][plan.document] for i in (0, 1))
         assert np.all(plan.starts >= begins)  # no window crosses a document
         assert np.all(plan.starts + length < ends)
-    assert {"nonoverlap", "same_token"} <= set(found)
+    assert {"same_token", "sliding"} <= set(found) or length < STRIDE
 
 
 def test_context_is_what_each_protocol_says():
@@ -156,20 +158,20 @@ def test_every_protocol_has_a_complete_description():
 
 
 def check(name, lengths, stride, last):
-    windows.check(lengths)
     config = SimpleNamespace(stride=stride, last=last)
     protocol = protocols.find(name)
-    protocol.check(lengths, protocol.span(config, 16, lengths))
+    protocol.check(lengths, protocol.span(config, 16, lengths), 16)
 
 
 @pytest.mark.parametrize(
     ("protocol", "lengths", "stride", "last", "message"),
     [
         ("nonoverlap", [24, 64], 8, 1, "length 24 does not divide the longest one, 64"),
-        ("same_token", [16, 64], 8, 5, r"last must be at most .* 16 / 4 = 4, .* got 5"),
+        ("same_token", [16, 64], 8, 5, "last must be at most 4: .* L = 16, .* got 5"),
+        ("same_token", [32, 64], 8, 9, "last must be at most 8: .* 32, .* got 9"),
+        ("same_token", [2, 64], 8, 3, "last must be at most 2: .* got 3"),
         ("sliding", [16, 64], 7, 1, "stride must divide every length"),
         ("sliding", [32, 64], 48, 1, "stride must divide every length"),
-        ("nonoverlap", [0, 64], 8, 1, "every length must be at least 2"),
         ("sliding", [16, 64], 65, 1, "stride must divide every length"),
     ],
 )
@@ -179,3 +181,19 @@ def test_targets_that_would_differ_between_lengths_are_refused(
     with pytest.raises(ConfigError, match=message):
         check(protocol, lengths, stride, last)
     check("position", [16, 64], stride, last)  # each rule is of its protocol
+
+
+def test_last_does_not_depend_on_lengths_below_a_quarter_of_l():
+    check("same_token", [4, 16, 18, 20, 24], 0, 4)
+    plan = planned("same_token", text(), 4, 4)
+    assert plan.scored().all() and (plan.starts + 4 == text().starts + 64).all()
+
+
+@pytest.mark.parametrize("protocol", ["same_token", "position", "answers", "gap", "order"])
+def test_lengths_with_a_common_end_need_not_divide_the_longest(protocol):
+    check(protocol, [16, 18, 20, 24], 8, 4)
+
+
+def test_a_length_below_two_is_refused(settings):
+    with pytest.raises(ConfigError, match="every length must be at least 2"):
+        planning.lengths_of(settings(lengths="1,64"), L)
