@@ -124,12 +124,34 @@ def test_an_extension_may_change_between_steps(make_model, make_tokens):
     np.testing.assert_allclose(logits[:, 0], model(tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5)
 
 
-def test_keys_rotated_once_keep_the_base_of_their_time(make_model, make_tokens):
+def test_stale_keys_keep_the_angle_of_their_step(make_model, make_tokens):
+    """Against dense attention in float64, whose keys have the frequencies of their own steps."""
     model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
     tokens, yarn = make_tokens(SIZE), posenc_jax.extend("yarn", rope, 4.0)
     cache = models.init_cache(model.config, rope, 1, SIZE, rotated=True)
     _, cache = step(model, tokens[:, :-1], rope, cache)
     logits, _ = step(model, tokens[:, -1:], yarn, cache)
+
+    block, x = model.unstacked()._block(0), model.read(tokens)
+    read = block.attention_norm(x)
+    q, k = (
+        np.asarray(f(read, 1)[0], np.float64)
+        for f in (block.attention.queries, block.attention.keys)
+    )
+    v = np.asarray(block.attention.v(read)[0], np.float64).reshape(SIZE, *q.shape[::2])
+    steps = [rope] * (SIZE - 1) + [yarn]
+    angles = np.array([place * np.float64(each.inv_freq) for place, each in enumerate(steps)])
+    gains = np.array([float(each.gain) for each in steps])
+    half = q.shape[-1] // 2
+    turned = gains[:, None] * np.exp(1j * angles)
+    q, k = ((one[..., :half] + 1j * one[..., half:]) * turned for one in (q, k))  # [H, T, K / 2]
+    scores = np.einsum("hk,hsk->hs", q[:, -1], k.conj()).real / (2 * half) ** 0.5
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    out = np.einsum("hs,shk->hk", weights, v).reshape(1, -1)
+    x = x[:, -1] + block.attention.out(jnp.asarray(out, jnp.float32))
+    x = x + block.mlp(block.mlp_norm(x))
+    np.testing.assert_allclose(logits[0], model.logits(model.norm(x)), rtol=2e-5, atol=2e-5)
     assert jnp.abs(logits[:, 0] - model(tokens, yarn)[:, -1]).max() > 1e-3
 
 
