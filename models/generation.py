@@ -167,11 +167,11 @@ def _continue(model, encoding, steps, state: State, sampling: Sampling, wanted, 
     """Choose so many more tokens, [B, room], unless all rows end before."""
 
     def more(carry):
-        _, _, chosen, state = carry
+        _, chosen, state = carry
         return (chosen < wanted) & ~state.ended.all()
 
     def step(carry):
-        out, steps, chosen, state = carry
+        out, chosen, state = carry
         now = encoding
         if steps is not None:
             now = jax.tree.map(lambda leaf: leaf[state.number], steps)
@@ -180,11 +180,11 @@ def _continue(model, encoding, steps, state: State, sampling: Sampling, wanted, 
         token = jnp.where(state.ended, state.token, sampling(logits[:, 0], draw))
         ended = state.ended | sampling.ends(token)
         out = jax.lax.dynamic_update_slice_in_dim(out, token[:, None], chosen, 1)
-        return out, steps, chosen + 1, State(cache, token, ended, state.number + 1, key)
+        return out, chosen + 1, State(cache, token, ended, state.number + 1, key)
 
     out = jnp.zeros((len(state.token), room), jnp.int32)
-    carry = jax.lax.while_loop(more, step, (out, steps, jnp.zeros((), jnp.int32), state))
-    out, _, chosen, state = carry
+    carry = jax.lax.while_loop(more, step, (out, jnp.zeros((), jnp.int32), state))
+    out, chosen, state = carry
     return state, jnp.where(jnp.arange(room)[None] < chosen, out, state.token[:, None])
 
 
