@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import latents
 import numpy as np
 import pytest
+from configured import problems_of, run_of
 from running import ROOT
 from sizes import DIMS, L
 
 import models
 import posenc_jax
+from configs import mla
 from models.transformer import LatentAttention
+from posenc_jax.config import building
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.runs.parameters import by_path
 
@@ -153,6 +156,14 @@ def test_the_cache_holds_the_latent_and_the_shared_entries_alone(latent_model):
     cache = models.init_cache(config, build(), 3, 100)
     entries = sum(leaf.size for leaf in jax.tree.leaves(cache.layers))
     assert entries == config.layers * 3 * 100 * (SIZES["latent_dim"] + SIZES["rotary_dim"])
+
+
+def test_the_recipe_rotates_the_shared_entries_alone():
+    config = mla.get_config()
+    encoding = building.plain(run_of(config), jax.random.key(0))
+    assert encoding.inv_freq.shape == (config.model.rotary_dim // 2,)
+    config.model.rotary_dim = 15
+    assert "even number from 2 to rotary_dim = 15" in problems_of(config)[0]
 
 
 def test_an_encoding_for_other_rotated_entries_is_refused(latent_model, make_model, make_tokens):
