@@ -177,7 +177,7 @@ def _of_latent(values: Mapping[str, Any], prefix: str) -> list[str]:
     if latent is None:
         return []
     problems = [
-        f"{prefix}{name} has no form with {prefix}latent_dim: one latent serves all heads"
+        f"{prefix}{name} and {prefix}latent_dim are mutually exclusive"
         for name in ("kv_heads", "qk_norm")
         if values[name]
     ]

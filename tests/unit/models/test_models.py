@@ -316,8 +316,11 @@ def test_a_model_accepts_a_mapping_of_options():
         ({"latent_dim": 8}, "need each other; got 8 and None"),
         ({"rotary_dim": 8}, "need each other; got None and 8"),
         ({"latent_dim": 8, "rotary_dim": 34}, "rotary_dim must be at most K = 32; got 34"),
-        ({"latent_dim": 8, "rotary_dim": 2, "kv_heads": 2}, "kv_heads has no form"),
-        ({"latent_dim": 8, "rotary_dim": 2, "qk_norm": True}, "qk_norm has no form"),
+        ({"latent_dim": 8, "rotary_dim": 2, "kv_heads": 2}, "kv_heads and latent_dim are mutually"),
+        (
+            {"latent_dim": 8, "rotary_dim": 2, "qk_norm": True},
+            "qk_norm and latent_dim are mutually",
+        ),
     ],
 )
 def test_wrong_options_are_refused(fields, message):
