@@ -6,12 +6,14 @@ the time to the first token.
 real: the shape of SmolLM2-135M against `generate` of transformers (attn_implementation="sdpa").
 small: the default byte model (width 128, 4 layers, 4 heads) against x-transformers.
 encodings: the default byte model with every encoding, and extensions of RoPE that change decoding;
-also bytes of cache per token. Draws decode.png.
+also bytes of cache per token. `mla` is RoPE in a model whose keys and values come from a latent, as
+in configs/mla.py. Draws decode.png.
 
 Each part replaces its own rows. A prompt of 16,384 tokens takes minutes at SmolLM2's shape.
 """
 
 import argparse
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -46,6 +48,7 @@ TRAIN_LENGTH = 512  # L of the encodings, and the window of extensions that have
 WHOLE = ("learned", "randomized")  # built for the whole context: their positions end at a table
 EXTENSIONS = ("yarn", "self_extend", "dca", "streaming", "window")
 SMALL = models.Config(vocab=256)
+LATENT = dataclasses.replace(SMALL, head_dim=48, value_dim=32, latent_dim=128, rotary_dim=16)
 DRAWN = ("nope", "rope", "alibi", "t5", "fire", "fox", "rope + self_extend", "rope + window")
 
 
@@ -157,9 +160,8 @@ def tokens(vocab: int, length: int) -> np.ndarray:
 
 
 def dims_of(config: models.Config, train_length: int) -> posenc_jax.Dims:
-    return posenc_jax.Dims(
-        config.heads, config.head_size, config.width, train_length, config.layers
-    )
+    heads, size, width = config.heads, config.head_size, config.width
+    return posenc_jax.Dims(heads, size, width, train_length, config.layers, config.rotary_dim)
 
 
 def made(config: models.Config):
@@ -190,30 +192,35 @@ def small() -> Iterator[list[Result]]:
             yield against(f"{length} {name}", in_turns(calls, length))
 
 
+def config_of(name: str) -> models.Config:
+    return LATENT if name == "mla" else SMALL
+
+
 def encoding_of(name: str, context: int) -> posenc_jax.Encoding:
     """An encoding, or RoPE with an extension, as it reads `context` tokens and decodes."""
     scheme, _, extension = name.partition(" + ")
     most = context + 2 * NEW
-    dims = dims_of(SMALL, most if scheme in WHOLE else TRAIN_LENGTH)
-    encoding = schemes.build(scheme, dims, jax.random.key(1))
+    dims = dims_of(config_of(name), most if scheme in WHOLE else TRAIN_LENGTH)
+    encoding = schemes.build("rope" if scheme == "mla" else scheme, dims, jax.random.key(1))
     if not extension:
         return encoding
     return posenc_jax.extend(extension, encoding, most / TRAIN_LENGTH)
 
 
-def cache_bytes(encoding: posenc_jax.Encoding, size: int) -> int:
-    cache = models.init_cache(SMALL, encoding, 1, size)
+def cache_bytes(name: str, size: int) -> int:
+    cache = models.init_cache(config_of(name), encoding_of(name, size), 1, size)
     return sum(leaf.nbytes for leaf in jax.tree.leaves(cache.layers))
 
 
 def encodings() -> Iterator[list[Result]]:
-    model = made(SMALL)
+    small, latent = made(SMALL), made(LATENT)
     for context in CONTEXTS:
         row = tokens(256, context)
-        for name in [*schemes.names(), *(f"rope + {name}" for name in EXTENSIONS)]:
-            encoding = encoding_of(name, context)
-            times = in_turns({"ours": ours(model, encoding, row)}, context)["ours"]
-            held = cache_bytes(encoding, context) / context
+        for name in [*schemes.names(), *(f"rope + {name}" for name in EXTENSIONS), "mla"]:
+            model = latent if name == "mla" else small
+            call = ours(model, encoding_of(name, context), row)
+            times = in_turns({"ours": call}, context)["ours"]
+            held = cache_bytes(name, context) / context
             measured = {
                 "tokens per second": quartiles(1 / times[:, 1]),
                 "ms to the first token": quartiles(1e3 * times[1:, 0]),

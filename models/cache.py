@@ -5,16 +5,16 @@ every encoding and extension, which may change on the way. A layer with a window
 its last keys. A key's place follows from its slot and the number of tokens read.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from posenc_jax.attention import attention, phase_between, turn
+from posenc_jax.attention import phase_between, turn
 from posenc_jax.checks import token_count
-from posenc_jax.encoding import Encoding, Tokens, check_reach, known_values
+from posenc_jax.encoding import Encoding, Phase, Tokens, check_reach, known_values
 from posenc_jax.layers import bearer, overrides
 
 from .config import Config
@@ -23,10 +23,13 @@ EMPTY = np.iinfo(np.int32).max  # the order of a slot without a key: after every
 
 
 class Held(struct.PyTreeNode):
-    """Keys and values of one layer in slots: the first places, and a ring of the last ones."""
+    """Keys and values of one layer in slots: the first places, and a ring of the last ones.
+
+    With a latent (MLA) they are one for all heads: the shared entries of the keys, and the latent.
+    """
 
     k: jax.Array  # [B, G, S, K]
-    v: jax.Array  # [B, G, S, K]
+    v: jax.Array  # [B, G, S, K], or another size than keys have
     features: Any  # pytree of [B, S, ...], from Encoding.read
     first: int = struct.field(pytree_node=False)  # slots that keep their key
 
@@ -188,20 +191,29 @@ def _rotates_once(config: Config, layer: Encoding) -> bool:
     if overrides(layer, "regions") or not bearer(layer, "phase").phase_of_each:
         return False
     phase = jax.eval_shape(layer.phase, jax.ShapeDtypeStruct((1,), jnp.int32))
-    return phase is None or phase.k_cos.shape[1] == 1 or config.groups == config.heads
+    return phase is None or phase.k_cos.shape[1] == 1 or config.held_sizes[0] == config.heads
 
 
-def attend_on(
+class Seen(NamedTuple):
+    """What new queries attend to, and the queries, rotated if the cache is."""
+
+    q: jax.Array  # [B, H, t, K]
+    k: jax.Array  # [B, G, S, K]
+    v: jax.Array  # [B, G, S, K]
+    tokens: Tokens  # of the keys
+    phase: Phase | None
+
+
+def seen_from(
     q: jax.Array,  # [B, H, t, K]
-    k: jax.Array,  # [B, G, t, K]
+    k: jax.Array,  # [B, G, t, K], the new keys
     v: jax.Array,  # [B, G, t, K]
     encoding: Encoding,
     tokens: Tokens,
     cache: Cache,  # of this layer
     counts: jax.Array,  # [] or [B], the tokens of a row that are not padding
-    implementation: str,
-) -> tuple[jax.Array, Held]:  # [B, H, t, K]
-    """Attend to the held keys and the new ones, and hold these too."""
+) -> tuple[Seen, Held]:
+    """Return the held keys and the new ones, to be attended to, and what the layer holds then."""
     (held,), length, after = cache.layers, cache.length, cache.length + counts
     phase = encoding.phase(tokens.position) if cache.rotated or cache.empty else None
     if cache.rotated:
@@ -219,17 +231,7 @@ def attend_on(
         seen_tokens = _of_places(places, seen.features)
     if not cache.empty and not cache.rotated:
         phase = phase_between(encoding, tokens.position, seen_tokens.position)
-    out = attention(
-        q,
-        seen.k,
-        seen.v,
-        encoding,
-        tokens,
-        seen_tokens,
-        phase=phase,
-        implementation=implementation,
-    )
-    return out, written
+    return Seen(q, seen.k, seen.v, seen_tokens, phase), written
 
 
 def _each_row(line: jax.Array, length: jax.Array) -> jax.Array:
@@ -245,12 +247,12 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int) -> Held:
     first, last = layer.visible_keys()
     slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
     dtype = jnp.dtype(config.dtype)
-    shape = batch, config.groups, slots, config.head_size
+    heads, of_key, of_value = config.held_sizes
     features = None
     if overrides(layer, "read"):
         x = jax.ShapeDtypeStruct((batch, slots, config.width), dtype)
         shapes = jax.eval_shape(layer.read, x)
         features = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     # Two arrays: a step may be given both to write on.
-    k, v = jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)
+    k, v = (jnp.zeros((batch, heads, slots, size), dtype) for size in (of_key, of_value))
     return Held(k=k, v=v, features=features, first=first)

@@ -27,6 +27,19 @@ class Config:
         None, "G, number of key/value heads; None: one per head", whole(1, 2**16)
     )
     head_dim: int | None = default(None, "K; None: width / heads", whole(1, 2**16))
+    value_dim: int | None = default(None, "head size of values; None: K", whole(1, 2**16))
+    latent_dim: int | None = default(
+        None,
+        "keys and values of all heads are computed from one latent of this size, which the cache "
+        "holds (MLA, DeepSeek-AI 2024, arXiv:2405.04434); None: from the input",
+        whole(1, 2**20),
+    )
+    rotary_dim: int | None = default(
+        None,
+        "with latent_dim: entries of each key that all heads share and that alone are rotated; "
+        "the cache holds them beside the latent",
+        whole(1, 2**16),
+    )
     mlp_width: int | None = default(
         None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
     )
@@ -115,6 +128,17 @@ class Config:
         return self.kv_heads or self.heads
 
     @property
+    def value_size(self) -> int:
+        return self.value_dim or self.head_size
+
+    @property
+    def held_sizes(self) -> tuple[int, int, int]:
+        """Heads of a cache, and the sizes of their keys and values."""
+        if self.latent_dim is None or self.rotary_dim is None:
+            return self.groups, self.head_size, self.value_size
+        return 1, self.rotary_dim, self.latent_dim
+
+    @property
     def scanned(self) -> bool:
         return self.layers > WRITTEN_OUT if self.scan is None else self.scan
 
@@ -141,6 +165,27 @@ def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
             problems.append(
                 f"{prefix}heads must be a multiple of {prefix}kv_heads = {groups}; got {heads}"
             )
+    return problems + _of_latent(values, prefix)
+
+
+def _of_latent(values: Mapping[str, Any], prefix: str) -> list[str]:
+    latent, rotary, size = values["latent_dim"], values["rotary_dim"], values["head_dim"]
+    if (latent is None) != (rotary is None):
+        return [
+            f"{prefix}latent_dim and {prefix}rotary_dim need each other; got {latent} and {rotary}"
+        ]
+    if latent is None:
+        return []
+    problems = [
+        f"{prefix}{name} and {prefix}latent_dim are mutually exclusive"
+        for name in ("kv_heads", "qk_norm")
+        if values[name]
+    ]
+    width, heads = values["width"], values["heads"]
+    if size is None and _is_size(width) and _is_size(heads):
+        size = width // heads
+    if _is_size(size) and _is_size(rotary) and rotary > size:
+        problems.append(f"{prefix}rotary_dim must be at most K = {size}; got {rotary}")
     return problems
 
 

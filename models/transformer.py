@@ -11,7 +11,7 @@ from flax import nnx
 
 from posenc_jax.attention import attention
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
-from posenc_jax.layers import overrides
+from posenc_jax.layers import bearer, overrides
 from posenc_jax.positions import (
     check_ascending,
     check_places,
@@ -21,7 +21,7 @@ from posenc_jax.positions import (
 )
 
 from .base import Layer
-from .cache import Cache, Held, attend_on
+from .cache import Cache, Held, Seen, seen_from
 from .config import Config
 
 LOGITS = 1 << 24  # computed at once, 64 MiB
@@ -221,7 +221,8 @@ class Transformer(nnx.Module):
         matrices = [leaf for leaf in stacked if leaf.ndim == 3]  # not biases and norms
         matrices += jax.tree.leaves(self.unembed or self.embed)
         products = sum(leaf.size for leaf in matrices)
-        attended = config.layers * config.heads * config.head_size * length
+        of_head = (config.head_size + config.value_size) / 2
+        attended = config.layers * config.heads * of_head * length
         return 6.0 * (products + attended)
 
     def layers(self, tokens: jax.Array, encoding: Encoding) -> Iterator[Layer]:
@@ -261,8 +262,9 @@ class Transformer(nnx.Module):
                 f"encoding {encoding.name!r} was built for {encoding.dims.layers} layers, but "
                 f"the model has {config.layers}"
             )
-        built = {name: getattr(encoding.dims, name) for name in ("heads", "head_dim", "width")}
-        required = {"heads": config.heads, "head_dim": config.head_size, "width": config.width}
+        required: dict[str, Any] = {"heads": config.heads, "head_dim": config.head_size}
+        required |= {"width": config.width, "rotary_dim": config.rotary_dim}
+        built = {name: getattr(encoding.dims, name) for name in required}
         if built != required:
             raise ValueError(
                 f"encoding {encoding.name!r} was built for {built}, but the model has {required}"
@@ -346,7 +348,8 @@ class Block(nnx.Module):
     def __init__(self, config: Config, key: jax.Array):
         self.config = config
         attention_key, mlp_key = jax.random.split(key)
-        self.attention = Attention(config, attention_key)
+        kind = Attention if config.latent_dim is None else LatentAttention
+        self.attention = kind(config, attention_key)
         self.attention_norm = make_norm(config)
         self.mlp = MLP(config, mlp_key)
         self.mlp_norm = make_norm(config)
@@ -381,12 +384,13 @@ class Attention(nnx.Module):
     def __init__(self, config: Config, key: jax.Array):
         self.config = config
         keys = jax.random.split(key, 4)
-        inner = config.heads * config.head_size
-        grouped = config.groups * config.head_size
+        groups, of_key, of_value = config.held_sizes
         qkv, out = config.biases != "none", config.biases == "all"
+        inner = config.heads * config.head_size
         self.q = linear(config, config.width, inner, keys[0], bias=qkv)
-        self.k = linear(config, config.width, grouped, keys[1], bias=qkv)
-        self.v = linear(config, config.width, grouped, keys[2], bias=qkv)
+        self.k = linear(config, config.width, groups * of_key, keys[1], bias=qkv)
+        self.v = linear(config, config.width, groups * of_value, keys[2], bias=qkv)
+        inner = config.heads * config.value_size
         self.out = linear(config, inner, config.width, keys[3], bias=out)
         self.q_norm = rms_norm(config, config.head_size) if config.qk_norm else None
         self.k_norm = rms_norm(config, config.head_size) if config.qk_norm else None
@@ -394,19 +398,26 @@ class Attention(nnx.Module):
     def __call__(
         self, x, encoding, tokens, shape, phase, cache, counts
     ) -> tuple[jax.Array, Held | None]:  # x [B * T, D]
-        config, batch = self.config, shape[0]
-        q, k = self.queries(x, batch), self.keys(x, batch)
-        v = _by_head(self.v(x), batch, config.groups)
+        q, (k, v) = self.queries(x, shape[0]), self.held(x, shape[0])
         if overrides(encoding, "read"):
             before = None if cache is None else cache.latest()
             tokens = tokens.replace(features=encoding.read(x.reshape(shape), before))
-        implementation, held = config.attention, None
-        if cache is None:
-            options: Any = dict(phase=phase, implementation=implementation)
-            out = attention(q, k, v, encoding, tokens, tokens, **options)
-        else:
-            out, held = attend_on(q, k, v, encoding, tokens, cache, counts, implementation)
+        seen, held = Seen(q, k, v, tokens, phase), None
+        if cache is not None:
+            seen, held = seen_from(q, k, v, encoding, tokens, cache, counts)
+        out = self.attend(seen, encoding, tokens)
         return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), held
+
+    def attend(
+        self, seen: Seen, encoding: Encoding, tokens: Tokens
+    ) -> jax.Array:  # [B, H, T, K] of the values
+        q, k, v, k_tokens, phase = seen
+        options: Any = dict(phase=phase, implementation=self.config.attention)
+        return attention(q, k, v, encoding, tokens, k_tokens, **options)
+
+    def held(self, x: jax.Array, batch: int) -> tuple[jax.Array, jax.Array]:
+        """What a cache holds of an input: keys and values, [B, G, T, K] of each."""
+        return self.keys(x, batch), _by_head(self.v(x), batch, self.config.groups)
 
     def queries(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, H, T, K]
         q = _by_head(self.q(x), batch, self.config.heads)
@@ -415,6 +426,63 @@ class Attention(nnx.Module):
     def keys(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, G, T, K]
         k = _by_head(self.k(x), batch, self.config.groups)
         return k if self.k_norm is None else self.k_norm(k)
+
+
+class LatentAttention(Attention):
+    """MLA, DeepSeek-AI 2024, arXiv:2405.04434: all heads compute their keys and values from one
+    latent per token, and share the first entries of their keys, which alone are rotated."""
+
+    def __init__(self, config: Config, key: jax.Array):
+        super().__init__(config, key)  # `k` makes the shared entries, and `v` the latent
+        latent = config.held_sizes[2]
+        self.latent_norm = rms_norm(config, latent)
+        outputs = config.heads * (self.own + config.value_size)
+        self.up = linear(config, latent, outputs, jax.random.fold_in(key, 1))
+
+    @property
+    def own(self) -> int:
+        """Entries of a key that each head has of its own."""
+        return self.config.head_size - self.config.held_sizes[1]
+
+    def held(self, x, batch):  # [B, 1, T, rotary_dim] and [B, 1, T, latent_dim]
+        return _by_head(self.k(x), batch, 1), _by_head(self.latent_norm(self.v(x)), batch, 1)
+
+    def keys(self, x, batch):
+        return self.expanded(*self.held(x, batch))[0]
+
+    def attend(self, seen, encoding, tokens):
+        queries, is_step = seen.q.shape[2], seen.k.shape[2] > seen.q.shape[2]
+        if is_step and self._absorbs(queries) and bearer(encoding, "attend").attend is None:
+            return self._attend_to_latents(seen, encoding, tokens)
+        k, v = self.expanded(seen.k, seen.v)
+        return super().attend(seen._replace(k=k, v=v), encoding, tokens)
+
+    def expanded(
+        self, shared: jax.Array, latent: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:  # [B, H, S, K] of keys and of values
+        heads, batch, size = self.config.heads, len(latent), latent.shape[-1]
+        both = _by_head(self.up(latent.reshape(-1, size)), batch, heads)
+        shared = jnp.broadcast_to(shared, (*both.shape[:3], shared.shape[-1]))
+        return jnp.concatenate([shared, both[..., : self.own]], axis=-1), both[..., self.own :]
+
+    def _absorbs(self, queries: int) -> bool:
+        """True if so few queries take fewer operations on the latents than on expanded keys."""
+        _, shared, latent = self.config.held_sizes
+        expanded = self.config.head_size + self.config.value_size
+        of_latents = queries * (shared + 2 * latent)
+        return of_latents < latent * (expanded - shared) + queries * expanded
+
+    def _attend_to_latents(self, seen: Seen, encoding: Encoding, tokens: Tokens) -> jax.Array:
+        """The same without expanded keys: q . (c U) is (q U') . c, and p (c U) is (p c) U."""
+        config, shared = self.config, seen.k.shape[-1]
+        kernel = self.up.kernel[...].astype(seen.q.dtype)
+        kernel = kernel.reshape(len(kernel), config.heads, -1)  # [latent, H, own + values]
+        q = jnp.einsum("bhtk,lhk->bhtl", seen.q[..., shared:], kernel[..., : self.own])
+        q = jnp.concatenate([seen.q[..., :shared], q], axis=-1)
+        q = q * (q.shape[-1] / config.head_size) ** 0.5  # attention divides by its root
+        k = jnp.concatenate([seen.k, seen.v], axis=-1)
+        out = super().attend(seen._replace(q=q, k=k), encoding, tokens)
+        return jnp.einsum("bhtl,lhv->bhtv", out, kernel[..., self.own :])
 
 
 def _by_head(x: jax.Array, batch: int, heads: int) -> jax.Array:  # -> [B, heads, T, K]

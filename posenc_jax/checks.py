@@ -98,13 +98,14 @@ def may_be_of_hub(name: str) -> bool:
     return bool(fits) and not name.endswith(".json")
 
 
-def rotary_dims(head_dim: int, fraction: float) -> int:
+def rotary_dims(head_dim: int, fraction: float, rotary_dim: int | None = None) -> int:
     positive("fraction", fraction)
-    dims = fraction * head_dim
+    name, size = ("head_dim", head_dim) if rotary_dim is None else ("rotary_dim", rotary_dim)
+    dims = fraction * size
     if fraction > 1 or dims % 2 or dims < 2:
         raise ValueError(
-            f"fraction * head_dim must be an even number from 2 to head_dim = {head_dim}; "
-            f"got {fraction:g} * {head_dim} = {dims:g}"
+            f"fraction * {name} must be an even number from 2 to {name} = {size}; "
+            f"got {fraction:g} * {size} = {dims:g}"
         )
     return int(dims)
 

@@ -23,6 +23,8 @@ class Dims:
     width: int
     train_length: int
     layers: int | None = None  # None: unknown, so all layers share one encoding
+    # First entries of a head that may be rotated, apart from the content (MLA); None: all of them.
+    rotary_dim: int | None = None
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
-from posenc_jax.attention.plain import plain, rotate, turn
+from posenc_jax.attention.plain import check_fits, plain, rotate, turn
 from posenc_jax.attention.regions import by_regions, phase_between
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
@@ -45,14 +45,14 @@ FEW = 16  # up to this many queries of more keys, blocks would be mostly padding
 def attention(
     q: jax.Array,  # [B, H, Q, K]
     k: jax.Array,  # [B, G, S, K]
-    v: jax.Array,  # [B, G, S, K]
+    v: jax.Array,  # [B, G, S, K], or another size than keys have
     encoding: Encoding,
     q_tokens: Tokens,
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
     implementation: str = "auto",
-) -> jax.Array:  # [B, H, Q, K]
+) -> jax.Array:  # [B, H, Q, K] of the values
     """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
     custom = bearer(encoding, "attend")
@@ -217,3 +217,5 @@ def _check(q, k, v, encoding):
             f"the layers of encoding {encoding.name!r} differ; attention takes one of them: "
             "encoding.layer(index)"
         )
+    if overrides(encoding, "phase"):
+        check_fits(encoding, "head_dim", q.shape[3])

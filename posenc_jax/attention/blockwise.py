@@ -117,7 +117,7 @@ def block_size(keys: int, bias: Bias = None) -> int:
 def blockwise(
     q: jax.Array,  # [B, H, Q, K]
     k: jax.Array,  # [B, G, S, K]
-    v: jax.Array,  # [B, G, S, K]
+    v: jax.Array,  # [B, G, S, K], or another size than keys have
     encoding: Encoding,
     q_tokens: Tokens,
     k_tokens: Tokens,
@@ -125,7 +125,7 @@ def blockwise(
     phase: Phase | None = None,
     region: Region = WHOLE,
     block: int | None = None,
-) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] of the values, and [B, H, Q]
     """Compute the same as `plain`, block by block."""
     q, k, v = turn(q, k, v, encoding, phase)
     batch, heads, queries, size = q.shape
@@ -201,8 +201,9 @@ def blockwise(
     q = q.reshape(len(q), batch, groups, repeats * c, size)
     result: Any = _attention(shape, q, k, v, bias, seen)
     out, logsum = result  # [n, B, G, K, R c] and [n, B, G, R c]
-    out = out.reshape(len(q), batch, groups, size, repeats, c)
-    out = jnp.transpose(out, (1, 2, 4, 0, 5, 3)).reshape(batch, heads, len(q) * c, size)
+    of_values = v.shape[-1]
+    out = out.reshape(len(q), batch, groups, of_values, repeats, c)
+    out = jnp.transpose(out, (1, 2, 4, 0, 5, 3)).reshape(batch, heads, len(q) * c, of_values)
     logsum = logsum.reshape(len(q), batch, groups, repeats, c)
     logsum = jnp.transpose(logsum, (1, 2, 3, 0, 4)).reshape(batch, heads, len(q) * c)
     unpadded = slice(front, front + queries)
@@ -252,7 +253,8 @@ def _forward(shape: Shape, q, k, v, bias, places):
 
     zero = _zero(q, k, v, bias, places)
     rows = jnp.broadcast_to(zero, q.shape[:4])
-    state = jnp.broadcast_to(zero, q.swapaxes(3, 4).shape), rows + NONE, rows
+    turned = (*q.shape[:3], v.shape[4], q.shape[3])
+    state = jnp.broadcast_to(zero, turned), rows + NONE, rows
     acc, top, total = _over_pairs(shape, q, k, bias, places, add, state)
     total = jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
     return (acc / total[:, :, :, None]).astype(q.dtype), top + jnp.log(total)

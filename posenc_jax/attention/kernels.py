@@ -80,7 +80,7 @@ def cudnn(
 ) -> jax.Array:
     length, size = q.shape[2:]
     biased, window = overrides(encoding, "bias"), encoding.narrowed()
-    _check_tokens(q, k, encoding, q_tokens, k_tokens)
+    _check_tokens(q, k, v, encoding, q_tokens, k_tokens)
     if k_tokens.document is not None:
         raise Unfit("several documents in a row")
     if q.dtype != jnp.bfloat16:
@@ -145,7 +145,7 @@ def splash(
 
     heads, length, size = q.shape[1:]
     window = encoding.narrowed()
-    _check_tokens(q, k, encoding, q_tokens, k_tokens)
+    _check_tokens(q, k, v, encoding, q_tokens, k_tokens)
     if length % LANES:
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
     if jax.device_count() > 1 and not interpret:
@@ -176,11 +176,13 @@ def splash(
     return out[..., :size]
 
 
-def _check_tokens(q, k, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
+def _check_tokens(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
     if q_tokens.order is not None or k_tokens.order is not None:
         raise Unfit("given positions")
     if q.shape[2] != k.shape[2]:
         raise Unfit(f"{q.shape[2]} queries for {k.shape[2]} keys")
+    if v.shape[3] != k.shape[3]:
+        raise Unfit(f"values of size {v.shape[3]} for keys of size {k.shape[3]}")
     for hook, what in (
         ("read", "a bias from features of tokens"),
         ("sink", "a learned sink"),

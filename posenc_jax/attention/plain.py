@@ -16,14 +16,14 @@ WHOLE = Region()  # all keys at their own positions
 def plain(
     q: jax.Array,  # [B, H, Q, K]
     k: jax.Array,  # [B, G, S, K]
-    v: jax.Array,  # [B, G, S, K]
+    v: jax.Array,  # [B, G, S, K], or another size than keys have
     encoding: Encoding,
     q_tokens: Tokens,
     k_tokens: Tokens,
     *,
     phase: Phase | None = None,
     region: Region = WHOLE,
-) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K], and [B, H, Q]
+) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] of the values, and [B, H, Q]
     """Return softmax(scale * q . k / sqrt(K) + bias) v over visible keys, and its log-sum.
 
     A query sees keys up to its own `order`; without one, tokens follow the row and the queries are
@@ -96,7 +96,6 @@ def turn(q, k, v, encoding: Encoding, phase: Phase | None):
     """Rotate queries and keys by their phase; repeat keys and values if heads differ in it."""
     if phase is None:
         return q, k, v
-    check_fits(encoding, "head_dim", q.shape[-1])
     if phase.k_cos.shape[1] > 1:  # heads rotate differently, so they cannot share keys
         repeats = q.shape[1] // k.shape[1]
         k, v = jnp.repeat(k, repeats, axis=1), jnp.repeat(v, repeats, axis=1)

@@ -23,7 +23,14 @@ def _builder(config: Training) -> Callable[..., Encoding]:
 
 def dims(config: Training) -> Dims:
     model = config.model
-    return Dims(model.heads, model.head_size, model.width, original_length(config), model.layers)
+    return Dims(
+        model.heads,
+        model.head_size,
+        model.width,
+        original_length(config),
+        model.layers,
+        model.rotary_dim,
+    )
 
 
 def extended(config: Training, encoding: Encoding) -> Encoding:

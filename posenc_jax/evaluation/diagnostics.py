@@ -176,11 +176,11 @@ def terms(model, encoding: Encoding, tokens: np.ndarray) -> dict[str, np.ndarray
     standard deviation over the causal keys of a query, as constants do not change attention.
     """
     config = model.config
-    linear = config.biases == "none" and not config.qk_norm
+    linear = config.biases == "none" and not config.qk_norm and config.latent_dim is None
     if (config.norm, config.norm_place) != ("rms", "pre") or not linear:
         raise ConfigError(
-            "the four terms need a model with norm='rms', norm_place='pre', biases='none' and "
-            "qk_norm=False"
+            "the four terms need a model with norm='rms', norm_place='pre', biases='none', "
+            "qk_norm=False and no latent_dim"
         )
     length = tokens.shape[1]
     layer = next(iter(model.layers(jnp.asarray(tokens), encoding)))

@@ -32,6 +32,8 @@ NEUTRAL: dict[str, Any] = {
     "embed_norm": False,
     "parallel": False,
     "biases": "none",
+    "latent_dim": None,
+    "value_dim": None,
 }
 
 

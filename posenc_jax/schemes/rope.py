@@ -22,10 +22,13 @@ class RoPE(Encoding):
     R / 2 pairs (p-RoPE, Barbero et al. 2024, arXiv:2410.06205), and "turned" keeps those that
     complete a turn within L (HoPE, Chen et al. 2024, arXiv:2410.21216). Trained frequencies are
     inv_freq exp(alpha), where alpha starts at 0 and is shared, per layer or per head.
+
+    `gain` multiplies cos and sin, hence the logits by its square. Where the rotated entries are
+    apart from the content (MLA), it multiplies the whole logits by its square, as DeepSeek does.
     """
 
     inv_freq: jax.Array  # [R/2], or [H, R/2]; before alpha
-    gain: jax.Array  # [], or [H, R/2]; multiplies cos and sin, hence logits by its square
+    gain: jax.Array  # [], or [H, R/2]
     base: jax.Array  # [], or [H]; the base of inv_freq, for extensions
     alpha: jax.Array | None = struct.field(default=None, metadata={"trained": True})
     layout: str = static(default="half")
@@ -45,8 +48,16 @@ class RoPE(Encoding):
         cos, sin = _rotation.cos_sin(positions_by_head(positions), by_head(self.freq))
         if self.gain.ndim == 1:
             raise ValueError(f"gain must be one number or [H, R/2]; got {self.gain.shape}")
-        cos, sin = by_head(self.gain) * cos, by_head(self.gain) * sin
+        if self.dims.rotary_dim is None:
+            cos, sin = by_head(self.gain) * cos, by_head(self.gain) * sin
         return Phase(q_cos=cos, q_sin=sin, k_cos=cos, k_sin=sin, layout=self.layout)
+
+    def query_scale(self, positions):
+        scale = super().query_scale(positions)
+        if self.dims.rotary_dim is None:
+            return scale
+        squared = jnp.broadcast_to(self.gain**2, positions.shape)
+        return squared if scale is None else squared * scale
 
 
 def by_head(field: jax.Array) -> jax.Array:  # [], [R/2], [H, R/2] -> [1, H or 1, 1, R/2 or 1]
@@ -69,7 +80,7 @@ def build(
     per: str = "none",
 ) -> RoPE:
     """Build RoPE from one base, or from one base per head."""
-    rotary = rotary_dims(dims.head_dim, fraction)
+    rotary = rotary_dims(dims.head_dim, fraction, dims.rotary_dim)
     bases = base_per_head(base, dims.heads)
     choice("per", per, ("none", "layer", "head"))
     is_trained = choice("frequencies", frequencies, ("fixed", "trained")) == "trained"

@@ -55,7 +55,7 @@ class XPos(Encoding):
 def build(
     dims: Dims, *, base: float = 10_000.0, fraction: float = 1.0, layout: str = "half"
 ) -> XPos:
-    rotary = rotary_dims(dims.head_dim, fraction)
+    rotary = rotary_dims(dims.head_dim, fraction, dims.rotary_dim)
     return XPos(
         dims=dims,
         inv_freq=fixed(frequencies(base_per_head(base, dims.heads), rotary)),

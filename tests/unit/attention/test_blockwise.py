@@ -226,6 +226,26 @@ def test_blocks_that_given_positions_hide_are_not_visited(window):
     np.testing.assert_allclose(out, expected, atol=3e-6)
 
 
+def test_values_may_have_another_size_than_keys():
+    q, k, v, _ = inputs(130, 130, 2)
+    v, rope = jnp.concatenate([v, v[..., :3]], axis=-1), build("rope", 130)
+    row = Tokens(position=jnp.arange(130), contiguous=True)
+    weights = jnp.cos(jnp.arange(K + 3.0))
+
+    def output(compute, *qkv):
+        out, _ = compute(*qkv, rope, row, row, phase=rope.phase(row.position))
+        return (out @ weights).sum(), out
+
+    results = [
+        jax.jit(jax.grad(functools.partial(output, compute), argnums=(0, 1, 2), has_aux=True))(
+            q, k, v
+        )
+        for compute in (plain, blockwise)
+    ]
+    assert results[0][1].shape == (B, H, 130, K + 3)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), *results)
+
+
 @pytest.mark.parametrize("name", ["t5", "fire", pytest.param("nope", marks=SLOW)])
 def test_bfloat16_is_as_exact_as_in_plain_attention(name):
     """The error is at most twice that of plain attention, for output and gradients."""

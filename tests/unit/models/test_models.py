@@ -38,6 +38,7 @@ OPTIONS = [
     {"norm": "layer", "norm_place": "post", "activation": "swiglu", "kv_heads": 1, "tied": False},
     {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"},
     {"norm": "layer_without_bias", "embed_norm": True, "qk_norm": True, "biases": "qkv"},
+    {"latent_dim": 12, "rotary_dim": 2, "value_dim": 6, "biases": "qkv"},
     *(pytest.param(option, marks=SLOW) for option in ALONE),
 ]
 
@@ -57,7 +58,10 @@ def test_every_option_starts_at_the_uniform_loss_and_learns(
     options, make_model, make_tokens, forward
 ):
     model, tokens = make_model(**options), make_tokens(L, batch=4)
-    dims = posenc_jax.Dims(DIMS.heads, model.config.head_size, DIMS.width, L)
+    config = model.config
+    dims = posenc_jax.Dims(
+        config.heads, config.head_size, config.width, L, rotary_dim=config.rotary_dim
+    )
     encoding = build(dims=dims)
 
     @jax.jit
@@ -309,6 +313,14 @@ def test_a_model_accepts_a_mapping_of_options():
         ({"activation": "relu"}, "activation must be one of"),
         ({"dtype": "float16"}, "dtype must be one of"),
         ({"tied": 1}, "tied must be True or False"),
+        ({"latent_dim": 8}, "need each other; got 8 and None"),
+        ({"rotary_dim": 8}, "need each other; got None and 8"),
+        ({"latent_dim": 8, "rotary_dim": 34}, "rotary_dim must be at most K = 32; got 34"),
+        ({"latent_dim": 8, "rotary_dim": 2, "kv_heads": 2}, "kv_heads and latent_dim are mutually"),
+        (
+            {"latent_dim": 8, "rotary_dim": 2, "qk_norm": True},
+            "qk_norm and latent_dim are mutually",
+        ),
     ],
 )
 def test_wrong_options_are_refused(fields, message):

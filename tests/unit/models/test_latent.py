@@ -1,0 +1,176 @@
+"""Attention to a latent (MLA): golden numbers of DeepSeek-V3, gradients, and its cache."""
+
+import dataclasses
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+import latents
+import numpy as np
+import pytest
+from configured import problems_of, run_of
+from running import ROOT
+from sizes import DIMS, L
+
+import models
+import posenc_jax
+from configs import mla
+from models.transformer import LatentAttention
+from posenc_jax.config import building
+from posenc_jax.positions import tokens_of_row
+from posenc_jax.runs.parameters import by_path
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "latent.json").read_text())
+SIZES = {"latent_dim": 12, "rotary_dim": 4, "value_dim": 6}
+LATENT_DIMS = dataclasses.replace(DIMS, rotary_dim=4)
+SIZE = 2 * L + 9
+# The pieces of 13 expand their keys; single tokens attend to the latents.
+CUTS = (0, 13, 26, 27, 28, SIZE)
+
+
+def build(name="rope", **options):
+    return posenc_jax.build(name, LATENT_DIMS, key=jax.random.key(5), **options)
+
+
+@pytest.fixture
+def latent_model(make_model):
+    return make_model(layers=1, **SIZES)
+
+
+def golden_outputs(encoding):
+    attention = LatentAttention(models.Config(**latents.SIZES), jax.random.key(0))
+    weights = latents.weights(**latents.SIZES)
+    latents.fill(
+        attention,
+        latents.converted(weights, latents.SIZES["heads"], latents.SIZES["rotary_dim"]),
+    )
+    row = tokens_of_row(encoding, 1, latents.TOKENS)
+    x = jnp.asarray(latents.wave(1, latents.TOKENS, latents.SIZES["width"]), jnp.float32)
+    phase = encoding.phase(row.position)
+
+    @jax.jit
+    def output(attention, x, encoding, phase):
+        return attention(x[0], encoding, row, x.shape, phase, None, None)[0]
+
+    return output(attention, x, encoding, phase)[-latents.LAST :]
+
+
+@pytest.mark.parametrize("case", latents.CASES)
+def test_outputs_match_golden_values_of_deepseek(case):
+    rope = posenc_jax.build("rope", latents.DIMS, layout="interleaved")
+    extended = posenc_jax.extend(latents.CASES[case], rope, 1.0)
+    np.testing.assert_allclose(golden_outputs(extended), GOLDEN[case], rtol=1e-5, atol=2e-5)
+
+
+def test_a_temperature_on_the_rotated_entries_alone_is_not_deepseeks():
+    rope = posenc_jax.build("rope", latents.DIMS, layout="interleaved")
+    yarn = posenc_jax.extend(latents.CASES["yarn"], rope, 1.0)
+    plain = dataclasses.replace(latents.DIMS, rotary_dim=None)
+    outputs = golden_outputs(yarn.replace(dims=plain))
+    assert np.abs(outputs - np.array(GOLDEN["yarn"])).max() > 0.01
+
+
+def test_a_gradient_reaches_every_parameter(latent_model, make_tokens):
+    tokens = make_tokens(L, batch=2)
+
+    def loss(model):
+        return model.losses(tokens[:, :-1], tokens[:, 1:], build())[0].mean()
+
+    gradient = by_path(jax.jit(jax.grad(loss))(latent_model))
+    assert {"blocks.attention.up.kernel", "blocks.attention.latent_norm.scale"} <= {*gradient}
+    assert all(np.abs(leaf).max() > 1e-6 for leaf in gradient.values())
+
+
+def test_an_output_depends_on_all_tokens_before_and_none_after(latent_model):
+    attention = jax.tree.map(lambda leaf: leaf[0], latent_model.blocks.attention)
+    encoding, x = build(), jax.random.normal(jax.random.key(1), (L, DIMS.width))
+    row = tokens_of_row(encoding, 1, L)
+    phase = encoding.phase(row.position)
+
+    def output(x):
+        return attention(x, encoding, row, (1, L, DIMS.width), phase, None, None)[0][9].sum()
+
+    influence = np.abs(jax.jit(jax.grad(output))(x)).max(axis=-1)
+    assert np.all(influence[:10] > 0) and np.all(influence[10:] == 0)
+
+
+@jax.jit
+def step(model, tokens, encoding, cache):
+    return model.step(tokens, encoding, cache)
+
+
+def read_by_pieces(model, encoding, tokens, **options):
+    cache = models.init_cache(model.config, encoding, len(tokens), SIZE, **options)
+    logits = []
+    for first, last in itertools.pairwise(CUTS):
+        out, cache = step(model, tokens[:, first:last], encoding, cache)
+        logits.append(out)
+    return jnp.concatenate(logits, axis=1)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"),
+    [
+        ("rope", "yarn:2+window:size=15"),
+        *(
+            pytest.param(*pair, marks=SLOW)
+            for pair in (
+                ("rope", "yarn:2"),
+                ("rope", "dca:2"),
+                ("rope", "self_extend:2"),
+                ("rope", "streaming:first=2:window=9"),
+                ("rope", "longrope:2:lambdas=1.5/1.5"),
+                ("xpos", "none"),
+                ("alibi", "window:size=1"),
+                ("t5", "none"),
+                ("fox", "none"),
+                ("ssmax", "yarn:2"),
+                ("nope", "none"),
+                ("learned", "interpolate:3"),
+            )
+        ),
+    ],
+)
+def test_a_row_by_pieces_equals_the_full_pass(name, extension, latent_model, make_tokens, forward):
+    encoding = posenc_jax.extend(extension, build(name), 1.0)
+    tokens = make_tokens(SIZE, batch=2)
+    expected = forward(latent_model, tokens, encoding)
+    logits = read_by_pieces(latent_model, encoding, tokens)
+    np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
+    if models.rotates_once(latent_model.config, encoding):
+        logits = read_by_pieces(latent_model, encoding, tokens, rotated=True)
+        np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_few_queries_attend_to_latents_and_many_expand_them(latent_model):
+    attention = latent_model.blocks.attention
+    assert [attention._absorbs(queries) for queries in (1, 8, 9, 13)] == [True, True, False, False]
+
+
+def test_the_cache_holds_the_latent_and_the_shared_entries_alone(latent_model):
+    config = latent_model.config
+    cache = models.init_cache(config, build(), 3, 100)
+    entries = sum(leaf.size for leaf in jax.tree.leaves(cache.layers))
+    assert entries == config.layers * 3 * 100 * (SIZES["latent_dim"] + SIZES["rotary_dim"])
+
+
+def test_the_recipe_rotates_the_shared_entries_alone():
+    config = mla.get_config()
+    encoding = building.plain(run_of(config), jax.random.key(0))
+    assert encoding.inv_freq.shape == (config.model.rotary_dim // 2,)
+    config.model.rotary_dim = 15
+    assert "even number from 2 to rotary_dim = 15" in problems_of(config)[0]
+
+
+def test_an_encoding_for_other_rotated_entries_is_refused(latent_model, make_model, make_tokens):
+    tokens = make_tokens(L)
+    with pytest.raises(ValueError, match="'rotary_dim': None}, but the model has .*: 4}"):
+        latent_model(tokens, posenc_jax.build("rope", DIMS))
+    with pytest.raises(ValueError, match="'rotary_dim': 4}, but the model has .*: None}"):
+        make_model()(tokens, build())
+    with pytest.raises(ValueError, match=r"from 2 to rotary_dim = 4; got 0.25 \* 4 = 1"):
+        build(fraction=0.25)
