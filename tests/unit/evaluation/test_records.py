@@ -15,6 +15,7 @@ from sizes import L
 
 from posenc_jax.errors import Stop
 from posenc_jax.evaluation import evaluate, protocols, records, sums_file, table, windows
+from posenc_jax.evaluation.sums import is_baseline, targets_of
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 
@@ -30,6 +31,45 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
         "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,"
         "nll,nll_se,ppl,bpb,null_nll,gain_bpb,seed,step"
     ).split(",")
+
+
+def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(measure):
+    cells = measure(extensions="none,yarn,streaming", protocols="same_token,nonoverlap")
+    same_token = protocols.find("same_token")
+    fresh = same_token.derived(cells)
+    assert [cell.facts["length"] for cell in fresh] == [L // 4, L, 2 * L, 4 * L]
+    plain = {
+        n: find(cells, protocol="same_token", extension="none", window=None, length=n)
+        for n in (L // 4, L, 2 * L, 4 * L)
+    }
+    for cell in fresh:
+        length = cell.facts["length"]
+        assert cell.sums is plain[min(length, L)].sums and is_baseline(cell.facts)
+        assert targets_of(cell.facts) == targets_of(plain[length].facts)
+    for kept in ([L // 4, 2 * L], [L // 4, L]):  # nothing to take it from, nothing beyond it
+        assert same_token.derived([c for c in cells if c.facts["length"] in kept]) == []
+    rows = records.rows([*cells, *fresh])
+    for row in rows:
+        beyond = row["length"] > L
+        reads_fresh = row["protocol"] == "same_token" and row["method"] != "fresh"
+        assert (row["over_fresh"] is not None) == (beyond and reads_fresh)
+        assert (row["over_window"] is not None) == (beyond and row["method"] != "window")
+    (none,) = (
+        row
+        for row in rows
+        if (row["protocol"], row["method"], row["length"]) == ("same_token", "none", 4 * L)
+    )
+    np.testing.assert_allclose(none["over_fresh"], none["null_nll"] - none["nll"], rtol=1e-9)
+    for name in ("window", "fresh", "streaming"):
+        (other,) = (
+            row["nll"]
+            for row in rows
+            if (row["protocol"], row["method"], row["length"]) == ("same_token", name, 4 * L)
+        )
+        np.testing.assert_allclose(none[f"over_{name}"], other - none["nll"], rtol=1e-9)
+        assert none[f"over_{name}_low"] < none[f"over_{name}"] < none[f"over_{name}_high"]
+    words = table.table([*cells, *fresh])
+    assert f"same_token, {4 * L} tokens: gain over each baseline" in words and "\nfresh" in words
 
 
 def test_a_row_is_of_tokens_and_its_error_over_documents():
