@@ -68,6 +68,9 @@ def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(measure):
         )
         np.testing.assert_allclose(none[f"over_{name}"], other - none["nll"], rtol=1e-9)
         assert none[f"over_{name}_low"] < none[f"over_{name}"] < none[f"over_{name}_high"]
+    figure = curves.against_length(rows, "same_token")
+    drawn = [line.get_label().partition(":")[0] for line in figure.axes[0].lines]
+    assert [drawn.count(name) for name in ("window", "fresh", "streaming", "null")] == [1, 1, 1, 0]
     words = table.table([*cells, *fresh])
     assert f"same_token, {4 * L} tokens: gain over each baseline" in words and "\nfresh" in words
 
