@@ -15,7 +15,7 @@ from sizes import L
 
 from posenc_jax.errors import Stop
 from posenc_jax.evaluation import evaluate, protocols, records, sums_file, table, windows
-from posenc_jax.evaluation.sums import is_baseline, targets_of
+from posenc_jax.evaluation.sums import BASELINES, is_baseline
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 
@@ -33,46 +33,72 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
     ).split(",")
 
 
-def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(measure):
-    cells = measure(extensions="none,yarn,streaming", protocols="same_token,nonoverlap")
-    same_token = protocols.find("same_token")
+@pytest.fixture
+def chosen():
+    """Cells of none, window and streaming with random losses, by protocol, method and length."""
+    rng, methods = np.random.default_rng(0), {"none": None, "window": L, "streaming": None}
+    cells = {}
+    for protocol in ("same_token", "nonoverlap"):
+        for method, window in methods.items():
+            for length in (L // 4, L, 2 * L, 4 * L):
+                facts = {name: None for name in sums_file.FACTS} | {
+                    "run": "rope",
+                    "encoding": "rope",
+                    "extension": "none" if window else method,
+                    "protocol": protocol,
+                    "window": window,
+                    "train_length": L,
+                    "length": length,
+                    "token_hash": protocol,
+                    "step": 7,
+                    "evaluation": "held-out",
+                }
+                sums = sums_by_document(rng.gamma(2.0, size=12), np.ones(12))
+                cells[protocol, method, length] = records.Measured(facts, sums)
+    return cells
+
+
+def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
+    same_token, cells = protocols.find("same_token"), list(chosen.values())
     fresh = same_token.derived(cells)
     assert [cell.facts["length"] for cell in fresh] == [L // 4, L, 2 * L, 4 * L]
-    plain = {
-        n: find(cells, protocol="same_token", extension="none", window=None, length=n)
-        for n in (L // 4, L, 2 * L, 4 * L)
-    }
     for cell in fresh:
         length = cell.facts["length"]
-        assert cell.sums is plain[min(length, L)].sums and is_baseline(cell.facts)
-        assert targets_of(cell.facts) == targets_of(plain[length].facts)
+        assert cell.sums is chosen["same_token", "none", min(length, L)].sums
+        plain = chosen["same_token", "none", length].facts
+        assert cell.facts == plain | {"extension": "fresh"} and is_baseline(cell.facts)
     for kept in ([L // 4, 2 * L], [L // 4, L]):  # nothing to take it from, nothing beyond it
         assert same_token.derived([c for c in cells if c.facts["length"] in kept]) == []
-    rows = records.rows([*cells, *fresh])
-    for row in rows:
-        beyond = row["length"] > L
-        reads_fresh = row["protocol"] == "same_token" and row["method"] != "fresh"
-        assert (row["over_fresh"] is not None) == (beyond and reads_fresh)
-        assert (row["over_window"] is not None) == (beyond and row["method"] != "window")
-    (none,) = (
-        row
-        for row in rows
-        if (row["protocol"], row["method"], row["length"]) == ("same_token", "none", 4 * L)
-    )
-    np.testing.assert_allclose(none["over_fresh"], none["null_nll"] - none["nll"], rtol=1e-9)
-    for name in ("window", "fresh", "streaming"):
-        (other,) = (
-            row["nll"]
-            for row in rows
-            if (row["protocol"], row["method"], row["length"]) == ("same_token", name, 4 * L)
+
+
+def test_gains_over_the_baselines_are_paired_differences_beyond_the_trained_length(chosen):
+    fresh = protocols.find("same_token").derived(list(chosen.values()))
+    cells = [*chosen.values(), *fresh]
+    rows = {(r["protocol"], r["method"], r["length"]): r for r in records.rows(cells)}
+    for (protocol, method, length), row in rows.items():
+        for name in BASELINES:
+            known = length > L and method != name and (name != "fresh" or protocol == "same_token")
+            assert (row[f"over_{name}"] is not None) == known
+            if known:
+                other = rows[protocol, name, length]
+                np.testing.assert_allclose(row[f"over_{name}"], other["nll"] - row["nll"])
+                assert row[f"over_{name}_low"] < row[f"over_{name}"] < row[f"over_{name}_high"]
+    row = rows["same_token", "none", 4 * L]
+    np.testing.assert_allclose(row["over_fresh"], row["null_nll"] - row["nll"])
+    assert f"same_token, {4 * L} tokens: gain over each baseline" in table.table(cells)
+
+
+def test_a_picture_of_same_token_calls_its_null_fresh(chosen):
+    cells = [*chosen.values(), *protocols.find("same_token").derived(list(chosen.values()))]
+    rows = records.rows(cells)
+    for protocol, fresh in (("same_token", 1), ("nonoverlap", 0)):
+        lines = curves.against_length(rows, protocol).axes[0].lines
+        drawn = [line.get_label().partition(":")[0] for line in lines]
+        assert (drawn.count("fresh"), drawn.count("window"), drawn.count("streaming")) == (
+            fresh,
+            1,
+            1,
         )
-        np.testing.assert_allclose(none[f"over_{name}"], other - none["nll"], rtol=1e-9)
-        assert none[f"over_{name}_low"] < none[f"over_{name}"] < none[f"over_{name}_high"]
-    figure = curves.against_length(rows, "same_token")
-    drawn = [line.get_label().partition(":")[0] for line in figure.axes[0].lines]
-    assert [drawn.count(name) for name in ("window", "fresh", "streaming", "null")] == [1, 1, 1, 0]
-    words = table.table([*cells, *fresh])
-    assert f"same_token, {4 * L} tokens: gain over each baseline" in words and "\nfresh" in words
 
 
 def test_a_row_is_of_tokens_and_its_error_over_documents():
