@@ -2,10 +2,10 @@
 
 Compares two evaluated curves over the same targets, paired by document, with 95% t-intervals over
 documents. A and B are RUN[@METHOD][@LENGTH]: a run's folder; a method, which is none (the default),
-an extension, an extension:scale or window; and one length (default: all common lengths).
+an extension, an extension:scale, window or fresh; and one length (default: all common lengths).
 
   python scripts/compare.py runs/rope runs/alibi
-  python scripts/compare.py runs/rope@yarn runs/rope@none
+  python scripts/compare.py runs/rope@yarn runs/rope@fresh
   python scripts/compare.py runs/rope@yarn:8@1024 runs/rope@none@128
 
 The last one compares 1,024 tokens with YaRN to the last 128 of them without. --format=markdown or

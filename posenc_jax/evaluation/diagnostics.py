@@ -111,6 +111,28 @@ class Attention(NamedTuple):
 
     beyond: np.ndarray  # share of the weights on keys at L tokens back and further
     entropy: np.ndarray  # of the weights, in nats
+    first: np.ndarray  # weight on token 0
+
+
+# Gu et al., 2024 (arXiv:2410.10781) call a head with this mean weight on token 0 a sink; it is ten
+# times what uniform attention gives from query 33 on.
+SINK = 0.3
+
+
+def on_first(first: np.ndarray, trained: int) -> np.ndarray:  # [layers, H, T] -> [layers, H]
+    """Mean weight on token 0 of the queries from the 33rd on and within L = `trained`."""
+    within = first[..., :trained]
+    return within[..., min(32, within.shape[-1] // 2) :].mean(axis=-1)
+
+
+def sink_in_words(weight: np.ndarray) -> str:  # [layers, H]
+    count = int((weight > SINK).sum())
+    layer, head = np.unravel_index(weight.argmax(), weight.shape)
+    return (
+        f"{'an' if count else 'no'} attention sink: {count} of {weight.size} heads give token 0 "
+        f"more than {SINK} of their attention (most: {weight.max():.3f}, layer {layer} head {head};"
+        f" mean of all heads: {weight.mean():.3f})"
+    )
 
 
 def attention(
@@ -124,16 +146,15 @@ def attention(
         return tuple(jnp.stack(values) for values in zip(*layers, strict=True))
 
     rows = [jax.device_get(row(model, encoding, row_tokens)) for row_tokens in tokens]
-    beyond, entropy = (np.stack(values).mean(axis=0) for values in zip(*rows, strict=True))
-    return Attention(np.asarray(beyond), np.asarray(entropy))
+    return Attention(*(np.stack(values).mean(axis=0) for values in zip(*rows, strict=True)))
 
 
-def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, jax.Array]:  # [1, H, T, T]
+def _describe(weights: jax.Array, trained: int) -> tuple[jax.Array, ...]:  # [1, H, T, T]
     index = jnp.arange(weights.shape[-1])
     far = index[:, None] - index[None, :] >= trained
     beyond = jnp.sum(jnp.where(far, weights, 0.0), axis=-1)
     entropy = -jnp.sum(jax.scipy.special.xlogy(weights, weights), axis=-1)
-    return beyond[0], entropy[0]
+    return beyond[0], entropy[0], weights[0, :, :, 0]
 
 
 def attention_weights(

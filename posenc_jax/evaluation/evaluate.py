@@ -26,7 +26,7 @@ from posenc_jax.evaluation.losses import Reader
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.store import Store
-from posenc_jax.evaluation.sums import Measured, Sums, is_baseline, label
+from posenc_jax.evaluation.sums import Measured, Sums, label
 from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
@@ -235,7 +235,8 @@ def measure(
 
 def _pass_in_words(facts: Mapping[str, Any]) -> str:
     """Label of a pass: `yarn:8 at 512`, `window of 64 at 512`."""
-    method = f"window of {facts['window']}" if is_baseline(facts) else label(facts)
+    name = label(facts)
+    method = f"window of {facts['window']}" if name == "window" else name
     return f"{method} at {facts['length']}"
 
 

@@ -13,7 +13,7 @@ from posenc_jax.data.texts import HELD_OUT
 from posenc_jax.errors import Damaged, DataError
 from posenc_jax.evaluation import protocols, sums_file
 from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
-from posenc_jax.evaluation.sums import Measured, Sums, curve_of, label
+from posenc_jax.evaluation.sums import BASELINES, Measured, Sums, curve_of, is_baseline, label
 from posenc_jax.evaluation.sums_file import Places, Record
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import null_for_nan
@@ -26,6 +26,7 @@ COLUMNS = (
     "accuracy_high,method,orderless,older,separation,"
     "weights,processor,jaxlib"
 ).split(",")
+COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
 NOTHING = Record([], [], [])
 
 
@@ -80,15 +81,43 @@ def rows_left_out(subject: Any, evaluation: str, unfit: Mapping[str, str]) -> li
 
 def rows(cells: Sequence[Measured]) -> list[dict]:
     """One row per cell, with the null of its own curve."""
-    all_curves = curves(cells)
+    all_curves, all_baselines = curves(cells), baselines(cells)
     made = []
     for cell in cells:
-        one = row(cell)
+        one = row(cell) | over_baselines(cell, all_baselines)
         terms = null(one, all_curves[_targets_of_curve(one)], cell.sums)
         if terms is not None and one["nll"] is not None:
             one |= _against(terms, cell.sums)
         made.append(one)
     return made
+
+
+def baselines(cells: Sequence[Measured]) -> dict[tuple, Sums]:
+    return {
+        _place(cell.facts, label(cell.facts)): cell.sums
+        for cell in cells
+        if is_baseline(cell.facts)
+    }
+
+
+def over_baselines(cell: Measured, known: Mapping[tuple, Sums]) -> dict:
+    """Columns of the gain over each baseline in nats per token, paired by document, beyond L."""
+    facts, columns = cell.facts, {}
+    if facts["length"] <= facts["train_length"]:
+        return columns
+    for name in BASELINES:
+        sums = known.get(_place(facts, name))
+        if sums is not None and sums is not cell.sums and np.isfinite(sums.nats).all():
+            gain = paired(sums.nats, cell.sums.nats, cell.sums.tokens)
+            ends = {"": gain.mean, "_low": gain.low, "_high": gain.high}
+            columns |= {f"over_{name}{end}": value for end, value in ends.items()}
+    return null_for_nan(columns)
+
+
+def _place(facts: Mapping, method: str) -> tuple:
+    """What must be equal for a baseline to score the same targets of the same run."""
+    names = ("evaluation", "run", "seed", "step", "protocol", "length", "part", "token_hash")
+    return method, *(facts[name] for name in names)
 
 
 def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:

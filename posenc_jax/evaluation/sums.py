@@ -56,6 +56,7 @@ class Measured(NamedTuple):
 # Columns that identify a curve, and those that make two cells comparable where they are equal.
 CURVE = ("evaluation", "run", "seed", "step", "extension", "scale", "window")
 TARGETS = ("token_hash", "stride", "last")
+FRESH = "fresh"  # a row of the last L tokens
 
 
 def curve_of(facts: Mapping) -> tuple:
@@ -66,15 +67,18 @@ def targets_of(facts: Mapping) -> tuple:
     return tuple(facts[name] for name in TARGETS)
 
 
+# Methods that read no further than L, so that none is ranked, with words for tables.
+BASELINES = {"window": "window of L", FRESH: "fresh row of L", "streaming": "streaming"}
+
+
 def is_baseline(facts: Mapping) -> bool:
-    """Return True for the window baseline: the run without extension in a window of L."""
-    return bool(facts["window"]) and facts["extension"] == "none"
+    return label(facts) in BASELINES
 
 
 def label(facts: Mapping) -> str:
     """Name of a row's method in tables, pictures, wandb and command lines."""
     name = facts["extension"]
-    if is_baseline(facts):
+    if name == "none" and facts["window"]:
         return "window"
     if facts["scale"] is not None:
         name = composition.with_scale(name, facts["scale"])

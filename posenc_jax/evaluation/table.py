@@ -7,7 +7,7 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.evaluation.sums import is_baseline, label
+from posenc_jax.evaluation.sums import BASELINES, FRESH, is_baseline, label
 from posenc_jax.terminal import counted
 from posenc_jax.typeset import Table, prose, text
 
@@ -37,7 +37,7 @@ def table(cells: Sequence[Measured]) -> str:
             elif chosen and protocol.needs:
                 blocks.append(_shortest(protocol, [row for row, _ in chosen]))
             elif chosen and not protocol.by_place:
-                blocks.append(_block(protocol, chosen))
+                blocks += [_block(protocol, chosen), *_gains(protocol, [row for row, _ in chosen])]
     return "\n\n".join(blocks)
 
 
@@ -73,9 +73,34 @@ def _block(protocol: Protocol, chosen: Sequence[tuple[dict, Measured]]) -> str:
         by_length = {row["length"]: row for row in rows if label(row) == name}
         body.append([name, *(_value(by_length.get(n), best[n]) for n in lengths)])
         gains = [_gain(by_length.get(n)) for n in lengths]
-        if any(gains):
+        if any(gains) and name != FRESH:
             body.append(["", *gains])
     return text(Table(caption, ["", *map(str, lengths)], body))
+
+
+def _gains(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
+    """Gain of every method over the baselines at the longest length; empty within L."""
+    longest = max(row["length"] for row in rows)
+    last = [row for row in rows if row["length"] == longest]
+    known = [name for name in BASELINES if any(row[f"over_{name}"] is not None for row in last)]
+    if not known:
+        return []
+    caption = (
+        f"{protocol.name}, {longest} tokens: gain over each baseline in nats per token, with 95% "
+        f"intervals over documents; * significant ({FEWEST_DOCUMENTS} documents or more)"
+    )
+    body = [[label(row), *(_over(row, name) for name in known)] for row in last]
+    return [text(Table(caption, ["", *known], body))]
+
+
+def _over(row: dict, name: str) -> str:
+    gain, low, high = (row[f"over_{name}{end}"] for end in ("", "_low", "_high"))
+    if gain is None:
+        return "-"
+    if low is None:  # a single document
+        return f"{gain:+.3f}"
+    clear = (low > 0 or high < 0) and row["documents"] >= FEWEST_DOCUMENTS
+    return f"{gain:+.3f}{'*' if clear else ''} [{low:+.3f}, {high:+.3f}]"
 
 
 def _title(protocol: Protocol, row: dict) -> str:

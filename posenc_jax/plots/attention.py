@@ -41,25 +41,36 @@ def bias(curves: Mapping[int, np.ndarray], trained: int) -> "Figure":
 
 @style.styled
 def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
-    """Attention beyond L and its entropy against the query, by method: means over heads.
+    """Attention beyond L, on token 0 and its entropy by query and method: means over heads,
+    and of the head that gives token 0 most.
 
-    Each method has `beyond` and `entropy`, both [layers, H, T].
+    Each method has `beyond`, `first` and `entropy`, all [layers, H, T].
     """
-    figure, panels = style.panels(2, len(by_method), sharey="row")
-    top, bottom = panels[: len(by_method)], panels[len(by_method) :]
-    for upper, lower, (name, means) in zip(top, bottom, by_method.items(), strict=True):
+    columns = len(by_method)
+    figure, panels = style.panels(3, columns, sharey="row")
+    rows = panels[:columns], panels[columns : 2 * columns], panels[2 * columns :]
+    for upper, middle, lower, (name, means) in zip(*rows, by_method.items(), strict=True):
         length = means.beyond.shape[-1]
-        for axes, values in ((upper, means.beyond), (lower, means.entropy)):
+        for axes, values in ((upper, means.beyond), (middle, means.first), (lower, means.entropy)):
             for layer, heads in enumerate(values):
                 look = dict(color=f"C{layer % 10}", linewidth=1)
                 x, y = smooth(heads.mean(axis=0))
                 draw_lines(axes, [Line(f"layer {layer}", list(x), list(y), look)])
-            style.length_axis(axes, [length], [trained], step=2)
+            style.length_axis(axes, [length], [n for n in [trained] if n <= length], step=2)
+        for layer, heads in enumerate(means.first):
+            x, y = smooth(heads[heads[:, length // 2 :].mean(axis=1).argmax()])
+            middle.plot(x, y, color=f"C{layer % 10}", linewidth=0.7, linestyle="--")
         places = np.arange(1, length + 1)
         lower.plot(places, np.log(places), color="0.3", linestyle=":", label="uniform attention")
+        lower.plot([], [], color="0.3", linewidth=0.7, linestyle="--", label="largest head")
         lower.set_xlabel("position of the query")
         upper.set(title=name, ylim=(-0.02, 1.02))
-    top[0].set_ylabel("attention beyond L")
-    bottom[0].set_ylabel("entropy of attention (nats)")
-    style.legend(figure, bottom[-1])
+        middle.set_ylim(-0.02, 1.02)
+    for row, words in zip(
+        rows,
+        ("attention beyond L", "attention on token 0", "entropy of attention (nats)"),
+        strict=True,
+    ):
+        row[0].set_ylabel(words)
+    style.legend(figure, rows[-1][-1])
     return figure

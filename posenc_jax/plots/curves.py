@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posenc_jax.data.texts import HELD_OUT
-from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation import protocols, records, sums
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.sums import curve_of, is_baseline, label
@@ -127,7 +127,13 @@ def near(lines: Sequence[Line]) -> tuple[float, float] | None:
 CEILING = Line("ceiling: all that a window holds", [], [], style.CEILING)
 ORDERLESS = Line("no order: one of the settings seen", [], [], style.ORDERLESS)
 NULL = Line("null: nothing beyond L", [], [], style.NULL)
+FRESH = Line("fresh: a row of the last L tokens", [], [], style.FRESH)  # null of the headline
 WINDOW = Line("window: the last L tokens", [], [], style.WINDOW)
+STREAMING = Line("streaming: the first tokens and a window", [], [], style.STREAMING)
+
+
+def null_of(protocol: str) -> Line:
+    return FRESH if protocol == protocols.HEADLINE else NULL
 
 
 def gram(order: int, counted: int | None = None) -> str:
@@ -141,10 +147,10 @@ def yardstick(order: int, lengths: Sequence[int], value: float, name: str) -> Li
 
 
 def baselines(lines: Sequence[Line]) -> list[Line]:
-    """Legend entries for null and window, whose lines have the colours of their groups."""
+    """Legend entries of the baselines, whose lines have the colours of their groups."""
     dashes = [line.look.get("linestyle") for line in lines]
     named = {line.name for line in lines}
-    missing = [entry for entry in (NULL, WINDOW) if entry.name not in named]
+    missing = [entry for entry in (NULL, FRESH, WINDOW, STREAMING) if entry.name not in named]
     return [entry for entry in missing if entry.look["linestyle"] in dashes]
 
 
@@ -212,6 +218,7 @@ def against_length(
     Nats per token replace bits per byte where the tokenizer loses text.
     """
     rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
+    rows = [row for row in rows if label(row) != sums.FRESH]  # drawn as the null
     if not rows:
         return None
     preferred = protocols.find(protocol).value
@@ -221,7 +228,7 @@ def against_length(
     for curve in curves:
         band = None if is_baseline(curve[0]) else _interval(curve, value)
         lines.append(_line(curve, [row[value] for row in curve], rows, band))
-    others = _null_lines(curves, value)
+    others = _null_lines(curves, value, null_of(protocol))
     if value == "accuracy":
         known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
         others = [CEILING._replace(x=sorted(known), y=[known[n] for n in sorted(known)])]
@@ -419,9 +426,11 @@ def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
         look["color"], look["marker"] = style.look_of(row["encoding"])
         if look["linestyle"] == "-" and extended:
             look["linestyle"] = "--"
-    if is_baseline(row):
+    if name == "window":
         name = f"window: the last {row['window']} tokens"
         look |= dict(color="0.45", marker="", linestyle="-.", linewidth=1.2)
+    elif is_baseline(row):
+        name, look = STREAMING.name, look | style.STREAMING | dict(color="0.45", marker="")
     runs = list(dict.fromkeys(r["run"] for r in rows))
     encoding_of = {r["run"]: r["encoding"] for r in rows}
     same = [run for run in runs if encoding_of[run] == row["encoding"]]
@@ -438,7 +447,7 @@ def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
     return name, look
 
 
-def _null_lines(curves: Sequence[Sequence[dict]], value: str) -> list[Line]:
+def _null_lines(curves: Sequence[Sequence[dict]], value: str, entry: Line) -> list[Line]:
     """Null of every run without an extension, from the trained length on."""
     lines = []
     for curve in curves:
@@ -447,11 +456,11 @@ def _null_lines(curves: Sequence[Sequence[dict]], value: str) -> list[Line]:
         beyond = [r for r in curve if r["null_nll"] and r["length"] >= r["train_length"]]
         if beyond:
             y = [_null(row, value) for row in beyond]
-            look = style.NULL | {"color": style.look_of(curve[0]["encoding"])[0]}
+            look = entry.look | {"color": style.look_of(curve[0]["encoding"])[0]}
             x = [row["length"] for row in beyond]
             lines.append(Line("null", x, y, look, listed=False))
     if len({curve[0]["run"] for curve in curves}) == 1:
-        return [NULL._replace(x=line.x, y=line.y) for line in lines]
+        return [entry._replace(x=line.x, y=line.y) for line in lines]
     return lines + baselines(lines)
 
 

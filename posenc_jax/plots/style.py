@@ -71,6 +71,8 @@ SPARSE: dict[str, Any] = dict(markevery=0.12, markersize=4)  # lines with a poin
 NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
 CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
 ORDERLESS: dict[str, Any] = dict(color="0.55", linestyle="--", linewidth=1.5, zorder=1)
+FRESH: dict[str, Any] = dict(color="0.2", linestyle=(0, (2.5, 1.6)), linewidth=1.2)
+STREAMING: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2, 1, 2)), linewidth=1.1)
 WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
 YARDSTICK: dict[str, Any] = dict(color="0.45", linestyle="-", linewidth=1.1, zorder=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax import composition
+from posenc_jax import composition, terminal
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.data.requested import EvaluationData
@@ -32,10 +32,6 @@ def diagnose(selected: str, documents: int, step: int | None, path: str = "") ->
         raise ConfigError("; ".join(wrong))
     subject = load_subject(run, step)
     length = length or 8 * subject.trained
-    if length < subject.trained:
-        raise ConfigError(
-            f"{selected}: the length must be at least {subject.trained}, the run's training length"
-        )
     encodings = _reaching(length, wanted, subject)
     if not encodings:
         raise ConfigError(f"no method of {wanted} reaches {length} tokens")
@@ -121,14 +117,26 @@ def _attention(
         for name, encoding in encodings.items()
     }
     lines = (
-        (name, layer, head, place + 1, float(beyond), float(result.entropy[layer, head, place]))
+        (name, layer, head, place + 1, *(float(values[layer, head, place]) for values in result))
         for name, result in results.items()
-        for (layer, head, place), beyond in np.ndenumerate(result.beyond)
+        for layer, head, place in np.ndindex(result.first.shape)
     )
-    header = "extension,layer,head,position,beyond_L,entropy"
+    header = "extension,layer,head,position,beyond_L,entropy,on_token_0"
     table = _write(tables / "attention.csv", header, lines)
+    weights = {
+        name: diagnostics.on_first(result.first, subject.trained)
+        for name, result in results.items()
+    }
+    for name, weight in weights.items():
+        terminal.say(f"{name}: {diagnostics.sink_in_words(weight)}")
+    lines = (
+        (name, layer, float(heads.mean()), float(heads.max()))
+        for name, weight in weights.items()
+        for layer, heads in enumerate(weight)
+    )
+    by_layer = _write(tables / "token_0.csv", "extension,layer,mean_of_heads,largest_head", lines)
     picture = of_attention.attention(results, subject.trained)
-    return [table, style.save(picture, plots / "attention.png")]
+    return [table, by_layer, style.save(picture, plots / "attention.png")]
 
 
 def _write(path: Path, header: str, lines: Iterable[Sequence[Any]]) -> Path:

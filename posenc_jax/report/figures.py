@@ -7,6 +7,7 @@ import numpy as np
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
+from posenc_jax.evaluation.sums import BASELINES, FRESH
 from posenc_jax.lines import Line
 from posenc_jax.plots import curves, style
 from posenc_jax.report.gather import Frame, Gathered
@@ -50,20 +51,24 @@ def line(
 
 
 def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Line]:
-    """Lines of every group without extensions, best at the longest length first; then baselines."""
+    """Lines of every group without extensions, best at the longest length first; then n-grams and
+    baselines."""
     lines, baselines = [], []
     all_looks = looks(data)
     for number, group in enumerate(groups(data)):
         rows = data.points[(data.points.protocol == protocol) & (data.points.group == group)]
-        plain, window = rows[rows.method == "none"], rows[rows.method == "window"]
+        plain = rows[rows.method == "none"]
         beyond = plain[plain.length >= plain.trained]
         look, grey = all_looks[group]._asdict(), {"gid": f"baseline-{number}", "listed": False}
         colour = {"color": look["color"]}
         lines.append(line(group, plain, look, value, gid=f"group-{number}"))
-        baselines.append(line(f"{group}, window", window, style.WINDOW | colour, value, **grey))
+        for name, look in (("window", style.WINDOW), ("streaming", style.STREAMING)):
+            points = rows[rows.method == name]
+            baselines.append(line(f"{group}, {name}", points, look | colour, value, **grey))
         if value == "bpb":
-            null = line(f"{group}, null", beyond, style.NULL | colour, "null_bpb", **grey)
-            baselines.append(null)
+            entry = curves.null_of(protocol)
+            name = f"{group}, {entry.name.partition(':')[0]}"
+            baselines.append(line(name, beyond, entry.look | colour, "null_bpb", **grey))
     lines = sorted((item for item in lines if item.x), key=lambda item: (-item.x[-1], item.y[-1]))
     points = data.points[(data.points.protocol == protocol) & (data.points.method == "none")]
     grey = counted(data, points, value) if protocol == protocols.HEADLINE else []
@@ -97,7 +102,7 @@ def counted(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]:
 
 def extended(data: Gathered, group: str, points: Frame, by: str = "", **options: Any):
     """Lines of every extension of a group at its largest scale, or of one at all its scales."""
-    rows = points[(points.group == group) & points.window.isna()]
+    rows = points[(points.group == group) & points.window.isna() & (points.method != FRESH)]
     if by:
         rows = rows[rows.extension.isin(["none", by])].sort_values("scale", na_position="first")
         scaled = iter(curves.scale_looks(rows.scale.nunique()))
@@ -139,7 +144,7 @@ def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
 
 
 def plainness(method: str) -> tuple:
-    return method != "none", method != "window", method.startswith("dynamic_"), method
+    return method != "none", method not in BASELINES, method.startswith("dynamic_"), method
 
 
 def tokens_axis(points: Frame) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def loss_of(protocol: str) -> Callable[[Sums], Lost]:
 def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
     """Tables of all protocols and lengths, with notes on what they leave out.
 
-    Baselines (the window of L and, for answers, oracles) are not ranked. Left out are runs whose
-    targets differ from most, runs without bits per byte, and means with a loss that is not finite.
+    Baselines and, for answers, oracles are not ranked. Left out are runs whose targets differ from
+    most, runs without bits per byte, and means with a loss that is not finite.
     """
     tables: Tables = {}
     notes: dict[str, None] = {}  # in order, each once

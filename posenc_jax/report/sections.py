@@ -92,7 +92,7 @@ def reach_and_order(data: Gathered) -> Section | None:
 
 
 def loss(data: Gathered) -> Section:
-    """Loss of every group without extensions, with null and window."""
+    """Loss of every group without extensions, with its baselines."""
     blocks = []
     for protocol in shown(data):
         points = data.points[data.points.protocol == protocol]
@@ -115,8 +115,9 @@ def loss(data: Gathered) -> Section:
         "Loss against length",
         "Means over seeds, without extensions. Dots are seeds; bands, or bars, and ± in the "
         "table, are 95% t-intervals over three seeds or more. Null is the loss of a model that "
-        "uses nothing beyond the training length L; window is the run limited to the last L "
-        "tokens. The grey line (from scripts/yardstick.py) is the best interpolated n-gram of the "
+        "uses nothing beyond the training length L; for same_token it is fresh, a row of the last "
+        "L tokens. Window is the run limited to the last L tokens; streaming sees the first tokens "
+        "too. The grey line (from scripts/yardstick.py) is the best interpolated n-gram of the "
         "training text, scored on the same targets; the table has all n-grams.",
         "".join(blocks) + elements.csv(data.points, "curves"),
         _controls(data),
@@ -134,7 +135,7 @@ def _controls(data: Gathered) -> str:
     return (
         select("protocol", "protocol", {name: name for name in shown(data)})
         + select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")})
-        + tag("label", _box("baselines", "baseline"), "null and window")
+        + tag("label", _box("baselines", "baseline"), "baselines")
         + (tag("label", _box("yardsticks", "yardstick"), "n-grams") if len(data.yardsticks) else "")
         + tag("fieldset", tag("legend", "shown"), *boxes)
     )

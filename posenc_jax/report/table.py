@@ -3,6 +3,7 @@
 import pandas as pd
 
 from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.sums import BASELINES
 from posenc_jax.plots import curves
 from posenc_jax.report import figures, learning
 from posenc_jax.report.gather import Frame, Gathered
@@ -16,7 +17,7 @@ def table(data: Gathered) -> str:
 
 
 def _table(data: Gathered, protocol: str, value: str) -> str:
-    """Table of groups, each with its window and extensions below it, best first."""
+    """Table of groups, each with its baselines and extensions below it, best first."""
     points = data.points[data.points.protocol == protocol]
     points = points[points.groupby("group")[value].transform("count") > 0]
     if points.empty:
@@ -51,7 +52,7 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
     return "\n".join(lines)
 
 
-WORDS = {"none": "", "window": "  in a window of L"}  # baselines, not extensions
+WORDS = {"none": ""} | {name: f"  {words}" for name, words in BASELINES.items()}
 
 
 def means_over_seeds(points: Frame, value: str = "bpb") -> Frame:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.sums import BASELINES
 from posenc_jax.report import answers, figures
 from posenc_jax.report.gather import Frame, Gathered
 from posenc_jax.typeset import Table, latex, markdown
@@ -94,8 +95,9 @@ def _begin(part: str) -> float:
 
 def _name(names: dict[str, str], group: str, method: str) -> str:
     name = names.get(group, group)
-    words = {"none": name, "window": f"{name}, window of L"}
-    return words.get(method, f"{name} + {method}")
+    if method in BASELINES:
+        return f"{name}, {BASELINES[method]}"
+    return name if method == "none" else f"{name} + {method}"
 
 
 def _cell(mean: float, spread: float) -> str:

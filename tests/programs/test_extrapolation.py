@@ -60,7 +60,10 @@ def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
     lengths = {"same_token": 3, "nonoverlap": 3, "sliding": 2, "position": 1}
     for protocol, count in lengths.items():
         chosen = [r for r in rows if r["protocol"] == protocol]
-        assert len(chosen) == 5 * count and len({r["token_hash"] for r in chosen}) == 1
+        assert (
+            len(chosen) == (6 if protocol == "same_token" else 5) * count
+            and len({r["token_hash"] for r in chosen}) == 1
+        )
     methods = {(r["extension"], r["scale"], r["window"]) for r in rows}
     assert methods == {
         ("none", "", ""),
@@ -68,6 +71,7 @@ def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
         ("yarn", "2.0", ""),
         ("pi", "3.0", ""),
         ("dynamic_ntk", "", ""),
+        ("fresh", "", ""),
     }
     at = {
         (r["extension"], r["length"]): float(r["nll"])
@@ -377,14 +381,15 @@ def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
 
 def test_a_run_is_diagnosed(evaluated):
     out = script("diagnose.py", f"{evaluated}@none,yarn@64", "--documents=2")
-    for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png"):
+    for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png", "token_0.csv"):
         assert name in out
+    assert "none: no attention sink: 0 of 2 heads" in out
     with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
         lines = list(csv.DictReader(stream))
     assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
     assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
     assert "unknown extension 'yran'" in script("diagnose.py", f"{evaluated}@yran@64", code=2)
-    assert "at least 32" in script("diagnose.py", f"{evaluated}@16", code=2)
+    assert "attention.csv" in script("diagnose.py", f"{evaluated}@none@16", "--documents=2")
 
 
 def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp_path):

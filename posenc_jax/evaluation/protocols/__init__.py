@@ -72,7 +72,7 @@ class Protocol:
         return None
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
-        """Derive cells from those of the protocol in `needs`."""
+        """Derive cells from those read, of its own or of the protocol in `needs`."""
         return []
 
     def null(self, trained: int, sums: Sums, curve: Curve) -> Terms | None:

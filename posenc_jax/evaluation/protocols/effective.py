@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.evaluation.sums import Measured, curve_of
+from posenc_jax.evaluation.sums import FRESH, Measured, curve_of, label
 from posenc_jax.evaluation.windows import Plan, Text
 
 NATS = 0.01  # per token; smaller differences are ignored
@@ -23,7 +23,7 @@ class Effective(Protocol):
         0.01 nats, with an upper end below 0.02."""
         curves: dict[tuple, list[Measured]] = {}
         for cell in cells:
-            if cell.facts["protocol"] == self.needs:
+            if cell.facts["protocol"] == self.needs and label(cell.facts) != FRESH:
                 curves.setdefault(curve_of(cell.facts), []).append(cell)
         return [_shortest(curve) for curve in curves.values()]
 

@@ -8,7 +8,7 @@ import numpy as np
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Curve, Protocol
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.sums import Sums
+from posenc_jax.evaluation.sums import FRESH, Measured, Sums, label
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
 from posenc_jax.terminal import counted
 
@@ -47,6 +47,21 @@ class SameToken(Protocol):
         """Its own value at L, over the same targets."""
         at_trained = curve.get((self.name, trained))
         return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
+
+    def derived(self, cells: Sequence[Measured]) -> list[Measured]:
+        """The baseline `fresh`, a row of at most the last L tokens: beyond L, `none` at L."""
+        plain = {
+            cell.facts["length"]: cell
+            for cell in cells
+            if (cell.facts["protocol"], label(cell.facts)) == (self.name, "none")
+        }
+        trained = next((cell.facts["train_length"] for cell in plain.values()), None)
+        if trained is None or trained not in plain or trained == max(plain):
+            return []
+        return [
+            Measured(cell.facts | {"extension": FRESH}, plain[min(length, trained)].sums)
+            for length, cell in plain.items()
+        ]
 
     def wanted(self, span: int | None) -> int:
         return -(-TARGETS // (span or 1))

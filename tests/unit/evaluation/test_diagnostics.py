@@ -7,6 +7,7 @@ import pytest
 from sizes import DIMS, L
 
 import posenc_jax
+from posenc_jax.encoding import Encoding, static
 from posenc_jax.evaluation import diagnostics
 from posenc_jax.positions import tokens_of_row
 
@@ -101,6 +102,40 @@ def test_attention_shown_is_the_attention_of_the_model(name, make_model, make_to
         expected = (np.asarray(weights[0]) * far).sum(-1)
         np.testing.assert_allclose(found.beyond[index], expected, atol=1e-5)
     assert np.all(found.entropy <= np.log(np.arange(1, 2 * L + 1)) + 1e-5)
+
+
+class Given(Encoding):
+    """Weights are softmax(bias), whatever the content: `most` is added on the first key."""
+
+    most: float = static(default=0.0)
+
+    def bias(self, q, k):
+        first = (k.position == 0) * self.most
+        return jnp.broadcast_to(first, (DIMS.heads, q.position.shape[-1], k.position.shape[-1]))
+
+    def logits(self, scores, bias):
+        return jnp.broadcast_to(bias, scores.shape)
+
+
+@pytest.mark.parametrize("most", [0.0, 100.0])
+def test_attention_on_token_0_is_1_where_all_is_there_and_by_position_where_it_is_uniform(
+    most, make_model, make_tokens
+):
+    tokens = np.asarray(make_tokens(2 * L))
+    found = diagnostics.attention(make_model(), Given(dims=DIMS, most=most), tokens, L)
+    expected = np.ones(2 * L) if most else 1 / np.arange(1, 2 * L + 1)
+    np.testing.assert_allclose(found.first, np.broadcast_to(expected, found.first.shape), rtol=1e-5)
+    weight = diagnostics.on_first(found.first, L)
+    np.testing.assert_allclose(weight, expected[L // 2 : L].mean(), rtol=1e-5)
+    words = diagnostics.sink_in_words(weight)
+    count = weight.size if most else 0
+    assert f"{count} of {weight.size} heads" in words and words.startswith("no ") == (not most)
+
+
+def test_attention_on_token_0_is_averaged_from_query_33_to_the_trained_length():
+    first = np.arange(200.0)[None, None]
+    assert diagnostics.on_first(first, 128) == np.arange(32, 128).mean()
+    assert diagnostics.on_first(first[..., :100], 128) == np.arange(32, 100).mean()
 
 
 def test_the_spectrum_shows_what_an_extension_did():

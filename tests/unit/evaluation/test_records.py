@@ -15,6 +15,7 @@ from sizes import L
 
 from posenc_jax.errors import Stop
 from posenc_jax.evaluation import evaluate, protocols, records, sums_file, table, windows
+from posenc_jax.evaluation.sums import BASELINES, is_baseline
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 
@@ -30,6 +31,74 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
         "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,"
         "nll,nll_se,ppl,bpb,null_nll,gain_bpb,seed,step"
     ).split(",")
+
+
+@pytest.fixture
+def chosen():
+    """Cells of none, window and streaming with random losses, by protocol, method and length."""
+    rng, methods = np.random.default_rng(0), {"none": None, "window": L, "streaming": None}
+    cells = {}
+    for protocol in ("same_token", "nonoverlap"):
+        for method, window in methods.items():
+            for length in (L // 4, L, 2 * L, 4 * L):
+                facts = {name: None for name in sums_file.FACTS} | {
+                    "run": "rope",
+                    "encoding": "rope",
+                    "extension": "none" if window else method,
+                    "protocol": protocol,
+                    "window": window,
+                    "train_length": L,
+                    "length": length,
+                    "token_hash": protocol,
+                    "step": 7,
+                    "evaluation": "held-out",
+                }
+                sums = sums_by_document(rng.gamma(2.0, size=12), np.ones(12))
+                cells[protocol, method, length] = records.Measured(facts, sums)
+    return cells
+
+
+def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
+    same_token, cells = protocols.find("same_token"), list(chosen.values())
+    fresh = same_token.derived(cells)
+    assert [cell.facts["length"] for cell in fresh] == [L // 4, L, 2 * L, 4 * L]
+    for cell in fresh:
+        length = cell.facts["length"]
+        assert cell.sums is chosen["same_token", "none", min(length, L)].sums
+        plain = chosen["same_token", "none", length].facts
+        assert cell.facts == plain | {"extension": "fresh"} and is_baseline(cell.facts)
+    for kept in ([L // 4, 2 * L], [L // 4, L]):  # nothing to take it from, nothing beyond it
+        assert same_token.derived([c for c in cells if c.facts["length"] in kept]) == []
+
+
+def test_gains_over_the_baselines_are_paired_differences_beyond_the_trained_length(chosen):
+    fresh = protocols.find("same_token").derived(list(chosen.values()))
+    cells = [*chosen.values(), *fresh]
+    rows = {(r["protocol"], r["method"], r["length"]): r for r in records.rows(cells)}
+    for (protocol, method, length), row in rows.items():
+        for name in BASELINES:
+            known = length > L and method != name and (name != "fresh" or protocol == "same_token")
+            assert (row[f"over_{name}"] is not None) == known
+            if known:
+                other = rows[protocol, name, length]
+                np.testing.assert_allclose(row[f"over_{name}"], other["nll"] - row["nll"])
+                assert row[f"over_{name}_low"] < row[f"over_{name}"] < row[f"over_{name}_high"]
+    row = rows["same_token", "none", 4 * L]
+    np.testing.assert_allclose(row["over_fresh"], row["null_nll"] - row["nll"])
+    assert f"same_token, {4 * L} tokens: gain over each baseline" in table.table(cells)
+
+
+def test_a_picture_of_same_token_calls_its_null_fresh(chosen):
+    cells = [*chosen.values(), *protocols.find("same_token").derived(list(chosen.values()))]
+    rows = records.rows(cells)
+    for protocol, fresh in (("same_token", 1), ("nonoverlap", 0)):
+        lines = curves.against_length(rows, protocol).axes[0].lines
+        drawn = [line.get_label().partition(":")[0] for line in lines]
+        assert (drawn.count("fresh"), drawn.count("window"), drawn.count("streaming")) == (
+            fresh,
+            1,
+            1,
+        )
 
 
 def test_a_row_is_of_tokens_and_its_error_over_documents():

@@ -10,6 +10,8 @@ from evaluated import make_run
 from posenc_jax import errors
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.sums import BASELINES
+from posenc_jax.plots import curves
 from posenc_jax.report import figures, gather, ranking, sections, table
 
 
@@ -161,18 +163,26 @@ def test_a_seed_whose_training_was_not_finite_leaves_no_rank(sweep):
     assert any(note.startswith("nope-s1: its training was not finite") for note in data.notes)
 
 
-def test_the_window_is_a_baseline_and_has_no_rank(sweep):
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [({"window": 32}, "window"), ({"extension": "fresh"}, "fresh")]
+    + [({"extension": "streaming"}, "streaming")],
+)
+def test_a_baseline_is_in_the_table_and_the_picture_and_has_no_rank(sweep, facts, name):
     for folder in sweep.glob("rope-s*"):
         cells = records.read(folder / "eval")
         cut = [
-            Measured(cell.facts | {"window": 32}, cell.sums._replace(nats=cell.sums.nats - 9))
+            Measured(cell.facts | facts, cell.sums._replace(nats=cell.sums.nats - 9))
             for cell in cells
             if cell.facts["extension"] == "none"
         ]
         records.write(folder / "eval", cells + cut)
     data = gather.gather([sweep])
-    assert all(row.method != "window" for row in data.ranking["same_token"][64])
-    assert "\n  in a window of L" in table.table(data)
+    assert all(row.method != name for row in data.ranking["same_token"][64])
+    assert f"\n  {BASELINES[name]}" in table.table(data)
+    drawn = figures.against_length(data, "same_token")
+    assert f"rope, {name}" in [line.name for line in drawn]
+    assert any(entry.name.startswith(f"{name}: ") for entry in curves.baselines(drawn))
 
 
 def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
