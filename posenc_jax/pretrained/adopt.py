@@ -104,9 +104,7 @@ def adopt(
     return adopted.facts
 
 
-def read(
-    source: str | Path, train_length: int | None = None, dtype: str | None = None
-) -> Adopted:
+def read(source: str | Path, train_length: int | None = None, dtype: str | None = None) -> Adopted:
     """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
     weights are."""
     found = sources.read(source)
