@@ -24,3 +24,4 @@ class Panels(NamedTuple):
     x: str
     y: str
     lines: Mapping[str, Sequence[Line]]  # by the title of their panel
+    trained: Sequence[int] = ()  # lengths marked on the horizontal axis

@@ -138,6 +138,11 @@ def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
     shown = "share of answers that are right" if accuracy else "bits per token"
     for length in sorted({row["length"] for row in rows}):
         here = [row for row in rows if row["length"] == length]
+        title = f"{_title(protocol, here[0])}; windows of {length} tokens"
+        own = protocol.table(here)
+        if own is not None:
+            blocks.append(text(own._replace(caption=f"{title}\n{own.caption}")))
+            continue
         parts = list(dict.fromkeys(row["part"] for row in here))
         body = []
         for name in dict.fromkeys(map(label, here)):
@@ -146,8 +151,7 @@ def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
             body.append(
                 [name, *(_share(_field(v, "accuracy") if accuracy else _bits(v)) for v in values)]
             )
-        caption = f"{_title(protocol, here[0])}; windows of {length} tokens\n{shown}"
-        blocks.append(text(Table(caption, ["", *parts], body)))
+        blocks.append(text(Table(f"{title}\n{shown}", ["", *parts], body)))
     return blocks
 
 

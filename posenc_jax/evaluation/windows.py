@@ -1,6 +1,7 @@
 """Choose the tokens to read and score, the same for every encoding and extension."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -152,3 +153,27 @@ def plan_of(text: Text, length: int, offsets: np.ndarray, first, kept=None) -> P
         np.broadcast_to(document[:, None], offsets.shape)[kept],
         np.broadcast_to(first, offsets.shape)[kept],
     )
+
+
+def changed(text: Text, length: int, change: Callable[[np.ndarray], np.ndarray]) -> Text:
+    """Copy the windows of a length that end where the longest ones end into a text of the same
+    documents, and change their tokens [W, length + 1]."""
+    split = text.split
+    places = (text.starts + text.longest - length)[:, None] + np.arange(length + 1)
+    document = np.searchsorted(text.documents, text.document)
+
+    def copied(column):
+        return None if column is None else np.array(column[places]).ravel()
+
+    copy = replace(
+        split,
+        tokens=change(np.array(split.tokens[places])).ravel(),
+        starts=np.searchsorted(document, np.arange(len(text.documents) + 1)) * (length + 1),
+        bytes_of=copied(split.bytes_of),
+        answers=copied(split.answers),
+        digests=split.digests[text.documents],
+        gaps=None,
+        groups=None if split.groups is None else split.groups[text.documents],
+    )
+    starts = np.arange(len(places)) * (length + 1)
+    return replace(text, split=copy, document=document, starts=starts, longest=length)

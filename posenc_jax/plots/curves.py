@@ -354,7 +354,8 @@ def side_by_side(panels: Panels) -> "Figure":
     for axes, (name, lines) in zip(every, panels.lines.items(), strict=True):
         axes.axhline(0, color="0.6", linewidth=0.8)
         draw_lines(axes, lines)
-        style.length_axis(axes, sorted({int(at) for line in lines for at in line.x}))
+        lengths = sorted({int(at) for line in lines for at in line.x})
+        style.length_axis(axes, lengths, panels.trained)
         axes.set(title=name, xlabel=panels.x)
     every[0].set_ylabel(panels.y)
     style.legend(figure, every[0])

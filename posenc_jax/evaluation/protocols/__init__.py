@@ -15,6 +15,7 @@ from posenc_jax.evaluation.statistics import Terms
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.lines import Panels
+from posenc_jax.typeset import Table
 
 HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 
@@ -69,6 +70,10 @@ class Protocol:
 
     def picture(self, cells: Sequence[Measured]) -> Panels | None:
         """A picture of its own of the newest checkpoint; None without one."""
+        return None
+
+    def table(self, rows: Sequence[dict]) -> Table | None:
+        """A table of its own of the rows of a length; None: parts as columns."""
         return None
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:

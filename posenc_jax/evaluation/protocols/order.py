@@ -4,7 +4,6 @@ The added loss on the same last targets shows how far back a model uses order, o
 (Khandelwal et al., 2018, arXiv:1805.04623). No training is needed.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import SameToken
 from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.sums import Measured, Sums
-from posenc_jax.evaluation.windows import Text, plan_of
+from posenc_jax.evaluation.windows import Text, changed, plan_of
 from posenc_jax.lines import Line, Panels
 
 # Far contexts [W, F] and the documents of their windows [W] -> the same [W, F]
@@ -59,7 +58,8 @@ class Order(SameToken):
         # Of the length - span tokens before the first scored target, the last `near` are kept.
         while near < length - span:
             for name, change in changes.items():
-                inner, plan = changed(text, length, span, near, change)
+                inner = changed(text, length, _beyond(span + near, change, text.document))
+                plan = whole._replace(starts=inner.starts)
                 readings.append(Reading(inner, plan, scored, f"{name}-{near}"))
             dropped = self._dropped(text, near, span)
             readings.append(Reading(text, dropped, scored, f"dropped-{near}"))
@@ -125,38 +125,19 @@ def costs(parts: Mapping[str, Sums]) -> dict[str, Cost]:
     return by_change
 
 
+def _beyond(near: int, change: Change, document: np.ndarray):
+    """Change all but the last `near` tokens of rows."""
+
+    def of_rows(rows: np.ndarray) -> np.ndarray:
+        return np.concatenate([change(rows[:, :-near], document), rows[:, -near:]], axis=1)
+
+    return of_rows
+
+
 def changes_of(document: np.ndarray) -> dict[str, Change]:
     """All changes, without `swapped` where one document has more than half of the windows."""
     majority = 2 * _most_windows(document) > len(document)
     return {n: change for n, change in CHANGES.items() if not (majority and n == "swapped")}
-
-
-def changed(text: Text, length: int, span: int, near: int, change: Change):
-    """Copy the windows of a length into a new text and change the far context of each."""
-    split = text.split
-    begin = text.starts + text.longest - length
-    rows = np.array(split.tokens[begin[:, None] + np.arange(length + 1)])
-    far = length - span - near + 1
-    rows[:, :far] = change(rows[:, :far], text.document)
-    starts = np.arange(len(rows)) * (length + 1)
-
-    def copied(column):
-        return None if column is None else column[begin[:, None] + np.arange(length + 1)].ravel()
-
-    document = np.searchsorted(text.documents, text.document)
-    copy = dataclasses.replace(
-        split,
-        tokens=rows.ravel(),
-        starts=np.append(starts, rows.size),
-        bytes_of=copied(split.bytes_of),
-        answers=copied(split.answers),
-        gaps=None,
-    )
-    inner = dataclasses.replace(
-        text, split=copy, document=np.arange(len(rows)), starts=starts, longest=length
-    )
-    plan = plan_of(inner, length, np.zeros((len(rows), 1), int), length - span)
-    return inner, plan._replace(document=document)
 
 
 protocol = Order()

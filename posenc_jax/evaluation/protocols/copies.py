@@ -1,0 +1,158 @@
+"""Ordinary text where passages occur a second time: their loss, by tokens back to the first time.
+
+The last tokens of each longest window hold the passages; a copy of each replaces text some distance
+before it. The same targets in the unchanged text are the baseline. No training is needed.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation.protocols import Protocol, Reading
+from posenc_jax.evaluation.statistics import combined
+from posenc_jax.evaluation.sums import Measured, is_baseline, label
+from posenc_jax.evaluation.windows import Text, changed, plan_of
+from posenc_jax.lines import Line, Panels
+from posenc_jax.plots import style
+from posenc_jax.typeset import Table
+
+PASSAGE = 64  # tokens
+CUE = 16  # first tokens of a passage, which are not scored
+GAP = 64  # tokens of unchanged text around a passage and around a copy, at least
+NEAREST = PASSAGE + GAP
+MULTIPLES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)  # of L
+MULTIPLES += (9 / 8, 5 / 4, 3 / 2, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+PASSAGES = 8  # per distance, at least
+UNREAD = "unread-"
+
+
+class Copies(Protocol):
+    title = "passages of the text with a copy of each before them, by tokens back to the copy"
+    order = 8
+    by_part = True
+
+    def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
+        if max(lengths) < NEAREST + GAP + PASSAGE:
+            raise ConfigError(
+                f"{self.name} needs a length of {NEAREST + GAP + PASSAGE} tokens or more: its "
+                f"copies have {PASSAGE} and lie {NEAREST} or more before their passages; got "
+                f"{list(lengths)}"
+            )
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        """Two readings per distance: `9216` has passages with a copy 9,216 tokens back,
+        `unread-9216` the same targets in the unchanged text."""
+        begins = places(length, trained)
+
+        def with_copies(rows: np.ndarray) -> np.ndarray:
+            for distance, begin in begins.items():
+                rows[:, begin - distance :][:, :PASSAGE] = rows[:, begin:][:, :PASSAGE]
+            return rows
+
+        inner = changed(text, length, with_copies)
+        whole = plan_of(text, length, np.full((len(text.starts), 1), text.longest - length), 0)
+        readings = []
+        for distance, begin in begins.items():
+            # The target of place t is token t + 1 of the row.
+            first, end = begin + CUE - 1, begin + PASSAGE - 1
+            kept = np.broadcast_to(np.arange(length) < end, (len(text.starts), length))
+            plan = whole._replace(first=np.full_like(whole.first, first), kept=kept)
+            scored = text.token_hash(plan)
+            copied = plan._replace(starts=inner.starts)
+            readings.append(Reading(inner, copied, scored, str(distance)))
+            readings.append(Reading(text, plan, scored, f"{UNREAD}{distance}"))
+        return readings
+
+    def wanted(self, span: int | None) -> int:
+        return PASSAGES
+
+    def warning(self, windows: int, span: int | None) -> str | None:
+        if windows >= PASSAGES:
+            return None
+        return (
+            f"{self.name} scores {windows} passages at each distance, too few for a curve below "
+            f"{PASSAGES}: raise windows or documents, or give more text"
+        )
+
+    def table(self, rows: Sequence[dict]) -> Table:
+        distances = [part for part in dict.fromkeys(row["part"] for row in rows) if part.isdigit()]
+        body = []
+        for name in dict.fromkeys(map(label, rows)):
+            nats = {row["part"]: row["nll"] for row in rows if label(row) == name}
+            for first, prefix in ((name, ""), ("  unread", UNREAD)):
+                values = (nats.get(f"{prefix}{distance}") for distance in distances)
+                body.append([first, *("-" if nll is None else f"{nll:.3f}" for nll in values)])
+        caption = "nats per token; unread: the same targets without a copy"
+        return Table(caption, ["", *distances], body)
+
+    def picture(self, cells: Sequence[Measured]) -> Panels | None:
+        """Loss against distance in the longest windows of one run, a line per method and a pale one
+        of the same targets without a copy."""
+        cells = [cell for cell in cells if cell.facts["protocol"] == self.name]
+        if not cells or len({cell.facts["run"] for cell in cells}) > 1:
+            return None
+        longest = max(cell.facts["length"] for cell in cells)
+        cells = [cell for cell in cells if cell.facts["length"] == longest]
+        names = dict.fromkeys(label(cell.facts) for cell in cells)
+        looks = style.distinct([_look(cells, name) for name in names])
+        lines = []
+        for name, look in zip(names, looks, strict=True):
+            own = {c.facts["part"]: c for c in cells if label(c.facts) == name}
+            lines.append(_line(name, own, "", look))
+            pale = {"color": look["color"], "alpha": 0.5, "linewidth": 1, "linestyle": ":"}
+            lines.append(_line(name, own, UNREAD, pale)._replace(band=None, listed=False))
+        entry = {"color": "0.2", "linewidth": 1, "linestyle": ":"}
+        lines.append(Line("unread: without a copy", [], [], entry))
+        return Panels(
+            f"{self.name}: loss of a passage with a copy before it",
+            "tokens back to the copy",
+            "loss of the passage (nats per token)",
+            {f"{longest:,} tokens": lines},
+            trained=[cells[0].facts["train_length"]],
+        )
+
+
+def distances(length: int, trained: int) -> list[int]:
+    """Tokens from copy to passage: multiples of L, and the farthest that fits."""
+    farthest = length - GAP - PASSAGE
+    grid = {round(multiple * trained) for multiple in MULTIPLES} | {farthest}
+    return sorted(distance for distance in grid if NEAREST <= distance <= farthest)
+
+
+def places(length: int, trained: int) -> dict[int, int]:
+    """First token of the passage of each distance in a row of `length` + 1 tokens.
+
+    Each takes the last place where both it and its copy are `GAP` tokens apart from all others, the
+    farthest one first; a distance without such a place is left out.
+    """
+    free = np.ones(length + 1, bool)
+    begins: dict[int, int] = {}
+    for distance in reversed(distances(length, trained)):
+        for begin in range(length + 1 - PASSAGE, distance + GAP - 1, -1):
+            both = (begin, begin - distance)
+            if all(free[at - GAP : at + PASSAGE + GAP].all() for at in both):
+                begins[distance] = begin
+                for at in both:
+                    free[at : at + PASSAGE] = False
+                break
+    return dict(sorted(begins.items()))
+
+
+def _look(cells: Sequence[Measured], name: str) -> dict:
+    facts = next(cell.facts for cell in cells if label(cell.facts) == name)
+    if is_baseline(facts):
+        return style.WINDOW
+    return style.look_of_method(facts["extension"])._asdict()
+
+
+def _line(name: str, own: dict[str, Measured], prefix: str, look: dict) -> Line:
+    """Mean loss by distance, with 95% intervals over documents."""
+    at = sorted(int(part) for part in own if part.isdigit())
+    sums = [own[f"{prefix}{distance}"].sums for distance in at]
+    losses = [combined([(1.0, one.nats, one.tokens)]) for one in sums]
+    band = [loss.low for loss in losses], [loss.high for loss in losses]
+    return Line(name, at, [loss.mean for loss in losses], look, band)
+
+
+protocol = Copies()
