@@ -8,7 +8,7 @@ from llamas import LAYERS, LLAMA, D, F, G, H, K, L, V, drawn, logits, write
 
 import posenc_jax
 from posenc_jax import pretrained
-from posenc_jax.data import tokenizer
+from posenc_jax.data import pieces, tokenizer
 from posenc_jax.errors import ConfigError
 from posenc_jax.pretrained.adopt import adopt, read
 
@@ -127,7 +127,7 @@ def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pre", "pieces"),
+    ("pre", "expected"),
     [
         ("smollm", ["ĊĊ", "1", "2", "Ġa"]),  # digits are alone
         ("gpt-2", ["Ċ", "Ċ", "12", "Ġa"]),
@@ -135,10 +135,10 @@ def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
         ("qwen2", ["ĊĊ", "1", "2", "Ġa"]),
     ],
 )
-def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, pieces, tmp_path):
+def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, expected, tmp_path):
     encoder = read(write_gguf(tmp_path / "model.gguf", pre=pre)).tokenizer
     tokens, _ = encoder.encode(b"\n\n12 a", "a text")
-    assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == pieces
+    assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
 
 
 def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
@@ -148,14 +148,15 @@ def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
         read(write_gguf(tmp_path / "gemma.gguf", kind="gemma2"))
 
 
-def test_a_vocabulary_without_some_bytes_has_known_widths(tmp_path):
-    """A text with such a byte takes the way of offsets, and no other text does."""
+def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_path, monkeypatch):
     lacking = [c for c in CHARACTERS if c in "ÀÁõö÷øùúûüýþÿĄ"]
     encoder = read(write_gguf(tmp_path / "model.gguf", lacking=lacking)).tokenizer
-    assert encoder.widths is not None
-    for text in ("caf\u00e9 12 \u6771\u4eac", "a\x04b"):
+    byte_offsets, slow = pieces.byte_offsets, []
+    monkeypatch.setattr(pieces, "byte_offsets", lambda s: slow.append(s) or byte_offsets(s))
+    for text, offsets in (("caf\u00e9 12 \u6771\u4eac", 0), ("a\x04b", 1)):
         tokens, widths = encoder.encode(text.encode(), "a text")
         assert len(tokens) == len(widths) and widths.sum() == len(text.encode())
+        assert len(slow) == offsets
 
 
 def test_the_first_token_of_a_file_is_not_put_first_unless_it_says_so(tmp_path):
