@@ -23,29 +23,38 @@ LLAMA = {
     "rope_theta": 5000.0,
     "hidden_act": "silu",
 }
-SHAPES = {
-    "input_layernorm": (D,),
-    "post_attention_layernorm": (D,),
-    "self_attn.q_proj": (H * K, D),
-    "self_attn.k_proj": (G * K, D),
-    "self_attn.v_proj": (G * K, D),
-    "self_attn.o_proj": (D, H * K),
-    "mlp.gate_proj": (F, D),
-    "mlp.up_proj": (F, D),
-    "mlp.down_proj": (D, F),
-}
 TEXT = "It was the best of times, it was the worst of times. " * 40
 
 
-def drawn(dtype=np.float32):
+def shapes_of(config):
+    """Shapes of the arrays of a Llama, by their names."""
+    vocab, width = config["vocab_size"], config["hidden_size"]
+    mlp, size = config["intermediate_size"], config["head_dim"]
+    queries, keys = (config[f"num_{kind}_heads"] * size for kind in ("attention", "key_value"))
+    inner = {
+        "input_layernorm": (width,),
+        "post_attention_layernorm": (width,),
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
+        "self_attn.o_proj": (width, queries),
+        "mlp.gate_proj": (mlp, width),
+        "mlp.up_proj": (mlp, width),
+        "mlp.down_proj": (width, mlp),
+    }
+    shapes = {"model.embed_tokens": (vocab, width), "model.norm": (width,)}
+    shapes["lm_head"] = (vocab, width)
+    for layer in range(config["num_hidden_layers"]):
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in inner.items()}
+    return {f"{name}.weight": shape for name, shape in shapes.items()}
+
+
+def drawn(dtype=np.float32, config=LLAMA):
     """The arrays of a Llama."""
     rng = np.random.default_rng(0)
-    shapes = {"model.embed_tokens": (V, D), "model.norm": (D,), "lm_head": (V, D)}
-    for layer in range(LAYERS):
-        shapes |= {f"model.layers.{layer}.{name}": shape for name, shape in SHAPES.items()}
     return {
-        f"{name}.weight": (rng.normal(size=shape) * 0.2 + (len(shape) == 1)).astype(dtype)
-        for name, shape in shapes.items()
+        name: (rng.normal(size=shape) * 0.2 + (len(shape) == 1)).astype(dtype)
+        for name, shape in shapes_of(config).items()
     }
 
 

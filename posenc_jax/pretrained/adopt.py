@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from posenc_jax import backend
@@ -53,11 +52,7 @@ class Adopted(NamedTuple):
 def load(source: str | Path, train_length: int | None = None) -> Pretrained:
     """Load a folder of safetensors, a .gguf file or an id of the Hugging Face Hub."""
     adopted = read(source, train_length)
-    params = {
-        group: {name: jax.device_put(arrays.pop(name)) for name in list(arrays)}
-        for group, arrays in adopted.params.items()
-    }
-    parts = parameters.blank(adopted.config).replace(params)
+    parts = parameters.blank(adopted.config).replace(parameters.on_device(adopted.params))
     return Pretrained(parts.model, parts.encoding, adopted.tokenizer, adopted.facts)
 
 

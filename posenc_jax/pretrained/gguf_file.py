@@ -15,6 +15,7 @@ from posenc_jax.pretrained.record import Source, digest_of
 KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
 PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
 ADD_BOS = "tokenizer.ggml.add_bos_token"
+FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
 CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
 
 _LLAMA3 = (
@@ -36,7 +37,10 @@ def read(path: Path) -> Source:
             f"{path}: architecture {kind!r} is not supported; have: {', '.join(KINDS)}"
         )
     tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
-    config = _config(facts, kind, tensors)
+    try:
+        config = _config(facts, kind, tensors)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
     names = _names(gguf, kind, config["num_hidden_layers"])
     arrays: dict[str, Callable[[], np.ndarray]] = {}
     for name, tensor in tensors.items():
@@ -66,14 +70,10 @@ def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[s
 
     heads, width = of("attention.head_count"), of("embedding_length")
     size = of("attention.key_length") or width // heads
-    scaling = of("rope.scaling.type", "none")
-    rope = {
-        "rope_type": "default" if scaling == "none" else scaling,
-        "factor": of("rope.scaling.factor"),
-        "original_max_position_embeddings": of("rope.scaling.original_context_length"),
-        "attention_factor": of("rope.scaling.attn_factor"),
-        "partial_rotary_factor": of("rope.dimension_count", size) / size,
-    }
+    rope = _rotary(of) | {"partial_rotary_factor": of("rope.dimension_count", size) / size}
+    if FACTORS in tensors:
+        factors = np.asarray(tensors.pop(FACTORS).data, np.float64)
+        rope |= _llama3(factors, of("rope.freq_base"))
     return {
         "model_type": KINDS[kind],
         "num_hidden_layers": of("block_count"),
@@ -86,11 +86,47 @@ def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[s
         "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": of("context_length"),
         "rope_theta": of("rope.freq_base"),
-        "rope_parameters": {name: value for name, value in rope.items() if value is not None},
+        "rope_parameters": rope,
         "num_local_experts": of("expert_count"),
         "sliding_window": of("attention.sliding_window"),
         "use_sliding_window": of("attention.sliding_window") is not None,
         "tie_word_embeddings": "output.weight" not in tensors,
+    }
+
+
+def _rotary(of: Callable[..., Any]) -> dict[str, Any]:
+    """`rope_parameters` of a file, whose keys of YaRN have other names."""
+    scaling = of("rope.scaling.type", "none")
+    for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"):
+        if of(f"rope.scaling.{name}") is not None:  # a gain, which converters write with or
+            raise ValueError(f"rope.scaling.{name} is not supported")  # without YaRN's own in it
+    rope = {
+        "rope_type": "default" if scaling == "none" else scaling,
+        "factor": of("rope.scaling.factor"),
+        "original_max_position_embeddings": of("rope.scaling.original_context_length"),
+        "beta_fast": of("rope.scaling.yarn_beta_fast"),
+        "beta_slow": of("rope.scaling.yarn_beta_slow"),
+    }
+    return {name: value for name, value in rope.items() if value is not None}
+
+
+def _llama3(factors: np.ndarray, base: float) -> dict[str, Any]:
+    """Llama 3's rule from the divisors of its pairs: those between 1 and the scale tell L."""
+    low, high, scale = 1.0, 4.0, float(factors.max())
+    theta = base ** -(np.arange(len(factors)) / len(factors))
+    between = (factors > 1) & (factors < scale)
+    fastness = (1 / factors - 1 / scale) / (1 - 1 / scale) if scale > 1 else np.zeros_like(theta)
+    lengths = (low + (high - low) * fastness[between]) * 2 * np.pi / theta[between]
+    length = round(np.median(lengths)) if between.any() else 0
+    expected = np.clip((length * theta / (2 * np.pi) - low) / (high - low), 0, 1)
+    if not length or not np.allclose(fastness, expected, atol=1e-3):
+        raise ValueError(f"{FACTORS}: its factors are not those of Llama 3's rule (1 and 4 turns)")
+    return {
+        "rope_type": "llama3",
+        "factor": scale,
+        "low_freq_factor": low,
+        "high_freq_factor": high,
+        "original_max_position_embeddings": length,
     }
 
 

@@ -137,7 +137,7 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
         }
     scaling = None if settings["rope_type"] == "default" else settings
     return {
-        "max_position_embeddings": math.ceil(longest - 1e-6),
+        "max_position_embeddings": math.ceil(longest * (1 - 1e-6)),  # frequencies are float32
         "rope_theta": theta,
         "rope_scaling": scaling,
         "rope_parameters": settings | {"rope_theta": theta},

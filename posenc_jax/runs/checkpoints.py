@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -87,7 +88,7 @@ class Checkpoints:
         self.saving = step
         sealed = ocp.args.JsonSave(card | {"seal": _seal(card)})
         try:
-            with _in_place() if self.in_place else nullcontext():
+            with _one_by_one() if self.in_place else nullcontext():
                 args = ocp.args.Composite(state=ocp.args.StandardSave(arrays), card=sealed)
                 self.manager.save(step, args=args)
         except Exception as error:
@@ -165,7 +166,9 @@ class Checkpoints:
     def _read(self, step: int, item: str, restore_args: Any) -> Any:
         """Read an item of a checkpoint; failures count as damage unless the machine caused them."""
         try:
-            return self.manager.restore(step, args=ocp.args.Composite(**{item: restore_args}))[item]
+            with _one_by_one():
+                args = ocp.args.Composite(**{item: restore_args})
+                return self.manager.restore(step, args=args)[item]
         except Exception as error:
             if _caused_by_machine(error):
                 raise
@@ -200,9 +203,9 @@ def _files_of_arrays() -> dict[str, Any]:
     return {"state": state, "card": ocp.JsonCheckpointHandler()}
 
 
-class _InPlace(ocp.type_handlers.NumpyHandler):
-    """Writes one array after another from where it is; usually all are copied and encoded at once,
-    which takes the memory of two more states."""
+class _OneByOne(ocp.type_handlers.NumpyHandler):
+    """Writes and reads one array after another; usually all are copied, encoded or decoded at once,
+    which takes the memory of one or two more states."""
 
     def __init__(self):
         super().__init__(deepcopy_host_arrays=False)
@@ -215,12 +218,20 @@ class _InPlace(ocp.type_handlers.NumpyHandler):
         self.turn = asyncio.Lock()
         await super()._background_serialize(values, infos, args)
 
+    async def deserialize(self, infos, args=None):
+        """The largest first: what decoding it took is room for the others."""
+        sizes = [-math.prod(one.shape) for one in await self.metadata(infos)]
+        args, read = args or [ocp.RestoreArgs()] * len(infos), {}
+        for i in sorted(range(len(infos)), key=sizes.__getitem__):
+            (read[i],) = await super().deserialize([infos[i]], [args[i]])
+        return [read[i] for i in range(len(infos))]
+
 
 @contextmanager
-def _in_place() -> Iterator[None]:
+def _one_by_one() -> Iterator[None]:
     usual = ocp.type_handlers.get_type_handler(np.ndarray)
     register = partial(ocp.type_handlers.register_type_handler, np.ndarray, override=True)
-    register(_InPlace())
+    register(_OneByOne())
     try:
         yield
     finally:

@@ -101,6 +101,14 @@ def check(config: Training) -> None:
         )
 
 
+def on_device(params: dict[str, dict[str, Any]]) -> Params:
+    """Move arrays to the device one by one, out of `params`, so that each is held once."""
+    return {
+        group: {n: jax.block_until_ready(jax.device_put(arrays.pop(n))) for n in list(arrays)}
+        for group, arrays in params.items()
+    }
+
+
 def trained_arrays(encoding: Encoding) -> dict[str, jax.Array]:
     mask = jax.tree.leaves(trained_mask(encoding))
     pairs = zip(by_path(encoding).items(), mask, strict=True)

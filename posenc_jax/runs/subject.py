@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from posenc_jax import extensions
@@ -128,7 +127,7 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
                     raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
                 card = checkpoints.card(chosen)
                 refuse_edited(card, config, workdir)
-                params = jax.device_put(checkpoints.parameters(chosen, blank.params()))
+                params = parameters.on_device(checkpoints.parameters(chosen, blank.params()))
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise

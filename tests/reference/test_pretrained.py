@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from llamas import TEXT
+from running import python, script
 
 import models
 import posenc_jax
@@ -228,6 +230,35 @@ def test_an_exported_llama_is_the_same_there(extension, tmp_path):
     assert error(logits, expected) < 2e-4
     read = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert read("caf\u00e9")["input_ids"] == list("caf\u00e9".encode())
+
+
+def test_a_trained_and_exported_llama_generates_the_same_text_there(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run, files = tmp_path / "run", tmp_path / "texts"
+    files.mkdir()
+    for number in range(4):
+        (files / f"{number}.txt").write_text(f"Number {number}. {TEXT}")
+    fields = {"model.width": 64, "model.layers": 2, "train_length": 64, "batch_size": 16}
+    fields |= {"steps": 120, "learning_rate": 3e-3, "wandb.mode": "disabled"}
+    fields |= {"data.source": "text", "data.path": f"{files}/*.txt"}
+    words = [f"--config.{name}={value}" for name, value in fields.items()]
+    python("train.py", "--config=configs/llama_small.py", f"--workdir={run}", *words)
+    script("export.py", run, f"--out={tmp_path / 'out'}", "--layout=llama")
+
+    model, encoding, _, encoder = posenc_jax.load_run(run)
+    prompt, _ = encoder.encode(TEXT[:40].encode(), "a prompt")
+    with jax.numpy_rank_promotion("allow"):
+        ours, wrong = (
+            np.asarray(models.generate(model, one, prompt[None], tokens=80))
+            for one in (encoding, encoding.replace(layout="interleaved"))
+        )
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    given = AutoTokenizer.from_pretrained(tmp_path / "out")(TEXT[:40], return_tensors="pt")
+    written = theirs.generate(**given, max_new_tokens=80, do_sample=False).numpy()
+    print(encoder.decode(ours[0]))
+    np.testing.assert_array_equal(written[:, len(prompt) :], ours)
+    assert len(np.unique(ours)) > 5 and (wrong != ours).any()
 
 
 def test_an_exported_gpt2_is_the_same_there(tmp_path):

