@@ -15,6 +15,7 @@ class Line(NamedTuple):
     seeds: Sequence[Sequence[float]] = ()  # values of all seeds at each x
     gid: str | None = None
     listed: bool = True  # in the legend
+    method: Mapping[str, Any] | None = None  # columns of a row whose look it has below `look`
 
 
 class Panels(NamedTuple):

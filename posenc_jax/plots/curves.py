@@ -1,6 +1,6 @@
 """Pictures of losses against length, place in the window, scale and training step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -352,6 +352,7 @@ def side_by_side(panels: Panels) -> "Figure":
     """Panels with a rule at zero."""
     figure, every = style.panels(1, len(panels.lines), sharey=True)
     for axes, (name, lines) in zip(every, panels.lines.items(), strict=True):
+        lines = _in_looks_of_methods(lines)
         axes.axhline(0, color="0.6", linewidth=0.8)
         draw_lines(axes, lines)
         lengths = sorted({int(at) for line in lines for at in line.x})
@@ -361,6 +362,16 @@ def side_by_side(panels: Panels) -> "Figure":
     style.legend(figure, every[0])
     figure.suptitle(panels.title)
     return figure
+
+
+def _in_looks_of_methods(lines: Sequence[Line]) -> list[Line]:
+    methods = [line.method for line in lines if line.method is not None]
+    return [
+        line
+        if line.method is None
+        else line._replace(look=_style(line.method, methods)[1] | line.look)
+        for line in lines
+    ]
 
 
 def by_step(rows: Sequence[dict]) -> "Figure | None":
@@ -414,7 +425,7 @@ def _line(curve: Sequence[dict], y: Sequence[float], rows: Sequence[dict], band:
     return Line(name, [row["length"] for row in curve], y, look, band)
 
 
-def _style(row: dict, rows: Sequence[dict]) -> tuple[str, dict[str, Any]]:
+def _style(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
     """Name and look of a row's line, by encoding if there are several, else by method.
 
     Runs of one encoding differ by dash, scales of one extension by opacity.

@@ -11,10 +11,9 @@ import numpy as np
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.statistics import combined
-from posenc_jax.evaluation.sums import Measured, is_baseline, label
+from posenc_jax.evaluation.sums import Measured, label
 from posenc_jax.evaluation.windows import Text, changed, plan_of
 from posenc_jax.lines import Line, Panels
-from posenc_jax.plots import style
 from posenc_jax.typeset import Table
 
 PASSAGE = 64  # tokens
@@ -25,6 +24,7 @@ MULTIPLES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8)  # of L
 MULTIPLES += (9 / 8, 5 / 4, 3 / 2, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 PASSAGES = 8  # per distance, at least
 UNREAD = "unread-"
+PALE = dict(marker="", linestyle=":", linewidth=1, alpha=0.5)
 
 
 class Copies(Protocol):
@@ -94,15 +94,12 @@ class Copies(Protocol):
             return None
         longest = max(cell.facts["length"] for cell in cells)
         cells = [cell for cell in cells if cell.facts["length"] == longest]
-        names = dict.fromkeys(label(cell.facts) for cell in cells)
-        looks = style.distinct([_look(cells, name) for name in names])
         lines = []
-        for name, look in zip(names, looks, strict=True):
-            own = {c.facts["part"]: c for c in cells if label(c.facts) == name}
-            lines.append(_line(name, own, "", look))
-            pale = {"color": look["color"], "alpha": 0.5, "linewidth": 1, "linestyle": ":"}
-            lines.append(_line(name, own, UNREAD, pale)._replace(band=None, listed=False))
-        entry = {"color": "0.2", "linewidth": 1, "linestyle": ":"}
+        for name in dict.fromkeys(label(cell.facts) for cell in cells):
+            own = {cell.facts["part"]: cell for cell in cells if label(cell.facts) == name}
+            lines.append(_line(name, own))
+            lines.append(_line(name, own, UNREAD)._replace(look=PALE, band=None, listed=False))
+        entry = PALE | {"color": "black"}
         lines.append(Line("unread: without a copy", [], [], entry))
         return Panels(
             f"{self.name}: loss of a passage with a copy before it",
@@ -139,20 +136,14 @@ def places(length: int, trained: int) -> dict[int, int]:
     return dict(sorted(begins.items()))
 
 
-def _look(cells: Sequence[Measured], name: str) -> dict:
-    facts = next(cell.facts for cell in cells if label(cell.facts) == name)
-    if is_baseline(facts):
-        return style.WINDOW
-    return style.look_of_method(facts["extension"])._asdict()
-
-
-def _line(name: str, own: dict[str, Measured], prefix: str, look: dict) -> Line:
-    """Mean loss by distance, with 95% intervals over documents."""
+def _line(name: str, own: dict[str, Measured], prefix: str = "") -> Line:
+    """Mean loss of a method by distance, with 95% intervals over documents."""
     at = sorted(int(part) for part in own if part.isdigit())
-    sums = [own[f"{prefix}{distance}"].sums for distance in at]
-    losses = [combined([(1.0, one.nats, one.tokens)]) for one in sums]
+    cells = [own[f"{prefix}{distance}"] for distance in at]
+    losses = [combined([(1.0, cell.sums.nats, cell.sums.tokens)]) for cell in cells]
     band = [loss.low for loss in losses], [loss.high for loss in losses]
-    return Line(name, at, [loss.mean for loss in losses], look, band)
+    means = [loss.mean for loss in losses]
+    return Line(name, at, means, {}, band, method=cells[0].facts)
 
 
 protocol = Copies()
