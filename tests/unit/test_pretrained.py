@@ -181,12 +181,13 @@ def test_an_adopted_run_is_evaluated_as_any_other(folder, tmp_path, capsys):
         {
             "data.source": "text",
             "data.path": str(text),
-            "multiples": "0.5,1,2",
-            "extensions": "none,yarn",
+            "multiples": "1,2",
+            "protocols": "same_token",
+            "extensions": "yarn",
             "wandb.mode": "disabled",
         },
     )
-    assert {row["extension"] for row in rows} >= {"none", "yarn"}
+    assert {row["extension"] for row in rows} >= {"none", "yarn"}  # none: in a window
     assert all(np.isfinite(row["nll"]) for row in rows)
     assert (run / "plots").is_dir()
     assert "unknown; it may know this text" in capsys.readouterr().err
@@ -204,9 +205,8 @@ def test_the_prefix_replaces_the_first_token_of_a_row(folder, tmp_path):
         for prefix in (None, 257)
     )
     row = np.concatenate([[257], tokens[8:27]])[None]
-    nats, _ = loaded.model.losses(
-        jnp.asarray(row), jnp.asarray(tokens[None, 8:28]), loaded.encoding
-    )
+    losses = jax.jit(lambda model, *arguments: model.losses(*arguments))
+    nats, _ = losses(loaded.model, row, tokens[None, 8:28], loaded.encoding)
     np.testing.assert_allclose(prefixed, nats, rtol=1e-5)
     assert np.abs(plain - prefixed).max() > 1e-3
 
@@ -237,7 +237,6 @@ def test_float32_weights_may_be_computed_with_in_bfloat16(folder, tmp_path):
     adopt(folder, tmp_path / "run", dtype="bfloat16")
     run = posenc_jax.load_run(tmp_path / "run")
     assert {leaf.dtype for leaf in jax.tree.leaves(run.model)} == {jnp.dtype("float32")}
-    assert run.model(jnp.zeros((1, 3), int), run.encoding).dtype == jnp.float32  # of logits
     assert run.config.model.dtype == "bfloat16"
 
 

@@ -28,8 +28,8 @@ def encoding():
 
 @pytest.fixture(scope="module")
 def make_lm(make_model, encoding):
-    def make(max_length=LONGEST, *, read_with=encoding, bos=False, **options):
-        model = make_model(vocab=256, bos=bos)
+    def make(max_length=LONGEST, *, read_with=encoding, bos=False, layers=1, **options):
+        model = make_model(layers=layers, vocab=256, bos=bos)
         return harness.RunLM(model, read_with, Bytes(), max_length, **options)
 
     return make
@@ -37,10 +37,13 @@ def make_lm(make_model, encoding):
 
 @pytest.fixture(scope="module")
 def log_probabilities(forward):
-    """A row's log-probabilities from one pass of exactly its length, in float64."""
+    """A row's log-probabilities from one pass over it alone, in float64.
+
+    All rows have one shape, so that one program reads them; no token sees those after it."""
 
     def compute(lm, tokens):  # [T] -> [T, V], of the token after each
-        logits = forward(lm.model, np.array([tokens], np.int32), lm.encoding)[0]
+        row = np.pad(np.array([tokens], np.int32), ((0, 0), (0, LONGEST - len(tokens))))
+        logits = forward(lm.model, row, lm.encoding)[0, : len(tokens)]
         logits = np.asarray(logits, np.float64)
         shifted = logits - logits.max(-1, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
@@ -165,7 +168,7 @@ def test_a_rolling_task_scores_every_token_once(make_lm, evaluate, log_probabili
 def test_a_generating_task_is_greedy_decoding_up_to_a_stop_sequence(
     make_lm, evaluate, continue_greedily
 ):
-    lm, tokens = make_lm(), 8
+    lm, tokens = make_lm(layers=2), 8
     prompts = [letters(length, length) for length in (3, 20, 40, 50)]
     rows = [continue_greedily(lm, prompt, tokens) for prompt in prompts]
     until = bytes(rows[0][4:5]).decode("latin-1")

@@ -49,14 +49,16 @@ def read_by_pieces(model, encoding, tokens, cuts=CUTS, **options):
 
 
 @pytest.mark.sampled
-def test_a_row_by_pieces_equals_the_full_pass(encoding, drawn, make_model, make_tokens):
+def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_model, make_tokens):
     model, encoding = make_model(), drawn(encoding)
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
     logits, _ = read_by_pieces(model, encoding, tokens)
-    np.testing.assert_allclose(logits, model(tokens, encoding), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=2e-5, atol=2e-5)
 
 
-def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(make_model, make_tokens):
+def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(
+    forward, make_model, make_tokens
+):
     options = {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"}
     model = make_model(layers=1, qk_norm=True, embed_norm=True, norm_eps=1e-3, **options)
     model = jax.tree.map(
@@ -64,16 +66,18 @@ def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(make_model, 
     )
     tokens, encoding = make_tokens(SIZE, batch=2), posenc_jax.build("rope", DIMS)
     logits, _ = read_by_pieces(model, encoding, tokens)
-    np.testing.assert_allclose(logits, model(tokens, encoding), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(("name", "extension"), list(extended()))
-def test_extensions_by_pieces_equal_the_full_pass(name, extension, drawn, make_model, make_tokens):
+def test_extensions_by_pieces_equal_the_full_pass(
+    forward, name, extension, drawn, make_model, make_tokens
+):
     model = make_model(kv_heads=2)
     encoding = drawn(posenc_jax.build(name, DIMS, key=jax.random.key(3)))
     encoding = posenc_jax.extend(extension, encoding, 2.5)
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
-    expected = model(tokens, encoding)
+    expected = forward(model, tokens, encoding)
     logits, _ = read_by_pieces(model, encoding, tokens)
     np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-5)
     if models.rotates_once(model.config, encoding):
@@ -82,7 +86,7 @@ def test_extensions_by_pieces_equal_the_full_pass(name, extension, drawn, make_m
 
 
 @pytest.mark.sampled
-def test_rows_of_unequal_lengths_equal_their_own_passes(encoding, make_model, make_tokens):
+def test_rows_of_unequal_lengths_equal_their_own_passes(forward, encoding, make_model, make_tokens):
     """Padding on the right is neither seen nor held, in rings and after them too."""
     model, counts = make_model(), np.array([3, 9, 14])
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=3)
@@ -93,7 +97,7 @@ def test_rows_of_unequal_lengths_equal_their_own_passes(encoding, make_model, ma
         places = counts + moved
         new = tokens[np.arange(3), places][:, None]
         logits, cache = step(model, new, encoding, cache)
-        expected = model(tokens, encoding)[np.arange(3), places]
+        expected = forward(model, tokens, encoding)[np.arange(3), places]
         np.testing.assert_allclose(logits[:, 0], expected, rtol=2e-5, atol=2e-5)
 
 
@@ -113,7 +117,7 @@ def test_a_window_holds_no_more_keys_than_it_sees(make_model):
     assert slots(streaming, size=8) == [8, 8]
 
 
-def test_an_extension_may_change_between_steps(make_model, make_tokens):
+def test_an_extension_may_change_between_steps(forward, make_model, make_tokens):
     """Held keys are those of no extension: the last step equals a full pass of its own encoding."""
     model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
     tokens = make_tokens(SIZE)
@@ -121,10 +125,12 @@ def test_an_extension_may_change_between_steps(make_model, make_tokens):
     cache = models.init_cache(model.config, rope, 1, SIZE)
     _, cache = step(model, tokens[:, :-1], rope, cache)
     logits, _ = step(model, tokens[:, -1:], yarn, cache)
-    np.testing.assert_allclose(logits[:, 0], model(tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(
+        logits[:, 0], forward(model, tokens, yarn)[:, -1], rtol=2e-5, atol=2e-5
+    )
 
 
-def test_stale_keys_keep_the_angle_of_their_step(make_model, make_tokens):
+def test_stale_keys_keep_the_angle_of_their_step(forward, make_model, make_tokens):
     """Against dense attention in float64, whose keys have the frequencies of their own steps."""
     model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
     tokens, yarn = make_tokens(SIZE), posenc_jax.extend("yarn", rope, 4.0)
@@ -152,12 +158,14 @@ def test_stale_keys_keep_the_angle_of_their_step(make_model, make_tokens):
     x = x[:, -1] + block.attention.out(jnp.asarray(out, jnp.float32))
     x = x + block.mlp(block.mlp_norm(x))
     np.testing.assert_allclose(logits[0], model.logits(model.norm(x)), rtol=2e-5, atol=2e-5)
-    assert jnp.abs(logits[:, 0] - model(tokens, yarn)[:, -1]).max() > 1e-3
+    assert jnp.abs(logits[:, 0] - forward(model, tokens, yarn)[:, -1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("rotated", [False, True], ids=["prefix", "stale"])
 @pytest.mark.parametrize("method", ["dynamic_ntk", "dynamic_yarn", "dynamic_pi"])
-def test_a_dynamic_extension_leaves_the_first_l_tokens(method, rotated, make_model, make_tokens):
+def test_a_dynamic_extension_leaves_the_first_l_tokens(
+    forward, method, rotated, make_model, make_tokens
+):
     """Every step has its own encoding, which is the plain one until more than L are read."""
     model, tokens = make_model(layers=1), make_tokens(2 * L)
     rope = posenc_jax.build("rope", DIMS)
@@ -167,25 +175,25 @@ def test_a_dynamic_extension_leaves_the_first_l_tokens(method, rotated, make_mod
         encoding = posenc_jax.extend(method, rope, (place + 1) / L)
         logits, cache = step(model, tokens[:, place : place + 1], encoding, cache)
         steps.append(logits)
-    change = jnp.abs(jnp.concatenate(steps, axis=1) - model(tokens, rope)).max(axis=(0, 2))
+    change = jnp.abs(jnp.concatenate(steps, axis=1) - forward(model, tokens, rope)).max(axis=(0, 2))
     assert change[:L].max() < 2e-5 and change[L:].min() > 1e-4
 
 
-def test_bfloat16_stays_within_its_rounding(make_model, make_tokens):
+def test_bfloat16_stays_within_its_rounding(forward, make_model, make_tokens):
     rope, tokens = posenc_jax.build("rope", DIMS), make_tokens(SIZE, batch=2)
     model = make_model(layers=1, dtype="bfloat16")
     logits, cache = read_by_pieces(model, rope, tokens)
     assert cache.layers[0].k.dtype == jnp.bfloat16
-    exact = make_model(layers=1)(tokens, rope)
-    rounding = jnp.abs(model(tokens, rope) - exact).max()
+    exact = forward(make_model(layers=1), tokens, rope)
+    rounding = jnp.abs(forward(model, tokens, rope) - exact).max()
     assert jnp.abs(logits - exact).max() < 2 * rounding
 
 
-def test_the_first_token_alone_is_the_beginning_of_sequence(make_model, make_tokens):
+def test_the_first_token_alone_is_the_beginning_of_sequence(forward, make_model, make_tokens):
     model, rope = make_model(layers=1, bos=True), posenc_jax.build("rope", DIMS)
     tokens = make_tokens(SIZE)
     logits, _ = read_by_pieces(model, rope, tokens)
-    np.testing.assert_allclose(logits, model(tokens, rope), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(logits, forward(model, tokens, rope), rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.slow
@@ -214,12 +222,12 @@ def test_what_has_no_cache_is_refused(make_model, make_tokens):
             moved = posenc_jax.extend(extension, rope, 1.0)
             models.init_cache(model.config, moved, 1, 20, rotated=True)
     cache = models.init_cache(model.config, rope, 1, 20)
-    _, cache = model.step(make_tokens(15), rope, cache)
+    cache = cache.replace(length=jnp.asarray(15), empty=False)
     with pytest.raises(ValueError, match="holds 20 tokens; 15 were read and 6 follow"):
         model.step(make_tokens(6), rope, cache)
     with pytest.raises(ValueError, match="made for 1 rows"):
         model.step(make_tokens(2, batch=2), rope, cache)
     ring = models.init_cache(model.config, rope.windowed(4), 1, 20)
-    _, ring = model.step(make_tokens(3), rope.windowed(4), ring)
+    ring = ring.replace(length=jnp.asarray(3), empty=False)
     with pytest.raises(ValueError, match="make it for this encoding"):
         model.step(make_tokens(1), rope, ring)
