@@ -8,7 +8,7 @@ BIN := .venv/bin
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
 	@echo "make demo            three small models, their curves and a page, in minutes"
-	@echo "make test            units, a kill and a sweep: minutes"
+	@echo "make test            units and a kill: minutes"
 	@echo "make test-programs   the other programs, as their users start them"
 	@echo "make test-slow       the tests marked slow"
 	@echo "make test-all        all three, and which lines they reach"
@@ -37,9 +37,7 @@ demo: $(if $(wildcard .venv/dev),.venv/dev,.venv/lab)
 	$(BIN)/python scripts/demo.py
 
 # Of the programs, what every change is tried by.
-PROGRAMS := test_kills.py::test_killed_at_random_it_ends_the_same
-PROGRAMS += test_whole_sweeps.py::test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new
-PROGRAMS := $(PROGRAMS:%=tests/programs/%)
+PROGRAMS := tests/programs/test_kills.py::test_killed_at_random_it_ends_the_same
 
 test: setup
 	$(BIN)/python -m pytest $(PROGRAMS) tests/unit

@@ -73,8 +73,8 @@ def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(
 def test_extensions_by_pieces_equal_the_full_pass(
     forward, name, extension, drawn, make_model, make_tokens
 ):
-    model = make_model(kv_heads=2)
     encoding = drawn(posenc_jax.build(name, DIMS, key=jax.random.key(3)))
+    model = make_model(layers=encoding.period, kv_heads=2)
     encoding = posenc_jax.extend(extension, encoding, 2.5)
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
     expected = forward(model, tokens, encoding)
@@ -88,7 +88,7 @@ def test_extensions_by_pieces_equal_the_full_pass(
 @pytest.mark.sampled
 def test_rows_of_unequal_lengths_equal_their_own_passes(forward, encoding, make_model, make_tokens):
     """Padding on the right is neither seen nor held, in rings and after them too."""
-    model, counts = make_model(), np.array([3, 9, 14])
+    model, counts = make_model(layers=1), np.array([3, 9, 14])
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=3)
     encoding = encoding.windowed(6)
     cache = models.init_cache(model.config, encoding, 3, tokens.shape[1])
