@@ -1,10 +1,13 @@
 """python tests/compare_revisions.py REV_A REV_B
 
 Train and evaluate the same tiny runs with two revisions of this repository, each in a temporary
-checkout, and compare the digests of the weights and the bytes of curves.csv. One run is stopped
-halfway and resumed. A revision is any git revision, or `tree` for the working tree.
+checkout, and compare the digests of the weights and curves.csv, in the rows and columns that both
+have. One run is stopped halfway and resumed. A revision is any git revision, or `tree` for the
+working tree.
 """
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -34,6 +37,7 @@ FIELDS = {
     "wandb.mode": "disabled",
 }
 RUNS = {"rope": {}, "t5": {}, "learned": {}, "nope": {"stop_at": 6}}
+KEY = ("extension", "scale", "window", "protocol", "length", "part", "step")
 EVALUATION = {
     "multiples": "0.25,0.5,1,2,4",
     "extensions": "none,pi,yarn:2,dynamic_ntk,interpolate,logn",
@@ -51,16 +55,36 @@ def main(revisions: list[str]) -> int:
         folder = Path(name)
         write_text(folder / "text")
         compared = [results(revision, folder, i) for i, revision in enumerate(revisions)]
-    wrong = [
-        run for run in RUNS for kind in (0, 1) if compared[0][run][kind] != compared[1][run][kind]
-    ]
+    different = False
     for run in RUNS:
-        print(f"{run}: {'DIFFERENT' if run in wrong else 'the same'}, digest {compared[0][run][0]}")
-        for first, second in zip(*(r[run][1].splitlines() for r in compared), strict=False):
-            if first != second:
-                print(f"  {revisions[0]}: {first}\n  {revisions[1]}: {second}")
-                break
-    return bool(wrong)
+        (weights, rows), (new_weights, new_rows) = (of_runs[run] for of_runs in compared)
+        common = rows.keys() & new_rows.keys()
+        changed = [
+            (key, *change)
+            for key in sorted(common)
+            if (change := changed_columns(rows[key], new_rows[key]))
+        ]
+        print(f"{run}: weights {'the same' if weights == new_weights else 'DIFFERENT'}")
+        print(
+            f"  rows: {len(common)} in both, {len(changed)} of them DIFFERENT; "
+            f"{len(rows) - len(common)} in {revisions[0]} alone"
+        )
+        for key, *columns in changed[:3]:
+            print(f"    {' '.join(key)}: {', '.join(columns[:2])}")
+        different |= weights != new_weights or bool(changed) or len(common) < len(rows)
+    return different
+
+
+def rows_of(curves: str) -> dict[tuple[str, ...], dict[str, str]]:
+    return {tuple(row[name] for name in KEY): row for row in csv.DictReader(io.StringIO(curves))}
+
+
+def changed_columns(row: dict[str, str], new: dict[str, str]) -> list[str]:
+    return [
+        f"{name} {row[name]} is {new[name]}"
+        for name in row.keys() & new.keys()
+        if row[name] != new[name]
+    ]
 
 
 def write_text(folder: Path) -> None:
@@ -70,8 +94,8 @@ def write_text(folder: Path) -> None:
         (folder / f"{i}.txt").write_text("".join(letters))
 
 
-def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, str]]:
-    """Train and evaluate every run; return the digest of its weights and its curves."""
+def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, dict]]:
+    """Train and evaluate every run; return the digest of its weights and the rows of its curves."""
     tree = folder / f"tree{number}"
     check_out(revision, tree)
     by_run = {}
@@ -85,7 +109,8 @@ def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, st
         run(tree, "train.py", *words)
         run(tree, "eval_extrapolation.py", f"--workdir={workdir}", *flags(EVALUATION))
         status = json.loads((workdir / "status.json").read_text())
-        by_run[name] = status["digest"], (workdir / "eval" / "curves.csv").read_text()
+        curves = (workdir / "eval" / "curves.csv").read_text()
+        by_run[name] = status["digest"], rows_of(curves)
     return by_run
 
 
