@@ -1,9 +1,9 @@
-"""Keys and values from one latent per token, and a rotation apart from the content (MLA).
+"""Multi-head latent attention (MLA): keys and values from one latent, position in entries beside.
 
 python train.py --config=configs/mla.py --workdir=runs/mla
 
-DeepSeek-AI 2024, arXiv:2405.04434: with heads of size d for content and values, the latent has
-4 d entries, and d / 2 entries of each key are rotated and shared by all heads.
+DeepSeek-AI 2024, arXiv:2405.04434. With d = width / heads, a head has d entries of content, d / 2
+rotated ones whose keys all heads share, and values of size d; the latent has 4 d entries.
 """
 
 from configs import base

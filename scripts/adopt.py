@@ -1,9 +1,9 @@
 """python scripts/adopt.py SOURCE --workdir=RUN [--train_length=N] [--dtype=bfloat16]
 
-Makes a pretrained model an ordinary run: configuration, tokenizer and one checkpoint. SOURCE is a
-folder with config.json and *.safetensors, a .gguf file, or an id of the Hugging Face Hub. Every
-array must have its place and every parameter its array; otherwise nothing is written. What is
-printed should agree with the page of the model's publisher.
+Turns a pretrained model into an ordinary run: configuration, tokenizer and one checkpoint. SOURCE
+is a folder with config.json and *.safetensors, a .gguf file, or a model id on the Hugging Face Hub.
+Every array must match a parameter and every parameter an array; otherwise nothing is written.
+Compare what is printed with the model card (docs/pretrained.md).
 
   python scripts/adopt.py models/SmolLM2-135M --workdir=runs/smollm2
   python eval_extrapolation.py --workdir=runs/smollm2 --config.data.source=text \\
@@ -24,12 +24,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--workdir", required=True, type=Path, help="the new run")
     parser.add_argument(
-        "--train_length", "--train-length", type=int, help="default: as the model states it"
+        "--train_length",
+        "--train-length",
+        type=int,
+        help="longest trained length; default: as the model states it",
     )
     parser.add_argument(
         "--dtype",
         choices=("float32", "bfloat16"),
-        help="of the computation; default: bfloat16 if all weights are, else float32",
+        help="dtype of the computation; default: bfloat16 if all weights are, else float32",
     )
     options = parser.parse_args(argv[1:])
 

@@ -5,10 +5,13 @@ Shows the effect of position inside a run, as CSV in RUN/eval/diagnose and plots
 rotary spectrum before and after each extension, with the turns of every pair within L; the bias
 against distance; and, by position, the share of attention beyond L tokens, its share on token 0 and
 its entropy. It says whether the model has an attention sink: a head that gives token 0 more than
-0.3 of its attention (a mean over queries 33 to L). Default methods are none,yarn at the length 8 L.
-An extension without a scale gets the length over L.
+0.3 of its attention, averaged over queries 33 to L.
+
+The default is none,yarn at the length 8 L. An extension without a scale gets the length over L.
+Memory grows with the square of the length, so give a pretrained model a LENGTH and text (--path).
 
   python scripts/diagnose.py runs/rope@none,ntk,yarn:8@1024
+  python scripts/diagnose.py runs/smollm2@none@1024 --path='books/*.txt'
 """
 
 import argparse

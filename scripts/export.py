@@ -5,8 +5,8 @@ Writes the weights of a run as safetensors: every trained array of model and enc
 its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without the optimizer state.
 The file's metadata has the configuration as JSON, the step, and the digests of run and weights.
 
-With --layout, it is a folder that transformers reads: config.json, model.safetensors and
-tokenizer.json. What has no form in the layout is refused with the reason.
+With --layout it writes a new folder that transformers reads: config.json, model.safetensors and
+tokenizer.json. Options that the layout lacks are refused with the reason.
 
   python scripts/export.py runs/rope --out=rope.safetensors
   python scripts/export.py runs/llama_small --out=exported --layout=llama
@@ -25,9 +25,13 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
-    parser.add_argument("--layout", choices=("llama", "gpt2"), help="default: a file of our names")
+    parser.add_argument(
+        "--layout", choices=("llama", "gpt2"), help="default: one file with our names"
+    )
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace an existing file (not a folder)"
+    )
     options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: export(options))
 

@@ -1,13 +1,13 @@
 """python scripts/generate.py RUN --prompt=TEXT [--extension=yarn:8] [--tokens=N]
 
-Continues a text with a run, and prints it as it is generated. An extension without a scale gets
-that of the final length, prompt included, over L.
+Continues a text with a run and prints it as it is generated. An extension without a scale gets the
+final length (prompt and tokens) over L.
 
   python scripts/generate.py runs/rope --prompt="def main(" --tokens=200
   python scripts/generate.py runs/rope --prompt="import" --extension=dynamic_ntk --temperature=0.8
 
-With --semantics=prefix a dynamic extension has the scale of the length so far at every step, and
-with stale keys also stay rotated as they were first read, as in libraries that cache them rotated.
+With --semantics=prefix, every step gets the length so far over L instead. --semantics=stale adds
+that keys keep the rotation they were written with, as in libraries that cache rotated keys.
 """
 
 import argparse
@@ -23,17 +23,21 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--prompt", required=True, help="the text to continue; -: standard input")
-    parser.add_argument("--tokens", type=int, default=200, help="at most; default: 200")
+    parser.add_argument(
+        "--tokens", type=int, default=200, help="most tokens to generate; default: 200"
+    )
     parser.add_argument("--extension", default="none", help="default: the run's own")
     parser.add_argument(
         "--semantics", default="window", help="window (default), prefix, stale; see above"
     )
     parser.add_argument(
-        "--temperature", type=float, default=0.0, help="default: 0, the likeliest token"
+        "--temperature", type=float, default=0.0, help="default: 0, always the likeliest token"
     )
-    parser.add_argument("--top_k", type=int, help="draw from the likeliest K tokens only")
-    parser.add_argument("--top_p", type=float, help="draw from the likeliest tokens that reach P")
-    parser.add_argument("--seed", type=int, default=0, help="of the drawn tokens; default: 0")
+    parser.add_argument("--top_k", type=int, help="draw from the K likeliest tokens")
+    parser.add_argument(
+        "--top_p", type=float, help="draw from the likeliest tokens whose probabilities reach P"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the drawn tokens; default: 0")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: write(options))

@@ -1,14 +1,14 @@
 """python scripts/harness.py RUN --tasks=TASK[,TASK...] [--extension=yarn:8] [--max_length=N]
 
 Scores a run on tasks of lm-evaluation-harness, prints its table, and with --out writes its results
-as JSON. Rows have at most N tokens, by default the extension's scale times L: longer contexts lose
-their first tokens, and the last line counts them. An extension without a scale gets N over L; one
-that depends on the length read is applied once, for N tokens.
+as JSON. Rows have at most N tokens, by default the extension's scale times L. Longer contexts lose
+their first tokens; the last line counts them. An extension without a scale, such as a dynamic one,
+needs --max_length and gets N over L, the same for every row.
 
   python scripts/harness.py runs/rope --tasks=lambada_openai --extension=yarn:8 --out=lambada.json
   python scripts/harness.py runs/rope --tasks=mine --include=tasks
 
-Needs pip install 'posenc-jax[lm_eval]'. docs/harness.md lists tasks that need no network.
+Needs pip install 'posenc-jax[lm_eval]'. docs/harness.md names tasks that need no network.
 """
 
 import argparse
@@ -26,13 +26,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--tasks", required=True, help="names of tasks, groups or tags")
     parser.add_argument("--extension", default="none", help="default: the run's own")
-    parser.add_argument("--max_length", type=int, help="tokens of the longest row")
+    parser.add_argument("--max_length", type=int, help="most tokens in a row")
     parser.add_argument("--limit", type=int, help="examples per task; default: all")
     parser.add_argument(
         "--include", type=Path, help="a folder with YAML files of tasks of your own"
     )
     parser.add_argument(
-        "--metadata", type=json.loads, help="JSON that tasks get, as RULER's tokenizer"
+        "--metadata", type=json.loads, help="JSON passed to the tasks, such as RULER's tokenizer"
     )
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     parser.add_argument("--out", type=Path, help="a file for the results, as JSON")
