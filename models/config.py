@@ -26,24 +26,28 @@ class Config:
     kv_heads: int | None = default(
         None, "G, number of key/value heads; None: one per head", whole(1, 2**16)
     )
-    head_dim: int | None = default(None, "K; None: width / heads", whole(1, 2**16))
+    head_dim: int | None = default(
+        None, "K, with latent_dim including rotary_dim; None: width / heads", whole(1, 2**16)
+    )
     value_dim: int | None = default(None, "head size of values; None: K", whole(1, 2**16))
     latent_dim: int | None = default(
         None,
-        "keys and values of all heads are computed from one latent of this size, which the cache "
-        "holds (MLA, DeepSeek-AI 2024, arXiv:2405.04434); None: from the input",
+        "compute keys and values of all heads from one latent of this size, which the cache holds "
+        "(MLA, DeepSeek-AI 2024, arXiv:2405.04434); None: compute them from the input",
         whole(1, 2**20),
     )
     rotary_dim: int | None = default(
         None,
-        "with latent_dim: entries of each key that all heads share and that alone are rotated; "
-        "the cache holds them beside the latent",
+        "with latent_dim: entries of each key that all heads share; only they are rotated, and the "
+        "cache holds them beside the latent",
         whole(1, 2**16),
     )
     mlp_width: int | None = default(
-        None, "width of the MLP; None: 4 width (gelu), 8/3 width (swiglu)", whole(1, 2**24)
+        None, "hidden width of the MLP; None: 4 width, or 8/3 width for swiglu", whole(1, 2**24)
     )
-    vocab: int | None = default(None, "V; None: the tokenizer's, 256 of bytes", whole(1, 2**24))
+    vocab: int | None = default(
+        None, "V; None: that of the tokenizer, 256 for bytes", whole(1, 2**24)
+    )
     bos: bool = default(
         False,
         "True: a trained vector (BOS) replaces the first token of each row, and of each document "
@@ -67,9 +71,7 @@ class Config:
     norm_place: str = default(
         "pre", "normalise before or after each sublayer: pre, post", one_of("pre", "post")
     )
-    parallel: bool = default(
-        False, "True: the MLP reads the input of its layer, as attention does", true_or_false
-    )
+    parallel: bool = default(False, "True: attention and MLP read the same input", true_or_false)
     activation: str = default(
         "gelu",
         "activation of the MLP: gelu (its tanh form), gelu_erf, swiglu",
@@ -77,7 +79,7 @@ class Config:
     )
     biases: str = default(
         "none",
-        "linear maps of a layer with a bias: none, qkv, all",
+        "which linear maps of a layer have a bias: none, qkv, all",
         one_of("none", "qkv", "all"),
     )
     tied: bool = default(True, "use the token embedding as output projection", true_or_false)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from posenc_jax import fields, neighbours
+from posenc_jax import fields, neighbours, registry
 from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST
 from posenc_jax.data import sources
 from posenc_jax.data.requested import EvaluationData
@@ -46,9 +46,9 @@ class Encoding:
 
 @dataclasses.dataclass(frozen=True)
 class Extension:
-    """The extension of a run; its options are other fields or part of the name: `yarn:8:low=2`."""
+    """The extension of a run; its options are fields beside it or in its name: `llama3:8:low=2`."""
 
-    name: str = default("none", "used while training, such as yarn or yarn:beta_fast=16+logn")
+    name: str = default("none", "applied in training, such as yarn or yarn:beta_fast=16+logn")
     scale: float = default(1.0, "how many times L it reaches", above_zero(1, LARGEST_SCALE))
     options: Mapping[str, Any] = fields.options()
 
@@ -59,12 +59,12 @@ class Data:
 
     source: Origin = dataclasses.field(default_factory=lambda: sources.find("stdlib")())
     answers_only: bool = default(
-        False, "True: where a text marks its answers, the loss is theirs alone", true_or_false
+        False, "True: where a text marks answers, compute the loss on them alone", true_or_false
     )
     prefix: int | None = default(
         None,
-        "a token that replaces the first one of each row, as a pretrained model expects; unlike "
-        "model.bos it is one of the vocabulary; None: none",
+        "a token of the vocabulary that replaces the first token of each row, as a pretrained "
+        "model expects; model.bos is a trained vector instead; None: no such token",
         whole(0, 2**24),
     )
     mask_documents: bool = default(False, "attention stays within a document", true_or_false)
@@ -81,7 +81,7 @@ class Wandb:
     name: str = default("", "empty: the name of the workdir")
     group: str = default("", "empty: data, tokenizer, length and size")
     dir: str = default("", "where wandb keeps its files; empty: the workdir")
-    required: bool = default(False, "True: fail where wandb fails", true_or_false)
+    required: bool = default(False, "True: fail if wandb fails", true_or_false)
 
 
 def _seed(name: str, value: Any):
@@ -106,11 +106,11 @@ class Training:
     seed: int = default(0, "seed of the weights, the order of the data and every draw", _seed)
     train_length: int = default(128, "L: tokens per row", _length)
     batch_size: int = default(32, "rows per step", whole(1, 2**24))
-    steps: int = default(600, "of the optimizer; also the length of the schedule", whole(1, MOST))
+    steps: int = default(600, "optimizer steps; also the length of the schedule", whole(1, MOST))
     stop_at: int = default(
         0, "save and stop here with exit 75; the same command resumes; 0: never", _seed
     )
-    init_from: str = default("", "a workdir to take the weights from")
+    init_from: str = default("", "a run to take the weights from")
     original_length: int | None = default(
         None, "L of the encoding; None: init_from's, or train_length", whole(2, FARTHEST)
     )
@@ -122,7 +122,7 @@ class Training:
     )
     encoding_rate: float = default(
         1.0,
-        "times the learning rate: the rate of the encoding's trained arrays",
+        "learning rate of the encoding's trained arrays, as a multiple of learning_rate",
         above_zero(1e-30, 1e30),
     )
     schedule: str = default(
@@ -135,27 +135,25 @@ class Training:
     )
     final_rate: float = default(0.1, "share of the learning rate at the last step", between(0, 1))
     weight_decay: float = default(
-        0.1, "of the matrices in the blocks and of nothing else", between(0, 1e6)
+        0.1, "of AdamW; applied to the matrices in the blocks only", between(0, 1e6)
     )
-    beta1: float = default(
-        0.9, "of AdamW: share kept of the mean of gradients", between(0, 0.999999)
-    )
+    beta1: float = default(0.9, "of AdamW: decay of the mean of gradients", between(0, 0.999999))
     beta2: float = default(
-        0.95, "of AdamW: share kept of the mean of their squares", between(0, 0.999999)
+        0.95, "of AdamW: decay of the mean of squared gradients", between(0, 0.999999)
     )
     clip: float = default(1.0, "largest global norm of a gradient", above_zero(1e-30, 1e30))
     skip_not_finite: bool = default(
         False,
-        "loss or gradient not finite: True: skip the step; False: stop",
+        "if the loss or gradient is not finite: True: skip the step; False: stop",
         true_or_false,
     )
     accumulate: int = default(
-        1, "pieces a batch is computed in; the gradient is that of the whole batch", whole(1, 2**24)
+        1, "micro-batches per batch; the gradient is that of the whole batch", whole(1, 2**24)
     )
     data: Data = group(Data)
     sharding: str = default(
         "replicated",
-        "of parameters and optimizer: replicated, fsdp",
+        "of parameters and optimizer state: replicated, fsdp",
         one_of("replicated", "fsdp"),
     )
     distributed: bool = default(
@@ -164,7 +162,7 @@ class Training:
     log_every: int = default(20, "steps between lines of metrics.jsonl", whole(1))
     valid_every: int = default(200, "steps between losses on held-out text", whole(1))
     save_every: int = default(200, "steps between checkpoints", whole(1))
-    valid_batches: int = default(16, "batches of batch_size rows", whole(1))
+    valid_batches: int = default(16, "held-out batches per loss, of batch_size rows each", whole(1))
     keep: int = default(2, "checkpoints kept", whole(1, 2**20))
     wandb: Wandb = group(Wandb)
 
@@ -181,49 +179,50 @@ class Evaluation:
     name: str = default("", "name of this evaluation in eval/curves.csv; empty: from its text")
     data: EvaluationData = group(EvaluationData)
     multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
-    lengths: str = default("", "the same in tokens, instead of multiples: 64,128,256")
+    lengths: str = default("", "lengths in tokens, instead of multiples: 64,128,256")
     extensions: str = default(
         "none,pi,ntk,yarn,dynamic_ntk,interpolate",
-        "those that fit the run's encoding; name:scale sets a scale (else the largest multiple); "
-        "yarn:8:beta_fast=16+logn sets an option and composes two; all: every one that needs no "
-        "options",
+        "those that do not fit the encoding are skipped; name:scale sets a scale (default: the "
+        "largest multiple); yarn:8:beta_fast=16+logn sets an option and composes two; all: every "
+        "one that needs no options",
     )
     protocols: str = default(
-        "same_token,nonoverlap,position", "these and sliding, which reads the most"
+        "same_token,nonoverlap,position", f"any of {', '.join(registry.protocols())}"
     )
     window: bool = default(
         True,
-        "add the baseline: the same weights, where a query sees the last L tokens alone",
+        "add the window baseline: the same weights, but a query sees only the last L tokens",
         true_or_false,
     )
     documents: int | None = default(
         None,
-        "at most, among those as long as the longest window; None: 50, or as many as needed",
+        "most documents to read, each as long as the longest window; None: 50, or as many as "
+        "needed",
         whole(2, MOST),
     )
     windows: int | None = default(
         None,
-        "longest windows per document, at most; None: as many as give `same_token` about 2,000 "
-        "targets",
+        "most windows of the longest length per document; None: as many as give `same_token` "
+        "about 2,000 targets",
         whole(1, MOST),
     )
     spread: bool = default(
         True,
-        "True: windows spread over the whole document; False: from its beginning on",
+        "True: spread the windows over the document; False: take them from its beginning",
         true_or_false,
     )
     stride: int = default(
-        0, "S, how far `sliding` advances; 0: L. Shorter lengths are skipped", whole(0, MOST)
+        0, "S, tokens that `sliding` advances by; 0: L; it skips shorter lengths", whole(0, MOST)
     )
     last: int = default(
         0,
-        "K, the targets `same_token` scores in a window, at most L / 4; 0: shortest length / 4",
+        "K, targets that `same_token` scores per window, at most L / 4; 0: shortest length / 4",
         whole(0, MOST),
     )
-    tokens_per_call: int = default(16_384, "tokens in a batch of windows, at most", whole(1, MOST))
+    tokens_per_call: int = default(16_384, "most tokens in a batch of windows", whole(1, MOST))
     piece: int | None = default(
         None,
-        "tokens of a window to read at once; later ones see a cache of their keys. None: all",
+        "tokens of a window to read at once, through a cache of keys; None: all",
         whole(1, MOST),
     )
     wandb: EvaluationWandb = group(EvaluationWandb)
