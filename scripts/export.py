@@ -6,7 +6,8 @@ its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without th
 The file's metadata has the configuration as JSON, the step, and the digests of run and weights.
 
 With --layout it writes a new folder that transformers reads: config.json, model.safetensors and
-tokenizer.json. Options that the layout lacks are refused with the reason.
+tokenizer.json. llama needs rope and model.activation=swiglu; gpt2 needs learned, model.norm=layer
+and model.biases=all. Options that a layout lacks are refused with the reason.
 
   python scripts/export.py runs/rope --out=rope.safetensors
   python scripts/export.py runs/llama_small --out=exported --layout=llama
