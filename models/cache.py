@@ -1,8 +1,9 @@
 """Keys and values of the tokens that a model has read, so that later tokens need not read them.
 
-Keys are held unrotated and rotated when they are read, so that decoding equals the full pass for
-every encoding and extension, which may change on the way. A layer with a window holds a ring of
-its last keys. A key's place follows from its slot and the number of tokens read.
+Keys are held unrotated and rotated when they are read, so that decoding equals the full pass of
+the same encoding. The encoding may change between steps: keys of the first layer are then those of
+a full pass, later ones come from hidden states of earlier encodings. A layer with a window holds a
+ring of its last keys. A key's place follows from its slot and the number of tokens read.
 """
 
 from typing import Any, NamedTuple

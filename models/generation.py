@@ -204,7 +204,8 @@ def _rows(prompt, lengths) -> tuple[np.ndarray, np.ndarray]:  # [B, T] and [B]
 
 
 def _bucket(length: int, reach: int | None = None) -> int:
-    """Round up by at most an eighth, so that few programs are compiled."""
+    """Round up to a multiple of LEAST, by at most an eighth of a longer one, so that few programs
+    are compiled."""
     unit = max(LEAST, 1 << max(0, length.bit_length() - 4))
     rounded = max(1, -(-length // unit)) * unit
     return rounded if reach is None else min(rounded, reach)

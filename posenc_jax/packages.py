@@ -21,7 +21,7 @@ def missing(error: ModuleNotFoundError) -> str | None:
     """Advice to install a missing package of the laboratory; None for other modules."""
     package = (error.name or "").partition(".")[0]
     if package == "lm_eval":
-        return "lm-evaluation-harness is not installed: pip install 'posenc-jax[lm_eval]'"
+        return "lm-evaluation-harness is not installed: .venv/bin/pip install -e '.[lm_eval]'"
     if package not in LAB:
         return None
-    return f"training and evaluation need {package}: pip install 'posenc-jax[lab]'"
+    return f"training and evaluation need {package}: .venv/bin/pip install -e '.[lab]'"

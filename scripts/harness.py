@@ -8,7 +8,7 @@ needs --max_length and gets N over L, the same for every row.
   python scripts/harness.py runs/rope --tasks=lambada_openai --extension=yarn:8 --out=lambada.json
   python scripts/harness.py runs/rope --tasks=mine --include=tasks
 
-Needs pip install 'posenc-jax[lm_eval]'. docs/harness.md names tasks that need no network.
+Needs pip install -e '.[lm_eval]'. docs/harness.md names tasks that need no network.
 """
 
 import argparse

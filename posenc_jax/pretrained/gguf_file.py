@@ -56,7 +56,7 @@ def _package() -> Any:
         import gguf
     except ImportError as error:
         raise ConfigError(
-            "a GGUF file is read by the package gguf: pip install 'posenc-jax[gguf]'"
+            "a GGUF file is read by the package gguf: .venv/bin/pip install -e '.[gguf]'"
         ) from error
     return gguf
 

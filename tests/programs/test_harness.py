@@ -52,4 +52,4 @@ def test_an_unknown_task_and_a_missing_package_are_explained(whole, tasks, capsy
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delattr("posenc_jax.evaluation.harness")
     assert door.main([*words, "--tasks=mine"]) == 2
-    assert "pip install 'posenc-jax[lm_eval]'" in capsys.readouterr().err
+    assert ".venv/bin/pip install -e '.[lm_eval]'" in capsys.readouterr().err

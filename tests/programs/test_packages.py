@@ -127,7 +127,7 @@ def test_the_wheel_alone_builds_extends_and_attends(wheel, tmp_path):
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    told = "training and evaluation need ml_collections: pip install 'posenc-jax[lab]'"
+    told = "training and evaluation need ml_collections: .venv/bin/pip install -e '.[lab]'"
     assert done.stdout.splitlines() == [told] * 4
     assert done.stderr.splitlines()[-1] == f"error: {told}"
 
