@@ -66,6 +66,17 @@ def encoding(request):
     return built(request.param)
 
 
+MAPS = Path("/proc/self/maps")  # every compiled program has some; Linux allows 65,530
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """XLA crashes in a process of too many memory maps, which hours of slow tests reach."""
+    yield
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > 30_000:
+        jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def make_model():
     @functools.cache
