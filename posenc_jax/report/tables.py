@@ -52,7 +52,7 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     counts = points.groupby(["group", "method"]).seed.nunique()
     unknown = set()
     if columns == "part":
-        mean = mean[sorted(mean.columns, key=_begin)]
+        mean = mean[sorted(mean.columns, key=_numbers)]
         unknown = answers.few(points)
     results = answers.of(data)
     names = answers.called(data, results) if results is not None and value == "accuracy" else {}
@@ -86,11 +86,12 @@ def _table(data: Gathered, protocol: str, points: Frame, value: str, columns: st
     return Table(caption, head + ["seeds"] * (few < most), rows)
 
 
-def _begin(part: str) -> float:
+def _numbers(part: str) -> list[float]:
+    """Numbers of a part: `65-128`, `0.1-0.2`, `3-8`; words come first."""
     try:
-        return float(part.partition("-")[0])
+        return [float(word) for word in part.split("-")]
     except ValueError:
-        return -1.0
+        return [-1.0]
 
 
 def _name(names: dict[str, str], group: str, method: str) -> str:

@@ -41,6 +41,13 @@ def test_a_share_of_few_answers_is_left_out(data):
     assert gap.caption.endswith("–: fewer than 20 answers.")
 
 
+def test_parts_are_in_the_order_of_all_their_numbers():
+    row = cell("rope-a", "none", 0.5)[0] | {"protocol": "planted"}
+    parts = ["3-8", "1-512", "1-8", "0", "1-32"]
+    table = tables.every(gathered([row | {"part": part} for part in parts]))[0]
+    assert table.head == ["", "0", "1-8", "1-32", "1-512", "3-8"]
+
+
 def test_seeds_are_a_mean_and_a_standard_deviation():
     two = [cell("rope-a", "none", value) for value in (0.4, 0.6)]
     for row in two[1]:
