@@ -140,7 +140,7 @@ def test_the_wheel_trains_and_evaluates_outside_a_checkout(wheel, theirs, text, 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "['none', 'yarn+logn']" in lines
+    assert "['fresh', 'none', 'yarn+logn']" in lines
     assert "ConfigError unknown field 'stepz'; did you mean 'steps'?" in done.stdout
     assert lines[-1] == "theirs"
     assert (tmp_path / "run" / "eval" / "curves.csv").exists()
