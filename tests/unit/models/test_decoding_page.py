@@ -4,6 +4,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from running import committed
 from sizes import DIMS
 
 import models
@@ -43,5 +44,9 @@ def rows():
 @pytest.mark.filterwarnings("ignore:YaRN's ramp collapses")
 def test_the_page_has_a_true_row_for_every_encoding_and_extension():
     head = "| encoding or extension | cache | keys rotated once | held per layer |\n"
-    table = PAGE.read_text().partition(head)[2].splitlines()
-    assert table[1:] == list(rows())
+    _, *table = PAGE.read_text().partition(head)[2].splitlines()
+    listed = {line.split("`")[1] for line in table}
+    assert table == [line for line in rows() if line.split("`")[1] in listed]
+    names = committed(schemes.names(), "posenc_jax", "schemes")
+    names += committed(extensions.records(), "posenc_jax", "extensions")
+    assert set(names) <= listed
