@@ -33,7 +33,7 @@ def test_extensions_that_do_not_fit_are_left_out_in_words_rows_and_page(alibi, c
         "pi": "left out: made for rope",
         "interpolate+logn": "left out: made for learned",
     }
-    assert {row["method"] for row in rows if row["nll"]} == {"none", "logn"}
+    assert {row["method"] for row in rows if row["nll"]} == {"none", "logn", "fresh"}
     out = script("report.py", alibi, f"--out={tmp_path / 'page'}")
     note = "yarn:2, pi left out: made for rope; not evaluated for alibi"
     assert note in out and note in (tmp_path / "page" / "index.html").read_text()

@@ -232,7 +232,9 @@ METRIC = "extrap/same_token/none@2x"
 def bits(run):
     """The metric in the files of a run."""
     with (run / "eval" / "curves.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["length"] == "64" and not row["window"]]
+        rows = [
+            row for row in csv.DictReader(file) if (row["length"], row["method"]) == ("64", "none")
+        ]
     return float(rows[-1]["bpb"])
 
 

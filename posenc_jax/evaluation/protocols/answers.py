@@ -6,13 +6,13 @@ from posenc_jax.data import tasks
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.same_token import SameToken
+from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Plan, Text
 
 WANTED = 10_000  # targets, some of which are answers
 
 
-class Answers(SameToken):
+class Answers(LastTargets):
     title = "the answers among the last targets, each seen with as much context as fits"
     order = 5
     value = "accuracy"

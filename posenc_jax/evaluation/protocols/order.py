@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.same_token import SameToken
+from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Text, changed, plan_of
@@ -40,7 +40,7 @@ def _most_windows(document: np.ndarray) -> int:
     return int(np.unique(document, return_counts=True)[1].max())
 
 
-class Order(SameToken):
+class Order(LastTargets):
     title = "the same targets with the context beyond some distance changed"
     order = 8
     by_part = True

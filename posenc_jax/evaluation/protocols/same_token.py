@@ -15,9 +15,9 @@ from posenc_jax.terminal import counted
 TARGETS = 2_000  # with fewer, the mean depends on the choice of targets
 
 
-class SameToken(Protocol):
-    title = "the same targets at every length, each seen with as much context as fits"
-    order = 2
+class LastTargets(Protocol):
+    """The last targets of every longest window, at every length."""
+
     option = "last"
     value = "bpb"
 
@@ -48,6 +48,24 @@ class SameToken(Protocol):
         at_trained = curve.get((self.name, trained))
         return None if at_trained is None else [(1.0, at_trained.nats, at_trained.tokens)]
 
+    def wanted(self, span: int | None) -> int:
+        return -(-TARGETS // (span or 1))
+
+    def warning(self, windows: int, span: int | None) -> str | None:
+        targets = windows * (span or 1)
+        if targets >= TARGETS:
+            return None
+        return (
+            f"{self.name} scores {counted(targets, 'target')}, and below about {TARGETS:,} its "
+            "mean depends on the choice of targets: give more text, raise windows or documents, or "
+            "omit the shortest multiples"
+        )
+
+
+class SameToken(LastTargets):
+    title = "the same targets at every length, each seen with as much context as fits"
+    order = 2
+
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
         """The baseline `fresh`, a row of at most the last L tokens: beyond L, `none` at L."""
         plain = {
@@ -62,19 +80,6 @@ class SameToken(Protocol):
             Measured(cell.facts | {"extension": FRESH}, plain[min(length, trained)].sums)
             for length, cell in plain.items()
         ]
-
-    def wanted(self, span: int | None) -> int:
-        return -(-TARGETS // (span or 1))
-
-    def warning(self, windows: int, span: int | None) -> str | None:
-        targets = windows * (span or 1)
-        if targets >= TARGETS:
-            return None
-        return (
-            f"{self.name} scores {counted(targets, 'target')}, and below about {TARGETS:,} its "
-            "mean depends on the choice of targets: give more text, raise windows or documents, or "
-            "omit the shortest multiples"
-        )
 
 
 protocol = SameToken()

@@ -58,6 +58,13 @@ def chosen():
     return cells
 
 
+def test_other_protocols_have_no_fresh_row(chosen):
+    """Their cells of a length may be several, one per part."""
+    for name in ("answers", "order"):
+        cells = [one._replace(facts=one.facts | {"protocol": name}) for one in chosen.values()]
+        assert not protocols.find(name).derived(cells)
+
+
 def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
     same_token, cells = protocols.find("same_token"), list(chosen.values())
     fresh = same_token.derived(cells)
