@@ -27,16 +27,17 @@ class Held(struct.PyTreeNode):
     """Keys and values of one layer in slots: the first places, and a ring of the last ones.
 
     With a latent (MLA) they are one for all heads: the shared entries of the keys, and the latent.
+    Rows and heads are one axis, as in XLA's products: with two, a step copied the whole cache.
     """
 
-    k: jax.Array  # [B, G, S, K]
-    v: jax.Array  # [B, G, S, K], or another size than keys have
+    k: jax.Array  # [B * G, S, K]
+    v: jax.Array  # [B * G, S, K], or another size than keys have
     features: Any  # pytree of [B, S, ...], from Encoding.read
     first: int = struct.field(pytree_node=False)  # slots that keep their key
 
     @property
     def slots(self) -> int:
-        return self.k.shape[2]
+        return self.k.shape[1]
 
     def slot(self, places: jax.Array) -> jax.Array:
         """The slots of places, of any shape."""
@@ -58,8 +59,12 @@ class Held(struct.PyTreeNode):
 
     def latest(self, length: jax.Array) -> Any:  # pytree of [B, 1, ...]
         """Features of the last token."""
-        slot = jnp.broadcast_to(self.slot(length - 1), (len(self.k),))
-        return jax.tree.map(lambda leaf: leaf[jnp.arange(len(leaf)), slot][:, None], self.features)
+
+        def of_leaf(leaf):  # [B, S, ...]
+            slot = jnp.broadcast_to(self.slot(length - 1), (len(leaf),))
+            return leaf[jnp.arange(len(leaf)), slot][:, None]
+
+        return jax.tree.map(of_leaf, self.features)
 
     def keeps(self, encoding: Encoding, new: int) -> bool:
         """True if `new` keys overwrite none that their own queries see."""
@@ -85,36 +90,35 @@ class Held(struct.PyTreeNode):
         fresh = (source >= 0) & (source < tokens)
         source = jnp.where(fresh, source, 0)
 
-        def chosen(held, added, axis: int):
+        def chosen(held, added):
             shape = [1] * held.ndim
-            shape[axis] = whole
+            shape[1] = whole
             if source.ndim == 1:
-                taken, mask = jnp.take(added, source, axis), fresh.reshape(shape)
-            else:
-                shape[0] = len(held)
-                taken = jnp.take_along_axis(added, source.reshape(shape), axis)
-                mask = fresh.reshape(shape)
-            return jnp.where(mask, taken, held)
+                return jnp.where(fresh.reshape(shape), jnp.take(added, source, 1), held)
+            shape[0] = len(held)
+            of_rows, mask = (_each_head(a, held).reshape(shape) for a in (source, fresh))
+            return jnp.where(mask, jnp.take_along_axis(added, of_rows, 1), held)
 
         return self._each(new, chosen)
 
     def _put(self, new: "Held", slot: jax.Array) -> "Held":
-        def put(held, added, axis: int):
+        def put(held, added):
             write = jax.lax.dynamic_update_slice_in_dim
             if slot.ndim == 0:
-                return write(held, added, slot, axis)
-            return jax.vmap(lambda a, b, at: write(a, b, at, axis - 1))(held, added, slot)
+                return write(held, added, slot, 1)
+            of_rows = _each_head(slot, held)
+            return jax.vmap(lambda a, b, at: write(a, b, at, 0))(held, added, of_rows)
 
         return self._each(new, put)
 
     def followed_by(self, new: "Held") -> "Held":
-        return self._each(new, lambda held, added, axis: jnp.concatenate([held, added], axis))
+        return self._each(new, lambda held, added: jnp.concatenate([held, added], 1))
 
     def _each(self, new: "Held", change) -> "Held":
         return self.replace(
-            k=change(self.k, new.k, 2),
-            v=change(self.v, new.v, 2),
-            features=jax.tree.map(lambda a, b: change(a, b, 1), self.features, new.features),
+            k=change(self.k, new.k),
+            v=change(self.v, new.v),
+            features=jax.tree.map(change, self.features, new.features),
         )
 
 
@@ -123,6 +127,7 @@ class Cache(struct.PyTreeNode):
 
     layers: tuple[Held, ...]
     length: jax.Array  # tokens read: [], or [B] if rows differ
+    rows: int = struct.field(pytree_node=False)  # B
     size: int = struct.field(pytree_node=False)  # most tokens
     empty: bool = struct.field(pytree_node=False, default=True)  # nothing has been read
     # True: keys are rotated when they are written, by the encoding of that step.
@@ -134,9 +139,8 @@ class Cache(struct.PyTreeNode):
 
     def check_room(self, batch: int, tokens: int) -> None:
         """Check that the next tokens fit, as far as the length is known."""
-        rows = len(self.layers[0].k)
-        if batch != rows:
-            raise ValueError(f"the cache was made for {rows} rows; got tokens of {batch}")
+        if batch != self.rows:
+            raise ValueError(f"the cache was made for {self.rows} rows; got tokens of {batch}")
         length = 0 if self.empty else known_values(self.length)
         if length is not None and np.max(length) + tokens > self.size:
             raise ValueError(
@@ -174,6 +178,7 @@ def init_cache(
     return Cache(
         layers=tuple(_empty(config, layer, batch, size) for layer in layers),
         length=jnp.zeros((), jnp.int32),
+        rows=batch,
         size=size,
         rotated=rotated,
     )
@@ -220,7 +225,7 @@ def seen_from(
     if cache.rotated:
         q, k, v = turn(q, k, v, encoding, phase)
         phase = None
-    new = Held(k, v, tokens.features, first=0)
+    new = Held(_merged(k), _merged(v), tokens.features, first=0)
     written = held.written(new, length, counts)
     if cache.empty:
         seen, seen_tokens = new, tokens
@@ -232,7 +237,17 @@ def seen_from(
         seen_tokens = _of_places(places, seen.features)
     if not cache.empty and not cache.rotated:
         phase = phase_between(encoding, tokens.position, seen_tokens.position)
-    return Seen(q, seen.k, seen.v, seen_tokens, phase), written
+    k, v = (a.reshape(len(q), -1, *a.shape[1:]) for a in (seen.k, seen.v))
+    return Seen(q, k, v, seen_tokens, phase), written
+
+
+def _merged(a: jax.Array) -> jax.Array:  # [B, G, S, K] -> [B * G, S, K]
+    return a.reshape(-1, *a.shape[2:])
+
+
+def _each_head(of_rows: jax.Array, held: jax.Array) -> jax.Array:  # [B, ...] -> [B * G, ...]
+    """Repeat what rows have for the heads of a held array; its features have none."""
+    return jnp.repeat(of_rows, len(held) // len(of_rows), axis=0)
 
 
 def _each_row(line: jax.Array, length: jax.Array) -> jax.Array:
@@ -255,5 +270,5 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int) -> Held:
         shapes = jax.eval_shape(layer.read, x)
         features = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     # Two arrays: a step may be given both to write on.
-    k, v = (jnp.zeros((batch, heads, slots, size), dtype) for size in (of_key, of_value))
+    k, v = (jnp.zeros((batch * heads, slots, size), dtype) for size in (of_key, of_value))
     return Held(k=k, v=v, features=features, first=first)
