@@ -17,7 +17,7 @@ from scipy import stats
 from posenc_jax.evaluation.statistics import paired
 
 HERE = Path(__file__).parent
-L, FAR = 64, 512
+L, FAR, REAL_L = 64, 512, 8_192
 OVER_NONE, SHARE = "time over no bias", "of the products' rate"  # measures of benchmarks
 F32, BF16 = "float32 over torch", "bfloat16 over torch"
 
@@ -399,6 +399,37 @@ def by_seed(method: str, semantics: str) -> str:
     return ", ".join(f"{value:+.3f}" for value in values)
 
 
+@cache
+def real() -> pd.DataFrame:
+    """Nats and targets of `same_token` on SmolLM2, by method, length and book."""
+    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
+    rows = rows[(rows.protocol == "same_token") & (rows.method != "fresh")]
+    return rows.set_index(["method", "length", "document"]).sort_index()
+
+
+def over_fresh(method: str, length: int) -> Any:
+    """What a method loses, in nats per target, over plain rows of L tokens that end there too."""
+    own, fresh = real().loc[method, length], real().loc["none", REAL_L]
+    return paired(own.nats.to_numpy(), fresh.nats.to_numpy(), own.targets.to_numpy())
+
+
+def real_lengths() -> str:
+    """Loss of each method at each length, and the difference from a fresh row."""
+    lengths, body = sorted(real().index.unique("length")), []
+    for method in real().index.unique("method"):
+        cells = []
+        for length in lengths:
+            if (method, length) not in real().index.droplevel("document"):
+                cells.append("")
+                continue
+            sums, found = real().loc[method, length].sum(), over_fresh(method, length)
+            interval = f" ({found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}])"
+            is_fresh = (method, length) == ("none", REAL_L)
+            cells.append(f"{sums.nats / sums.targets:.3f}{'' if is_fresh else interval}")
+        body.append([method, *cells])
+    return markdown(["", *(f"{length:,}" for length in lengths)], body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -410,6 +441,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "budget": by_budget,
     },
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
+    "real.md": {"real-lengths": real_lengths},
     "../performance.md": {
         "machines": machines,
         "targets": targets,
