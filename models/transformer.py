@@ -11,7 +11,7 @@ from flax import nnx
 
 from posenc_jax.attention import FEW, attention
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
-from posenc_jax.layers import bearer, overrides
+from posenc_jax.layers import overrides
 from posenc_jax.positions import (
     check_ascending,
     check_places,
@@ -453,7 +453,7 @@ class LatentAttention(Attention):
     def attend(self, seen, encoding, tokens):
         queries, keys = seen.q.shape[2], seen.k.shape[2]
         # Few queries are up to 9 times as fast on latents, 64 of them are not.
-        if queries <= FEW and queries < keys and bearer(encoding, "attend").attend is None:
+        if queries <= FEW and queries < keys and not overrides(encoding, "attend"):
             return self._attend_to_latents(seen, encoding, tokens)
         k, v = self.expanded(seen.k, seen.v)
         return super().attend(seen._replace(k=k, v=v), encoding, tokens)

@@ -53,7 +53,8 @@ class Tokens(struct.PyTreeNode):
     document: jax.Array | None = None  # [B, T]; tokens see only their own document
     order: jax.Array | None = None  # [T] or [B, T], for causality; None: index in the row
     features: Any = None  # pytree of [B, T, ...], from Encoding.read; gets a gradient
-    # True: positions are 0, 1, 2, ... in each document, and the queries are the last keys.
+    # True: positions are 0, 1, 2, ... in each document, and the queries are the last keys. In a
+    # block of a row, given to `bias`: positions are consecutive.
     contiguous: bool = static(default=False)
 
 
@@ -114,8 +115,6 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     logn: bool = static(default=False)
     temperature: jax.Array | None = None  # [], a factor on q . k
 
-    # A scheme may replace attention: (q, k, v, q_tokens, k_tokens) -> out.
-    attend: ClassVar[Any] = None
     # True: the phase of a token follows from its own position, whatever the others are.
     phase_of_each: ClassVar[bool] = False
 
@@ -261,6 +260,15 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     def sink(self) -> jax.Array | None:  # [H]
         """Return a logit per head that joins the softmax without a value."""
         return None
+
+    def attend(
+        self, q: jax.Array, k: jax.Array, v: jax.Array, q_tokens: Tokens, k_tokens: Tokens
+    ) -> jax.Array:
+        """Compute attention with heads before tokens, in place of the usual one.
+
+        Queries are scaled already, and `window` is all that limits what they see, besides tokens.
+        """
+        raise NotImplementedError
 
 
 class DistanceBias(Encoding):

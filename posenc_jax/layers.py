@@ -115,6 +115,9 @@ class Wrapper(Encoding):
     def sink(self):
         return self.inner.sink()
 
+    def attend(self, q, k, v, q_tokens, k_tokens):
+        return self.inner.attend(q, k, v, q_tokens, k_tokens)
+
 
 class PerLayer(Wrapper):
     """A wrapper with trained arrays per layer around an encoding that layers share."""

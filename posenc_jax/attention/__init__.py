@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
-from posenc_jax.attention.plain import check_fits, plain, rotate, turn
+from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
 from posenc_jax.attention.regions import by_regions, phase_between
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
@@ -55,10 +55,11 @@ def attention(
 ) -> jax.Array:  # [B, H, Q, K] of the values
     """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
-    custom = bearer(encoding, "attend")
-    if custom.attend is not None:
-        custom = custom.replace(window=encoding.narrowed())
-        return custom.attend(q, k, v, q_tokens, k_tokens)
+    if overrides(encoding, "attend"):
+        scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
+        q = q if scale is None else (q * scale).astype(q.dtype)
+        own = bearer(encoding, "attend").replace(window=encoding.narrowed())
+        return own.attend(q, k, v, q_tokens, k_tokens)
     arguments: Any = (q, k, v, encoding, q_tokens, k_tokens)
     if implementation == "kernel":
         return kernel(*arguments, phase=phase)

@@ -158,8 +158,13 @@ def blockwise(
         )
 
     def tokens(side: Tokens, fill) -> Tokens:
+        position = lax.stop_gradient(side.position)
+        consecutive = side.contiguous and position.ndim == 1
+        if consecutive:  # over the padding too
+            position = position[0] + jnp.arange(-fill[0], len(position) + fill[1])
         return Tokens(
-            position=blocks(lax.stop_gradient(side.position), fill),
+            position=blocks(position, (0, 0) if consecutive else fill),
+            contiguous=consecutive,
             document=None if side.document is None else blocks(side.document, fill),
             order=None if side.order is None else blocks(side.order, fill),
             features=jax.tree.map(lambda x: blocks(x, fill, 1), side.features),

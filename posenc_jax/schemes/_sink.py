@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc_jax.encoding import Dims, Encoding, trained
-from posenc_jax.layers import PerLayer, bearer
+from posenc_jax.layers import PerLayer, overrides
 
 
 class Sink(PerLayer):
@@ -22,7 +22,7 @@ class Sink(PerLayer):
 
 def with_sink(encoding: Encoding, dims: Dims) -> Sink:
     """Add a sink per layer if the number of layers is known; other arrays stay shared."""
-    if bearer(encoding, "attend").attend is not None:
+    if overrides(encoding, "attend"):
         raise ValueError(
             f"sink=True does not fit encoding {encoding.name!r}, which has its own attention"
         )

@@ -163,10 +163,12 @@ def _times(dims: Dims, shortest: float | None, longest: float | None) -> np.ndar
 
 
 def _inner(dims: Dims, name: str, options: dict[str, Any]) -> Encoding:
-    """Build the inner encoding, which may neither add a bias nor be trained."""
+    """Build the inner encoding, which may neither add a bias, nor attend itself, nor be trained."""
     encoding = schemes.build_inner("fox", OPTIONS, name, dims, jax.random.key(0), options)
-    if overrides(encoding, "bias") or any(jax.tree.leaves(trained_mask(encoding))):
+    own = overrides(encoding, "bias") or overrides(encoding, "attend")
+    if own or any(jax.tree.leaves(trained_mask(encoding))):
         raise ValueError(
-            f"inner must have no bias and no trained arrays, as nope and rope; got {name!r}"
+            "inner must have no bias, no attention of its own and no trained arrays, as nope and "
+            f"rope; got {name!r}"
         )
     return encoding

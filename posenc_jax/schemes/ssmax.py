@@ -71,7 +71,8 @@ class TemperedWithBias(Tempered):
 
     def bias(self, q, k):
         bias = self.inner.bias(q, k)  # [H, Q, S], or [B, H, Q, S]
-        assert bias is not None
+        if bias is None:  # bare positions without content
+            return None
         is_ordered = isinstance(q, Tokens) and q.order is not None
         factor = self.factor(q.order if is_ordered else position_of(q))[..., None, :, None]
         return bias * (factor if factor.ndim == bias.ndim else factor[None])

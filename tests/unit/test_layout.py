@@ -36,7 +36,15 @@ ALLOWED = {
     "posenc_jax/encoding.py": {"checks"},
     "posenc_jax/layers.py": {"encoding"},
     "posenc_jax/positions.py": {"encoding"},
-    "posenc_jax/schemes": {"checks", "registry", "composition", "encoding", "layers", "schemes"},
+    "posenc_jax/schemes": {
+        "checks",
+        "registry",
+        "composition",
+        "encoding",
+        "layers",
+        "attention",
+        "schemes",
+    },
     "posenc_jax/extensions": {
         "checks",
         "registry",

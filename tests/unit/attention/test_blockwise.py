@@ -61,7 +61,7 @@ def full(q, k, v, encoding, q_tokens, k_tokens, *, phase):
         by_head = scale if scale.ndim == 3 else jnp.atleast_2d(scale)[:, None]
         scores = scores * by_head[..., None]
     bias = encoding.bias(q_tokens, k_tokens)
-    scores = scores if bias is None else scores + (bias if bias.ndim == 4 else bias[None])
+    scores = encoding.logits(scores, bias)
     queries, keys = scores.shape[2:]
     back = jnp.arange(keys - queries, keys)[:, None] - jnp.arange(keys)[None, :]
     seen = (back >= 0) & (back < (encoding.narrowed() or keys))

@@ -53,7 +53,9 @@ def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_mod
     model, encoding = make_model(), drawn(encoding)
     tokens = make_tokens(min(encoding.reach or SIZE, SIZE), batch=2)
     logits, _ = read_by_pieces(model, encoding, tokens)
-    np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=2e-5, atol=2e-5)
+    # Steps between neighbours of CoPE's random table magnify the rounding of its sums.
+    limit = 3e-4 if encoding.name == "cope" else 2e-5
+    np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=limit, atol=limit)
 
 
 def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(

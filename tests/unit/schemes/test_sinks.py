@@ -16,6 +16,7 @@ from posenc_jax.attention import attend, plain
 from posenc_jax.attention.regions import by_regions
 from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.errors import ConfigError
+from posenc_jax.layers import overrides
 from posenc_jax.runs import parameters
 
 pytestmark = pytest.mark.sampled
@@ -51,6 +52,10 @@ def test_a_sink_matches_golden_weights(case, how):
 
 @pytest.mark.parametrize("name", schemes.names())
 def test_a_sink_at_minus_infinity_has_no_effect(name):
+    if overrides(posenc_jax.build(name, DIMS, key=KEY), "attend"):
+        with pytest.raises(ValueError, match=f"fit encoding '{name}', which has its own attention"):
+            build(name)
+        return
     encoding = build(name).layer(0)
     encoding = encoding.replace(logit=jnp.full(DIMS.heads, -jnp.inf))
     x, (q, k, v) = jax.random.normal(KEY, (2, 70, DIMS.width)), qkv(70)

@@ -1,0 +1,158 @@
+"""Inkling's relative bias: golden values, its extent, blocks without a gather, and factors."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxprs import equations
+from running import ROOT
+from sizes import DIMS, L
+
+import posenc_jax
+from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.schemes.ssmax import temperature
+
+pytestmark = pytest.mark.sampled
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["inkling"]
+KEY = jax.random.key(0)
+B, H, K = 2, DIMS.heads, DIMS.head_dim
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("relative", dims, KEY, **options)
+
+
+def row(length, features, **fields):
+    return Tokens(jnp.arange(length), features=features, **fields)
+
+
+def qkv(length, groups=H):
+    rng = np.random.default_rng(0)
+    shapes = [(B, length, H, K)] + 2 * [(B, length, groups, K)]
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["r"])))
+def test_biases_match_golden_values(case, contiguous):
+    """With and without the gather."""
+    r, profiles = jnp.array(case["r"]), jnp.array(case["P"])
+    encoding = build(Dims(1, 2, 2, 4), rank=len(profiles)).replace(profiles=profiles)
+    tokens = row(len(r), r[None, :, None], contiguous=contiguous)
+    bias = encoding.bias(tokens, tokens)[0, 0]
+    seen = np.tri(len(r), dtype=bool)
+    np.testing.assert_allclose(np.where(seen, bias, 0), case["bias"], atol=1e-6)
+
+
+def test_a_query_mixes_profiles_and_sees_no_bias_beyond_the_extent():
+    profiles = jnp.array([[0.0, -1, -2, -3], [1, 0, 0, 1]])
+    encoding = build(Dims(1, 2, 2, 4), rank=2).replace(profiles=profiles)
+    tokens = row(6, jnp.broadcast_to(jnp.array([0.5, 2]), (1, 6, 1, 2)))
+    np.testing.assert_allclose(
+        encoding.bias(tokens, tokens)[0, 0, 5, ::-1], [2, -0.5, -1, 0.5, 0, 0]
+    )
+
+
+@pytest.mark.parametrize("nearest", [0, 3, 9, 10, 25, 1_000])
+def test_the_skew_equals_the_gather_at_every_distance(nearest):
+    encoding = build(extent=10)
+    features = encoding.read(jax.random.normal(KEY, (B, 7, DIMS.width)))
+    q = Tokens(nearest + jnp.arange(7), features=features)
+    k = Tokens(jnp.arange(5), features=features[:, :5])
+    expected = encoding.bias(q, k)
+    actual = jax.jit(encoding.bias)(q.replace(contiguous=True), k.replace(contiguous=True))
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+    assert bool(jnp.any(expected != 0)) == (nearest < 14)
+
+
+def test_bare_positions_have_no_bias_and_tokens_need_features():
+    encoding = build()
+    assert encoding.bias(jnp.arange(3), jnp.arange(3)) is None
+    with pytest.raises(ValueError, match=r"features=encoding.read\(x\), x the layer's input"):
+        encoding.bias(row(3, None), row(3, None))
+
+
+@pytest.mark.parametrize(
+    ("length", "window", "cut", "groups"),
+    [
+        (70, None, None, 2),
+        pytest.param(300, None, None, 4, marks=pytest.mark.slow),
+        pytest.param(300, 70, None, 4, marks=pytest.mark.slow),
+        pytest.param(150, None, 60, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_attention_adds_the_bias(length, window, cut, groups):
+    encoding, (q, k, v) = build(extent=50), qkv(length, groups)
+    x = jax.random.normal(KEY, (B, length, DIMS.width))
+    segments = None if cut is None else jnp.asarray(np.arange(length) >= cut)[None].repeat(B, 0)
+
+    def run(how, encoding, x):
+        options = dict(window=window, segments=segments, implementation=how)
+        return attend(q, k, v, encoding, features=encoding.read(x), **options)
+
+    def both(how):
+        def loss(encoding, x):
+            return jnp.sum(jnp.sin(3 * run(how, encoding, x)))
+
+        return jax.jit(jax.value_and_grad(loss, (0, 1)))(encoding, x)
+
+    r = np.einsum("btd,dhr->bhtr", np.float64(x), np.float64(encoding.kernel))
+    back = np.arange(length)[:, None] - np.arange(length)
+    padded = np.pad(np.float64(encoding.profiles), ((0, 0), (0, length)))
+    scores = np.einsum("bhir,rij->bhij", r, padded[:, np.maximum(back, 0)])
+    k_all, v_all = (np.repeat(np.float64(a), H // groups, axis=2) for a in (k, v))
+    scores += np.einsum("bihk,bjhk->bhij", np.float64(q), k_all) / K**0.5
+    seen = (back >= 0) & (back < (window or length))
+    if cut is not None:
+        seen &= (np.arange(length)[:, None] >= cut) == (np.arange(length) >= cut)
+    weights = np.exp(np.where(seen, scores, -np.inf))
+    weights /= weights.sum(-1, keepdims=True)
+    expected = np.einsum("bhij,bjhk->bihk", weights, v_all)
+    np.testing.assert_allclose(
+        jax.jit(run, static_argnums=0)("auto", encoding, x), expected, atol=1e-5
+    )
+    for ours, theirs in zip(*map(jax.tree.leaves, (both("blockwise"), both("plain"))), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4 * max(1, jnp.abs(theirs).max()))
+
+
+def test_blocks_of_whole_rows_gather_nothing():
+    encoding, (q, k, v) = build(), qkv(300)
+    x = jax.random.normal(KEY, (B, 300, DIMS.width))
+
+    def loss(encoding):
+        return jnp.sum(attend(q, k, v, encoding, features=encoding.read(x)))
+
+    found = equations(jax.make_jaxpr(jax.grad(loss))(encoding).jaxpr)
+    names = ("gather", "scatter-add")  # of profiles alone, not of every query and key
+    sizes = [e.outvars[0].aval.size for e in found if e.primitive.name in names]
+    assert sizes and max(sizes) < 128 * 128
+
+
+def test_inklings_temperature_scales_the_bias_too():
+    encoding = posenc_jax.build("ssmax", DIMS, KEY, kind="inkling", inner="relative", a=0.5)
+    length = 3 * L
+    tokens = row(length, encoding.read(jax.random.normal(KEY, (B, length, DIMS.width))))
+    tau = temperature("inkling", jnp.arange(length), L, 0.5)[None, None, :, None]
+    expected = encoding.inner.bias(tokens, tokens) * tau
+    np.testing.assert_allclose(encoding.bias(tokens, tokens), expected, rtol=1e-6)
+    assert tau.max() > 1.1
+
+
+def test_each_layer_has_its_own_profiles_as_far_as_training_reaches():
+    layers = build(Dims(H, K, DIMS.width, L, layers=3), rank=5)
+    assert layers.kernel.shape == (3, DIMS.width, H, 5) and layers.profiles.shape == (3, 5, L)
+    start = build(Dims(64, 8, 512, 64))
+    x = jax.random.normal(KEY, (1, 64, 512))
+    tokens = row(64, start.read(x))
+    assert 0.15 < jnp.std(start.bias(tokens, tokens)[..., -1, :]) < 0.25
+    with pytest.raises(ValueError, match="extent must be a whole number of at least 1; got 0"):
+        build(extent=0)
+
+
+def test_methods_of_distance_biases_are_refused():
+    with pytest.raises(ValueError, match="made for rope or DistanceBias .* not fit encoding 'rel"):
+        posenc_jax.extend("streaming", build(), 1.0)

@@ -1,0 +1,198 @@
+"""Stick-breaking attention: golden weights, blocks, documents, windows and what is left."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxprs import equations
+from running import ROOT
+from sizes import DIMS
+
+import posenc_jax
+from posenc_jax.attention import attend, attention
+from posenc_jax.encoding import Tokens
+
+pytestmark = pytest.mark.sampled
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["stick_breaking"]
+B, H, K = 2, DIMS.heads, DIMS.head_dim
+VARIANTS = [{}, {"attend_current": True}, {"remainder": True}]
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("stick_breaking", dims, **options)
+
+
+def qkv(queries, keys=None, groups=H):
+    rng = np.random.default_rng(0)
+    shapes = [(B, queries, H, K)] + 2 * [(B, keys or queries, groups, K)]
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+
+def broken(q, k, v, seen, own=None):
+    """The definition in float64, a key at a time from the last; `seen` is [B, Q, S]."""
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    k, v = (np.repeat(x, H // x.shape[2], axis=2) for x in (k, v))
+    share = 1 / (1 + np.exp(-np.einsum("bqhk,bshk->bhqs", q, k) / K**0.5))
+    left, out = np.ones(share.shape[:3]), np.zeros(q.shape)
+    for key in reversed(range(k.shape[1])):
+        taken = np.where(seen[:, None, :, key], left * share[..., key], 0)
+        out += np.einsum("bhq,bhk->bqhk", taken, v[:, key])
+        left -= taken
+    return out if own is None else out + np.einsum("bhq,bqhk->bqhk", left, v[:, own])
+
+
+def by_place(queries, keys, nearest, window=None):
+    back = np.arange(keys - queries, keys)[:, None] - np.arange(keys)
+    seen = (back >= nearest) & (back < (window or keys))
+    return np.broadcast_to(seen, (B, queries, keys))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("strict", VARIANTS[0]), ("with_current", VARIANTS[1])]
+)
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["scores"])))
+def test_weights_match_golden_values(case, name, options):
+    size = len(case["scores"])
+    encoding = build(posenc_jax.Dims(1, size, size, size), **options)
+    q = jnp.array(case["scores"])[None, :, None] * size**0.5
+    identity = jnp.eye(size)[None, :, None]
+    weights = attend(q, identity, identity, encoding)[0, :, 0]
+    np.testing.assert_allclose(weights, case[name], atol=1e-6)
+
+
+def test_a_golden_row_leaves_what_its_weights_do_not_take():
+    """Scores 0.1 (a + 1) - 0.3 b: query 3 leaves 0.104816 of the stick."""
+    places = np.arange(6)
+    scores = 0.1 * (places[:, None] + 1) - 0.3 * places
+    encoding = build(posenc_jax.Dims(1, 6, 6, 6), remainder=True)
+    q = jnp.asarray(scores * 6**0.5, jnp.float32)[None, :, None]
+    weights = attend(q, jnp.eye(6)[None, :, None], jnp.eye(6)[None, :, None], encoding)[0, 3, 0]
+    expected = [0.156367, 0.288651, 0.450166, 0.104816, 0, 0]
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize(
+    ("queries", "keys", "window", "groups"),
+    [
+        (40, 40, None, 2),
+        (300, 300, None, 4),
+        (300, 300, 150, 2),
+        (20, 300, None, 4),
+        (1, 300, 7, 4),
+        pytest.param(520, 520, 1, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_blocks_follow_the_definition(queries, keys, window, groups, options):
+    encoding, (q, k, v) = build(**options), qkv(queries, keys, groups)
+    out = jax.jit(lambda: attend(q, k, v, encoding, window=window))()
+    seen = by_place(queries, keys, 0 if encoding.attend_current else 1, window)
+    own = np.arange(keys - queries, keys) if encoding.remainder else None
+    np.testing.assert_allclose(out, broken(q, k, v, seen, own), atol=2e-6)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_given_positions_and_documents_decide_what_is_seen(options):
+    encoding, (q, k, v) = build(**options), qkv(3, 150)
+    document = jnp.asarray(np.arange(150) >= 60, jnp.int32)[None].repeat(B, 0)
+    places = jnp.concatenate([jnp.arange(60), 2 * jnp.arange(90)])
+    q_places, q_document = jnp.array([59, 11, 100]), jnp.array([[0, 1, 1]] * B)
+    out = attend(
+        q,
+        k,
+        v,
+        encoding,
+        q_positions=q_places,
+        k_positions=places,
+        segments=(q_document, document),
+        window=50,
+    )
+    back = np.asarray(q_places)[:, None] - np.asarray(places)
+    seen = (back >= (0 if encoding.attend_current else 1)) & (back < 50)
+    seen = seen & (np.asarray(q_document)[:, :, None] == np.asarray(document)[:, None])
+    expected = broken(q, k, v, seen)
+    if encoding.remainder:  # the own keys are the last of document 0, none, and key 110
+        left = broken(q, k, jnp.ones_like(v), seen)
+        own = np.stack([v[:, 59], np.zeros_like(v[:, 0]), v[:, 110]], axis=1)
+        expected = expected + (1 - left) * own
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+
+
+def test_keys_of_a_ring_are_sorted():
+    """A cache with a window holds its keys from any place on, and slots without a key."""
+    encoding, (q, k, v) = build(), qkv(1, 9)
+    order = jnp.array([18, 19, 20, 12, 13, 14, 15, 16, 17])
+    sides = Tokens(jnp.array([20]), order=jnp.array([20])), Tokens(order, order=order)
+    heads_major = [jnp.swapaxes(x, 1, 2) for x in (q, k, v)]
+    out = attention(*heads_major, encoding.windowed(9), *sides)
+    ascending = np.argsort(order)
+    expected = broken(q, k[:, ascending], v[:, ascending], by_place(1, 9, 1))
+    np.testing.assert_allclose(jnp.swapaxes(out, 1, 2), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_gradients_are_those_of_the_definition(options):
+    encoding, length = build(**options), 200
+    q, k, v = qkv(length, groups=2)
+    seen = jnp.asarray(by_place(length, length, 0 if encoding.attend_current else 1, 90))
+
+    def written(q, k, v):
+        k, v = (jnp.repeat(x, 2, axis=2) for x in (k, v))
+        z = jnp.einsum("bqhk,bshk->bhqs", q, k, precision="highest") / K**0.5
+        leaves = jnp.where(seen[:, None], jax.nn.log_sigmoid(-z), 0)
+        after = jax.lax.cumsum(leaves, axis=3, reverse=True) - leaves
+        weights = jnp.where(seen[:, None], jnp.exp(jax.nn.log_sigmoid(z) + after), 0)
+        out = jnp.einsum("bhqs,bshk->bqhk", weights, v, precision="highest")
+        left = jnp.exp(jnp.sum(leaves, axis=3)).swapaxes(1, 2)[..., None]
+        return out + left * v if encoding.remainder else out
+
+    def loss(way):
+        return jax.jit(jax.grad(lambda q, k, v: jnp.sum(jnp.sin(3 * way(q, k, v))), (0, 1, 2)))
+
+    ours = loss(lambda q, k, v: attend(q, k, v, encoding, window=90))(q, k, v)
+    for actual, expected in zip(ours, loss(written)(q, k, v), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-5 * jnp.abs(expected).max())
+
+
+def test_far_keys_of_long_rows_have_exact_logs():
+    """The sum of 4,000 logs is about -3,000; weights of the nearest keys stay exact."""
+    encoding = build(posenc_jax.Dims(1, K, K, 16))
+    rng = np.random.default_rng(0)
+    q, k, v = (jnp.asarray(rng.normal(size=(B, n, 1, K)), jnp.float32) for n in (3, 4_000, 4_000))
+    out = jax.jit(lambda: attend(q, k, v, encoding))()
+    wide = [jnp.repeat(x, H, axis=2) for x in (q, k, v)]
+    expected = broken(*wide, by_place(3, 4_000, 1))[:, :, :1]
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+
+
+def test_bfloat16_keeps_logs_in_float32():
+    q, k, v = (x.astype(jnp.bfloat16) for x in qkv(300))
+    encoding = build()
+    out = jax.jit(lambda: attend(q, k, v, encoding))()
+    assert out.dtype == jnp.bfloat16
+    exact = broken(q, k, v, by_place(300, 300, 1))
+    np.testing.assert_allclose(out.astype(jnp.float32), exact, atol=0.02)
+    jaxpr = jax.make_jaxpr(jax.grad(lambda q: attend(q, k, v, encoding).sum().astype(float)))(q)
+    logs = [e for e in equations(jaxpr.jaxpr) if e.primitive.name in ("log1p", "exp")]
+    assert logs and all(e.outvars[0].aval.dtype == jnp.float32 for e in logs)
+
+
+@pytest.mark.slow
+def test_memory_of_a_gradient_is_linear_in_the_length():
+    def temporary(length):
+        shapes = [jax.ShapeDtypeStruct((1, length, 1, 64), jnp.float32)] * 3
+        encoding = build(posenc_jax.Dims(1, 64, 64, 16))
+        loss = jax.grad(lambda *x: jnp.sum(attend(*x, encoding) ** 2), (0, 1, 2))
+        return jax.jit(loss).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+
+    assert temporary(8_192) < 3 * temporary(4_096)
+
+
+def test_other_values_are_refused():
+    with pytest.raises(ValueError, match="remainder must be True or False; got 1"):
+        build(remainder=1)
+    with pytest.raises(ValueError, match="'stick_breaking', which has its own attention"):
+        build(sink=True)
