@@ -401,7 +401,8 @@ class Attention(nnx.Module):
         q, (k, v) = self.queries(x, shape[0]), self.held(x, shape[0])
         if overrides(encoding, "read"):
             before = None if cache is None else cache.latest()
-            tokens = tokens.replace(features=encoding.read(x.reshape(shape), before))
+            features = encoding.read(x.reshape(shape), before, tokens.document)
+            tokens = tokens.replace(features=features)
         seen, held = Seen(q, k, v, tokens, phase), None
         if cache is not None:
             seen, held = seen_from(q, k, v, encoding, tokens, cache, counts)

@@ -200,10 +200,13 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:  # [B, T, D] -> [B, T, D]
         return x
 
-    def read(self, x: jax.Array, before: Any = None) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
+    def read(
+        self, x: jax.Array, before: Any = None, document: jax.Array | None = None
+    ) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
         """Compute features of tokens from the input of a layer's attention.
 
-        `before` holds those of the token right before, [B, 1, ...], if a row is read in parts.
+        `before` holds those of the token right before, [B, 1, ...], if a row is read in parts, and
+        `document` the numbers of documents, [B, T], if several share a row.
         """
         return None
 

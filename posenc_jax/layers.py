@@ -75,8 +75,8 @@ class Wrapper(Encoding):
     def embed(self, x, positions):
         return self.inner.embed(x, positions)
 
-    def read(self, x, before=None):
-        return self.inner.read(x, before)
+    def read(self, x, before=None, document=None):
+        return self.inner.read(x, before, document)
 
     def phase(self, positions):
         return self.inner.phase(positions)

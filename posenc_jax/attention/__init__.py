@@ -88,7 +88,7 @@ def attend(
     phase: Phase | None = None,
     segments: jax.Array | tuple[jax.Array, jax.Array] | None = None,  # [B, S], or [B, Q] and [B, S]
     window: int | None = None,
-    features: Any = None,  # encoding.read(keys), or a tuple (of the queries, of the keys)
+    features: Any = None,  # encoding.read(x of the keys), or a tuple (of queries, of keys)
     implementation: str = "auto",  # one of IMPLEMENTATIONS
 ) -> jax.Array:  # [B, Q, H, K]
     """Compute causal attention of the queries to the keys.
@@ -103,7 +103,7 @@ def attend(
     the last Q if their segments are equal, else to the last document with its segment.
 
     Features belong to the keys, the last Q of which are the queries', or come as a tuple of query
-    and key features.
+    and key features; with segments, `encoding.read` takes them too.
     """
     _check(q, k, v, encoding)
     encoding = encoding.windowed(window)

@@ -14,20 +14,23 @@ def frequencies(base, dims: int) -> np.ndarray:
 
 
 def cos_sin(
-    positions: jax.Array, freq: ArrayLike, rest: ArrayLike = 0.0
+    positions: jax.Array,
+    freq: ArrayLike,
+    rest: ArrayLike = 0.0,
+    position_rest: ArrayLike = 0.0,
 ) -> tuple[jax.Array, jax.Array]:
     """Return cos and sin of positions * (freq + rest), where positions and freq broadcast.
 
     A plain float32 product of position 100,000 and frequency 1 is off by up to 0.004. Here both
     factors are split: the large product has 24 bits and is exact up to position 262,143, the
     others stay below 128, and the angles are added as rotations. `rest` is the rounding error of
-    a float64 frequency.
+    a float64 frequency, and `position_rest` that of a position.
     """
     check_far("positions", positions)
     positions = jnp.asarray(positions, jnp.float32)
     freq = jnp.asarray(freq, jnp.float32)
     coarse = 64.0 * jnp.floor(positions / 64.0)  # 12 bits up to 262,143
-    fine = positions - coarse  # 6 bits
+    fine = (positions - coarse) + position_rest  # 6 bits of whole positions
     bits = jax.lax.bitcast_convert_type(freq, jnp.uint32) & jnp.uint32(0xFFFFF000)
     head = jax.lax.bitcast_convert_type(bits, jnp.float32)  # 12 bits
     tail = (freq - head) + rest

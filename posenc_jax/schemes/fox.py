@@ -37,15 +37,9 @@ class FoX(KeySum, Wrapper):
     kernel: jax.Array = trained()  # [D, H], starts normal with standard deviation 0.02
     shift: jax.Array = trained()  # [H], b
 
-    def read(self, x, before=None):
+    def read(self, x, before=None, document=None):
         gates = jnp.einsum("btd,dh->bth", x.astype(jnp.float32), self.kernel, precision="highest")
-        steps = jax.nn.log_sigmoid(gates + self.shift[None, None])
-        if before is None:
-            return dict(zip(("sum", "rest"), running_sum(steps), strict=True))
-        total, rest = (before[name][:, -1:] for name in ("sum", "rest"))
-        first = steps[:, :1] + rest
-        high, low = running_sum(jnp.concatenate([total, first, steps[:, 1:]], axis=1))
-        return {"sum": high[:, 1:], "rest": low[:, 1:]}
+        return summed(jax.nn.log_sigmoid(gates + self.shift[None, None]), before)
 
     def sums(self, tokens):
         if not isinstance(tokens, Tokens):
@@ -84,8 +78,18 @@ class Fixed(DistanceBias, Wrapper):
         return 1 / self.time
 
 
+def summed(steps: jax.Array, before: Any = None) -> dict[str, jax.Array]:  # [B, T, ...]
+    """Return running sums and their rounding errors, which follow those of the token before."""
+    if before is None:
+        return dict(zip(("sum", "rest"), running_sum(steps), strict=True))
+    total, rest = (before[name][:, -1:] for name in ("sum", "rest"))
+    first = steps[:, :1] + rest
+    high, low = running_sum(jnp.concatenate([total, first, steps[:, 1:]], axis=1))
+    return {"sum": high[:, 1:], "rest": low[:, 1:]}
+
+
 @jax.custom_jvp
-def running_sum(x: jax.Array) -> tuple[jax.Array, jax.Array]:  # [B, T, H] -> the same twice
+def running_sum(x: jax.Array) -> tuple[jax.Array, jax.Array]:  # [B, T, ...] -> the same twice
     """Return the float32 sum up to each token, and its rounding error.
 
     After 16,000 gates near 1/2 the sum is 10^4; without the error term, differences of neighbours

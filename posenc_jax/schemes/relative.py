@@ -20,7 +20,7 @@ class Relative(Encoding):
     kernel: jax.Array = trained()  # [D, H, R], starts normal with variance 1 / D
     profiles: jax.Array = trained()  # [R, E], p; starts normal with variance 0.2^2 / R
 
-    def read(self, x, before=None):  # -> [B, T, H, R]
+    def read(self, x, before=None, document=None):  # -> [B, T, H, R]
         x = x.astype(jnp.float32)
         return jnp.einsum("btd,dhr->bthr", x, self.kernel, precision="highest")
 

@@ -1,0 +1,172 @@
+"""Selective RoPE: RoPE as a special case, steps by hand, documents, pieces and exact sums."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS, L
+
+import models
+import posenc_jax
+from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims
+
+pytestmark = pytest.mark.sampled
+
+KEY = jax.random.key(0)
+B, H, K = 2, DIMS.heads, DIMS.head_dim
+
+
+def build(dims=DIMS, **options):
+    return posenc_jax.build("selective_rope", dims, KEY, **options)
+
+
+@jax.jit
+def read(encoding, x, before=None, document=None):
+    return encoding.read(x, before, document)
+
+
+def qkv(length, groups=H):
+    rng = np.random.default_rng(0)
+    shapes = [(B, length, H, K)] + 2 * [(B, length, groups, K)]
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+
+
+def content(length, batch=B):
+    return jax.random.normal(jax.random.key(1), (batch, length, DIMS.width))
+
+
+def steps_by_hand(encoding, x):  # [B, T, D] -> [B, T, H, K/2] in float64
+    x = np.asarray(x, np.float64).reshape(*x.shape[:2], H, -1)
+    x = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6)).reshape(*x.shape[:2], -1)
+    phi = np.einsum("btr,rhp->bthp", x @ np.float64(encoding.w1), np.float64(encoding.w2))
+    steps = np.zeros_like(phi)
+    for back, weights in enumerate(np.float64(encoding.convolution)):
+        steps[:, back:] += phi[:, : phi.shape[1] - back] * weights
+    if encoding.beta is not None:
+        steps += np.exp(np.float64(encoding.beta))
+    if encoding.gate_kernel is not None:
+        gate = x @ np.float64(encoding.gate_kernel) + np.float64(encoding.gate_shift)
+        steps *= 1 / (1 + np.exp(-gate))[..., None]
+    return steps
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize(("length", "window"), [(L, None), (70, 9)])
+def test_constant_steps_of_one_are_rope(length, window, groups):
+    encoding = build(bias=True)
+    encoding = encoding.replace(w2=jnp.zeros_like(encoding.w2))
+    q, k, v = qkv(length, groups)
+    options = dict(window=window, features=read(encoding, content(length)))
+    rope = posenc_jax.build("rope", DIMS, base=500_000.0)
+    out, expected = jax.jit(
+        lambda: (attend(q, k, v, encoding, **options), attend(q, k, v, rope, window=window))
+    )()
+    np.testing.assert_allclose(out, expected, atol=3e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": True}, {"gate": True, "rank": 3}], ids=str)
+def test_scores_turn_by_the_steps_between_key_and_query(options):
+    encoding, (q, k, v) = build(**options, base=50.0), qkv(40, groups=2)
+    # Steps of about one, so that angles matter.
+    encoding = encoding.replace(w2=8 * encoding.w2)
+    x = content(40)
+    out = jax.jit(lambda: attend(q, k, v, encoding, features=read(encoding, x)))()
+    total = np.cumsum(steps_by_hand(encoding, x), axis=1)
+    assert total.std() > 0.8
+    spin = np.exp(1j * total * 50.0 ** (-np.arange(0, K, 2) / K))
+    z, w = (
+        (a[..., : K // 2] + 1j * a[..., K // 2 :]) * spin
+        for a in (np.float64(q), np.repeat(np.float64(k), 2, axis=2))
+    )
+    scores = np.einsum("bihp,bjhp->bhij", z, w.conj()).real / K**0.5
+    weights = np.exp(np.where(np.tri(40, dtype=bool), scores, -np.inf))
+    weights /= weights.sum(-1, keepdims=True)
+    expected = np.einsum("bhij,bjhk->bihk", weights, np.repeat(np.float64(v), 2, axis=2))
+    np.testing.assert_allclose(out, expected, atol=5e-6)
+
+
+def test_steps_do_not_cross_documents():
+    """Each document has the steps that it has alone, whatever stands before it."""
+    encoding, x = build(), content(20)
+    document = jnp.asarray([[1] * 7 + [2] * 2 + [3] * 11, [1] * 19 + [2]])
+    packed = read(encoding, x, None, document)
+    total = np.asarray(packed["sum"] + packed["rest"])
+    for row, first, last in ((0, 0, 7), (0, 7, 9), (0, 9, 20), (1, 0, 19), (1, 19, 20)):
+        alone = steps_by_hand(encoding, x[row : row + 1, first:last])[0]
+        inside = np.diff(total[row, first:last], axis=0)
+        np.testing.assert_allclose(inside, alone[1:], atol=1e-6)
+
+
+@pytest.mark.parametrize("cuts", [(1, 2, 3, 4, 5), (9, 10), (2, 15)])
+def test_reading_in_pieces_equals_reading_at_once(cuts):
+    encoding, x = build(gate=True, bias=True), content(20)
+    whole, before, parts = read(encoding, x), None, []
+    for piece in np.split(np.arange(20), cuts):
+        before = read(encoding, x[:, piece], before)
+        parts.append(before)
+        before = jax.tree.map(lambda leaf: leaf[:, -1:], before)
+    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *parts)
+    np.testing.assert_array_equal(joined["recent"], whole["recent"])
+    exact = lambda f: np.float64(f["sum"]) + np.float64(f["rest"])  # noqa: E731
+    np.testing.assert_allclose(exact(joined), exact(whole), rtol=1e-6, atol=1e-6)
+
+
+def test_angles_are_exact_after_many_tokens():
+    """After 20,000 steps of about one a float32 sum alone would be off by up to 1e-3."""
+    encoding = build(Dims(H, K, DIMS.width, L), bias=True)
+    x = content(20_000, batch=1)
+    features = read(encoding, x)
+    cos, sin = encoding._cos_sin(jax.tree.map(lambda leaf: leaf[:, -50:], features))
+    total = np.cumsum(steps_by_hand(encoding, x), axis=1)[:, -50:]
+    angle = (total * np.float64(encoding.inv_freq)).swapaxes(1, 2)
+    assert total.max() > 10_000
+    np.testing.assert_allclose(cos, np.cos(angle), atol=5e-5)
+    np.testing.assert_allclose(sin, np.sin(angle), atol=5e-5)
+
+
+def test_steps_stay_float32_in_bfloat16():
+    encoding, x = build(), content(L)
+    low = read(encoding, x.astype(jnp.bfloat16))
+    assert low["sum"].dtype == low["recent"].dtype == jnp.float32
+    q, k, v = (a.astype(jnp.bfloat16) for a in qkv(L))
+    out = attend(q, k, v, encoding, features=low)
+    exact = attend(*qkv(L), encoding, features=read(encoding, x))
+    assert out.dtype == jnp.bfloat16
+    np.testing.assert_allclose(out.astype(jnp.float32), exact, atol=0.05)
+
+
+@pytest.mark.parametrize("options", [{}, {"gate": True, "bias": True}], ids=str)
+def test_options_reach_every_layer_and_its_pieces(options, make_model, make_tokens, forward):
+    encoding = build(Dims(H, K, DIMS.width, L, layers=2), **options)
+    assert encoding.layers == 2 and encoding.w2.shape == (2, 16, H, K // 2)
+    assert (encoding.beta is None) == (encoding.gate_shift is None) == (options == {})
+    model, tokens = make_model(kv_heads=2), make_tokens(30)
+    expected = forward(model, tokens, encoding)
+    cache, logits = models.init_cache(model.config, encoding, 1, 30), []
+    step = jax.jit(lambda tokens, cache: model.step(tokens, encoding, cache))
+    for first, last in ((0, 14), (14, 28), (28, 29), (29, 30)):
+        out, cache = step(tokens[:, first:last], cache)
+        logits.append(out)
+    np.testing.assert_allclose(jnp.concatenate(logits, 1), expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 0}, "rank must be a whole number of at least 1; got 0"),
+        ({"base": 1.0}, "base must be"),
+        ({"gate": 1}, "gate must be True or False; got 1"),
+        ({"dims": Dims(3, 8, 32, L)}, "width = 32 must be a multiple of heads = 3"),
+    ],
+)
+def test_other_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_methods_of_rope_are_refused():
+    with pytest.raises(
+        ValueError, match="made for rope and does not fit encoding 'selective_rope'"
+    ):
+        posenc_jax.extend("yarn", build(), 4.0)
