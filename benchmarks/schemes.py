@@ -38,6 +38,12 @@ CASES = {  # name -> recipe, fields of its encoding
     "fox around rope": ("fox", {"inner": "rope"}),
     "fox, bias_only": ("fox", {"gate": "bias_only"}),
     "fox, fixed": ("fox", {"gate": "fixed"}),
+    "relative": ("relative", {}),
+    "dape": ("dape", {}),
+    "dape around rope": ("dape", {"inner": "rope"}),
+    "cope": ("cope", {}),
+    "stick_breaking": ("stick_breaking", {}),
+    "selective_rope": ("selective_rope", {}),
 }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Colours after Okabe and Ito, and Tol. No palette has fifteen colours that colour-blind readers can
+# Colours after Okabe and Ito, and Tol. No palette has twenty colours that colour-blind readers can
 # distinguish, so each has its own mark; similar marks (round ones, diamonds) have distant colours.
 ENCODINGS = {
     "rope": ("#0072B2", "o"),
@@ -39,6 +39,11 @@ ENCODINGS = {
     "fox": ("#661100", "d"),
     "hybrid": ("#44AA99", "x"),
     "ssmax": ("#6699CC", "+"),
+    "cope": ("#DDAA33", "1"),
+    "relative": ("#117733", "2"),
+    "dape": ("#EE3377", "3"),
+    "selective_rope": ("#33BBEE", "4"),
+    "stick_breaking": ("#BB5566", "_"),
 }
 EXTENSIONS = {
     "none": ("#0072B2", "o"),

@@ -15,7 +15,7 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("ropee", {}, r"unknown encoding 'ropee'; did you mean 'rope'\? have: alibi, fire, "),
+        ("ropee", {}, r"unknown encoding 'ropee'; did you mean 'rope'\? have: alibi, cope, "),
         ("_rotation", {}, "unknown encoding '_rotation'"),
         ("", {}, "unknown encoding ''; have: alibi"),
         ("rope", {"bass": 1}, r"unknown option of encoding 'rope': 'bass'; did you mean 'base'\?"),
