@@ -87,6 +87,12 @@ def solved(name, seen):
                 return chr(tokens[i] if who == 97 else tokens[i + 2])
         return None
 
+    if name == "count":
+        return chr(48 + seen[:-1].tolist().count(112 + seen[-1] - 65))
+    if name == "mqar":
+        before = np.flatnonzero(seen[:-1] == seen[-1])
+        return chr(seen[before[0] + 1]) if len(before) else None
+
     answer = solve(np.append(seen, 0))[-1]
     return chr(answer) if answer >= 0 else None
 
@@ -150,6 +156,42 @@ def test_noun_pairs_of_training_and_test_are_disjoint():
         return seen
 
     assert pairs("valid") and pairs("train") and not pairs("valid") & pairs("train")
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_recall_has_the_same_load_and_larger_distances(split):
+    found = drawn("mqar", split, 200)
+    for text, answers, _ in found:
+        keys = text[(text >= 64) & (text < 128)]
+        assert answers.sum() == 8 and sorted(np.bincount(keys)[64:])[-8:] == [2] * 8
+    last = np.array([gaps[-1] for _, _, gaps in found])
+    longest = len(found[0].text)
+    counts = np.histogram(last, np.linspace(0, longest, 5))[0]
+    assert np.all(np.abs(counts / 200 - 0.25) < 0.12)  # uniform up to the first token
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_counts_and_their_distances_are_uniform(split):
+    numbers, gaps = [], []
+    for text, answers, gaps_of in drawn("count", split, 300):
+        asked = np.flatnonzero(answers)
+        numbers += (text[asked] - 48).tolist()
+        gaps += gaps_of[asked[asked >= len(text) - 16]].tolist()
+        assert len(set(text[asked - 1].tolist())) == len(asked)  # a name is asked for once
+    shares = np.bincount(numbers, minlength=9)[1:] / len(numbers)
+    np.testing.assert_allclose(shares, 1 / 8, atol=0.03)
+    reach = L * (1 if split == "train" else FAR)
+    counts = np.histogram(gaps, np.linspace(0, reach, 5))[0] / len(gaps)
+    assert max(gaps) <= reach and np.all(np.abs(counts - 0.25) < 0.1)
+
+
+def test_sizes_that_hold_no_question_are_refused():
+    for name, options, message in (
+        ("mqar", {"pairs": 9}, "L must be at least 4 \\* pairs = 36"),
+        ("count", {}, "L must be at least 32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tasks.make(name, 31, **options)
 
 
 @pytest.mark.parametrize(("length", "needles"), [(34, 1), (102, 5), (128, 6), (289, 16)])

@@ -1,0 +1,68 @@
+"""Counting: how often a token occurred before a question for it.
+
+Distance alone does not tell: names occur at random places, and the answer counts all of them.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.data.tasks import Drawn
+
+FILLERS, NAMES, MOST = 16, 24, 8
+FILLER, NUMBER, ASK, NAME = 32, 48, 65, 112  # the first byte of each kind; NUMBER is no answer
+TRIES = 30  # attempts to find free places for a name
+LAST = 16  # scored tokens at the end of a test document, which ask once
+
+
+@dataclasses.dataclass(frozen=True)
+class Count(tasks.Probe):
+    """Each name is asked for once, after 1 to 8 occurrences.
+
+    The gap is that to the first occurrence: uniform, up to L in training and up to `far` L in the
+    test. The others lie between it and the question.
+    """
+
+    chance: ClassVar[float] = 1 / MOST
+
+    def __post_init__(self):
+        if self.train_length < 2 * LAST:
+            raise ValueError(f"L must be at least {2 * LAST}; got {self.train_length}")
+
+    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+        length = self.length(training)
+        text = rng.integers(FILLER, FILLER + FILLERS, length)
+        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        free = np.ones(length, bool)
+        reach = self.train_length if training else self.farthest
+        for rank, name in enumerate(rng.permutation(NAMES)):
+            count = int(rng.integers(1, MOST + 1))
+            found = self._places(rng, count, reach, free, last=rank == 0)
+            if found is None:
+                continue
+            *places, asked = found
+            text[places], text[asked], text[asked + 1] = NAME + name, ASK + name, NUMBER + count
+            free[[*found, asked + 1]] = False
+            answers[asked + 1], gaps[asked + 1] = True, asked - places[0]
+        return Drawn(text.astype(np.uint8), answers, gaps)
+
+    def _places(
+        self, rng: np.random.Generator, count: int, reach: int, free: np.ndarray, last: bool
+    ) -> list[int] | None:
+        """Free places of the occurrences, ascending, and of the question; None if none found."""
+        length = len(free)
+        for _ in range(TRIES):
+            lowest = length - LAST if last else MOST
+            asked = int(rng.integers(lowest, length - 1))
+            first = asked - int(rng.integers(count, min(reach, asked) + 1))
+            if not free[[first, asked, asked + 1]].all():
+                continue
+            between = first + 1 + np.flatnonzero(free[first + 1 : asked])
+            if len(between) >= count - 1:
+                return [first, *sorted(rng.choice(between, count - 1, replace=False)), asked]
+        return None
+
+
+Task = Count
