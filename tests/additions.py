@@ -83,7 +83,7 @@ class Doubled(NonOverlap):
     title = "the text with every token doubled"
     order = 10
 
-    def text(self, text, subject, lengths):
+    def text(self, text, subject, lengths, config):
         split = text.split
         tokens = np.repeat(split.tokens, 2)
         starts = 2 * np.asarray(split.starts)

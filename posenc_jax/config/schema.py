@@ -219,6 +219,14 @@ class Evaluation:
         "K, targets that `same_token` scores per window, at most L / 4; 0: shortest length / 4",
         whole(0, MOST),
     )
+    reference: str = default(
+        "", "a run trained at the longest length, whose losses choose the targets of `longppl`"
+    )
+    short: int = default(
+        0,
+        "tokens of the short context with which `longppl` compares the longest; 0: L",
+        whole(0, MOST),
+    )
     tokens_per_call: int = default(16_384, "most tokens in a batch of windows", whole(1, MOST))
     piece: int | None = default(
         None,

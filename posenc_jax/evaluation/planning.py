@@ -169,7 +169,7 @@ def passes_of(
     """Passes of each length, in the order of rows."""
     passes: dict[int, list[Pass]] = {length: [] for length in lengths}
     for protocol in protocols.asked(config):
-        protocol_text = protocol.text(text, subject, lengths)
+        protocol_text = protocol.text(text, subject, lengths, config)
         span = protocol.span(config, subject.trained, lengths)
         for length in lengths:
             for reading in protocol.readings(protocol_text, length, span, subject.trained):

@@ -29,10 +29,10 @@ class SelectiveRoPE(Encoding):
     multiplies the step. The angle is the sum of the steps times base^(-2i/K), in float32.
     """
 
+    inv_freq: jax.Array  # [K/2]
     w1: jax.Array = trained()  # [D, R]; like w2 and the convolution as PyTorch starts its layers
     w2: jax.Array = trained()  # [R, H, K/2]
     convolution: jax.Array = trained()  # [4, H, K/2], by tokens back
-    inv_freq: jax.Array  # [K/2]
     beta: jax.Array | None = optional()  # [H, K/2], starts at 0
     gate_kernel: jax.Array | None = optional()  # [D, H]
     gate_shift: jax.Array | None = optional()  # [H]
@@ -103,7 +103,7 @@ def build(
     rotary = rotary_dims(dims.head_dim, 1.0, dims.rotary_dim)
     frequencies = fixed(_rotation.frequencies(positive("base", base, above=1.0), rotary))
     each = (dims.heads, rotary // 2)
-    flag("bias", bias), flag("gate", gate)
+    has_bias, gated = flag("bias", bias), flag("gate", gate)
 
     def uniform(key: jax.Array, shape: tuple[int, ...], inputs: int) -> jax.Array:
         bound = 1 / math.sqrt(inputs)
@@ -117,9 +117,9 @@ def build(
             w2=uniform(keys[1], (rank, *each), rank),
             convolution=uniform(keys[2], (WIDTH, *each), WIDTH),
             inv_freq=frequencies,
-            beta=jnp.zeros(each) if bias else None,
-            gate_kernel=uniform(keys[3], (dims.width, dims.heads), dims.width) if gate else None,
-            gate_shift=uniform(keys[4], (dims.heads,), dims.width) if gate else None,
+            beta=jnp.zeros(each) if has_bias else None,
+            gate_kernel=uniform(keys[3], (dims.width, dims.heads), dims.width) if gated else None,
+            gate_shift=uniform(keys[4], (dims.heads,), dims.width) if gated else None,
         )
 
     return selective(key) if dims.layers is None else one_per_layer(selective, dims, key)

@@ -43,6 +43,7 @@ class Protocol:
     by_place = False  # a curve over the places of the longest window, not over lengths
     by_part = False  # several readings per length: ranges of distance, changes of the text
     needs: str | None = None  # the protocol whose cells it uses, if it reads nothing itself
+    reads: tuple[str, ...] = ()  # more fields of configs/eval.py that it reads
 
     @property
     def name(self) -> str:
@@ -55,7 +56,11 @@ class Protocol:
     def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
         """Raise a ConfigError if lengths and span do not suit it, or score different targets."""
 
-    def text(self, text: Text, subject: Any, lengths: Sequence[int]) -> Text:
+    def mistake(self, config: Evaluation) -> str | None:
+        """Mistake in a configuration that asks for this protocol."""
+        return None
+
+    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Evaluation) -> Text:
         """Text to read: that of the evaluation, or one that the protocol generates."""
         return text
 
@@ -151,15 +156,18 @@ def mistakes(config: Evaluation) -> list[str]:
     names = words(config.protocols)
     readers: dict[str, list[str]] = {}
     for protocol in every():
-        if protocol.option:
-            readers.setdefault(protocol.option, []).append(protocol.name)
+        for option in (protocol.option, *protocol.reads):
+            if option:
+                readers.setdefault(option, []).append(protocol.name)
     unused = [
         f"{option} = {getattr(config, option)} has no effect without {' or '.join(of)} in protocols"
         for option, of in readers.items()
         if getattr(config, option) and not set(of) & set(names)
     ]
-    return unused + [
+    incomplete = [
         f"{p.name} in protocols needs {p.needs}: add it"
         for p in every()
         if p.needs and p.name in names and p.needs not in names
     ]
+    own = (p.mistake(config) for p in every() if p.name in names)
+    return unused + incomplete + [mistake for mistake in own if mistake]

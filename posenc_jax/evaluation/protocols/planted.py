@@ -81,7 +81,7 @@ class Planted(Protocol):
                 f"{BACK} before the end; got {list(lengths)}"
             )
 
-    def text(self, text: Text, subject: Any, lengths: Sequence[int]) -> Worded:
+    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Any = None) -> Worded:
         words = words_of(subject.tokenizer)
         if words is None:
             raise ConfigError(
