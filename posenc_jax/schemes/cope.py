@@ -57,14 +57,14 @@ def bias(scores: jax.Array, q_dot_e: jax.Array) -> jax.Array:  # [..., T, T], [.
 
 def _bias(scores, q_dot_e, seen):
     gates = jnp.where(seen, jax.nn.sigmoid(scores), 0.0)
-    last = q_dot_e.shape[-1] - 1
     position = jax.lax.cumsum(gates, axis=gates.ndim - 1, reverse=True)
-    position = jnp.minimum(position, last)
+    position = jnp.minimum(position, q_dot_e.shape[-1] - 1)
     below = jnp.floor(position)
-    index = below.astype(jnp.int32)
-    low, high = (
-        jnp.take_along_axis(q_dot_e, at, axis=-1) for at in (index, jnp.minimum(index + 1, last))
-    )
+    following = jnp.concatenate([q_dot_e[..., 1:], q_dot_e[..., -1:]], axis=-1)
+    # One gather of pairs takes half the time of two.
+    pairs = jnp.stack([q_dot_e, following], axis=-1)
+    pairs = jnp.take_along_axis(pairs, below.astype(jnp.int32)[..., None], axis=-2)
+    low, high = pairs[..., 0], pairs[..., 1]
     return low + (position - below) * (high - low)
 
 

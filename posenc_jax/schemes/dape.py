@@ -28,12 +28,17 @@ class DAPE(PerLayer):
     w2: jax.Array = trained()  # [F, H]
 
     def logits(self, scores, bias):
-        heads = scores.shape[1]
-        hidden = _by_heads(self.w1[:heads], scores)
-        if bias is not None:
-            rows = bias if bias.ndim == 4 else bias[None]
-            hidden += _by_heads(self.w1[heads:], rows)
-        return self.inner.logits(scores, bias) + _outputs(hidden, self.b1, self.w2)
+        by_row = bias is not None and bias.ndim == 4
+
+        @jax.checkpoint
+        def change(row):  # [H, Q, S], and its own bias
+            own = row[1] if by_row else bias
+            inputs = row[0] if own is None else jnp.concatenate([row[0], own])
+            return _mlp(inputs, self.w1, self.b1, self.w2)
+
+        # A row at a time, whose hidden units fit a cache: 1.7 times as fast on CPU.
+        changes = jax.lax.map(change, (scores, bias if by_row else None))
+        return self.inner.logits(scores, bias) + changes
 
 
 def mix(scores, bias, w1, b1, w2, b2) -> jax.Array:  # [H, Q, S] twice -> [H, Q, S]
@@ -41,17 +46,19 @@ def mix(scores, bias, w1, b1, w2, b2) -> jax.Array:  # [H, Q, S] twice -> [H, Q,
 
     w1 is [2 H, F] and w2 [F, H].
     """
-    both = jnp.concatenate([scores, bias])[None]
-    change = _outputs(_by_heads(w1, both), b1, w2)[0]
+    change = _mlp(jnp.concatenate([scores, bias]), w1, b1, w2)
     return scores + bias + change + b2[:, None, None]
 
 
-def _by_heads(kernel, values):  # [H, F], [B, H, Q, S] -> [B, F, Q, S]
-    return jnp.einsum("hf,bhqs->bfqs", kernel, values, precision="highest")
+def _mlp(inputs, w1, b1, w2):  # [2 H or H, Q, S] -> [H, Q, S]
+    hidden = _product(w1.T, inputs.reshape(len(inputs), -1)) + b1[:, None]
+    outputs = _product(w2.T, jax.nn.leaky_relu(hidden, SLOPE))
+    return outputs.reshape(-1, *inputs.shape[1:])
 
 
-def _outputs(hidden, b1, w2):  # [B, F, Q, S] -> [B, H, Q, S]
-    return _by_heads(w2, jax.nn.leaky_relu(hidden + b1[None, :, None, None], SLOPE))
+def _product(a, b):
+    # The barrier keeps a transpose of the small `a` out of the product, as in FIRE.
+    return jnp.dot(jax.lax.optimization_barrier(a), b, precision="highest")
 
 
 def build(
