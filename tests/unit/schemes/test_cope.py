@@ -110,6 +110,7 @@ def test_a_table_of_zeros_is_no_position():
 def test_gradients_reach_the_table_and_the_counting_gates():
     encoding, (q, k, v) = build(), qkv(L)
 
+    @jax.jit
     def loss(table, k):
         return jnp.sum(jnp.sin(3 * attend(q, k, v, encoding.replace(table=table))))
 

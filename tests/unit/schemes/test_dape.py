@@ -103,7 +103,11 @@ def test_gradients_of_blocks_are_those_of_whole_rows(inner):
 
 @pytest.mark.parametrize(
     ("inner", "inputs", "shared"),
-    [("kerple_log", 2 * H, True), ("rope", H, True), ("fox", 2 * H, False)],
+    [
+        ("rope", H, True),
+        pytest.param("kerple_log", 2 * H, True, marks=pytest.mark.slow),
+        pytest.param("fox", 2 * H, False, marks=pytest.mark.slow),
+    ],
 )
 def test_each_layer_has_its_own_mlp(inner, inputs, shared, make_model, make_tokens, forward):
     encoding = build(Dims(H, K, DIMS.width, L, layers=2), inner=inner, units=7)

@@ -88,7 +88,8 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
         lambda: [attend(queries, k, v, encoding, features=features) for queries in (q, q[:, -3:])]
     )()
     # Without positions, queries are the last tokens.
-    np.testing.assert_allclose(last, whole[:, -3:], atol=2e-6)
+    limit = 2e-5 if encoding.name == "dape" else 2e-6  # its random MLP has logits of about 30
+    np.testing.assert_allclose(last, whole[:, -3:], atol=limit)
     cut = lambda at: lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1, axis=1)  # noqa: E731
     single_query = jax.jit(
         lambda at: attend(
@@ -102,7 +103,7 @@ def test_one_query_at_a_time_equals_all_at_once(encoding, drawn):
         )
     )
     for at in range(L):
-        np.testing.assert_allclose(single_query(at)[:, 0], whole[:, at], atol=4e-6)
+        np.testing.assert_allclose(single_query(at)[:, 0], whole[:, at], atol=limit)
 
 
 @pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])

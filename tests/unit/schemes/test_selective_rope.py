@@ -136,6 +136,7 @@ def test_steps_stay_float32_in_bfloat16():
     np.testing.assert_allclose(out.astype(jnp.float32), exact, atol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"gate": True, "bias": True}], ids=str)
 def test_options_reach_every_layer_and_its_pieces(options, make_model, make_tokens, forward):
     encoding = build(Dims(H, K, DIMS.width, L, layers=2), **options)
