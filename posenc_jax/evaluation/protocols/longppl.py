@@ -44,13 +44,13 @@ class LongPPL(LastTargets):
         last = self.span(config, subject.trained, lengths)
         keys = keys_of(text, subject, config, last)
         count, targets = int(keys.sum()), keys.size
-        few = f", too few for a mean below {FEW}: give more text" if count < FEW else ""
-        tqdm.write(f"{self.name}: {count:,} of {targets:,} targets need far context{few}")
         if not count:
             raise ConfigError(
                 f"{self.name}: far context decides none of {targets:,} targets for "
                 f"{config.reference}; give more text, a larger last, or another reference"
             )
+        few = f", too few for a mean below {FEW}: give more text" if count < FEW else ""
+        tqdm.write(f"{self.name}: far context decides {count:,} of {targets:,} targets{few}")
         fields = {f.name: getattr(text, f.name) for f in dataclasses.fields(Text)}
         return Keyed(**fields, keys=keys)
 
