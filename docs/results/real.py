@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import tables
 
 from posenc_jax.evaluation import sums_file
-from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.sums import label
 from posenc_jax.lines import Line
 from posenc_jax.plots import curves, style
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROWS = HERE / "real" / "documents.csv.xz"
 PICTURE = HERE.parent / "pictures" / "real.png"
-L = 8_192
 KEYS = ["method", "protocol", "length", "part"]
 
 
@@ -40,33 +39,26 @@ def rows_of(run: Path) -> pd.DataFrame:
 
 
 @style.styled
-def picture(rows: pd.DataFrame) -> "Figure":
+def picture() -> "Figure":
     """Loss over a fresh row of L tokens, by length, with intervals over books."""
-    rows = rows[(rows.protocol == "same_token") & (rows.method != "fresh")]
-    sums = rows.set_index(["method", "length", "document"])
-    lengths = sorted(sums.index.unique("length"))
-    fresh = sums.loc["none", L].nats.to_numpy()
+    rows = tables.real()
     figure, (axes,) = style.panels(1, 1)
-    for method in sums.index.unique("method"):
-        own = sums.loc[method]
-        found = [
-            paired(at.nats.to_numpy(), fresh, at.targets.to_numpy())
-            for _, at in own.groupby("length")
-        ]
+    for method in rows.index.unique("method"):
+        lengths = list(rows.loc[method].index.unique("length"))
+        found = [tables.lost(method, length) for length in lengths]
         band = [one.low for one in found], [one.high for one in found]
-        means = [one.mean for one in found]
-        look = dict(zip(("color", "marker", "linestyle"), looks(method), strict=True))
-        at = list(own.index.unique("length"))
-        curves.draw_lines(axes, [Line(method, at, means, look, band)])
+        look = dict(zip(("color", "marker", "linestyle"), look_of(method), strict=True))
+        line = Line(method, lengths, [one.mean for one in found], look, band)
+        curves.draw_lines(axes, [line])
     axes.axhline(0, color="0.6", linewidth=1, zorder=0)
-    style.length_axis(axes, lengths, [L])
+    style.length_axis(axes, sorted(rows.index.unique("length")), [tables.REAL_L])
     axes.set(xlabel="tokens in the row", ylabel="nats per token over a fresh row of L")
     axes.set_ylim(-0.06, 0.2)  # plain RoPE leaves it beyond L, by far
     style.legend(figure, axes)
     return figure
 
 
-def looks(method: str) -> tuple:
+def look_of(method: str) -> tuple:
     name = method.partition(":")[0]
     return ("0.2", "o", "-") if name == "none" else style.look_of_method(name)
 
@@ -74,4 +66,4 @@ def looks(method: str) -> tuple:
 if __name__ == "__main__":
     ROWS.parent.mkdir(exist_ok=True)
     rows_of(Path(sys.argv[1])).to_csv(ROWS, index=False)
-    style.save(picture(pd.read_csv(ROWS)), PICTURE)
+    style.save(picture(), PICTURE)

@@ -407,10 +407,14 @@ def real() -> pd.DataFrame:
     return rows.set_index(["method", "length", "document"]).sort_index()
 
 
-def over_fresh(method: str, length: int) -> Any:
-    """What a method loses, in nats per target, over plain rows of L tokens that end there too."""
-    own, fresh = real().loc[method, length], real().loc["none", REAL_L]
-    return paired(own.nats.to_numpy(), fresh.nats.to_numpy(), own.targets.to_numpy())
+def lost(method: str, length: int, other: str = "none", than: int = REAL_L) -> Any:
+    """What a method loses, in nats per target, against another: by default a plain row of L."""
+    own, less = real().loc[method, length], real().loc[other, than]
+    return paired(own.nats.to_numpy(), less.nats.to_numpy(), own.targets.to_numpy())
+
+
+def signed(found: Any) -> str:
+    return f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def real_lengths() -> str:
@@ -422,11 +426,21 @@ def real_lengths() -> str:
             if (method, length) not in real().index.droplevel("document"):
                 cells.append("")
                 continue
-            sums, found = real().loc[method, length].sum(), over_fresh(method, length)
-            interval = f" ({found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}])"
+            sums = real().loc[method, length].sum()
             is_fresh = (method, length) == ("none", REAL_L)
-            cells.append(f"{sums.nats / sums.targets:.3f}{'' if is_fresh else interval}")
+            interval = "" if is_fresh else f" ({signed(lost(method, length))})"
+            cells.append(f"{sums.nats / sums.targets:.3f}{interval}")
         body.append([method, *cells])
+    return markdown(["", *(f"{length:,}" for length in lengths)], body)
+
+
+def over_streaming() -> str:
+    """What the extensions lose against `streaming` at the same length."""
+    lengths = (12_288, 16_384)
+    body = [
+        [f"{method} less streaming", *(signed(lost(method, n, "streaming", n)) for n in lengths)]
+        for method in ("ntk:2", "self_extend", "yarn:2")
+    ]
     return markdown(["", *(f"{length:,}" for length in lengths)], body)
 
 
@@ -441,7 +455,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "budget": by_budget,
     },
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
-    "real.md": {"real-lengths": real_lengths},
+    "real.md": {"real-lengths": real_lengths, "real-streaming": over_streaming},
     "../performance.md": {
         "machines": machines,
         "targets": targets,
