@@ -36,9 +36,9 @@ class Dims:
             object.__setattr__(self, field.name, value)
 
 
-def trained():
+def trained(**options):
     """A field trained with the model; all other arrays stay as built."""
-    return struct.field(metadata={"trained": True})
+    return struct.field(metadata={"trained": True}, **options)
 
 
 def static(**options):

@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,10 @@ class Text:
     name: str = "held-out"  # of the evaluation
     source: str = ""  # the text read, in words
     data: str = ""  # fingerprint of that text
+
+    def fields(self) -> dict[str, Any]:
+        """Its fields, to build a kind of text that has more."""
+        return {field.name: getattr(self, field.name) for field in fields(Text)}
 
     @cached_property
     def documents(self) -> np.ndarray:  # [D]

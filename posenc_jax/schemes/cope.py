@@ -1,5 +1,7 @@
 """Positions counted by content: a bias at the number of gates that open between key and query."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -69,9 +71,7 @@ def _bias(scores, q_dot_e, seen):
 
 
 def _check_size(rows: tuple[int, ...], keys: int):
-    count = keys
-    for size in rows:
-        count *= size
+    count = math.prod(rows) * keys
     if count > MOST:
         raise ValueError(
             f"encoding 'cope' holds whole rows of scores, at most {MOST:,}; {rows[0]} rows of "

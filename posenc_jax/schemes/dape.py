@@ -10,6 +10,7 @@ from posenc_jax import schemes
 from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Dims, trained
 from posenc_jax.layers import PerLayer, overrides
+from posenc_jax.schemes.fire import product
 
 OPTIONS = ("inner", "units")
 SLOPE = 0.01  # of the leaky ReLU below 0
@@ -51,14 +52,9 @@ def mix(scores, bias, w1, b1, w2, b2) -> jax.Array:  # [H, Q, S] twice -> [H, Q,
 
 
 def _mlp(inputs, w1, b1, w2):  # [2 H or H, Q, S] -> [H, Q, S]
-    hidden = _product(w1.T, inputs.reshape(len(inputs), -1)) + b1[:, None]
-    outputs = _product(w2.T, jax.nn.leaky_relu(hidden, SLOPE))
+    hidden = product(w1.T, inputs.reshape(len(inputs), -1)) + b1[:, None]
+    outputs = product(w2.T, jax.nn.leaky_relu(hidden, SLOPE))
     return outputs.reshape(-1, *inputs.shape[1:])
-
-
-def _product(a, b):
-    # The barrier keeps a transpose of the small `a` out of the product, as in FIRE.
-    return jnp.dot(jax.lax.optimization_barrier(a), b, precision="highest")
 
 
 def build(

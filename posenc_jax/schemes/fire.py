@@ -35,7 +35,7 @@ class FIRE(Encoding):
 @jax.custom_vjp
 def _mlp(share, hidden_kernel, hidden_bias, kernel):  # [..., Q, S] -> [..., H, Q, S]
     hidden = jax.nn.relu(_inputs(share, hidden_kernel, hidden_bias))
-    return _by_head(_product(kernel.T, hidden), share)
+    return _by_head(product(kernel.T, hidden), share)
 
 
 def _forward(share, hidden_kernel, hidden_bias, kernel):
@@ -43,7 +43,7 @@ def _forward(share, hidden_kernel, hidden_bias, kernel):
     gradients are sums over active units: a third of the time of automatic differentiation."""
     active = (_inputs(share, hidden_kernel, hidden_bias) > 0).astype(jnp.float32)
     of_units = jnp.concatenate([hidden_kernel[:, None] * kernel, hidden_bias[:, None] * kernel], 1)
-    slope, constant = jnp.split(_product(of_units.T, active), 2)  # [H, P]
+    slope, constant = jnp.split(product(of_units.T, active), 2)  # [H, P]
     values = slope * share.reshape(1, -1) + constant
     return _by_head(values, share), (share, hidden_kernel, hidden_bias, kernel, active, slope)
 
@@ -52,7 +52,7 @@ def _backward(saved, gradient):
     share, hidden_kernel, hidden_bias, kernel, active, slope = saved
     gradient = jnp.moveaxis(gradient, -3, 0).reshape(len(slope), -1)
     both = jnp.concatenate([gradient * share.reshape(1, -1), gradient])
-    of_slope, of_constant = jnp.split(_product(active, both.T), 2, axis=1)  # [F, H]
+    of_slope, of_constant = jnp.split(product(active, both.T), 2, axis=1)  # [F, H]
     return (
         jnp.sum(gradient * slope, axis=0).reshape(share.shape),
         jnp.sum(kernel * of_slope, axis=1),
@@ -72,8 +72,9 @@ def _by_head(values, share):  # [H, P] -> [..., H, Q, S]
     return jnp.moveaxis(values.reshape(-1, *share.shape), 0, -3)
 
 
-def _product(a, b):
-    # The barrier keeps a transpose of the small `a` out of the product: 1.5 times as fast on CPU.
+def product(a, b):
+    """a @ b, where `a` is the small matrix of an MLP and `b` has a column per query and key."""
+    # The barrier keeps a transpose of `a` out of the product: 1.5 times as fast on CPU.
     return jnp.dot(jax.lax.optimization_barrier(a), b, precision="highest")
 
 

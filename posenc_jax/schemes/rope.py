@@ -7,10 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from posenc_jax.checks import choice, positive, rotary_dims
-from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static
+from posenc_jax.encoding import Dims, Encoding, Phase, check_far, fixed, static, trained
 from posenc_jax.layers import stack
 from posenc_jax.schemes import _rotation
 
@@ -30,7 +29,7 @@ class RoPE(Encoding):
     inv_freq: jax.Array  # [R/2], or [H, R/2]; before alpha
     gain: jax.Array  # [], or [H, R/2]
     base: jax.Array  # [], or [H]; the base of inv_freq, for extensions
-    alpha: jax.Array | None = struct.field(default=None, metadata={"trained": True})
+    alpha: jax.Array | None = trained(default=None)
     layout: str = static(default="half")
     keep: float | str = static(default=1.0)
 

@@ -4,7 +4,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from posenc_jax.attention import attention
 from posenc_jax.checks import flag, positive, rotary_dims, whole_number
@@ -14,10 +13,6 @@ from posenc_jax.schemes import _rotation
 from posenc_jax.schemes.fox import summed
 
 WIDTH = 4  # tokens that the convolution reads, the token itself included
-
-
-def optional():
-    return struct.field(default=None, metadata={"trained": True})
 
 
 class SelectiveRoPE(Encoding):
@@ -33,9 +28,9 @@ class SelectiveRoPE(Encoding):
     w1: jax.Array = trained()  # [D, R]; like w2 and the convolution as PyTorch starts its layers
     w2: jax.Array = trained()  # [R, H, K/2]
     convolution: jax.Array = trained()  # [4, H, K/2], by tokens back
-    beta: jax.Array | None = optional()  # [H, K/2], starts at 0
-    gate_kernel: jax.Array | None = optional()  # [D, H]
-    gate_shift: jax.Array | None = optional()  # [H]
+    beta: jax.Array | None = trained(default=None)  # [H, K/2], starts at 0
+    gate_kernel: jax.Array | None = trained(default=None)  # [D, H]
+    gate_shift: jax.Array | None = trained(default=None)  # [H]
 
     def read(self, x, before=None, document=None):
         x = _normalised(x.astype(jnp.float32), self.dims.heads)

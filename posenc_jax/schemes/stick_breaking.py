@@ -37,23 +37,16 @@ class StickBreaking(Encoding):
         first = keys - queries if order is None else None
         if order is None:
             order = jnp.arange(keys - queries, keys), jnp.arange(keys)
-        rows = (*order, *(documents or ()))
-        places = Places(*(jnp.atleast_2d(row) for row in rows))
+        places = Places(*map(jnp.atleast_2d, (*order, *(documents or ()))))
         shape = Shape(first, self.window, nearest=0 if self.attend_current else 1)
         of_queries = functools.partial(_blocks, size=min(BLOCK, queries))
         of_keys = functools.partial(_blocks, size=min(BLOCK, keys))
-        result: Any = _attention(
-            shape,
-            of_queries(q.reshape(batch, groups, -1, queries, size), 3),
-            of_keys(k, 2),
-            of_keys(v, 2),
-            Places(
-                of_queries(places.q_order, 1),
-                of_keys(places.k_order, 1, fill=UNSEEN),
-                *(() if documents is None else (of_queries(places.q_document, 1),)),
-                *(() if documents is None else (of_keys(places.k_document, 1),)),
-            ),
-        )
+        in_blocks = Places(of_queries(places.q_order, 1), of_keys(places.k_order, 1, fill=UNSEEN))
+        if documents is not None:
+            of_document = of_queries(places.q_document, 1), of_keys(places.k_document, 1)
+            in_blocks = Places(*in_blocks[:2], *of_document)
+        q = of_queries(q.reshape(batch, groups, -1, queries, size), 3)
+        result: Any = _attention(shape, q, of_keys(k, 2), of_keys(v, 2), in_blocks)
         out, left = result
         out = jnp.moveaxis(out, 0, 3).reshape(batch, heads, -1, v.shape[-1])[:, :, :queries]
         if self.remainder:

@@ -95,9 +95,14 @@ class Probe(Task):
     far: float = default(8.0, "how many times L back the test asks", between(1, 4096))
     valid_fraction: float = 0.1  # of the source code: tests are hidden in what is held out
 
+    least: ClassVar[int] = 1  # tokens of L that a document needs
     chance: ClassVar[float]  # accuracy of a guess among valid answers
     twins: ClassVar[int] = 1  # consecutive documents that share their draws
     version: ClassVar[int] = 1  # of the generator; a new number rebuilds cached documents
+
+    def __post_init__(self):
+        if self.train_length < self.least:
+            raise ValueError(f"L must be at least {self.least}; got {self.train_length}")
 
     @property
     def farthest(self) -> int:

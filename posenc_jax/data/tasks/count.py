@@ -4,7 +4,6 @@ Distance alone does not tell: names occur at random places, and the answer count
 """
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,11 +24,8 @@ class Count(tasks.Probe):
     test. The others lie between it and the question.
     """
 
-    chance: ClassVar[float] = 1 / MOST
-
-    def __post_init__(self):
-        if self.train_length < 2 * LAST:
-            raise ValueError(f"L must be at least {2 * LAST}; got {self.train_length}")
+    least = 2 * LAST
+    chance = 1 / MOST
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length = self.length(training)

@@ -13,11 +13,8 @@ WORD = 8
 
 @dataclasses.dataclass(frozen=True)
 class DelayedRepeat(tasks.Probe):
+    least = 2 * WORD + 1
     chance = 1 / len(LETTERS)
-
-    def __post_init__(self):
-        if self.train_length < 2 * WORD + 1:
-            raise ValueError(f"L must be at least {2 * WORD + 1}; got {self.train_length}")
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length = self.length(training)

@@ -5,7 +5,6 @@ The number of pairs is the same at every length, so that distance alone grows.
 """
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +25,7 @@ class MQAR(tasks.Probe):
 
     pairs: int = default(8, "keys of a document", whole(1, KEYS))
 
-    chance: ClassVar[float] = 1 / VALUES
+    chance = 1 / VALUES
 
     def __post_init__(self):
         if self.train_length < 4 * self.pairs:

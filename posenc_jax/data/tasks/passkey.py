@@ -16,12 +16,8 @@ LINE, QUESTION = "The key is {}. ", "What is it? "
 class Passkey(tasks.Probe):
     """One needle in a haystack that is the same everywhere: the easiest of tasks."""
 
+    least = len(LINE.format("0" * DIGITS)) + len(QUESTION) + DIGITS
     chance = 1 / 10  # per digit
-
-    def __post_init__(self):
-        least = len(LINE.format("0" * DIGITS)) + len(QUESTION) + DIGITS
-        if self.train_length < least:
-            raise ValueError(f"L must be at least {least}; got {self.train_length}")
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length = self.length(training)

@@ -24,13 +24,10 @@ EVERY = 4  # mean tokens per sentence or question
 class Who(tasks.Probe):
     """Distances are uniform: up to L in training, up to `far` L in the test."""
 
+    least = 2 * LAST
     chance = 1 / NOUNS  # without the sentence; one half with its nouns but not their order
     twins = 2
     version = 3
-
-    def __post_init__(self):
-        if self.train_length < 2 * LAST:
-            raise ValueError(f"L must be at least {2 * LAST}; got {self.train_length}")
 
     def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
         length = self.length(training)

@@ -51,8 +51,7 @@ class LongPPL(LastTargets):
             )
         few = f", too few for a mean below {FEW}: give more text" if count < FEW else ""
         tqdm.write(f"{self.name}: far context decides {count:,} of {targets:,} targets{few}")
-        fields = {f.name: getattr(text, f.name) for f in dataclasses.fields(Text)}
-        return Keyed(**fields, keys=keys)
+        return Keyed(**text.fields(), keys=keys)
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         assert isinstance(text, Keyed) and span is not None

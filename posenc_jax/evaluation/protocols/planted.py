@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posenc_jax.config.schema import Evaluation
 from posenc_jax.data import tasks
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Protocol, Reading
@@ -81,15 +82,14 @@ class Planted(Protocol):
                 f"{BACK} before the end; got {list(lengths)}"
             )
 
-    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Any = None) -> Worded:
+    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Evaluation) -> Worded:
         words = words_of(subject.tokenizer)
         if words is None:
             raise ConfigError(
                 f"{self.name} needs names and values that are one token each, and the tokenizer "
                 f"{subject.tokenizer.name} has too few: evaluate a run with one of English words"
             )
-        fields = {f.name: getattr(text, f.name) for f in dataclasses.fields(Text)}
-        return Worded(**fields, words=words)
+        return Worded(**text.fields(), words=words)
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """Readings by older settings and separation: `0`, `1-8`, `3-512`; all ask for the same."""

@@ -9,6 +9,7 @@ from measuring import split, text
 from sizes import L
 
 import posenc_jax
+from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import evaluate, protocols, records, table, windows
@@ -51,7 +52,7 @@ def words_subject(subject, encoder):
 @pytest.fixture
 def worded(words_subject):
     read = windows.choose(split([2300, 1100, 50, 1030]), 1024, per_document=2)
-    return planted.protocol.text(read, words_subject, [LENGTH, 1024])
+    return planted.protocol.text(read, words_subject, [LENGTH, 1024], Evaluation())
 
 
 def rows_of(reading):  # [W, length + 1]
@@ -103,7 +104,7 @@ def test_all_cases_ask_for_the_same_value_which_alone_is_scored(worded):
 def test_the_bytes_of_an_answer_are_those_of_its_value(words_subject, encoder):
     widths = np.ones(1200, np.int64)
     read = windows.choose(split([600, 600], widths=widths), LENGTH)
-    read = planted.protocol.text(read, words_subject, [LENGTH])
+    read = planted.protocol.text(read, words_subject, [LENGTH], Evaluation())
     inner = planted.protocol.readings(read, LENGTH, None, L)[1].text.split
     said = [encoder.decode([token]) for token in inner.tokens[inner.answers]]
     assert list(map(len, said)) == inner.bytes_of[inner.answers].tolist()
@@ -122,7 +123,7 @@ def test_names_and_values_are_one_token_each(worded, encoder):
 
 def test_tokenizers_without_such_words_are_refused(subject):
     with pytest.raises(ConfigError, match="planted needs names and values .* tokenizer bytes"):
-        planted.protocol.text(text(LENGTH, lengths=[600, 600]), subject(), [LENGTH])
+        planted.protocol.text(text(LENGTH, lengths=[600, 600]), subject(), [LENGTH], Evaluation())
 
 
 class Recalling:

@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import attend_to_ring, qkv
 from running import ROOT
 from sizes import DIMS, L
 
 import posenc_jax
-from posenc_jax.attention import attend, attention
-from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims
 from posenc_jax.schemes import cope
 
 pytestmark = pytest.mark.sampled
@@ -23,12 +24,6 @@ B, H, K, P = 2, DIMS.heads, DIMS.head_dim, 6
 def build(seed=3, **options):
     encoding = posenc_jax.build("cope", DIMS, npos=P, **options)
     return encoding.replace(table=jax.random.normal(jax.random.key(seed), (P, K)))
-
-
-def qkv(queries, keys=None, groups=H):
-    rng = np.random.default_rng(0)
-    shapes = [(B, queries, H, K)] + 2 * [(B, keys or queries, groups, K)]
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
 
 
 def by_hand(q, k, v, encoding, seen):  # seen [B, Q, S]
@@ -90,13 +85,10 @@ def test_attention_counts_the_gates_of_visible_keys(queries, window, groups, cut
 
 def test_keys_of_a_ring_are_sorted():
     encoding, (q, k, v) = build(), qkv(1, 9)
-    order = jnp.array([18, 19, 20, 12, 13, 14, 15, 16, 17])
-    sides = Tokens(jnp.array([20]), order=jnp.array([20])), Tokens(order, order=order)
-    heads_major = [jnp.swapaxes(x, 1, 2) for x in (q, k, v)]
-    out = attention(*heads_major, encoding.windowed(9), *sides)
+    out, order = attend_to_ring(q, k, v, encoding)
     rows = np.argsort(order)
     expected = by_hand(q, k[:, rows], v[:, rows], encoding, np.ones((B, 1, 9), bool))
-    np.testing.assert_allclose(jnp.swapaxes(out, 1, 2), expected, atol=5e-6)
+    np.testing.assert_allclose(out, expected, atol=5e-6)
 
 
 def test_a_table_of_zeros_is_no_position():

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import attend_to_ring, qkv
 from jaxprs import equations
 from running import ROOT
 from sizes import DIMS
 
 import posenc_jax
-from posenc_jax.attention import attend, attention
-from posenc_jax.encoding import Tokens
+from posenc_jax.attention import attend
 
 pytestmark = pytest.mark.sampled
 
@@ -23,12 +23,6 @@ VARIANTS = [{}, {"attend_current": True}, {"remainder": True}]
 
 def build(dims=DIMS, **options):
     return posenc_jax.build("stick_breaking", dims, **options)
-
-
-def qkv(queries, keys=None, groups=H):
-    rng = np.random.default_rng(0)
-    shapes = [(B, queries, H, K)] + 2 * [(B, keys or queries, groups, K)]
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
 
 
 def broken(q, k, v, seen, own=None):
@@ -124,13 +118,10 @@ def test_given_positions_and_documents_decide_what_is_seen(options):
 def test_keys_of_a_ring_are_sorted():
     """A cache with a window holds its keys from any place on, and slots without a key."""
     encoding, (q, k, v) = build(), qkv(1, 9)
-    order = jnp.array([18, 19, 20, 12, 13, 14, 15, 16, 17])
-    sides = Tokens(jnp.array([20]), order=jnp.array([20])), Tokens(order, order=order)
-    heads_major = [jnp.swapaxes(x, 1, 2) for x in (q, k, v)]
-    out = attention(*heads_major, encoding.windowed(9), *sides)
+    out, order = attend_to_ring(q, k, v, encoding)
     ascending = np.argsort(order)
     expected = broken(q, k[:, ascending], v[:, ascending], by_place(1, 9, 1))
-    np.testing.assert_allclose(jnp.swapaxes(out, 1, 2), expected, atol=2e-6)
+    np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
