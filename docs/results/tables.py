@@ -299,7 +299,7 @@ def ratio(row: Any) -> str:
 
 def machines() -> str:
     """What was measured where, with which versions."""
-    rows = speeds().fillna("").drop_duplicates(["machine", "benchmark"])
+    rows = speeds().fillna("").drop_duplicates(["machine", "benchmark", "commit"])
     columns = ["machine", "processor", "cores", "benchmark", "jaxlib", "torch", "commit", "date"]
     return markdown(columns, rows[columns].astype(str).to_numpy().tolist())
 
@@ -332,15 +332,31 @@ def by_machine(benchmark: str) -> Callable[[], str]:
     return table
 
 
+def by_length(benchmark: str) -> pd.DataFrame:
+    """Rows of a benchmark whose cases are a number of tokens and an encoding."""
+    rows = speeds()[speeds().benchmark == benchmark]
+    cases = rows.case.str.split(" ", n=1, expand=True)
+    return rows.assign(tokens=cases[0].astype(int), encoding=cases[1])
+
+
+def schemes() -> str:
+    """Time over no position: a line per encoding, a column per length and machine."""
+    rows = by_length("schemes")
+    columns = list(rows.groupby(["tokens", "machine"], sort=False).groups)
+    body = []
+    for encoding, own in rows.groupby("encoding", sort=False):
+        found = {(row.tokens, row.machine): ratio(row) for row in own.itertuples()}
+        body.append([encoding, *(found.get(place, "-") for place in columns)])
+    return markdown(["", *(f"{tokens:,}, {machine}" for tokens, machine in columns)], body)
+
+
 def decoding() -> str:
     """Speed and memory of decoding: a line per encoding and machine, a column per context."""
-    rows = speeds()[speeds().benchmark == "decode_encodings"]
-    cases = rows.case.str.split(" ", n=1, expand=True)
-    rows = rows.assign(context=cases[0].astype(int), encoding=cases[1])
-    columns = [(what, n) for what in rows.measure.unique() for n in sorted(rows.context.unique())]
+    rows = by_length("decode_encodings")
+    columns = [(what, n) for what in rows.measure.unique() for n in sorted(rows.tokens.unique())]
     body = []
     for (encoding, machine), own in rows.groupby(["encoding", "machine"], sort=False):
-        values = own.set_index(["measure", "context"]).middle
+        values = own.set_index(["measure", "tokens"]).middle
         cells = [f"{values[place]:,.0f}" if place in values else "-" for place in columns]
         body.append([encoding, machine, *cells])
     return markdown(["", "machine", *(f"{what}, {n:,}" for what, n in columns)], body)
@@ -465,7 +481,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "decode-real": by_machine("decode_real"),
         "decode-small": by_machine("decode_small"),
         "decode": decoding,
-        "schemes": by_machine("schemes"),
+        "schemes": schemes,
     },
 }
 
