@@ -45,7 +45,6 @@ PROMPTS = {"real": (512, 4_096, 16_384), "small": (512, 4_096)}
 CONTEXTS = (1_024, 4_096, 16_384)
 LONG = 16_384  # prompts from here on have two rounds, shorter ones four
 TRAIN_LENGTH = 512  # L of the encodings, and the window of extensions that have one
-MOST = {"cope": 4_096}  # tokens of a prompt, since it holds whole rows of scores
 WHOLE = ("learned", "randomized")  # built for the whole context: their positions end at a table
 EXTENSIONS = ("yarn", "self_extend", "dca", "streaming", "window")
 SMALL = models.Config(vocab=256)
@@ -218,8 +217,6 @@ def encodings() -> Iterator[list[Result]]:
     for context in CONTEXTS:
         row = tokens(256, context)
         for name in [*schemes.names(), *(f"rope + {name}" for name in EXTENSIONS), "mla"]:
-            if context > MOST.get(name, context):
-                continue
             model = latent if name == "mla" else small
             call = ours(model, encoding_of(name, context), row)
             times = in_turns({"ours": call}, context)["ours"]

@@ -3,7 +3,7 @@
 python train.py --config=configs/cope.py --workdir=runs/cope
 
 encoding.npos=128 counts further, encoding.divided=True divides the bias by sqrt(K) as the authors'
-code does. Memory grows with the square of the length.
+code does.
 """
 
 from configs import base

@@ -1,17 +1,15 @@
 """Positions counted by content: a bias at the number of gates that open between key and query."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.attention.plain import check_fits, plain, visible
+from posenc_jax.attention.plain import check_fits, order_of, plain, visible
 from posenc_jax.checks import flag, whole_number
-from posenc_jax.encoding import Dims, Encoding, static, trained
+from posenc_jax.encoding import Dims, Encoding, Tokens, static, trained
 from posenc_jax.layers import stack
-from posenc_jax.schemes._rows import ascending
+from posenc_jax.schemes._rows import ascending, blocks
 
-MOST = 2**28  # scores held at once, 1 GiB in float32
+SCORES = 2**22  # held at once, 16 MiB in float32
 
 
 class CoPE(Encoding):
@@ -20,8 +18,8 @@ class CoPE(Encoding):
 
     Between whole positions the bias is interpolated; beyond the last one it stays. Each layer has
     one table e for all heads. With `divided` the bias is divided by sqrt(K) too, as in the authors'
-    code. Factors on queries reach gates and bias. Attention holds whole rows of scores, so memory
-    grows with the square of the length, and rows too long for it are refused.
+    code. Factors on queries reach gates and bias. A position depends on all keys up to the
+    query, so each block of queries holds its scores of the whole row.
     """
 
     table: jax.Array = trained()  # [P, K], e, starts at 0
@@ -29,8 +27,26 @@ class CoPE(Encoding):
 
     def attend(self, q, k, v, q_tokens, k_tokens):
         check_fits(self, "head_dim", q.shape[3])
-        _check_size(q.shape[:3], k.shape[2])
         k, v, k_tokens = ascending(k, v, k_tokens, self.window)
+        batch, heads, queries = q.shape[:3]
+        keys = k.shape[2]
+        order = order_of(q_tokens, k_tokens)
+        q_order, k_order = order or (jnp.arange(keys - queries, keys), jnp.arange(keys))
+        q_tokens, k_tokens = q_tokens.replace(order=q_order), k_tokens.replace(order=k_order)
+        size = max(1, SCORES // (batch * heads * keys))
+        if queries <= size:
+            return self._attend(q, k, v, q_tokens, k_tokens)
+
+        def of_block(q, order, document):
+            tokens = Tokens(position=order, document=document, order=order)
+            return self._attend(q, k, v, tokens, k_tokens)
+
+        of_tokens = (q_order, q_tokens.document)
+        rows = jax.tree.map(lambda x: blocks(jnp.atleast_2d(x), 1, size), of_tokens)
+        out = jax.lax.map(lambda of: jax.checkpoint(of_block)(*of), (blocks(q, 2, size), *rows))
+        return jnp.moveaxis(out, 0, 2).reshape(batch, heads, -1, v.shape[-1])[:, :, :queries]
+
+    def _attend(self, q, k, v, q_tokens, k_tokens):  # tokens with their order
         seen = visible(q_tokens, k_tokens, q.shape[2], k.shape[2], self.window, None)
         scale = self.dims.head_dim**-0.5 if self.divided else 1.0
         q_dot_e = scale * jnp.einsum(
@@ -68,16 +84,6 @@ def _bias(scores, q_dot_e, seen):
     pairs = jnp.take_along_axis(pairs, below.astype(jnp.int32)[..., None], axis=-2)
     low, high = pairs[..., 0], pairs[..., 1]
     return low + (position - below) * (high - low)
-
-
-def _check_size(rows: tuple[int, ...], keys: int):
-    count = math.prod(rows) * keys
-    if count > MOST:
-        raise ValueError(
-            f"encoding 'cope' holds whole rows of scores, at most {MOST:,}; {rows[0]} rows of "
-            f"{rows[1]} heads with {rows[2]:,} queries of {keys:,} keys have {count:,}: read fewer "
-            "rows at once, or read them in pieces"
-        )
 
 
 def build(dims: Dims, *, npos: int = 64, divided: bool = False) -> Encoding:

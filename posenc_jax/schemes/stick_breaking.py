@@ -11,7 +11,7 @@ from jax import lax
 from posenc_jax.attention.plain import documents_of, order_of
 from posenc_jax.checks import flag
 from posenc_jax.encoding import Dims, Encoding, static
-from posenc_jax.schemes._rows import ascending
+from posenc_jax.schemes._rows import ascending, blocks
 
 BLOCK = 128  # queries or keys
 UNSEEN = np.iinfo(np.int32).max  # the order of a key after every query
@@ -39,8 +39,8 @@ class StickBreaking(Encoding):
             order = jnp.arange(keys - queries, keys), jnp.arange(keys)
         places = Places(*map(jnp.atleast_2d, (*order, *(documents or ()))))
         shape = Shape(first, self.window, nearest=0 if self.attend_current else 1)
-        of_queries = functools.partial(_blocks, size=min(BLOCK, queries))
-        of_keys = functools.partial(_blocks, size=min(BLOCK, keys))
+        of_queries = functools.partial(blocks, size=min(BLOCK, queries))
+        of_keys = functools.partial(blocks, size=min(BLOCK, keys))
         in_blocks = Places(of_queries(places.q_order, 1), of_keys(places.k_order, 1, fill=UNSEEN))
         if documents is not None:
             of_document = of_queries(places.q_document, 1), of_keys(places.k_document, 1)
@@ -71,14 +71,6 @@ class Places(NamedTuple):
     k_order: Any
     q_document: Any = None
     k_document: Any = None
-
-
-def _blocks(x, axis: int, size: int, fill: int = 0):
-    """Cut an axis into blocks, padded at the end; the first axis then counts them."""
-    widths = [(0, 0)] * x.ndim
-    widths[axis] = 0, -x.shape[axis] % size
-    x = jnp.pad(x, widths, constant_values=fill)
-    return jnp.moveaxis(x.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :]), axis, 0)
 
 
 def _own(v, first: int | None, places: Places):  # [B, G, Q, K]

@@ -15,6 +15,7 @@ from posenc_jax.data import tokenizer
 from posenc_jax.errors import ConfigError
 
 LLAMA = {"activation": "swiglu", "tied": False, "kv_heads": 2, "vocab": 256}
+SLOW = pytest.mark.slow
 GPT2 = {"norm": "layer", "biases": "all", "vocab": 256, "norm_eps": 1e-5}
 
 
@@ -23,7 +24,13 @@ def logits(model, encoding, length=4 * L):
     return np.asarray(model(tokens, encoding))
 
 
-@pytest.mark.parametrize("extension", ["none", "pi", "ntk", "yarn", "llama3", "abf:base=500"])
+@pytest.mark.parametrize(
+    "extension",
+    [
+        "yarn",
+        *(pytest.param(n, marks=SLOW) for n in ("none", "pi", "ntk", "llama3", "abf:base=500")),
+    ],
+)
 def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, tmp_path):
     model = make_model(**LLAMA)
     rope = posenc_jax.build("rope", DIMS, base=1000.0)

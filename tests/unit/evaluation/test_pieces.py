@@ -10,7 +10,15 @@ from posenc_jax.evaluation.losses import Reader
 
 
 @pytest.mark.parametrize(
-    ("name", "last"), [("rope@yarn", 101), ("rope@yarn", 7), ("fox@none", 30), ("hybrid@none", 30)]
+    ("name", "last"),
+    [
+        ("rope@yarn", 7),
+        ("fox@none", 30),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("rope@yarn", 101), ("hybrid@none", 30))
+        ),
+    ],
 )
 def test_windows_by_pieces_have_the_losses_of_whole_passes(name, last, make_model, make_tokens):
     scheme, extension = name.split("@")

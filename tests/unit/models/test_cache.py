@@ -36,7 +36,8 @@ def extended():
             marks = () if quick else pytest.mark.slow
             yield pytest.param(name, text, id=f"{name}@{text}", marks=marks)
     for text in ("window:size=7", "window:size=1", "streaming:first=2:window=9", "yarn:2+logn"):
-        yield pytest.param("rope", text, id=f"rope@{text}")
+        marks = pytest.mark.slow if text.startswith("window") else ()
+        yield pytest.param("rope", text, id=f"rope@{text}", marks=marks)
 
 
 def read_by_pieces(model, encoding, tokens, cuts=CUTS, **options):

@@ -37,12 +37,11 @@ def test_a_resumed_run_skips_bad_lines_of_metrics(line, tmp_path):
     assert read_metrics(path) == [{"step": 1}, {"step": 2}]
 
 
-@pytest.mark.parametrize("line", ["5", '{"step": 7, "loss": "low"}', '{"loss": 2.0}'])
-def test_bad_metrics_become_a_note_in_the_report(line, tmp_path, capsys):
+def test_bad_metrics_become_a_note_in_the_report(tmp_path, capsys):
     for seed in (0, 1):
         make_run(tmp_path / "zoo" / f"rope-s{seed}", "rope", seed)
     with (tmp_path / "zoo" / "rope-s1" / "metrics.jsonl").open("a") as stream:
-        stream.write(line + "\n")
+        stream.write('{"step": 7, "loss": "low"}\n')
     words = ["report.py", str(tmp_path / "zoo"), f"--out={tmp_path / 'out'}"]
     assert report.main(words) == 0
     said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""CoPE: golden positions and biases, documents, windows, gradients and its limit of memory."""
+"""CoPE: golden positions and biases, documents, windows, gradients and memory."""
 
 import json
 
@@ -129,11 +129,32 @@ def test_each_layer_has_its_own_table():
     assert layers.layers == 3 and layers.table.shape == (3, 5, K)
 
 
-def test_rows_too_long_for_memory_are_refused():
-    shapes = [jax.ShapeDtypeStruct((1, 16_384, H, K), jnp.float32)] * 3
-    with pytest.raises(ValueError, match="at most 268,435,456; 1 rows of 4 heads with 16,384 que"):
-        jax.eval_shape(lambda q, k, v: attend(q, k, v, build()), *shapes)
-    piece = jax.ShapeDtypeStruct((1, 2_048, H, K), jnp.float32)
-    assert jax.eval_shape(lambda q, k, v: attend(q, k, v, build()), piece, *shapes[1:])
+@pytest.mark.parametrize(("window", "cut"), [(None, None), (5, 7)])
+def test_queries_in_blocks_equal_the_whole_row(window, cut, monkeypatch):
+    encoding, (q, k, v) = build(), qkv(L, L, 2)
+    segments = None if cut is None else jnp.asarray(np.arange(L) >= cut)[None].repeat(B, 0)
+
+    def loss(table, q):
+        row = attend(q, k, v, encoding.replace(table=table), window=window, segments=segments)
+        return jnp.sum(jnp.sin(3 * row)), row
+
+    def measured():
+        return jax.jit(jax.grad(loss, (0, 1), has_aux=True))(encoding.table, q)
+
+    whole = measured()
+    monkeypatch.setattr(cope, "SCORES", 5 * B * H * L)  # five queries a block, the last one padded
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), measured(), whole)
+
+
+def test_memory_is_linear_in_the_length():
+    def held(length):
+        shapes = [jax.ShapeDtypeStruct((1, length, H, K), jnp.float32)] * 3
+        compiled = jax.jit(lambda q, k, v: attend(q, k, v, build())).lower(*shapes).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert held(8_192) < 2.1 * held(4_096)
+
+
+def test_a_table_of_one_position_is_refused():
     with pytest.raises(ValueError, match="npos must be a whole number of at least 2; got 1"):
         posenc_jax.build("cope", DIMS, npos=1)
