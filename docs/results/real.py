@@ -40,22 +40,38 @@ def rows_of(run: Path) -> pd.DataFrame:
 
 @style.styled
 def picture() -> "Figure":
-    """Loss over a fresh row of L tokens, by length, with intervals over books."""
+    """Loss over a fresh row of L tokens by length, with intervals over books, and loss of copied
+    passages by the tokens back to the first copy."""
     rows = tables.real()
-    figure, (axes,) = style.panels(1, 1)
-    for method in rows.index.unique("method"):
+    figure, (losses, passages) = style.panels(1, 2, (11.5, 4.5))
+    for method in rows.drop("window:size=8192").index.unique("method"):  # half a nat above
         lengths = list(rows.loc[method].index.unique("length"))
         found = [tables.lost(method, length) for length in lengths]
         band = [one.low for one in found], [one.high for one in found]
-        look = dict(zip(("color", "marker", "linestyle"), look_of(method), strict=True))
-        line = Line(method, lengths, [one.mean for one in found], look, band)
-        curves.draw_lines(axes, [line])
-    axes.axhline(0, color="0.6", linewidth=1, zorder=0)
-    style.length_axis(axes, sorted(rows.index.unique("length")), [tables.REAL_L])
-    axes.set(xlabel="tokens in the row", ylabel="nats per token over a fresh row of L")
-    axes.set_ylim(-0.06, 0.2)  # plain RoPE leaves it beyond L, by far
-    style.legend(figure, axes)
+        draw(losses, method, lengths, [one.mean for one in found], band)
+    losses.axhline(0, color="0.6", linewidth=1, zorder=0)
+    style.length_axis(losses, [1_024, 2_048, 4_096, 8_192, 16_384], [tables.REAL_L])
+    losses.set(xlabel="tokens in the row", ylabel="nats per token over a fresh row of L")
+    losses.set_ylim(-0.06, 0.2)  # plain RoPE leaves it beyond L, by far
+
+    means = tables.losses_of_copies()
+    for method in means.index.unique("method"):
+        own = means.loc[method, True]
+        draw(passages, method, list(own.index), list(own))
+    unread = means.loc["streaming", False]
+    passages.plot(unread.index, unread, color="0.5", linestyle=":", label="without a copy")
+    style.length_axis(
+        passages, [1_024, 2_048, 4_096, 8_192, 12_288], [tables.REAL_L], words_at="bottom"
+    )
+    passages.set(xlabel="tokens back to the copy", ylabel="nats per token of copied passages")
+    losses.plot([], [], color="0.5", linestyle=":", label="without a copy")
+    style.legend(figure, losses)
     return figure
+
+
+def draw(axes, method: str, x: list, y: list, band: tuple | None = None) -> None:
+    look = dict(zip(("color", "marker", "linestyle"), look_of(method), strict=True))
+    curves.draw_lines(axes, [Line(method, x, y, look, band)])
 
 
 def look_of(method: str) -> tuple:

@@ -423,6 +423,47 @@ def real() -> pd.DataFrame:
     return rows.set_index(["method", "length", "document"]).sort_index()
 
 
+@cache
+def copies() -> pd.DataFrame:
+    """Nats and targets of `copies` on SmolLM2, by method, distance, whether read, and book."""
+    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
+    rows = rows[rows.protocol == "copies"]
+    back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
+    rows = rows.assign(back=back, read=~rows.part.str.startswith("unread"))
+    return rows.set_index(["method", "read", "back", "document"]).sort_index()
+
+
+def losses_of_copies() -> pd.Series:
+    """Mean nats per token by method, whether read, and the tokens back, from 1,024 on."""
+    sums = copies().groupby(["method", "read", "back"]).sum()
+    return (sums.nats / sums.targets).loc[:, :, 1_024:]
+
+
+def of_copies() -> str:
+    """Loss of a passage by the tokens back to its copy, and without one."""
+    means = losses_of_copies()
+
+    def cells(method: str, read: bool) -> list[str]:
+        return [f"{nats:.2f}" for nats in means.loc[method, read]]
+
+    body = [["streaming, no copy", *cells("streaming", False)]]
+    body += [[method, *cells(method, True)] for method in means.index.unique("method")]
+    return markdown(["", *(f"{back:,}" for back in means.index.unique("back"))], body)
+
+
+def far_copies() -> str:
+    """What a copy beyond L gains each method against `streaming`, which does not reach it."""
+    backs = [back for back in copies().index.unique("back") if back > REAL_L]
+
+    def gain(method: str, back: int) -> str:
+        own, less = copies().loc[method, True, back], copies().loc["streaming", True, back]
+        return signed(paired(own.nats.to_numpy(), less.nats.to_numpy(), own.targets.to_numpy()))
+
+    methods = ("none", "ntk:2", "self_extend", "yarn:2")
+    body = [[f"{method} less streaming", *(gain(method, n) for n in backs)] for method in methods]
+    return markdown(["", *(f"{back:,}" for back in backs)], body)
+
+
 def lost(method: str, length: int, other: str = "none", than: int = REAL_L) -> Any:
     """What a method loses, in nats per target, against another: by default a plain row of L."""
     own, less = real().loc[method, length], real().loc[other, than]
@@ -471,7 +512,12 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "budget": by_budget,
     },
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
-    "real.md": {"real-lengths": real_lengths, "real-streaming": over_streaming},
+    "real.md": {
+        "real-lengths": real_lengths,
+        "real-streaming": over_streaming,
+        "real-copies": of_copies,
+        "real-far-copies": far_copies,
+    },
     "../performance.md": {
         "machines": machines,
         "targets": targets,
