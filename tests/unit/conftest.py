@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-SHARE = 12  # by default one in this many cases of a sampled test runs
+SHARE = 16  # by default one in this many cases of a sampled test runs
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +24,8 @@ def no_program(request, monkeypatch):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Run one in twelve cases of a `sampled` test by default, and all when tests are chosen by name
-    or slow tests run.
+    """Run one in sixteen cases of a `sampled` test by default, and all when tests are chosen by
+    name or slow tests run.
 
     The choice differs between tests, so that every encoding meets some of the properties and every
     property some encodings.

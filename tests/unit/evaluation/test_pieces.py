@@ -13,10 +13,9 @@ from posenc_jax.evaluation.losses import Reader
     ("name", "last"),
     [
         ("rope@yarn", 7),
-        ("fox@none", 30),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("rope@yarn", 101), ("hybrid@none", 30))
+            for case in (("rope@yarn", 101), ("fox@none", 30), ("hybrid@none", 30))
         ),
     ],
 )

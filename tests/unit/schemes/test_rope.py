@@ -106,6 +106,7 @@ def test_untrained_frequencies_equal_those_of_rope():
     np.testing.assert_array_equal(attended(trained), attended(build()))
 
 
+@pytest.mark.slow
 def test_alpha_multiplies_the_frequencies():
     trained = build(frequencies="trained").replace(alpha=jnp.full(4, np.log(2.0)))
     np.testing.assert_allclose(trained.freq, 2 * build().freq, rtol=1e-6)
