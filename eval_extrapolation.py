@@ -53,12 +53,12 @@ def main(argv: list[str]) -> int:
 
 def run(config: Evaluation, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import programs
-    from posenc_jax.runs.subject import run_config, saved_steps
+    from posenc_jax.runs.subject import run_config
     from posenc_jax.tracking.curves import log_evaluation
 
-    steps = saved_steps(workdir) if every else [step]
-    outcome = programs.evaluate_run(config, workdir, steps)
-    log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
+    outcome = programs.evaluate_run(config, workdir, None if every else [step])
+    if outcome is not None:
+        log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
 
 
 # One protocol and about 20 windows; given fields take precedence.

@@ -42,7 +42,7 @@ def run(
     more += mistakes_in_workdir(workdir) if workdir else []
     if evaluation is not None:
         more += mistakes_in_evaluation(evaluation)
-        if recipe.distributed:
+        if recipe.distributed or evaluation.distributed:
             more.append("--evaluate is for one process; evaluate a distributed run afterwards")
     saved = Workdir(workdir).config() if workdir else None
     backend.configure()

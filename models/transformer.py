@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 
-from posenc_jax.attention import FEW, attention
+from posenc_jax.attention import FEW, attention, ring
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
 from posenc_jax.layers import overrides
 from posenc_jax.positions import (
@@ -19,12 +20,14 @@ from posenc_jax.positions import (
     number_documents,
     tokens_of_row,
 )
+from posenc_jax.runtime import devices
 
 from .base import Layer
 from .cache import Cache, Held, Seen, seen_from
 from .config import Config
 
 LOGITS = 1 << 24  # computed at once, 64 MiB
+UNSCORED = -1  # no target
 
 
 class Transformer(nnx.Module):
@@ -82,16 +85,41 @@ class Transformer(nnx.Module):
         return _logits(x, self._kernel(), self.config.dtype)
 
     def losses(
-        self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
+        self,
+        tokens: jax.Array,
+        targets: jax.Array,
+        encoding: Encoding,
+        *,
+        mesh: Mesh | None = None,
+        **options,
     ) -> tuple[jax.Array, jax.Array]:  # [B, N] twice
         """Return the nats of each target and whether it ranks first; options as in `hidden`.
 
         The targets are those of the last N tokens. Large logits are computed for one piece of the
-        row at a time.
+        row at a time. With a mesh, each of the devices along its axis `sequence` computes a piece
+        of every row.
         """
         self._check_vocabulary("targets", targets)
-        x = self.hidden(tokens, encoding, **options)
-        return self._losses(x, targets)
+        if mesh is None:
+            return self._losses(self.hidden(tokens, encoding, **options), targets)
+        tokens = jax.lax.with_sharding_constraint(tokens, devices.by_pieces(mesh))
+        x, row = self._embedded_row(tokens, encoding, **options)
+        unscored = tokens.shape[1] - targets.shape[1]
+        targets = jnp.pad(targets, ((0, 0), (unscored, 0)), constant_values=UNSCORED)
+
+        def of_piece(whole, piece):
+            model, encoding = whole
+            x, row, targets = piece
+            x = model._run(x, encoding, row)
+
+            def nothing(x, targets):
+                return jnp.zeros(targets.shape, jnp.float32), jnp.zeros(targets.shape, bool)
+
+            return jax.lax.cond(jnp.any(targets != UNSCORED), model._losses, nothing, x, targets)
+
+        whole, pieces = (self, encoding), (x, ring.to_be_cut(row), targets)
+        nats, right = ring.over_pieces(of_piece, mesh, whole, pieces)
+        return nats[:, unscored:], right[:, unscored:]
 
     def losses_step(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, cache: Cache
@@ -125,7 +153,12 @@ class Transformer(nnx.Module):
     def _kernel(self) -> jax.Array:  # [D, V]
         return self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
 
-    def hidden(
+    def hidden(self, tokens: jax.Array, encoding: Encoding, **options) -> jax.Array:  # [B, T, D]
+        """Return the last hidden states, from which logits are computed; options as in a call."""
+        x, row = self._embedded_row(tokens, encoding, **options)
+        return self._run(x, encoding, row)
+
+    def _embedded_row(
         self,
         tokens: jax.Array,
         encoding: Encoding,
@@ -133,8 +166,8 @@ class Transformer(nnx.Module):
         key: jax.Array | None = None,
         positions: jax.Array | None = None,
         segments: jax.Array | None = None,
-    ) -> jax.Array:  # [B, T, D]
-        """Return the last hidden states, from which logits are computed."""
+    ) -> tuple[jax.Array, Tokens]:
+        """Return what the first block reads, [B, T, D], and the tokens of the row."""
         self._check(tokens, encoding)
         batch, length = tokens.shape
         if segments is not None:
@@ -146,7 +179,10 @@ class Transformer(nnx.Module):
             positions = check_places("positions", positions, length, batch)
             check_ascending(positions, segments)
             row = Tokens(position=positions, document=segments, order=positions)
-        x = self.read(tokens, segments)
+        return self.read(tokens, segments), row
+
+    def _run(self, x: jax.Array, encoding: Encoding, row: Tokens) -> jax.Array:  # [B, T, D]
+        """Return the last hidden states."""
         x = self.run_blocks(x, encoding, row)
         return x if self.norm is None else self.norm(x)
 
@@ -400,8 +436,11 @@ class Attention(nnx.Module):
     ) -> tuple[jax.Array, Held | None]:  # x [B * T, D]
         q, (k, v) = self.queries(x, shape[0]), self.held(x, shape[0])
         if overrides(encoding, "read"):
-            before = None if cache is None else cache.latest()
-            features = encoding.read(x.reshape(shape), before, tokens.document)
+            if tokens.axis is None:
+                before = None if cache is None else cache.latest()
+                features = encoding.read(x.reshape(shape), before, tokens.document)
+            else:
+                features = ring.read_in_turn(encoding, x.reshape(shape), tokens.axis)
             tokens = tokens.replace(features=features)
         seen, held = Seen(q, k, v, tokens, phase), None
         if cache is not None:

@@ -56,6 +56,8 @@ class Tokens(struct.PyTreeNode):
     # True: positions are 0, 1, 2, ... in each document, and the queries are the last keys. In a
     # block of a row, given to `bias`: positions are consecutive.
     contiguous: bool = static(default=False)
+    # Axis of a mesh over whose devices the rows are cut, which attention then goes around.
+    axis: str | None = static(default=None)
 
 
 def position_of(tokens) -> Any:  # [T] or [B, T]

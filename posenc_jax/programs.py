@@ -9,6 +9,7 @@ from posenc_jax.errors import DONE
 from posenc_jax.evaluation import evaluate, planning, records, table, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.plots import curves
+from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import run_config
 from posenc_jax.terminal import say
 from posenc_jax.tracking import curves as wandb_curves
@@ -25,10 +26,13 @@ class Outcome(NamedTuple):
 
 
 def evaluate_run(
-    config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)
-) -> Outcome:
-    """Evaluate checkpoints of a run, print its tables and draw its curves."""
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
+) -> Outcome | None:
+    """Evaluate checkpoints of a run, all of them if None, print its tables and draw its curves;
+    None in processes other than the lead."""
     evaluated, pictures = measure(config, workdir, steps)
+    if not is_lead():
+        return None
     say(table.table(evaluated.cells))
     say(table.without_null(records.rows(evaluated.cells)) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
@@ -39,10 +43,12 @@ def evaluate_run(
 
 
 def measure(
-    config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
 ) -> tuple[evaluate.Evaluated, list[Path]]:
     """Evaluate checkpoints of a run and draw its curves, without printing tables."""
     evaluated = evaluate.evaluate(config, workdir, steps)
+    if not is_lead():
+        return evaluated, []
     ngrams = yardsticks.read(workdir / "eval")
     return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name, ngrams)
 
@@ -55,5 +61,6 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
         if code != DONE:
             return code
         outcome = evaluate_run(evaluation, workdir)
+        assert outcome is not None  # of one process
         wandb_curves.log_with_training(run_config(workdir), workdir, *outcome, handover)
     return DONE

@@ -177,6 +177,8 @@ def splash(
 
 
 def _check_tokens(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
+    if k_tokens.axis is not None:
+        raise Unfit("rows that are cut over devices")
     if q_tokens.order is not None or k_tokens.order is not None:
         raise Unfit("given positions")
     if q.shape[2] != k.shape[2]:

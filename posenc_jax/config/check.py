@@ -201,6 +201,11 @@ def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
             f"lengths = {values['lengths']!r} and multiples = {values['multiples']!r} are "
             "mutually exclusive; give one"
         )
+    if values["piece"] is not None and values["sequence"] != 1:
+        problems.append(
+            f"piece = {values['piece']!r} and sequence = {values['sequence']!r} are mutually "
+            "exclusive; give one"
+        )
     return problems + _words(values) + _text(values["data"])
 
 

@@ -23,6 +23,7 @@ FREE = (
     "valid_batches",
     "keep",
     "sharding",
+    "sequence",
     "distributed",
     "wandb",
     "data.cache",

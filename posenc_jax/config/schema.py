@@ -151,13 +151,16 @@ class Training:
         1, "micro-batches per batch; the gradient is that of the whole batch", whole(1, 2**24)
     )
     data: Data = group(Data)
+    sequence: int = default(
+        1, "devices that share a row, each with a piece of it; see docs/cluster.md", whole(1, 2**16)
+    )
     sharding: str = default(
         "replicated",
         "of parameters and optimizer state: replicated, fsdp",
         one_of("replicated", "fsdp"),
     )
     distributed: bool = default(
-        False, "several processes train together; see docs/runs.md", true_or_false
+        False, "several processes train together; see docs/cluster.md", true_or_false
     )
     log_every: int = default(20, "steps between lines of metrics.jsonl", whole(1))
     valid_every: int = default(200, "steps between losses on held-out text", whole(1))
@@ -232,6 +235,15 @@ class Evaluation:
         None,
         "tokens of a window to read at once, through a cache of keys; None: all",
         whole(1, MOST),
+    )
+    sequence: int = default(
+        1,
+        "devices that share a window, each with a piece, where it is too long for one device; see "
+        "docs/cluster.md",
+        whole(1, 2**16),
+    )
+    distributed: bool = default(
+        False, "several processes evaluate together; see docs/cluster.md", true_or_false
     )
     wandb: EvaluationWandb = group(EvaluationWandb)
 

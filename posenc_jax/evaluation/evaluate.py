@@ -1,10 +1,13 @@
 """Evaluate checkpoints of a run: each pass reads the text once, finished cells are cached."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from tqdm import tqdm
 
@@ -30,8 +33,11 @@ from posenc_jax.evaluation.sums import Measured, Sums, label
 from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
+from posenc_jax.runs import processes
+from posenc_jax.runs.processes import all_or_none, is_lead
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, saved_steps
+from posenc_jax.runtime import devices
 from posenc_jax.terminal import counted, warn
 
 
@@ -44,52 +50,86 @@ class Evaluated(NamedTuple):
     facts: dict[str, Any]  # the configuration, checkpoint, text and model size
 
 
-def evaluate(config: Evaluation, workdir: Path, steps: Sequence[int | None] = (None,)) -> Evaluated:
-    """Evaluate checkpoints of a run, None being the last one; `eval/` is locked meanwhile."""
-    folder = workdir / "eval"
+def evaluate(
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
+) -> Evaluated:
+    """Evaluate checkpoints of a run, the last one if None, or all; `eval/` is locked meanwhile.
+
+    Of several processes the lead alone writes and returns cells.
+    """
+    with processes.joined(config.distributed), processes.only_lead_speaks(), ExitStack() as stack:
+        processes.same_configuration(config)
+        signals = stack.enter_context(stop_requests())
+        folder = workdir / "eval"
+        all_or_none(lambda: is_lead() and stack.enter_context(_locked(folder)))
+        return _evaluate(config, workdir, folder, steps, signals)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(exist_ok=True)
+    with locked(folder, "another evaluation of this run"):
+        yield
+
+
+def _evaluate(
+    config: Evaluation,
+    workdir: Path,
+    folder: Path,
+    steps: Sequence[int | None] | None,
+    signals: Sequence[str],
+) -> Evaluated:
     measured: list[Measured] = []
     recorded: list[Measured] = []
     left_out: list[dict[str, Any]] = []
-    with locked(folder, "another evaluation of this run"), stop_requests() as stopping:
-        store, earlier = Store(folder / "cells"), records.before(folder)
-        text = subject = None
-        for step in steps:
-            if stopping:
-                break
-            try:
-                subject = load_subject(workdir, step)
-            except Stop:
-                if len(steps) == 1 or step in saved_steps(workdir):
-                    raise
-                tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
-                continue
-            lengths = lengths_of(config, subject.trained)
-            if text is None:
-                text = choose(config, subject, lengths, stopping, earlier)
-                _tell_targets(config, subject, lengths, text)
-            unfit = planning.unfit(config, subject)
-            if unfit and not left_out:
-                tqdm.write(f"left out: {methods_in_words(unfit)}")
-            left_out += records.rows_left_out(subject, text.name, unfit)
-            cells = plan(config, subject, text, lengths)
-            found = measure(config, subject, cells, store, stopping)
-            for protocol in protocols.asked(config):
-                found += protocol.derived(found)
-            measured += found
-            if measured:
-                recorded = records.write(folder, measured, [places_of(text)], earlier, left_out)
-        if subject is not None and not stopping:
-            keys.write(folder, flat_keys(subject))
-        if stopping:
-            raise Interrupted(
-                f"stopped by {stopping[0]}: {folder} has {counted(len(measured), 'cell')}; the "
+    stopping = processes.Stopping(signals, devices.make_mesh())
+    store = Store(folder / "cells")
+    earlier = records.before(folder) if is_lead() else records.NOTHING
+    text = subject = None
+    requested = processes.by_lead(lambda: saved_steps(workdir)) if steps is None else steps
+    for step in requested:
+        if stopping():
+            break
+        if step is None and config.distributed:  # a run in training may save meanwhile
+            step = processes.by_lead(lambda: saved_steps(workdir)[-1])
+        try:
+            subject = all_or_none(partial(load_subject, workdir, step))
+        except Stop:
+            if len(requested) == 1 or step in processes.by_lead(lambda: saved_steps(workdir)):
+                raise
+            tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
+            continue
+        lengths = lengths_of(config, subject.trained)
+        _check_devices(config, lengths)
+        if text is None:
+            text = all_or_none(partial(choose, config, subject, lengths, signals, earlier))
+            processes.agree(text.hash, "the text")
+            _tell_targets(config, subject, lengths, text)
+        unfit = planning.unfit(config, subject)
+        if unfit and not left_out:
+            tqdm.write(f"left out: {methods_in_words(unfit)}")
+        left_out += records.rows_left_out(subject, text.name, unfit)
+        cells = plan(config, subject, text, lengths)
+        found = measure(config, subject, cells, store, stopping)
+        for protocol in protocols.asked(config):
+            found += protocol.derived(found)
+        measured += found
+        recorded = all_or_none(partial(_record, folder, measured, text, earlier, left_out))
+    if stopping():
+        raise processes.of_all(
+            Interrupted(
+                f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
                 "same command resumes"
             )
+        )
+    if subject is not None and is_lead():
+        keys.write(folder, flat_keys(subject))
     if text is None or subject is None:
         raise Stop(
             f"the checkpoints of {workdir} were all replaced meanwhile; run the same command again"
         )
+    if not is_lead():
+        return Evaluated(text.name, [], [], [], [], {})
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
     facts = {
         "evaluation": schema.as_fields(config) | {"name": text.name, "text": text.source},
@@ -99,6 +139,25 @@ def evaluate(config: Evaluation, workdir: Path, steps: Sequence[int | None] = (N
     }
     every = records.of_evaluation(recorded, text.name)
     return Evaluated(text.name, measured, every, names, left_out, facts)
+
+
+def _record(
+    folder: Path,
+    measured: list[Measured],
+    text: Text,
+    earlier: records.Record,
+    left_out: list[dict[str, Any]],
+) -> list[Measured]:
+    """Write the cells and return those of all evaluations; none in processes that have none."""
+    if not measured:
+        return []
+    return records.write(folder, measured, [places_of(text)], earlier, left_out)
+
+
+def _check_devices(config: Evaluation, lengths: Sequence[int]) -> None:
+    problem = devices.problem(jax.device_count(), config.sequence, lengths)
+    if problem is not None:
+        raise ConfigError(problem)
 
 
 def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
@@ -193,11 +252,15 @@ def measure(
     subject: Subject,
     cells: Sequence[Cell],
     store: Store,
-    stopping: Sequence[str] = (),
+    stopping: Callable[[], bool] = lambda: False,
 ) -> list[Measured]:
-    """Sums of every cell, from the store or from passes that several cells share."""
-    done = {key: store.get(key) for key in dict.fromkeys(cell.key for cell in cells)}
-    missing = [cell for cell in cells if done[cell.key] is None]
+    """Sums of every cell, from the store or from passes that several cells share; none in processes
+    other than the lead."""
+    done: dict[str, Sums | None] = dict.fromkeys(cell.key for cell in cells)
+    if is_lead():
+        done = {key: store.get(key) for key in done}
+    absent = processes.by_lead(lambda: [done[cell.key] is None for cell in cells])
+    missing = [cell for cell, is_absent in zip(cells, absent, strict=True) if is_absent]
     passes: dict[tuple[str, str], list[Cell]] = {}
     for cell in missing:
         passes.setdefault((cell.text.hash, cell.pass_key), []).append(cell)
@@ -208,24 +271,25 @@ def measure(
 
         def after_call(tokens: int) -> None:
             bar.update(tokens)
-            if stopping:
+            if stopping():
                 raise _Stopping
 
         try:
             for group in passes.values():
                 finished = sum(done[cell.key] is not None for cell in cells)
-                progress.write(store.folder.parent, finished, len(cells))
+                if is_lead():
+                    progress.write(store.folder.parent, finished, len(cells))
                 bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
                 model, prefix = subject.parts.model, subject.prefix
-                options = {"piece": config.piece, "prefix": prefix}
+                options = {"piece": config.piece, "prefix": prefix, "sequence": config.sequence}
                 reader = Reader(model, split.tokens, config.tokens_per_call, **options)
-                for cell, sums in _read(reader, split, group, after_call):
-                    store.put(cell.key, sums)
-                    done[cell.key] = sums
+                losses = _read(reader, group, after_call)
+                done |= all_or_none(partial(_stored, store, split, group, *losses))
         except _Stopping:
             pass
-    progress.clear(store.folder.parent)
+    if is_lead():
+        progress.clear(store.folder.parent)
     return [
         Measured(cell.facts, sums.by_unit(cell.text.units))
         for cell in cells
@@ -264,20 +328,25 @@ def _union(group: Iterable[Cell]) -> np.ndarray:
 
 
 def _read(
-    reader: Reader, split: Split, group: Sequence[Cell], after_call: Callable[[int], None]
-) -> Iterable[tuple[Cell, Sums]]:
+    reader: Reader, group: Sequence[Cell], after_call: Callable[[int], None]
+) -> tuple[np.ndarray, np.ndarray]:  # [N, last] twice
     """Read the windows of all cells of a group in one pass, each window once."""
-    starts = _union(group)
-    first = group[0]
     last = max(map(_last_read, group))
-    nats, right = reader(first.encoding, starts, first.plan.length, last, after_call)
-    done: dict[str, Sums] = {}
-    for cell in group:
-        if cell.key not in done:
-            index = np.searchsorted(starts, cell.plan.starts)
-            places, trained = _by_place(cell), cell.facts["train_length"]
-            done[cell.key] = sums_of(cell.plan, nats[index], right[index], split, trained, places)
-        yield cell, done[cell.key]
+    return reader(group[0].encoding, _union(group), group[0].plan.length, last, after_call)
+
+
+def _stored(
+    store: Store, split: Split, group: Sequence[Cell], nats: np.ndarray, right: np.ndarray
+) -> dict[str, Sums]:
+    """Sum the losses of a group's windows by cell and store the sums; the lead alone does so."""
+    starts, done = _union(group), {}
+    for cell in {cell.key: cell for cell in group if is_lead()}.values():
+        index = np.searchsorted(starts, cell.plan.starts)
+        places, trained = _by_place(cell), cell.facts["train_length"]
+        sums = sums_of(cell.plan, nats[index], right[index], split, trained, places)
+        store.put(cell.key, sums)
+        done[cell.key] = sums
+    return done
 
 
 def _last_read(cell: Cell) -> int:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from posenc_jax import neighbours
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
+from posenc_jax.runs import processes
 from posenc_jax.runtime import devices
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ else:
     models = neighbours.models()
 
 
-@jax.jit(static_argnames="last")
-def read(model, encoding, rows, last: int):  # [N, T + 1] -> [N, last] twice
-    return model.losses(rows[:, :-1], rows[:, -last:], encoding)
+@jax.jit(static_argnames=("last", "mesh"))
+def read(
+    model, encoding, rows, last: int, mesh: Mesh | None = None
+):  # [N, T + 1] -> [N, last] twice
+    return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
 
 
 def read_by_pieces(model, encoding, rows, last: int, piece: int):
@@ -50,7 +54,7 @@ class Reader:
     """Compute a model's losses on windows of a text, sharded over all devices.
 
     A call reads up to `tokens_per_call` tokens on each device. Windows of more than `piece` tokens
-    are read through a cache.
+    are read through a cache. `sequence` devices share each window.
     """
 
     def __init__(
@@ -60,10 +64,11 @@ class Reader:
         tokens_per_call: int,
         piece: int | None = None,
         prefix: int | None = None,
+        sequence: int = 1,
     ):
         self.piece, self.prefix = piece, prefix
-        self.mesh = devices.make_mesh()
-        self.model = jax.device_put(model, devices.replicated(self.mesh))
+        self.mesh = devices.make_mesh(sequence=sequence)
+        self.model = devices.copied(model, self.mesh)
         self.tokens, self.tokens_per_call = tokens, tokens_per_call
 
     def __call__(
@@ -76,20 +81,22 @@ class Reader:
     ) -> tuple[np.ndarray, np.ndarray]:  # [N, last]: nats, and True where the target ranks first
         nats = np.empty((len(starts), last), np.float32)
         right = np.empty((len(starts), last), np.bool_)
-        rows = rows_per_call(len(starts), length, self.mesh.size, self.tokens_per_call)
-        encoding = jax.device_put(encoding, devices.replicated(self.mesh))
+        shares, sequence = self.mesh.shape[devices.DATA], self.mesh.shape[devices.SEQUENCE]
+        rows = rows_per_call(len(starts), length // sequence, shares, self.tokens_per_call)
+        encoding = devices.copied(encoding, self.mesh)
+        own = devices.own_rows(self.mesh, rows)
         for first in range(0, len(starts), rows):
-            batch = starts[np.arange(first, first + rows) % len(starts)]  # one shape for all calls
+            # One shape for all calls: the last one is filled with windows whose losses are dropped.
+            batch = starts[np.arange(first, first + rows)[own] % len(starts)]
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)
             tokens = with_prefix(tokens, self.prefix)  # never a target, which are the last ones
-            tokens = jax.device_put(tokens, devices.by_rows(self.mesh))
+            tokens = jax.make_array_from_process_local_data(devices.by_rows(self.mesh), tokens)
             if self.piece is not None and length > self.piece and encoding.consecutive():
                 outputs = read_by_pieces(self.model, encoding, tokens, last, self.piece)
             else:
-                outputs = read(self.model, encoding, tokens, last)
-            outputs = jax.device_get(outputs)
+                outputs = read(self.model, encoding, tokens, last, self.mesh)
             filled = slice(first, min(first + rows, len(starts)))
-            for array, values in zip((nats, right), outputs, strict=True):
+            for array, values in zip((nats, right), processes.on_host(outputs), strict=True):
                 array[filled] = values[: filled.stop - first]
             after_call((filled.stop - first) * length)
         return nats, right

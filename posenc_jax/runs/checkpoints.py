@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import absl.logging
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -24,9 +25,6 @@ from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.terminal import warn
 
 PARAMETERS = "params"  # of a state, which also has the optimizer's arrays and the step
-
-# Only the lead saves and restores, without waiting for other processes.
-LEAD_ALONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
 
 
 class Checkpoints:
@@ -63,7 +61,7 @@ class Checkpoints:
                 create=False,
                 read_only=self.read_only,
                 enable_async_checkpointing=not (self.read_only or self.in_place),
-                multiprocessing_options=LEAD_ALONE,
+                multiprocessing_options=_without_others(),
             ),
         )
 
@@ -195,6 +193,12 @@ class Checkpoints:
     def close(self) -> None:
         self.settle()
         self.manager.close()
+
+
+def _without_others() -> ocp.options.MultiprocessingOptions:
+    """Save and restore without waiting for other processes; only the lead saves."""
+    own = jax.process_index()
+    return ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
 
 
 def _files_of_arrays() -> dict[str, Any]:

@@ -1,16 +1,22 @@
-"""A mesh of devices, and arrays whose rows are sharded over it, for training and evaluation."""
+"""A mesh of devices, and arrays that are sharded over it, for training and evaluation.
 
+Its axis `data` shares out the rows of a batch, its axis `sequence` the tokens of a row.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+DATA, SEQUENCE = AXES = ("data", "sequence")
 
-def make_mesh(devices=None) -> Mesh:
-    """Build a mesh with one axis, along which each process's devices are contiguous."""
+
+def make_mesh(devices=None, sequence: int = 1) -> Mesh:
+    """Build a mesh with `sequence` devices per row; each process's devices are contiguous."""
     devices = sorted(devices or jax.devices(), key=lambda device: (device.process_index, device.id))
-    return Mesh(np.array(devices), ("data",))
+    return Mesh(np.array(devices).reshape(-1, sequence), AXES)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -18,13 +24,26 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def by_rows(mesh: Mesh) -> NamedSharding:
-    return NamedSharding(mesh, PartitionSpec("data"))
+    return NamedSharding(mesh, PartitionSpec(DATA))
+
+
+def by_device(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(AXES))
+
+
+def by_pieces(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(DATA, SEQUENCE))
 
 
 def own_rows(mesh: Mesh, rows: int) -> slice:
     """Return the rows of a batch that this process reads."""
-    local = [i for i, d in enumerate(mesh.devices.flat) if d.process_index == jax.process_index()]
-    return slice(local[0] * rows // mesh.size, (local[-1] + 1) * rows // mesh.size)
+    shares = mesh.shape[DATA]
+    local = [
+        i
+        for i, devices in enumerate(mesh.devices)
+        if any(device.process_index == jax.process_index() for device in devices)
+    ]
+    return slice(local[0] * rows // shares, (local[-1] + 1) * rows // shares)
 
 
 def spread(batch: Any, mesh: Mesh) -> Any:
@@ -43,6 +62,30 @@ def shardings(tree: Any, mesh: Mesh, mode: str) -> Any:
         if mode == "replicated" or not divisible:
             return replicated(mesh)
         longest = max(divisible, key=lambda axis: leaf.shape[axis])
-        return NamedSharding(mesh, PartitionSpec(*[None] * longest, "data"))
+        return NamedSharding(mesh, PartitionSpec(*[None] * longest, AXES))
 
     return jax.tree.map(place, tree)
+
+
+def copied(tree: Any, mesh: Mesh) -> Any:
+    """Copy arrays, equal in all processes, to every device."""
+    if jax.process_count() == 1:
+        return jax.device_put(tree, replicated(mesh))
+    return jax.tree.map(
+        lambda x: jax.make_array_from_process_local_data(replicated(mesh), np.asarray(x)), tree
+    )
+
+
+def cutting(mesh: Mesh | None) -> dict[str, Mesh]:
+    """Return the option of `Model.losses` for a mesh that cuts rows; none for one that does not."""
+    return {"mesh": mesh} if mesh is not None and mesh.shape[SEQUENCE] > 1 else {}
+
+
+def problem(count: int, sequence: int, lengths: Iterable[int]) -> str | None:
+    """Return the reason why rows of these lengths cannot be shared by `sequence` devices."""
+    if count % sequence:
+        return f"sequence = {sequence} must divide the number of devices, which is {count}"
+    uneven = [length for length in lengths if length % sequence]
+    if uneven:
+        return f"sequence = {sequence} must divide every length; got {uneven[0]}"
+    return None

@@ -20,11 +20,14 @@ def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
     return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
 
 
-def nll(parts: Parts, params, batch: Batch, key, mask_documents: bool) -> jax.Array:  # [B, T]
+def nll(
+    parts: Parts, params, batch: Batch, key, mask_documents: bool, mesh: Mesh | None = None
+) -> jax.Array:  # [B, T]
     run = parts.replace(params)
     segments = jnp.asarray(batch.segments) if mask_documents else None
     inputs, targets = jnp.asarray(batch.inputs), jnp.asarray(batch.targets)
-    nats, _ = run.model.losses(inputs, targets, run.encoding, key=key, segments=segments)
+    options = {"key": key, "segments": segments, **devices.cutting(mesh)}
+    nats, _ = run.model.losses(inputs, targets, run.encoding, **options)
     return nats * batch.weights
 
 
@@ -35,7 +38,7 @@ def train_step(
     pieces = config.accumulate
 
     def piece_loss(params, batch, key):
-        return jnp.sum(nll(parts, params, batch, key, config.data.mask_documents))
+        return jnp.sum(nll(parts, params, batch, key, config.data.mask_documents, mesh))
 
     def gradient(params, batch, key):
         """Return the summed loss and its gradient, one piece of the batch at a time."""
@@ -87,7 +90,7 @@ def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
     """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
 
     def sums(params, batch):
-        losses = nll(parts, params, batch, None, mask_documents)
+        losses = nll(parts, params, batch, None, mask_documents, mesh)
         return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.

@@ -17,18 +17,18 @@ from posenc_jax.data import encoders, mixtures, tokenizer
 from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.mixtures import Mixture
 from posenc_jax.files import locked, write_atomically
-from posenc_jax.runs import parameters, trained_on
+from posenc_jax.runs import parameters, processes, trained_on
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.facts import data_facts, speed
 from posenc_jax.runs.metrics import Metrics, read_metrics
+from posenc_jax.runs.processes import all_or_none, by_lead, is_lead
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
 from posenc_jax.runtime import devices
 from posenc_jax.terminal import counted, warn
 from posenc_jax.tracking.wandb import TrainingView, View
-from posenc_jax.training import adamw, compiled, processes
-from posenc_jax.training.processes import all_or_none, by_lead, is_lead
+from posenc_jax.training import adamw, compiled
 from posenc_jax.training.recorder import Recorder
 from posenc_jax.training.report import Report, first_screen
 from posenc_jax.training.saving import Saving
@@ -44,7 +44,7 @@ def train(config: Training, workdir: Path, track: Callable[..., View] = Training
         all_or_none(lambda: is_lead() and stack.enter_context(_locked(run)))
         stack.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
-        _check_rows(config, len(jax.devices()))
+        _check_devices(config, len(jax.devices()))
         unusual = backend.unusual_settings()
         if unusual and is_lead():
             warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
@@ -97,7 +97,7 @@ def with_vocab(config: Training, vocab: int) -> Training:
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str], track) -> int:
-    mesh = devices.make_mesh()
+    mesh = devices.make_mesh(sequence=config.sequence)
 
     cards: dict[int, dict] = {}
 
@@ -259,12 +259,17 @@ def check_space(folder: Path, state, keep: int) -> None:
         warn(f"{folder} has no space for {keep} + 1 checkpoints: {sizes}")
 
 
-def _check_rows(config, count: int) -> None:
-    rows = config.batch_size // config.accumulate
-    if rows % count:
-        raise errors.ConfigError(
-            f"batch_size / accumulate = {rows} must be a multiple of the {count} devices"
+def _check_devices(config, count: int) -> None:
+    problem = devices.problem(count, config.sequence, [config.train_length])
+    rows, shares = config.batch_size // config.accumulate, count // config.sequence
+    if problem is None and rows % shares:
+        problem = (
+            f"batch_size / accumulate = {rows} must be a multiple of devices / sequence = {shares}"
         )
+    if problem is None and config.sequence > 1 and config.model.attention == "kernel":
+        problem = "model.attention = 'kernel' needs whole rows: use auto, or sequence = 1"
+    if problem is not None:
+        raise errors.ConfigError(problem)
 
 
 def _check_steps(config, saved: list[int]) -> None:

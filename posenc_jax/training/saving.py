@@ -5,9 +5,9 @@ from typing import Any
 
 import jax
 
+from posenc_jax.runs import processes
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.workdir import Workdir
-from posenc_jax.training import processes
 
 
 class Saving:

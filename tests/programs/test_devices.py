@@ -1,12 +1,19 @@
 """Training and evaluation on several devices of one process."""
 
-import csv
 import json
 import shutil
 
 import numpy as np
 import pytest
+from conftest import VARIANTS
+from curves import assert_equal_evaluations, rows_of
+from llamas import LLAMA, drawn, write
 from running import python
+
+from posenc_jax import registry, schemes
+from posenc_jax.data import tokenizer
+from posenc_jax.evaluation.protocols import planted
+from posenc_jax.pretrained.adopt import adopt
 
 
 @pytest.mark.slow
@@ -58,20 +65,87 @@ print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
 
 
 @pytest.mark.slow
-def test_an_evaluation_on_four_devices_equals_one(whole, tmp_path):
-    """Without a bias, with a curve, with regions and with a window."""
-    words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn,self_extend"]
-    words += ["--config.protocols=same_token,nonoverlap,position", "--config.documents=3"]
-    curves = []
-    for devices in (1, 4):
-        workdir = tmp_path / str(devices)
-        shutil.copytree(whole[0], workdir)
-        flags = f"--xla_force_host_platform_device_count={devices}"
-        command = ["eval_extrapolation.py", f"--workdir={workdir}", *words]
-        python(*command, env={"XLA_FLAGS": flags})
-        with (workdir / "eval" / "curves.csv").open() as stream:
-            curves.append(list(csv.DictReader(stream)))
-    assert len(curves[0]) == len(curves[1]) > 20
-    for one, four in zip(*curves, strict=True):
-        assert (one["method"], one["token_hash"]) == (four["method"], four["token_hash"])
-        np.testing.assert_allclose(float(four["nll"]), float(one["nll"]), rtol=1e-6)
+@pytest.mark.parametrize(
+    ("length", "names"),
+    [
+        (64, ["fox", "randomized", *sorted({*schemes.names(), *VARIANTS} - {"fox", "randomized"})]),
+        (2304, ["rope", "fox", "alibi", "self_extend"]),  # in blocks
+    ],
+    ids=["every encoding", "long rows"],
+)
+def test_rows_over_devices_have_the_losses_and_gradients_of_one(length, names):
+    differences = json.loads(python("tests/cutting.py", length, *names).splitlines()[-1])
+    assert len(differences) == len(names) + 2
+    for name, found in differences.items():
+        assert len(found) == 4 and max(found.values()) < 2e-6, (name, found)
+
+
+def evaluated(run, folder, devices, *words, code=0):
+    shutil.copytree(run, folder)
+    command = ["eval_extrapolation.py", f"--workdir={folder}", "--config.wandb.mode=disabled"]
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return python(*command, *words, code=code, env={"XLA_FLAGS": flags})
+
+
+ASKED = ["--config.multiples=0.5,1,2,8", "--config.documents=5", "--config.last=8"]
+ORDERED = {"data.task": "variables", "data.variant": "ordered", "data.gaps": "octaves"}
+ALONE = {"planted": "an adopted model", "pairs": "who"}  # protocols that need another text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoding", "extensions", "task"),  # without a bias and with regions, with a curve, with gates
+    [
+        ("rope", "none,self_extend", ORDERED),
+        ("alibi", "none", {"data.task": "who"}),
+        ("fox", "none", ORDERED),
+    ],
+    ids=["rope", "alibi", "fox"],
+)
+def test_an_evaluation_on_four_devices_equals_one(encoding, extensions, task, call, tmp_path):
+    """Every protocol of a text with answers, and windows that do not fill the devices."""
+    fields = {"data.source": "synthetic", "data.documents": 60, "data.path": None} | task
+    call("train.py", tmp_path / "run", config=encoding, **fields)
+    chosen = {*registry.protocols()} - ALONE.keys() if task is ORDERED else {"pairs", "answers"}
+    words = [*ASKED, f"--config.extensions={extensions}", f"--config.protocols={','.join(chosen)}"]
+    evaluated(tmp_path / "run", tmp_path / "1", 1, *words)
+    assert {row["protocol"] for row in rows_of(tmp_path / "1")} == chosen
+    for sequence in (1, 2, 4):
+        folder = tmp_path / f"4 devices, {sequence} per window"
+        evaluated(tmp_path / "run", folder, 4, *words, f"--config.sequence={sequence}")
+        assert_equal_evaluations(tmp_path / "1", folder)
+
+
+@pytest.mark.slow
+def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
+    sentences = [
+        planted.SENTENCE.format(name, value) * 4
+        for name in planted.NAMES
+        for value in planted.VALUES
+    ]
+    config = LLAMA | {"vocab_size": 600}
+    folder = write(tmp_path / "llama", drawn(config=config), config)
+    (folder / "tokenizer.json").write_text(tokenizer.train_bpe(sentences, 590).to_str())
+    adopt(folder, tmp_path / "run")
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(" ".join(map(str, range(number, number + 400))))
+    words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
+    words += ["--config.lengths=256", "--config.protocols=planted", "--config.window=False"]
+    for count, sequence in ((1, 1), (4, 1), (4, 4)):
+        folder = tmp_path / f"{count} devices, {sequence} per window"
+        evaluated(tmp_path / "run", folder, count, *words, f"--config.sequence={sequence}")
+        assert_equal_evaluations(tmp_path / "1 devices, 1 per window", folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"sequence": 3}, "sequence = 3 must divide the number of devices, which is 4"),
+        ({"sequence": 4, "lengths": "18,72"}, "sequence = 4 must divide every length; got 18"),
+        ({"sequence": 2, "piece": 16}, "piece = 16 and sequence = 2 are mutually exclusive"),
+    ],
+)
+def test_a_wrong_number_of_devices_is_refused(fields, reason, whole, tmp_path):
+    words = [f"--config.{name}={value}" for name, value in fields.items()]
+    assert reason in evaluated(whole[0], tmp_path / "run", 4, *words, code=2)

@@ -1,33 +1,36 @@
-"""Several processes that train one model over gloo, each with one device."""
+"""Several processes that train or evaluate one model over gloo, each with one device."""
 
 import json
 import os
+import shutil
 import signal
 import socket
 import time
 
 import pytest
+from curves import assert_equal_evaluations, rows_of
 from running import finish
 
+from posenc_jax.runs import processes
 from posenc_jax.runs.metrics import read_metrics
-from posenc_jax.training import processes
 
 SLOW = pytest.mark.slow
 
 
 @pytest.fixture
 def start(program):
-    """Two processes of one run; `other` is what the second is told besides."""
+    """Two processes of one program; `other` is what the second is told besides."""
     started = []
 
-    def begin(workdir, other=None, **fields):
+    def begin(workdir, *words, other=None, name="train.py", **fields):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
         both = [
             program(
-                "train.py",
+                name,
                 workdir,
+                *words,
                 env={
                     "JAX_COORDINATOR_ADDRESS": address,
                     "JAX_NUM_PROCESSES": "2",
@@ -117,7 +120,8 @@ def test_a_failure_of_one_process_ends_both(sent, number, start, tmp_path):
         out = survivor.communicate()[0]
         killed.communicate()
         assert survivor.returncode not in (0, 75) and killed.returncode == -signal.SIGKILL
-        assert "the same commands resume from the last checkpoint" in out
+        reasons = "the same commands resume from the last save", "another task died"  # jax aborts
+        assert any(reason in out for reason in reasons)
     assert time.monotonic() - began < 20
     saved = max(
         int(p.name) for p in (tmp_path / "two" / "checkpoints").iterdir() if p.name.isdigit()
@@ -176,3 +180,66 @@ def test_two_commands_are_no_run(start, tmp_path):
     for process in start(tmp_path / "run", other={"stop_at": 6}):
         assert "stop_at: 0 in process 0, 6 in process 1" in finish(process, 2)
     assert not (tmp_path / "run").exists()
+
+
+EVALUATED = [
+    "--config.multiples=0.5,1,2",
+    "--config.extensions=none,self_extend",
+    "--config.distributed=True",
+    "--config.wandb.mode=disabled",
+]
+
+
+def evaluate(start, workdir, *words):
+    return start(workdir, *EVALUATED, *words, name="eval_extrapolation.py")
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.slow
+def test_two_processes_evaluate_as_one(start, call, run, tmp_path):
+    """Also with a window cut over both; one of them writes, and speaks."""
+    shutil.copytree(run, tmp_path / "one")
+    call("eval_extrapolation.py", tmp_path / "one", *(w for w in EVALUATED if "distr" not in w))
+    for words in ([], ["--config.sequence=2", "--config.name=cut"]):
+        lead, other = evaluate(start, run, *words)
+        said, silent = finish(lead), finish(other)
+        assert "curves.csv" in said and "windows of" in said and "windows of" not in silent
+    assert len(rows_of(run)) == 2 * len(rows_of(tmp_path / "one")) > 20
+    for name in ("held-out", "cut"):
+        assert_equal_evaluations(tmp_path / "one", run, name)
+    assert (run / "plots" / "same_token.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_an_evaluation_of_two_processes_ends_and_resumes(sent, number, start, run):
+    """With the reason, in both of them; finished cells stay."""
+    small = "--config.tokens_per_call=32"
+    running = evaluate(start, run, small)
+    while not list(run.glob("eval/cells/[!.]*.npz")):
+        assert all(process.poll() is None for process in running), running[0].communicate()[0]
+        time.sleep(0.02)
+    running[number].send_signal(sent)
+    began = time.monotonic()
+    if sent == signal.SIGTERM:
+        said = finish(running[0], 75)
+        finish(running[1], 75)
+        assert ("SIGTERM" if number == 0 else "a signal to another process") in said
+    else:
+        survivor = running[1 - number]
+        out = survivor.communicate()[0]
+        running[number].communicate()
+        assert survivor.returncode not in (0, 75)
+        reasons = "the same commands resume from the last save", "another task died"  # jax aborts
+        assert any(reason in out for reason in reasons)
+    assert time.monotonic() - began < 30
+    lead, other = evaluate(start, run, small)
+    said = finish(lead)
+    finish(other)
+    assert "cells cached" in said and len(rows_of(run)) > 20

@@ -54,8 +54,17 @@ ALLOWED = {
         "schemes",
         "extensions",
     },
-    "posenc_jax/attention": {"checks", "encoding", "layers", "positions", "attention"},
-    "models": {"checks", "registry", "fields", "encoding", "layers", "positions", "attention"},
+    "posenc_jax/attention": {"checks", "runtime", "encoding", "layers", "positions", "attention"},
+    "models": {
+        "checks",
+        "registry",
+        "fields",
+        "runtime",
+        "encoding",
+        "layers",
+        "positions",
+        "attention",
+    },
 }
 
 

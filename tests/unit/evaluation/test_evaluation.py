@@ -126,9 +126,9 @@ def test_logits_of_targets_that_are_not_scored_are_not_computed(make_model):
 def test_windows_are_shared_evenly_among_calls(windows, calls, rows, make_model, monkeypatch):
     read = []
 
-    def outputs(model, encoding, tokens, last):
+    def outputs(model, encoding, tokens, last, mesh):
         read.append(len(tokens))
-        return np.zeros((len(tokens), last)), np.zeros((len(tokens), last), bool)
+        return jnp.zeros((len(tokens), last)), jnp.zeros((len(tokens), last), bool)
 
     monkeypatch.setattr(losses, "read", outputs)
     reader = Reader(make_model(), split().tokens, 4 * 32)

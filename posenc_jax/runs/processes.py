@@ -1,4 +1,4 @@
-"""Distributed training: all processes compute, and the lead reads and writes.
+"""Several processes of one program: all compute, and the lead writes.
 
 Calls that may fail in one process go through `all_or_none`, so that all end with the same error.
 """
@@ -7,7 +7,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from posenc_jax import errors
-from posenc_jax.config import Training, schema
+from posenc_jax.config import Evaluation, Training, schema
 from posenc_jax.config.compare import differences_of_fields
 from posenc_jax.runtime import devices
 from posenc_jax.terminal import code_of, say
@@ -78,7 +78,7 @@ def _exit_now(error: BaseException) -> None:
         say("".join(traceback.format_exception(error)), error=True)
         say(
             f"error: process {jax.process_index()} of {jax.process_count()} ends. If another one "
-            "ended before, see its output; the same commands resume from the last checkpoint",
+            "ended before, see its output; the same commands resume from the last save",
             error=True,
         )
         code = errors.FAULT
@@ -91,6 +91,16 @@ def _raise(error: BaseException) -> NoReturn:
 
 def is_lead() -> bool:
     return jax.process_index() == 0
+
+
+@contextmanager
+def only_lead_speaks() -> Iterator[None]:
+    """Discard what the other processes print; errors that end a process are printed outside."""
+    if is_lead():
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 def all_or_none(call: Callable[[], T]) -> T:
@@ -107,10 +117,14 @@ def all_or_none(call: Callable[[], T]) -> T:
     reasons = _exchange([type(failure).__name__, str(failure)] if failure else None)
     for reason in reasons:
         if reason is not None:
-            stop = getattr(errors, reason[0])(reason[1])
-            stop.ends_all = True
-            raise stop from failure
+            raise of_all(getattr(errors, reason[0])(reason[1])) from failure
     return result  # pyright: ignore[reportReturnType]
+
+
+def of_all(stop: errors.Stop) -> errors.Stop:
+    """Mark an error that every process raises, so that all end with it."""
+    stop.ends_all = True
+    return stop
 
 
 def by_lead(call: Callable[[], T]) -> T:
@@ -131,28 +145,25 @@ def _exchange(value: Any) -> list:
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
-def same_configuration(config: Training) -> None:
+def same_configuration(config: Training | Evaluation) -> None:
     """Refuse processes started by different commands, which would wait for each other."""
     every = _exchange(schema.as_fields(config))
     for number, fields in enumerate(every):
         words = ("in process 0", f"in process {number}")
         lines = differences_of_fields(every[0], fields, ("data.cache", "wandb"), words)
         if lines:
-            stop = errors.ConfigError(
-                "the processes of a run must be given the same configuration:\n  "
-                + "\n  ".join(lines)
+            raise of_all(
+                errors.ConfigError(
+                    "all processes must be given the same configuration:\n  " + "\n  ".join(lines)
+                )
             )
-            stop.ends_all = True
-            raise stop
 
 
 def agree(value: Any, what: str) -> None:
     """Reject processes that have different values."""
     values = _exchange(value)
     if any(other != values[0] for other in values):
-        stop = errors.DataError(f"{what} differs between the processes of this run: {values}")
-        stop.ends_all = True
-        raise stop
+        raise of_all(errors.DataError(f"{what} differs between the processes: {values}"))
 
 
 def arrays_of_lead(tree: Any) -> Any:
@@ -181,7 +192,7 @@ class Stopping:
 
     def __init__(self, signals: Sequence[str], mesh: Mesh):
         self.signals = signals
-        self.rows = devices.by_rows(mesh)
+        self.by_device = devices.by_device(mesh)
         self.any = jax.jit(lambda votes: votes.any(), out_shardings=devices.replicated(mesh))
         self.local = mesh.local_mesh.size
         self.sent: jax.Array | None = None
@@ -190,7 +201,7 @@ class Stopping:
         if jax.process_count() == 1:
             return bool(self.signals)
         stop, vote = self.sent, np.full(self.local, bool(self.signals))
-        self.sent = self.any(jax.make_array_from_process_local_data(self.rows, vote))
+        self.sent = self.any(jax.make_array_from_process_local_data(self.by_device, vote))
         return stop is not None and bool(stop)
 
     @property

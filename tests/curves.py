@@ -1,0 +1,36 @@
+"""Two evaluations, compared."""
+
+import csv
+
+import numpy as np
+
+from posenc_jax.evaluation import records
+
+OWN = ("run", "evaluation")  # columns in which equal evaluations may differ
+
+
+def rows_of(workdir):
+    with (workdir / "eval" / "curves.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def assert_equal_evaluations(one, other, evaluation="", tolerance=1e-6):
+    """The sums and the rows of two workdirs are equal; ends of intervals over a few documents are
+    many times as sensitive as means."""
+    cells, others = (
+        records.of_evaluation(records.read(place / "eval"), name)
+        for place, name in ((one, ""), (other, evaluation))
+    )
+    assert len(cells) == len(others) > 0
+    for cell, equal in zip(cells, others, strict=True):
+        for sums, expected in zip(cell.sums, equal.sums, strict=True):
+            np.testing.assert_allclose(expected, sums, rtol=tolerance)
+        for name in cell.facts.keys() - set(OWN):
+            assert cell.facts[name] == equal.facts[name]
+    every, equals = records.rows(cells), records.rows(others)
+    for row, equal in zip(every, equals, strict=True):
+        for name in row.keys() - set(OWN):
+            if row[name] != equal[name]:
+                loose = 20 if name.endswith(("low", "high")) else 1
+                options = dict(rtol=loose * tolerance, atol=loose * tolerance, err_msg=name)
+                np.testing.assert_allclose(equal[name], row[name], **options)

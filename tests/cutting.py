@@ -1,0 +1,71 @@
+"""python tests/cutting.py LENGTH NAME ...: losses and their gradients of rows over four devices.
+
+Prints, for each encoding, the largest differences to those of one device as JSON.
+"""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
+os.environ["XLA_FLAGS"] = (
+    "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from conftest import VARIANTS
+from sizes import DIMS, VOCAB
+
+import models
+import posenc_jax
+from posenc_jax.runtime import devices
+
+MESHES = {"2 x 2": 2, "1 x 4": 4}
+FIELDS = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB}
+
+
+def losses(trained, fixed, tokens, options, mesh):
+    model, encoding = trained[0], posenc_jax.combine(trained[1], fixed)
+    nats, right = model.losses(
+        tokens[:, :-1], tokens[:, 1:], encoding, **options, **devices.cutting(mesh)
+    )
+    return jnp.mean(nats), (nats, right)
+
+
+def largest(one, other) -> float:
+    """The largest difference, relative to the largest number."""
+    sizes = [float(jnp.max(jnp.abs(a))) for a in jax.tree.leaves(one)]
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs) / max(sizes)
+
+
+def compared(name: str, length: int, segments=None) -> dict[str, float]:
+    scheme, options, extension = VARIANTS.get(name, (name, {}, "none"))
+    encoding = posenc_jax.build(scheme, DIMS, key=jax.random.key(3), **options)
+    if encoding.reach is not None:
+        extension = "interpolate"
+    encoding = posenc_jax.extend(extension, encoding, length / DIMS.train_length)
+    model = models.Transformer(models.Config(**FIELDS), jax.random.key(0))
+    tokens = np.random.default_rng(0).integers(0, VOCAB, (4, length + 1))
+    trained, fixed = posenc_jax.partition(encoding)
+    compute = jax.jit(jax.value_and_grad(losses, has_aux=True), static_argnums=4)
+    inputs = (model, trained), fixed, jnp.asarray(tokens, jnp.int32), {"segments": segments}
+    (_, (nats, right)), gradient = compute(*inputs, None)
+    differences = {}
+    for words, sequence in MESHES.items():
+        mesh = devices.make_mesh(sequence=sequence)
+        (_, (cut_nats, cut_right)), cut_gradient = compute(*inputs, mesh)
+        assert (cut_right == right).mean() > 0.99
+        differences[f"{words} losses"] = largest(nats, cut_nats)
+        differences[f"{words} gradients"] = largest(gradient, cut_gradient)
+    return differences
+
+
+if __name__ == "__main__":
+    length, names = int(sys.argv[1]), sys.argv[2:]
+    documents = jnp.asarray(np.arange(length) // 27)[None].repeat(4, axis=0)
+    found = {name: compared(name, length) for name in names}
+    found |= {f"{name} in documents": compared(name, length, documents) for name in names[:2]}
+    print(json.dumps(found))
