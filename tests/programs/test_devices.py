@@ -149,3 +149,33 @@ def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
 def test_a_wrong_number_of_devices_is_refused(fields, reason, whole, tmp_path):
     words = [f"--config.{name}={value}" for name, value in fields.items()]
     assert reason in evaluated(whole[0], tmp_path / "run", 4, *words, code=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", [("rope", "none"), ("alibi", "none"), ("fox", "none"), ("rope", "self_extend")]
+)
+def test_a_long_window_takes_a_share_of_the_memory_per_device(case):
+    """131,072 tokens over four devices, by the compiled programs of a Llama-like model."""
+    code = """
+import sys, jax, jax.numpy as jnp
+sys.path.insert(0, '.')
+import models, posenc_jax
+from posenc_jax.evaluation import losses
+from posenc_jax.runtime import devices
+name, extension = sys.argv[1:]
+length = 131072
+dims = posenc_jax.Dims(heads=8, head_dim=64, width=512, train_length=128)
+fields = dict(width=512, heads=8, kv_heads=2, activation='swiglu', mlp_width=1408, layers=2, vocab=256)
+model = models.Transformer(models.Config(**fields), jax.random.key(0))
+encoding = posenc_jax.extend(extension, posenc_jax.build(name, dims, key=jax.random.key(3)), length / 128)
+for count in (1, 4):
+    mesh = devices.make_mesh(jax.devices()[:count], sequence=count)
+    rows = jax.ShapeDtypeStruct((1, length + 1), jnp.int32, sharding=devices.by_rows(mesh))
+    placed = devices.copied((model, encoding), mesh)
+    compiled = losses.read.lower(*placed, rows, length, mesh).compile()
+    print(compiled.memory_analysis().temp_size_in_bytes)
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    one, four = map(int, python("-c", code, *case, env=flags).split()[-2:])
+    assert four < 0.3 * one
