@@ -440,7 +440,7 @@ class Attention(nnx.Module):
                 before = None if cache is None else cache.latest()
                 features = encoding.read(x.reshape(shape), before, tokens.document)
             else:
-                features = ring.read_in_turn(encoding, x.reshape(shape), tokens.axis)
+                features = ring.read(encoding, x.reshape(shape), tokens)
             tokens = tokens.replace(features=features)
         seen, held = Seen(q, k, v, tokens, phase), None
         if cache is not None:

@@ -117,6 +117,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     logn: bool = static(default=False)
     temperature: jax.Array | None = None  # [], a factor on q . k
 
+    # True: `attend` also attends to keys on other devices (`Tokens.axis`).
+    attends_across_devices: ClassVar[bool] = False
     # True: the phase of a token follows from its own position, whatever the others are.
     phase_of_each: ClassVar[bool] = False
 
@@ -207,8 +209,9 @@ class Encoding(struct.PyTreeNode, kw_only=True):
     ) -> Any:  # [B, T, D] -> pytree of [B, T, ...]
         """Compute features of tokens from the input of a layer's attention.
 
-        `before` holds those of the token right before, [B, 1, ...], if a row is read in parts, and
-        `document` the numbers of documents, [B, T], if several share a row.
+        `before` holds those of the token right before, [B, 1, ...], which is in the document of the
+        first token, if a row is read in parts, and `document` the numbers of documents, [B, T], if
+        several share a row.
         """
         return None
 

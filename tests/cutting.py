@@ -23,6 +23,8 @@ import posenc_jax
 from posenc_jax.runtime import devices
 
 MESHES = {"2 x 2": 2, "1 x 4": 4}
+PACKED = "rope", "fox", "relative", "selective_rope", "randomized", "stick_breaking with remainder"
+MORE = {"stick_breaking with remainder": ("stick_breaking", {"remainder": True}, "none")}
 FIELDS = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB}
 
 
@@ -42,7 +44,7 @@ def largest(one, other) -> float:
 
 
 def compared(name: str, length: int, segments=None) -> dict[str, float]:
-    scheme, options, extension = VARIANTS.get(name, (name, {}, "none"))
+    scheme, options, extension = (VARIANTS | MORE).get(name, (name, {}, "none"))
     encoding = posenc_jax.build(scheme, DIMS, key=jax.random.key(3), **options)
     if encoding.reach is not None:
         extension = "interpolate"
@@ -65,7 +67,9 @@ def compared(name: str, length: int, segments=None) -> dict[str, float]:
 
 if __name__ == "__main__":
     length, names = int(sys.argv[1]), sys.argv[2:]
-    documents = jnp.asarray(np.arange(length) // 27)[None].repeat(4, axis=0)
+    # Documents that begin one, two and three tokens before a piece of 16.
+    documents = jnp.asarray(np.arange(length) // 15)[None].repeat(4, axis=0)
     found = {name: compared(name, length) for name in names}
-    found |= {f"{name} in documents": compared(name, length, documents) for name in names[:2]}
+    packed = [name for name in names if name in PACKED]
+    found |= {f"{name} in documents": compared(name, length, documents) for name in packed}
     print(json.dumps(found))

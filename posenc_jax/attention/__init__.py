@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.attention import ring
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
 from posenc_jax.attention.regions import by_regions, phase_between
-from posenc_jax.attention.ring import around_ring
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
 from posenc_jax.layers import bearer, overrides
@@ -58,10 +58,7 @@ def attention(
     choice("implementation", implementation, IMPLEMENTATIONS)
     if overrides(encoding, "attend"):
         if k_tokens.axis is not None:
-            raise ValueError(
-                f"encoding {encoding.name!r} has its own attention, which needs whole rows: use "
-                "sequence = 1"
-            )
+            ring.check(encoding)
         scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])
         q = q if scale is None else (q * scale).astype(q.dtype)
         own = bearer(encoding, "attend").replace(window=encoding.narrowed())
@@ -80,7 +77,7 @@ def attention(
     if overrides(encoding, "regions"):
         compute = functools.partial(by_regions, compute)
     if k_tokens.axis is not None:
-        compute = functools.partial(around_ring, compute)
+        compute = functools.partial(ring.attention, compute)
     out, logsum = compute(*arguments, phase=phase)
     return with_sink(out, logsum, encoding.sink())
 

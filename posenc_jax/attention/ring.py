@@ -2,7 +2,6 @@
 travel around a ring of the devices (Liu et al. 2023, arXiv:2310.01889)."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,8 +11,20 @@ from jax.sharding import Mesh, PartitionSpec
 from posenc_jax.attention.merging import NONE, merge
 from posenc_jax.attention.regions import phase_between
 from posenc_jax.encoding import Encoding, Phase, Tokens
+from posenc_jax.layers import bearer, overrides
 from posenc_jax.positions import in_document
 from posenc_jax.runtime.devices import DATA, SEQUENCE
+
+
+def check(encoding: Encoding) -> None:
+    """Reject an encoding with a layer whose own attention reads whole rows."""
+    for index in range(encoding.period):
+        layer = encoding.layer(index)
+        if overrides(layer, "attend") and not bearer(layer, "attend").attends_across_devices:
+            raise ValueError(
+                f"encoding {layer.name!r} reads whole rows, which cannot be cut over devices: use "
+                "sequence = 1"
+            )
 
 
 def over_pieces(call: Callable, mesh: Mesh, whole: Any, rows: Any) -> Any:
@@ -41,19 +52,49 @@ def to_be_cut(row: Tokens) -> Tokens:
     return row.replace(order=order, contiguous=False, axis=SEQUENCE)
 
 
-def read_in_turn(encoding: Encoding, x: jax.Array, axis: str) -> Any:  # x [B, T, D]
-    """Read the features of a piece, which may be sums over all earlier tokens of the row."""
-    devices, is_first = jax.lax.axis_size(axis), jax.lax.axis_index(axis) == 0
-    to_next = [(i, i + 1) for i in range(devices - 1)]
-    features = alone = encoding.read(x)
-    for _ in range(devices - 1):  # after as many rounds as there are earlier pieces, it is right
-        last = jax.tree.map(lambda leaf: leaf[:, -1:], features)
-        before = jax.lax.ppermute(last, axis, to_next)
-        features = jax.tree.map(partial(jnp.where, is_first), alone, encoding.read(x, before))
+def read(encoding: Encoding, x: jax.Array, tokens: Tokens) -> Any:  # x [B, T, D]
+    """Read the features of a piece, which may depend on all earlier tokens of its first document.
+
+    The last features of each piece go to the next one, as often as there are pieces before it.
+    """
+    axis, document = tokens.axis, tokens.document
+    assert axis is not None
+    devices = jax.lax.axis_size(axis)
+
+    def of_previous(tree):  # the last token of the piece before this one; zeros of the first
+        to_next = [(i, i + 1) for i in range(devices - 1)]
+        last = jax.tree.map(lambda leaf: leaf[:, -1:], tree)
+        return jax.lax.ppermute(last, axis, to_next)
+
+    features = alone = encoding.read(x, document=document)
+    is_start = jnp.broadcast_to(jax.lax.axis_index(axis) == 0, (len(x), 1))  # of a document
+    if document is not None:
+        is_start |= of_previous(document) != document[:, :1]
+
+    def chosen(alone, following):
+        return jnp.where(is_start.reshape(-1, *[1] * (alone.ndim - 1)), alone, following)
+
+    for _ in range(devices - 1):
+        following = encoding.read(x, of_previous(features), document)
+        features = jax.tree.map(chosen, alone, following)
     return features
 
 
-def around_ring(
+def around(axis: str, keys: Any, state: Any, add: Callable) -> Any:
+    """Return `add(state, keys)` over the keys of every device in turn: a device's own, then those
+    of ever earlier pieces, and after the first piece the last ones."""
+    devices = jax.lax.axis_size(axis)
+    to_next = [(i, (i + 1) % devices) for i in range(devices)]
+
+    def turn(carried, _):
+        state, keys = carried
+        return (add(state, keys), jax.lax.ppermute(keys, axis, to_next)), None
+
+    (state, _), _ = jax.lax.scan(turn, (state, keys), length=devices)
+    return state
+
+
+def attention(
     compute: Callable,  # plain or blockwise, with or without regions
     q: jax.Array,  # [B, H, Q, K]
     k: jax.Array,  # [B, G, S, K]
@@ -65,21 +106,18 @@ def around_ring(
     phase: Phase | None,  # of this piece alone, so unused
 ) -> tuple[jax.Array, jax.Array]:  # [B, H, Q, K] of the values, and [B, H, Q]
     """Run `compute` against the keys of each device in turn and merge."""
-    axis = k_tokens.axis
-    assert axis is not None
-    devices = jax.lax.axis_size(axis)
-    to_next = [(i, (i + 1) % devices) for i in range(devices)]
 
-    def add(state, _):
-        merged, (k, v, k_tokens) = state
+    def add(merged, keys):
+        k, v, k_tokens = keys
         between = phase_between(encoding, q_tokens.position, k_tokens.position)
         part = compute(q, k, v, encoding, q_tokens, k_tokens, phase=between)
-        passed_on = jax.lax.ppermute((k, v, k_tokens), axis, to_next)
-        return (merge([merged, part]), passed_on), None
+        return merge([merged, part])
 
     nothing = (
         jnp.zeros((*q.shape[:3], v.shape[3]), jnp.float32),
         jnp.full(q.shape[:3], NONE, jnp.float32),
     )
-    (merged, _), _ = jax.lax.scan(add, (nothing, (k, v, k_tokens)), length=devices)
-    return merged[0].astype(q.dtype), merged[1]
+    axis = k_tokens.axis
+    assert axis is not None
+    out, logsum = around(axis, (k, v, k_tokens), nothing, add)
+    return out.astype(q.dtype), logsum

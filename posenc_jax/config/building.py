@@ -1,14 +1,17 @@
 """Build the encoding of a configuration on the host and collect every error on the way."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from posenc_jax import extensions, neighbours, schemes
+from posenc_jax.attention import ring
 from posenc_jax.config.resolve import original_length
 from posenc_jax.config.schema import Training
 from posenc_jax.encoding import Dims, Encoding, trained_mask
+
+T = TypeVar("T")
 
 
 def plain(config: Training, key: jax.Array) -> Encoding:
@@ -51,6 +54,8 @@ def mistakes(config: Training) -> list[str]:
                 f"encoding_rate = {config.encoding_rate} has no effect: encoding {built.name!r} "
                 "has no trained arrays"
             )
+    if built is not None and config.sequence > 1:
+        problems += _all_errors(lambda _: ring.check(built), {})[0]
     return problems + _of_extension(config, built)
 
 
@@ -108,8 +113,8 @@ def _of_length(config: Training, encoding: Encoding, takes_scale: bool) -> list[
 
 
 def _all_errors(
-    build: Callable[[Mapping[str, Any]], Encoding], options: Mapping[str, Any]
-) -> tuple[list[str], Encoding | None]:
+    build: Callable[[Mapping[str, Any]], T], options: Mapping[str, Any]
+) -> tuple[list[str], T | None]:
     """Errors of all options together and of each of them alone, and what was built."""
     try:
         return [], build(options)

@@ -18,7 +18,8 @@ from posenc_jax.data.sources import _files
 from posenc_jax.errors import ConfigError
 
 FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet program computes
-BUILT_FROM = ("train_length", "original_length", "encoding_rate")  # beside model and encoding
+# Beside model and encoding.
+BUILT_FROM = ("train_length", "original_length", "encoding_rate", "sequence")
 
 
 class Checked(NamedTuple):
@@ -200,11 +201,6 @@ def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
         problems.append(
             f"lengths = {values['lengths']!r} and multiples = {values['multiples']!r} are "
             "mutually exclusive; give one"
-        )
-    if values["piece"] is not None and values["sequence"] != 1:
-        problems.append(
-            f"piece = {values['piece']!r} and sequence = {values['sequence']!r} are mutually "
-            "exclusive; give one"
         )
     return problems + _words(values) + _text(values["data"])
 

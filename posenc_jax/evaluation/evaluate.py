@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from tqdm import tqdm
 
@@ -25,7 +24,7 @@ from posenc_jax.evaluation import (
     records,
     windows,
 )
-from posenc_jax.evaluation.losses import Reader
+from posenc_jax.evaluation.losses import Reader, reader_of
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.store import Store
@@ -100,7 +99,7 @@ def _evaluate(
             tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
             continue
         lengths = lengths_of(config, subject.trained)
-        _check_devices(config, lengths)
+        devices.check(config.sequence, lengths)
         if text is None:
             text = all_or_none(partial(choose, config, subject, lengths, signals, earlier))
             processes.agree(text.hash, "the text")
@@ -152,12 +151,6 @@ def _record(
     if not measured:
         return []
     return records.write(folder, measured, [places_of(text)], earlier, left_out)
-
-
-def _check_devices(config: Evaluation, lengths: Sequence[int]) -> None:
-    problem = devices.problem(jax.device_count(), config.sequence, lengths)
-    if problem is not None:
-        raise ConfigError(problem)
 
 
 def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
@@ -281,9 +274,7 @@ def measure(
                     progress.write(store.folder.parent, finished, len(cells))
                 bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
-                model, prefix = subject.parts.model, subject.prefix
-                options = {"piece": config.piece, "prefix": prefix, "sequence": config.sequence}
-                reader = Reader(model, split.tokens, config.tokens_per_call, **options)
+                reader = reader_of(config, subject, split.tokens)
                 losses = _read(reader, group, after_call)
                 done |= all_or_none(partial(_stored, store, split, group, *losses))
         except _Stopping:

@@ -11,9 +11,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from posenc_jax import neighbours
+from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import processes
+from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices
 
 if TYPE_CHECKING:
@@ -106,3 +108,15 @@ def rows_per_call(windows: int, length: int, devices: int, tokens_per_call: int)
     """Share windows evenly among calls: at most one row a call and device is read in vain."""
     calls = math.ceil(windows / (devices * max(1, tokens_per_call // length)))
     return math.ceil(windows / (calls * devices)) * devices
+
+
+def reader_of(config: Evaluation, subject: Subject, tokens: np.ndarray) -> Reader:
+    """Make the reader of a text for a subject, as an evaluation asks."""
+    return Reader(
+        subject.parts.model,
+        tokens,
+        config.tokens_per_call,
+        piece=config.piece,
+        prefix=subject.prefix,
+        sequence=config.sequence,
+    )

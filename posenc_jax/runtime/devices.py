@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from posenc_jax.errors import ConfigError
+
 DATA, SEQUENCE = AXES = ("data", "sequence")
 
 
@@ -81,11 +83,13 @@ def cutting(mesh: Mesh | None) -> dict[str, Mesh]:
     return {"mesh": mesh} if mesh is not None and mesh.shape[SEQUENCE] > 1 else {}
 
 
-def problem(count: int, sequence: int, lengths: Iterable[int]) -> str | None:
-    """Return the reason why rows of these lengths cannot be shared by `sequence` devices."""
+def check(sequence: int, lengths: Iterable[int]) -> None:
+    """Refuse rows of these lengths that `sequence` devices cannot share."""
+    count = jax.device_count()
     if count % sequence:
-        return f"sequence = {sequence} must divide the number of devices, which is {count}"
-    uneven = [length for length in lengths if length % sequence]
-    if uneven:
-        return f"sequence = {sequence} must divide every length; got {uneven[0]}"
-    return None
+        raise ConfigError(
+            f"sequence = {sequence} must divide the number of devices, which is {count}"
+        )
+    for length in lengths:
+        if length % sequence:
+            raise ConfigError(f"sequence = {sequence} must divide every length; got {length}")

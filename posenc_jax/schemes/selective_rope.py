@@ -5,7 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.attention import attention
+from posenc_jax.attention import attention, turn
 from posenc_jax.checks import flag, positive, rotary_dims, whole_number
 from posenc_jax.encoding import Dims, Encoding, Phase, fixed, trained
 from posenc_jax.layers import one_per_layer
@@ -23,6 +23,8 @@ class SelectiveRoPE(Encoding):
     exp(beta) is added, which starts at RoPE's step of 1; with `gate`, a sigmoid of x per head
     multiplies the step. The angle is the sum of the steps times base^(-2i/K), in float32.
     """
+
+    attends_across_devices = True
 
     inv_freq: jax.Array  # [K/2]
     w1: jax.Array = trained()  # [D, R]; like w2 and the convolution as PyTorch starts its layers
@@ -42,14 +44,14 @@ class SelectiveRoPE(Encoding):
             earlier = before["recent"][:, -1]
         row = jnp.concatenate([earlier, low], axis=1)
         back = [row[:, WIDTH - 1 - n :][:, :length] for n in range(WIDTH)]  # n tokens back
-        recent = jnp.stack(back[-2::-1], axis=2)  # what the next token convolves, oldest first
         if document is not None:
-            padded = jnp.pad(document, ((0, 0), (WIDTH - 1, 0)), constant_values=-1)
+            padded = jnp.pad(document, ((0, 0), (WIDTH - 1, 0)), mode="edge")
             places = (padded[:, WIDTH - 1 - n :][:, :length] for n in range(WIDTH))
             back = [
                 jnp.where((place == document)[..., None], part, 0)
                 for part, place in zip(back, places, strict=True)
             ]
+        recent = jnp.stack(back[-2::-1], axis=2)  # what the next token convolves, oldest first
         kernel = self.convolution[:, None] * self.w2[None]  # [4, R, H, K/2]
         steps = jnp.einsum("btnr,nrhp->bthp", jnp.stack(back, 2), kernel, precision="highest")
         if self.beta is not None:
@@ -63,8 +65,10 @@ class SelectiveRoPE(Encoding):
         q_cos, q_sin = self._cos_sin(q_tokens.features)
         k_cos, k_sin = self._cos_sin(k_tokens.features)
         phase = Phase(q_cos=q_cos, q_sin=q_sin, k_cos=k_cos, k_sin=k_sin, layout="half")
+        q, k, v = turn(q, k, v, self, phase)
         nope = Encoding(dims=self.dims, window=self.window)
-        return attention(q, k, v, nope, q_tokens, k_tokens, phase=phase)
+        q_tokens, k_tokens = (tokens.replace(features=None) for tokens in (q_tokens, k_tokens))
+        return attention(q, k, v, nope, q_tokens, k_tokens)
 
     def _cos_sin(self, features) -> tuple[jax.Array, jax.Array]:  # [B, H, T, K/2] twice
         total, rest = (features[name].swapaxes(1, 2) for name in ("sum", "rest"))

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from posenc_jax.attention import ring
 from posenc_jax.attention.plain import documents_of, order_of
 from posenc_jax.checks import flag
-from posenc_jax.encoding import Dims, Encoding, static
+from posenc_jax.encoding import Dims, Encoding, Tokens, static
 from posenc_jax.schemes._rows import ascending, blocks
 
 BLOCK = 128  # queries or keys
@@ -26,34 +27,50 @@ class StickBreaking(Encoding):
     goes to the query's own value. Logarithms are float32.
     """
 
+    attends_across_devices = True
+
     attend_current: bool = static(default=False)
     remainder: bool = static(default=False)
 
     def attend(self, q, k, v, q_tokens, k_tokens):
         k, v, k_tokens = ascending(k, v, k_tokens, self.window)
+
+        def add(state, keys):  # which come before those of the state
+            out, left = state
+            more, rest = self._of_keys(q, *keys, q_tokens)
+            return out + jnp.exp(left)[..., None] * more, left + rest
+
+        if k_tokens.axis is None:
+            out, left = self._of_keys(q, k, v, k_tokens, q_tokens)
+        else:
+            nothing = jnp.zeros((*q.shape[:3], v.shape[3])), jnp.zeros(q.shape[:3])
+            out, left = ring.around(k_tokens.axis, (k, v, k_tokens), nothing, add)
+        if self.remainder:
+            own = _own(v, q_tokens, k_tokens, q.shape[2])
+            out = out + jnp.exp(left)[..., None] * jnp.repeat(own, q.shape[1] // k.shape[1], 1)
+        return out.astype(q.dtype)
+
+    def _of_keys(self, q, k, v, k_tokens: Tokens, q_tokens: Tokens) -> tuple[jax.Array, jax.Array]:
+        """Return the output [B, H, Q, K], and the log of what is left, [B, H, Q], in float32."""
         batch, heads, queries, size = q.shape
         groups, keys = k.shape[1:3]
         order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
         first = keys - queries if order is None else None
         if order is None:
             order = jnp.arange(keys - queries, keys), jnp.arange(keys)
-        places = Places(*map(jnp.atleast_2d, (*order, *(documents or ()))))
         shape = Shape(first, self.window, nearest=0 if self.attend_current else 1)
         of_queries = functools.partial(blocks, size=min(BLOCK, queries))
         of_keys = functools.partial(blocks, size=min(BLOCK, keys))
-        in_blocks = Places(of_queries(places.q_order, 1), of_keys(places.k_order, 1, fill=UNSEEN))
+        q_order, k_order = map(jnp.atleast_2d, order)
+        places = Places(of_queries(q_order, 1), of_keys(k_order, 1, fill=UNSEEN))
         if documents is not None:
-            of_document = of_queries(places.q_document, 1), of_keys(places.k_document, 1)
-            in_blocks = Places(*in_blocks[:2], *of_document)
+            q_document, k_document = map(jnp.atleast_2d, documents)
+            places = Places(*places[:2], of_queries(q_document, 1), of_keys(k_document, 1))
         q = of_queries(q.reshape(batch, groups, -1, queries, size), 3)
-        result: Any = _attention(shape, q, of_keys(k, 2), of_keys(v, 2), in_blocks)
+        result: Any = _attention(shape, q, of_keys(k, 2), of_keys(v, 2), places)
         out, left = result
         out = jnp.moveaxis(out, 0, 3).reshape(batch, heads, -1, v.shape[-1])[:, :, :queries]
-        if self.remainder:
-            left = jnp.moveaxis(left, 0, 3).reshape(batch, heads, -1)[:, :, :queries]
-            own = jnp.repeat(_own(v, first, places), heads // groups, axis=1)
-            out = out + jnp.exp(left)[..., None] * own
-        return out.astype(q.dtype)
+        return out, jnp.moveaxis(left, 0, 3).reshape(batch, heads, -1)[:, :, :queries]
 
 
 class Shape(NamedTuple):
@@ -65,7 +82,7 @@ class Shape(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Order and document of queries and keys: [B or 1, T], or [n, B or 1, c] in blocks."""
+    """Order and document of queries and keys in blocks, [n, B or 1, c]."""
 
     q_order: Any
     k_order: Any
@@ -73,15 +90,21 @@ class Places(NamedTuple):
     k_document: Any = None
 
 
-def _own(v, first: int | None, places: Places):  # [B, G, Q, K]
+def _own(v, q_tokens: Tokens, k_tokens: Tokens, queries: int):  # [B, G, Q, K]
     """Return the values of the queries' own tokens; zeros where they are not among the keys."""
-    if first is not None:
-        return v[:, :, first:]
-    same = places.q_order[:, :, None] == places.k_order[:, None, :]
-    if places.q_document is not None:
-        same &= places.q_document[:, :, None] == places.k_document[:, None, :]
+    order, documents = order_of(q_tokens, k_tokens), documents_of(q_tokens, k_tokens)
+    if order is None or k_tokens.axis is not None:
+        return v[:, :, v.shape[2] - queries :]
+    same = jnp.equal(*_against(order))
+    if documents is not None:
+        same = same & jnp.equal(*_against(documents))
     same = jnp.broadcast_to(same, (len(v), *same.shape[1:]))
     return _product("bqs,bgsv->bgqv", same.astype(v.dtype), v)
+
+
+def _against(pair):  # [B or 1, Q, 1] and [B or 1, 1, S]
+    of_queries, of_keys = map(jnp.atleast_2d, pair)
+    return of_queries[:, :, None], of_keys[:, None, :]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -44,7 +44,7 @@ def train(config: Training, workdir: Path, track: Callable[..., View] = Training
         all_or_none(lambda: is_lead() and stack.enter_context(_locked(run)))
         stack.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
-        _check_devices(config, len(jax.devices()))
+        _check_devices(config)
         unusual = backend.unusual_settings()
         if unusual and is_lead():
             warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
@@ -259,17 +259,17 @@ def check_space(folder: Path, state, keep: int) -> None:
         warn(f"{folder} has no space for {keep} + 1 checkpoints: {sizes}")
 
 
-def _check_devices(config, count: int) -> None:
-    problem = devices.problem(count, config.sequence, [config.train_length])
-    rows, shares = config.batch_size // config.accumulate, count // config.sequence
-    if problem is None and rows % shares:
-        problem = (
+def _check_devices(config) -> None:
+    devices.check(config.sequence, [config.train_length])
+    rows, shares = config.batch_size // config.accumulate, jax.device_count() // config.sequence
+    if rows % shares:
+        raise errors.ConfigError(
             f"batch_size / accumulate = {rows} must be a multiple of devices / sequence = {shares}"
         )
-    if problem is None and config.sequence > 1 and config.model.attention == "kernel":
-        problem = "model.attention = 'kernel' needs whole rows: use auto, or sequence = 1"
-    if problem is not None:
-        raise errors.ConfigError(problem)
+    if config.sequence > 1 and config.model.attention == "kernel":
+        raise errors.ConfigError(
+            "model.attention = 'kernel' needs whole rows: use auto, or sequence = 1"
+        )
 
 
 def _check_steps(config, saved: list[int]) -> None:

@@ -17,6 +17,7 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Text, plan_of
+from posenc_jax.runtime import devices
 
 GAIN, LOSS = 2.0, 2.0  # nats, as published
 FEW = 100  # targets
@@ -67,14 +68,14 @@ class LongPPL(LastTargets):
 
 def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarray:  # [W, K]
     """Mask of the last targets of each window that far context decides for the reference."""
-    from posenc_jax.evaluation.losses import Reader
+    from posenc_jax.evaluation.losses import reader_of
     from posenc_jax.runs.subject import load_subject
 
     reference = load_subject(Path(config.reference))
     short = config.short or subject.trained
     _check(text, subject, reference, short, last)
-    options = {"piece": config.piece, "prefix": reference.prefix}
-    reader = Reader(reference.parts.model, text.split.tokens, config.tokens_per_call, **options)
+    devices.check(config.sequence, [short])
+    reader = reader_of(config, reference, text.split.tokens)
 
     def nats(length: int) -> np.ndarray:  # [W, K]
         offsets = np.full((len(text.starts), 1), text.longest - length)
