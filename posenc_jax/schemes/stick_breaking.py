@@ -37,7 +37,8 @@ class StickBreaking(Encoding):
 
         def add(state, keys):  # which come before those of the state
             out, left = state
-            more, rest = self._of_keys(q, *keys, q_tokens)
+            k, v, k_tokens = keys
+            more, rest = self._of_keys(q, k, v, k_tokens, q_tokens)
             return out + jnp.exp(left)[..., None] * more, left + rest
 
         if k_tokens.axis is None:

@@ -166,9 +166,11 @@ from posenc_jax.runtime import devices
 name, extension = sys.argv[1:]
 length = 131072
 dims = posenc_jax.Dims(heads=8, head_dim=64, width=512, train_length=128)
-fields = dict(width=512, heads=8, kv_heads=2, activation='swiglu', mlp_width=1408, layers=2, vocab=256)
+fields = dict(width=512, heads=8, kv_heads=2, mlp_width=1408, layers=2, vocab=256)
+fields['activation'] = 'swiglu'
 model = models.Transformer(models.Config(**fields), jax.random.key(0))
-encoding = posenc_jax.extend(extension, posenc_jax.build(name, dims, key=jax.random.key(3)), length / 128)
+encoding = posenc_jax.build(name, dims, key=jax.random.key(3))
+encoding = posenc_jax.extend(extension, encoding, length / 128)
 for count in (1, 4):
     mesh = devices.make_mesh(jax.devices()[:count], sequence=count)
     rows = jax.ShapeDtypeStruct((1, length + 1), jnp.int32, sharding=devices.by_rows(mesh))
