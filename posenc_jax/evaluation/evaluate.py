@@ -100,6 +100,7 @@ def _evaluate(
             continue
         lengths = lengths_of(config, subject.trained)
         devices.check(config.sequence, lengths)
+        planning.check_cut(config, subject.plain)
         if text is None:
             text = all_or_none(partial(choose, config, subject, lengths, signals, earlier))
             processes.agree(text.hash, "the text")

@@ -7,6 +7,7 @@ import jax
 from tqdm import tqdm
 
 from posenc_jax import backend, composition, extensions
+from posenc_jax.attention import ring
 from posenc_jax.config import Evaluation, Training, building
 from posenc_jax.config.resolve import trained_length
 from posenc_jax.config.schema import words
@@ -39,7 +40,17 @@ def check(config: Evaluation, run: Training) -> None:
     plain = building.plain(run, jax.random.key(0))
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
+    check_cut(config, plain)
     _check_windows(methods(config.extensions, plain, lengths[-1] / plain.train_length), lengths[-1])
+
+
+def check_cut(config: Evaluation, encoding: Encoding) -> None:
+    """Refuse an encoding that reads whole rows, where devices share them."""
+    if config.sequence > 1:
+        try:
+            ring.check(encoding)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
 
 
 def check_readable(config: Evaluation, run: Training) -> None:

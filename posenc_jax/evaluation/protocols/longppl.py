@@ -68,6 +68,7 @@ class LongPPL(LastTargets):
 
 def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarray:  # [W, K]
     """Mask of the last targets of each window that far context decides for the reference."""
+    from posenc_jax.evaluation import planning
     from posenc_jax.evaluation.losses import reader_of
     from posenc_jax.runs.subject import load_subject
 
@@ -75,6 +76,7 @@ def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarr
     short = config.short or subject.trained
     _check(text, subject, reference, short, last)
     devices.check(config.sequence, [short])
+    planning.check_cut(config, reference.plain)
     reader = reader_of(config, reference, text.split.tokens)
 
     def nats(length: int) -> np.ndarray:  # [W, K]
