@@ -99,7 +99,11 @@ def only_lead_speaks() -> Iterator[None]:
     if is_lead():
         yield
         return
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
         yield
 
 

@@ -9,7 +9,7 @@ from measuring import split, text
 from sizes import L
 
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import evaluate, protocols, records, table, windows
+from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import copies
 
 LENGTH = 1024
@@ -110,7 +110,7 @@ class Copying:
 
 @pytest.fixture
 def measured(measure, monkeypatch):
-    monkeypatch.setattr(evaluate, "Reader", Copying)
+    monkeypatch.setattr(losses, "Reader", Copying)
     options = dict(protocols="copies", extensions="none", multiples="32,64")
     return measure(read=long_text(), **options)
 

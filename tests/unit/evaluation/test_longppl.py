@@ -23,7 +23,7 @@ class Chooser:
 
     calls: list = []
 
-    def __init__(self, model, tokens, tokens_per_call, **options):
+    def __init__(self, config, subject, tokens):
         pass
 
     def __call__(self, encoding, starts, length, last):
@@ -44,7 +44,7 @@ def reference(subject, monkeypatch):
         "knows": dataclasses.replace(right, digests=np.array([2], np.uint64)),
     }
     monkeypatch.setattr(subjects, "load_subject", lambda path: runs[path.name])
-    monkeypatch.setattr(losses, "Reader", Chooser)
+    monkeypatch.setattr(losses, "reader_of", Chooser)
     monkeypatch.setattr(Chooser, "calls", [])
 
 

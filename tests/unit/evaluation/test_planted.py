@@ -12,7 +12,7 @@ import posenc_jax
 from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import evaluate, protocols, records, table, windows
+from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import planted
 from posenc_jax.pretrained.adopt import adopt
 
@@ -150,7 +150,7 @@ class Recalling:
 def accuracies(measure, monkeypatch, words_subject):
     def run(which, count=64):
         reader = type("Reader", (Recalling,), {"which": which})
-        monkeypatch.setattr(evaluate, "Reader", reader)
+        monkeypatch.setattr(losses, "Reader", reader)
         read = windows.choose(split([LENGTH + 1] * count), LENGTH, documents=count)
         options = dict(protocols="planted", extensions="none,yarn", window=False, multiples="32")
         cells = measure(words_subject, read, f"{which}", **options)
