@@ -61,6 +61,8 @@ class Checkpoints:
                 create=False,
                 read_only=self.read_only,
                 enable_async_checkpointing=not (self.read_only or self.in_place),
+                # Else a full disk leaves threads that wait ten minutes for the folders.
+                async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
                 multiprocessing_options=_without_others(),
             ),
         )

@@ -4,6 +4,7 @@ import gc
 import json
 import logging
 import shutil
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -195,6 +196,17 @@ def test_a_save_without_room_is_an_error_and_leaves_earlier_checkpoints_whole(sm
     for step in (2, 3):
         assert total_digest(again.restore(step, large(0))) == total_digest(large(step))
     again.close()
+
+
+def test_a_save_without_its_folder_leaves_no_thread_waiting(tmp_path):
+    manager = Checkpoints(tmp_path / "run")
+    manager.folder.rmdir()
+    manager.folder.touch()
+    with pytest.raises(Stop, match="step 1 could not be saved"):
+        manager.save(1, state_at(1), BELONGS)
+        manager.settle()
+    names = {thread.name for thread in threading.enumerate() if not thread.daemon}
+    assert not names & {"json_ch_save", "np_type_handler", "write_metadata_after_commits"}
 
 
 def test_a_line_without_room_is_an_error_and_its_part_is_dropped_on_resuming(small_disk):
