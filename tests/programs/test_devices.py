@@ -120,7 +120,7 @@ def test_an_evaluation_on_four_devices_equals_one(encoding, extensions, task, ca
     chosen = {*registry.protocols()} - ALONE.keys() if task is ORDERED else {"pairs", "answers"}
     words = [*ASKED, f"--config.extensions={extensions}", f"--config.protocols={','.join(chosen)}"]
     if "longppl" in chosen:  # with a reference that was trained at the longest length
-        call("train.py", tmp_path / "reference", config=encoding, train_length=8 * 16, **fields)
+        call("train.py", tmp_path / "reference", config=encoding, train_length=8 * 32, **fields)
         words.append(f"--config.reference={tmp_path / 'reference'}")
     evaluated(tmp_path / "run", tmp_path / "1", 1, *words)
     assert {row["protocol"] for row in rows_of(tmp_path / "1")} == chosen
