@@ -6,17 +6,20 @@ a full pass, later ones come from hidden states of earlier encodings. A layer wi
 ring of its last keys. A key's place follows from its slot and the number of tokens read.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.sharding import Mesh, NamedSharding
 
 from posenc_jax.attention import phase_between, turn
 from posenc_jax.checks import token_count
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_reach, known_values
 from posenc_jax.layers import bearer, overrides
+from posenc_jax.runtime.devices import DATA, SEQUENCE, by_pieces, by_rows
 
 from .config import Config
 
@@ -158,14 +161,28 @@ class Cache(struct.PyTreeNode):
 
 
 def init_cache(
-    config: Config, encoding: Encoding, batch: int, size: int, *, rotated: bool = False
+    config: Config,
+    encoding: Encoding,
+    batch: int,
+    size: int,
+    *,
+    rotated: bool = False,
+    mesh: Mesh | None = None,
 ) -> Cache:
     """Make an empty cache for up to `size` tokens a row.
 
     With `rotated`, keys are rotated once, when they are written: faster, and equal to the full
     pass if all steps have one encoding. Not every encoding can: see `rotates_once`.
+
+    Devices of a mesh share the cache as they share rows: each holds some tokens of some rows.
     """
     token_count("size", size)
+    for name, count, axis in (("batch", batch, DATA), ("size", size, SEQUENCE)):
+        if mesh is not None and count % mesh.shape[axis]:
+            raise ValueError(
+                f"{name} must be a multiple of {mesh.shape[axis]}, the devices of the mesh's axis "
+                f"{axis!r}; got {count}"
+            )
     check_reach(encoding, size)
     if not encoding.consecutive():
         raise ValueError(
@@ -176,7 +193,7 @@ def init_cache(
     if rotated and not rotates_once(config, encoding):
         raise ValueError(f"keys of encoding {encoding.name!r} cannot be rotated once")
     return Cache(
-        layers=tuple(_empty(config, layer, batch, size) for layer in layers),
+        layers=tuple(_empty(config, layer, batch, size, mesh) for layer in layers),
         length=jnp.zeros((), jnp.int32),
         rows=batch,
         size=size,
@@ -259,16 +276,24 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
     return Tokens(jnp.where(places == EMPTY, 0, places), order=places, features=features)
 
 
-def _empty(config: Config, layer: Encoding, batch: int, size: int) -> Held:
+def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> Held:
     first, last = layer.visible_keys()
     slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
+    zeros = partial(jnp.zeros, device=_placement(mesh, slots))
     dtype = jnp.dtype(config.dtype)
     heads, of_key, of_value = config.held_sizes
     features = None
     if overrides(layer, "read"):
         x = jax.ShapeDtypeStruct((batch, slots, config.width), dtype)
         shapes = jax.eval_shape(layer.read, x)
-        features = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        features = jax.tree.map(lambda leaf: zeros(leaf.shape, leaf.dtype), shapes)
     # Two arrays: a step may be given both to write on.
-    k, v = (jnp.zeros((batch * heads, slots, size), dtype) for size in (of_key, of_value))
+    k, v = (zeros((batch * heads, slots, size), dtype) for size in (of_key, of_value))
     return Held(k=k, v=v, features=features, first=first)
+
+
+def _placement(mesh: Mesh | None, slots: int) -> NamedSharding | None:
+    if mesh is None:
+        return None
+    # A short ring that does not divide is held whole.
+    return by_rows(mesh) if slots % mesh.shape[SEQUENCE] else by_pieces(mesh)

@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.sharding import Mesh
 
 from posenc_jax.checks import positive, token_count, whole_number
 from posenc_jax.encoding import Encoding, check_key, check_reach
+from posenc_jax.runtime.devices import SEQUENCE
 
 from .base import Model
 from .cache import Cache, init_cache, rotates_once
@@ -71,12 +73,14 @@ def generate(
     stop: int | Sequence[int] | None = None,
     lengths: Any = None,  # [B], tokens of each row before padding on the right
     rotated: bool | None = None,
+    mesh: Mesh | None = None,
 ) -> jax.Array:  # [B, tokens]
     """Continue each row by `tokens` tokens; after a stop token a row repeats it.
 
     One encoding for the whole pass gives what a full pass gives. A dynamic extension can also have
     one encoding per step, the prompt's first: a sequence of `tokens` encodings. `rotated` holds
     keys as rotated by the encoding that first read them (None: if that makes no difference).
+    Devices of a `mesh` share the cache.
     """
     pieces = stream(
         model,
@@ -90,6 +94,7 @@ def generate(
         stop=stop,
         lengths=lengths,
         rotated=rotated,
+        mesh=mesh,
         each=tokens,
     )
     (piece,) = pieces
@@ -109,6 +114,7 @@ def stream(
     stop: int | Sequence[int] | None = None,
     lengths: Any = None,
     rotated: bool | None = None,
+    mesh: Mesh | None = None,
     each: int = 8,
 ) -> Iterator[jax.Array]:  # [B, each], the last one shorter
     """Yield the tokens of `generate`, some at a time; end early once all rows have stopped."""
@@ -123,9 +129,10 @@ def stream(
     check_reach(first, longest + tokens - 1)
     length = _bucket(longest, first.reach)
     size = max(length, _bucket(longest + tokens - 1, first.reach))
+    size += 0 if mesh is None else -size % mesh.shape[SEQUENCE]
     if rotated is None:
         rotated = len(encodings) == 1 and rotates_once(model.config, first)
-    cache = init_cache(model.config, first, len(rows), size, rotated=rotated)
+    cache = init_cache(model.config, first, len(rows), size, rotated=rotated, mesh=mesh)
     rows = np.pad(rows[:, :longest], ((0, 0), (0, length - longest)))
     # Rows of one length share their places, which is faster.
     counts = jnp.asarray(longest if (counts == longest).all() else counts, jnp.int32)

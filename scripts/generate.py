@@ -38,6 +38,9 @@ def main(argv: list[str]) -> int:
         "--top_p", type=float, help="draw from the likeliest tokens whose probabilities reach P"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the drawn tokens; default: 0")
+    parser.add_argument(
+        "--sequence", type=int, default=1, help="devices that share the cache; default: 1"
+    )
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     options = parser.parse_args(argv[1:])
     return terminal.code_of(lambda: write(options))
@@ -51,7 +54,7 @@ def write(options: argparse.Namespace) -> None:
 
     subject = load_subject(options.run, options.step)
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
-    drawn = ("extension", "semantics", "temperature", "top_k", "top_p", "seed")
+    drawn = ("extension", "semantics", "temperature", "top_k", "top_p", "seed", "sequence")
     choices = {name: getattr(options, name) for name in drawn}
     before = prompt
     try:

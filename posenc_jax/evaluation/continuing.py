@@ -13,6 +13,7 @@ from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.extended import extended
 from posenc_jax.runs.subject import Subject
+from posenc_jax.runtime import devices
 
 if TYPE_CHECKING:
     import models
@@ -35,8 +36,13 @@ def continued(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int = 0,
+    sequence: int = 1,
 ) -> Iterator[str]:
-    """Yield the text that follows a prompt, as it is generated, up to the end of the text."""
+    """Yield the text that follows a prompt, as it is generated, up to the end of the text.
+
+    `sequence` devices share the cache.
+    """
+    devices.check(sequence, [])
     choice("semantics", semantics, SEMANTICS)
     encoder = subject.tokenizer
     ids = encoder.encode(prompt.encode(), "the prompt")[0] if prompt else np.zeros(0, np.int32)
@@ -57,6 +63,7 @@ def continued(
         key=jax.random.key(seed),
         stop=end,
         rotated=True if semantics == "stale" else None,
+        mesh=devices.make_mesh(jax.devices()[:sequence], sequence) if sequence > 1 else None,
     )
     written, so_far = "", np.zeros(0, np.int32)
     for piece in pieces:

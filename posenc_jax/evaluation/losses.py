@@ -31,10 +31,10 @@ def read(
     return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
 
 
-def read_by_pieces(model, encoding, rows, last: int, piece: int):
+def read_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | None = None):
     """Compute the same through a cache, `piece` tokens at a time."""
     length = rows.shape[1] - 1
-    cache, parts = models.init_cache(model.config, encoding, len(rows), length), []
+    cache, parts = models.init_cache(model.config, encoding, len(rows), length, mesh=mesh), []
     for first in range(0, length, piece):
         end = min(first + piece, length)
         scored = min(last - (length - end), end - first)  # targets of this piece
@@ -94,7 +94,7 @@ class Reader:
             tokens = with_prefix(tokens, self.prefix)  # never a target, which are the last ones
             tokens = jax.make_array_from_process_local_data(devices.by_rows(self.mesh), tokens)
             if self.piece is not None and length > self.piece and encoding.consecutive():
-                outputs = read_by_pieces(self.model, encoding, tokens, last, self.piece)
+                outputs = read_by_pieces(self.model, encoding, tokens, last, self.piece, self.mesh)
             else:
                 outputs = read(self.model, encoding, tokens, last, self.mesh)
             filled = slice(first, min(first + rows, len(starts)))

@@ -145,10 +145,49 @@ def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
         (tmp_path / f"{number}.txt").write_text(" ".join(map(str, range(number, number + 400))))
     words = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
     words += ["--config.lengths=256", "--config.protocols=planted", "--config.window=False"]
-    for count, sequence in ((1, 1), (4, 1), (4, 4)):
-        folder = tmp_path / f"{count} devices, {sequence} per window"
-        evaluated(tmp_path / "run", folder, count, *words, f"--config.sequence={sequence}")
-        assert_equal_evaluations(tmp_path / "1 devices, 1 per window", folder)
+    for count, sequence, piece in ((1, 1, 0), (4, 1, 0), (4, 4, 0), (1, 1, 64), (4, 4, 64)):
+        folder = tmp_path / f"{count}-{sequence}-{piece}"
+        more = [f"--config.sequence={sequence}"] + [f"--config.piece={piece}"] * bool(piece)
+        evaluated(tmp_path / "run", folder, count, *words, *more)
+        assert_equal_evaluations(tmp_path / f"1-1-{piece}", folder)
+
+
+@pytest.mark.slow
+def test_a_cache_over_devices_decodes_as_on_one():
+    """A prompt, pieces and single tokens; of one token, no device reads another's keys."""
+    code = """
+import sys, jax, jax.numpy as jnp, numpy as np
+sys.path[:0] = ['tests', '.']
+import models, posenc_jax
+from sizes import DIMS, VOCAB
+from posenc_jax.runtime import devices
+fields = dict(width=DIMS.width, heads=DIMS.heads, kv_heads=1, layers=2, vocab=VOCAB)
+config = models.Config(**fields)
+model, size = models.Transformer(config, jax.random.key(0)), 512
+mesh = devices.make_mesh(sequence=4)
+tokens = jax.random.randint(jax.random.key(1), (2, 90), 0, VOCAB)
+step = jax.jit(lambda *arguments: model.step(*arguments), donate_argnums=2)
+for case in sys.argv[1:]:
+    name, extension = case.split('@')
+    encoding = posenc_jax.build(name, DIMS, key=jax.random.key(3))
+    encoding = posenc_jax.extend(extension, encoding, size / DIMS.train_length)
+    one, cut = (models.init_cache(config, encoding, 2, size, mesh=m) for m in (None, mesh))
+    for first, last in ((0, 40), (40, 41), (41, 88), (88, 89), (89, 90)):
+        logits, one = step(tokens[:, first:last], encoding, one)
+        of_cut, cut = step(tokens[:, first:last], encoding, cut)
+        np.testing.assert_allclose(of_cut, logits, rtol=2e-5, atol=2e-5, err_msg=case)
+    shares = [held.k.addressable_shards[0].data.size / held.k.size for held in cut.layers]
+    assert shares == [0.25, 0.25], (case, shares)
+    text = step.lower(tokens[:, :1], encoding, cut).compile().as_text()
+    assert 'all-reduce' in text and not any(
+        f'{size},{DIMS.head_dim}]' in line for line in text.splitlines() if 'all-gather' in line
+    ), case
+    new = [models.generate(model, encoding, tokens, tokens=9, mesh=m) for m in (None, mesh)]
+    np.testing.assert_array_equal(*new, err_msg=case)
+"""
+    cases = "rope@none", "alibi@none", "fox@none", "rope@self_extend", "t5@none", "fire@none"
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    python("-c", code, *cases, "rope@window:size=64", env=flags)
 
 
 @pytest.mark.slow
@@ -157,7 +196,6 @@ def test_an_adopted_model_on_four_devices_equals_one(tmp_path):
     [
         ({"sequence": 3}, "sequence = 3 must divide the number of devices, which is 4"),
         ({"sequence": 4, "lengths": "18,72"}, "sequence = 4 must divide every length; got 18"),
-        ({"sequence": 2, "piece": 16}, "piece = 16 and sequence = 2 are mutually exclusive"),
     ],
 )
 def test_a_wrong_number_of_devices_is_refused(fields, reason, whole, tmp_path):
