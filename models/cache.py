@@ -177,12 +177,11 @@ def init_cache(
     Devices of a mesh share the cache as they share rows: each holds some tokens of some rows.
     """
     token_count("size", size)
-    for name, count, axis in (("batch", batch, DATA), ("size", size, SEQUENCE)):
-        if mesh is not None and count % mesh.shape[axis]:
-            raise ValueError(
-                f"{name} must be a multiple of {mesh.shape[axis]}, the devices of the mesh's axis "
-                f"{axis!r}; got {count}"
-            )
+    if mesh is not None and batch % mesh.shape[DATA]:
+        raise ValueError(
+            f"batch must be a multiple of {mesh.shape[DATA]}, the devices of the mesh's axis "
+            f"{DATA!r}; got {batch}"
+        )
     check_reach(encoding, size)
     if not encoding.consecutive():
         raise ValueError(
@@ -278,6 +277,8 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
 
 def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> Held:
     first, last = layer.visible_keys()
+    if mesh is not None:
+        size += -size % mesh.shape[SEQUENCE]
     slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
     zeros = partial(jnp.zeros, device=_placement(mesh, slots))
     dtype = jnp.dtype(config.dtype)

@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 
 from posenc_jax.checks import positive, token_count, whole_number
 from posenc_jax.encoding import Encoding, check_key, check_reach
-from posenc_jax.runtime.devices import SEQUENCE
 
 from .base import Model
 from .cache import Cache, init_cache, rotates_once
@@ -129,7 +128,6 @@ def stream(
     check_reach(first, longest + tokens - 1)
     length = _bucket(longest, first.reach)
     size = max(length, _bucket(longest + tokens - 1, first.reach))
-    size += 0 if mesh is None else -size % mesh.shape[SEQUENCE]
     if rotated is None:
         rotated = len(encodings) == 1 and rotates_once(model.config, first)
     cache = init_cache(model.config, first, len(rows), size, rotated=rotated, mesh=mesh)

@@ -102,10 +102,12 @@ class Transformer(nnx.Module):
         self._check_vocabulary("targets", targets)
         if mesh is None:
             return self._losses(self.hidden(tokens, encoding, **options), targets)
-        tokens = jax.lax.with_sharding_constraint(tokens, devices.by_pieces(mesh))
         x, row = self._embedded_row(tokens, encoding, **options)
-        unscored = tokens.shape[1] - targets.shape[1]
-        targets = jnp.pad(targets, ((0, 0), (unscored, 0)), constant_values=UNSCORED)
+        length = tokens.shape[1]
+        unscored, fill = length - targets.shape[1], -length % mesh.shape[devices.SEQUENCE]
+        targets = jnp.pad(targets, ((0, 0), (unscored, fill)), constant_values=UNSCORED)
+        x = jnp.pad(x, ((0, 0), (0, fill), (0, 0)))
+        x = jax.lax.with_sharding_constraint(x, devices.by_pieces(mesh))
 
         def of_piece(whole, piece):
             model, encoding = whole
@@ -117,9 +119,9 @@ class Transformer(nnx.Module):
 
             return jax.lax.cond(jnp.any(targets != UNSCORED), model._losses, nothing, x, targets)
 
-        whole, pieces = (self, encoding), (x, ring.to_be_cut(row), targets)
+        whole, pieces = (self, encoding), (x, ring.to_be_cut(row, fill), targets)
         nats, right = ring.over_pieces(of_piece, mesh, whole, pieces)
-        return nats[:, unscored:], right[:, unscored:]
+        return nats[:, unscored:length], right[:, unscored:length]
 
     def losses_step(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, cache: Cache

@@ -46,7 +46,7 @@ def largest(one, other) -> float:
 def compared(name: str, length: int, segments=None) -> dict[str, float]:
     scheme, options, extension = (VARIANTS | MORE).get(name, (name, {}, "none"))
     encoding = posenc_jax.build(scheme, DIMS, key=jax.random.key(3), **options)
-    if encoding.reach is not None:
+    if encoding.reach is not None and encoding.reach < length:
         extension = "interpolate"
     encoding = posenc_jax.extend(extension, encoding, length / DIMS.train_length)
     model = models.Transformer(models.Config(**FIELDS), jax.random.key(0))

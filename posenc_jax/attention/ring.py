@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from posenc_jax.attention.merging import NONE, merge
@@ -43,13 +44,24 @@ def over_pieces(call: Callable, mesh: Mesh, whole: Any, rows: Any) -> Any:
     return mapped(whole, rows)
 
 
-def to_be_cut(row: Tokens) -> Tokens:
-    """Return the tokens of whole rows with their order, which pieces do not tell."""
+def to_be_cut(row: Tokens, fill: int) -> Tokens:
+    """Return the tokens of whole rows with their order, which pieces do not tell, followed by
+    `fill` tokens that no other sees."""
     order, document = row.order, row.document
     if order is None:
         length = row.position.shape[-1]
         order = jnp.arange(length) if document is None else in_document(document)
-    return row.replace(order=order, contiguous=False, axis=SEQUENCE)
+
+    def filled(line, **how):
+        return jnp.pad(line, [(0, 0)] * (line.ndim - 1) + [(0, fill)], **how)
+
+    return row.replace(
+        position=filled(row.position, mode="edge"),
+        document=None if document is None else filled(document, mode="edge"),
+        order=filled(order, constant_values=np.iinfo(np.int32).max),
+        contiguous=False,
+        axis=SEQUENCE,
+    )
 
 
 def read(encoding: Encoding, x: jax.Array, tokens: Tokens) -> Any:  # x [B, T, D]

@@ -42,7 +42,7 @@ def continued(
 
     `sequence` devices share the cache.
     """
-    devices.check(sequence, [])
+    devices.check(sequence)
     choice("semantics", semantics, SEMANTICS)
     encoder = subject.tokenizer
     ids = encoder.encode(prompt.encode(), "the prompt")[0] if prompt else np.zeros(0, np.int32)

@@ -99,7 +99,7 @@ def _evaluate(
             tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
             continue
         lengths = lengths_of(config, subject.trained)
-        devices.check(config.sequence, lengths)
+        devices.check(config.sequence)
         planning.check_cut(config, subject.plain)
         if text is None:
             text = all_or_none(partial(choose, config, subject, lengths, signals, earlier))

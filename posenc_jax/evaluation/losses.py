@@ -84,7 +84,7 @@ class Reader:
         nats = np.empty((len(starts), last), np.float32)
         right = np.empty((len(starts), last), np.bool_)
         shares, sequence = self.mesh.shape[devices.DATA], self.mesh.shape[devices.SEQUENCE]
-        rows = rows_per_call(len(starts), length // sequence, shares, self.tokens_per_call)
+        rows = rows_per_call(len(starts), -(-length // sequence), shares, self.tokens_per_call)
         encoding = devices.copied(encoding, self.mesh)
         own = devices.own_rows(self.mesh, rows)
         for first in range(0, len(starts), rows):

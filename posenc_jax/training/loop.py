@@ -260,7 +260,7 @@ def check_space(folder: Path, state, keep: int) -> None:
 
 
 def _check_devices(config) -> None:
-    devices.check(config.sequence, [config.train_length])
+    devices.check(config.sequence)
     rows, shares = config.batch_size // config.accumulate, jax.device_count() // config.sequence
     if rows % shares:
         raise errors.ConfigError(

@@ -68,16 +68,16 @@ print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
 @pytest.mark.parametrize(
     ("length", "names"),
     [
-        (64, sorted({*schemes.names(), *VARIANTS} - {"cope"})),
+        (62, sorted({*schemes.names(), *VARIANTS} - {"cope"})),
         (2304, ["rope", "fox", "alibi", "self_extend"]),  # in blocks
     ],
-    ids=["every encoding", "long rows"],
+    ids=["every encoding, and a length that does not divide", "long rows"],
 )
 def test_rows_over_devices_have_the_losses_and_gradients_of_one(length, names):
     differences = json.loads(python("tests/cutting.py", length, *names).splitlines()[-1])
     assert len(differences) == len(names) + 2
     for name, found in differences.items():
-        assert len(found) == 4 and max(found.values()) < 2e-6, (name, found)
+        assert len(found) == 4 and max(found.values()) < 5e-6, (name, found)
 
 
 # Far context decides nothing for so small a reference, so longppl takes every target.
@@ -191,16 +191,9 @@ for case in sys.argv[1:]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"sequence": 3}, "sequence = 3 must divide the number of devices, which is 4"),
-        ({"sequence": 4, "lengths": "18,72"}, "sequence = 4 must divide every length; got 18"),
-    ],
-)
-def test_a_wrong_number_of_devices_is_refused(fields, reason, whole, tmp_path):
-    words = [f"--config.{name}={value}" for name, value in fields.items()]
-    assert reason in evaluated(whole[0], tmp_path / "run", 4, *words, code=2)
+def test_a_wrong_number_of_devices_is_refused(whole, tmp_path):
+    reason = "sequence = 3 must divide the number of devices, which is 4"
+    assert reason in evaluated(whole[0], tmp_path / "run", 4, "--config.sequence=3", code=2)
 
 
 def test_an_encoding_of_whole_rows_is_refused(call, tmp_path):

@@ -108,7 +108,7 @@ def wait_for_step(workdir, step, running):
 def test_a_failure_of_one_process_ends_both(sent, number, start, tmp_path):
     """A signal saves in both at one step; a death is noticed at once, and costs an interval."""
     running = start(tmp_path / "two", **LONG)
-    wait_for_step(tmp_path / "two", 21, running)
+    wait_for_step(tmp_path / "two", 41, running)  # a save waits for the one before
     running[number].send_signal(sent)
     began = time.monotonic()
     if sent == signal.SIGTERM:

@@ -17,7 +17,6 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Text, plan_of
-from posenc_jax.runtime import devices
 
 GAIN, LOSS = 2.0, 2.0  # nats, as published
 FEW = 100  # targets
@@ -75,7 +74,6 @@ def keys_of(text: Text, subject: Any, config: Evaluation, last: int) -> np.ndarr
     reference = load_subject(Path(config.reference))
     short = config.short or subject.trained
     _check(text, subject, reference, short, last)
-    devices.check(config.sequence, [short])
     planning.check_cut(config, reference.plain)
     reader = reader_of(config, reference, text.split.tokens)
 
