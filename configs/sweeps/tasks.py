@@ -1,4 +1,4 @@
-"""Five tasks as measures of reach: RoPE trained on each at L = 64, with its usual extensions.
+"""Seven tasks as measures of reach: RoPE trained on each at L = 64, with its usual extensions.
 
 python scripts/sweep.py --config=configs/sweeps/tasks.py --workdir=runs/tasks --workers=2
 for run in runs/tasks/*[0-9]; do    # the oracles: 600 more steps at 8 L
@@ -20,6 +20,7 @@ from configs.sweeps import variables
 from posenc_jax.sweeping.grid import chain, product
 
 STEPS = {"code": 1800, "passkey": 1800, "delayed_repeat": 1800, "needle": 5400, "who": 1800}
+STEPS |= {"mqar": 1800, "count": 1800}
 
 
 def get_config():

@@ -62,9 +62,9 @@ OF_ROPE = ("pi:8", "ntk_by_parts:8", "yarn:8", "dynamic_yarn", "self_extend", "d
 ALONE = ("rope", "randomized", "hybrid_nope")  # log-n changes none of these by 0.05
 
 
-def reach_and_order() -> str:
-    """Encodings, what matters of their extensions, and oracles, the best at both first."""
-    rows = ordered()
+def reach_and_order(part: str = "ordered") -> str:
+    """Encodings and what matters of their extensions, the best at both first."""
+    rows = ordered(part)
     ceiling = at(rows, "reach", L).ceiling.iloc[0]
     body = []
     for (group, method), own in rows.groupby(["group", "method"]):

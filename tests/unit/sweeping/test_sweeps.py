@@ -14,7 +14,7 @@ from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.errors import ConfigError
 from posenc_jax.registry import encodings
-from posenc_jax.sweeping import grid, scheduler
+from posenc_jax.sweeping import grid, scheduler, slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
 from posenc_jax.sweeping.launch import Local, share
 from posenc_jax.sweeping.progress import Display, table
@@ -419,3 +419,12 @@ def test_a_job_may_set_fields_of_its_evaluation(tmp_path):
     assert dict(own.evaluation) == {"documents": 9, "last": 2}
     assert not any(field.startswith("evaluation") for field, _ in own.fields)
     assert own.mistakes() == []
+
+
+def test_jobs_of_slurm_ask_for_the_devices_that_the_sweep_names(tmp_path, monkeypatch):
+    submitit = pytest.importorskip("submitit")
+    for module in (slurm, submitit.slurm.slurm):
+        monkeypatch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
+    executor = slurm.Slurm(tmp_path, {"nodes": 2, "gpus_per_node": 8}).executor._executor
+    lines = executor._make_submission_file_text("python train.py", "a job").splitlines()
+    assert {"#SBATCH --nodes=2", "#SBATCH --gpus-per-node=8"} < set(lines)
