@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 
 from posenc_jax.attention import phase_between, turn
 from posenc_jax.checks import token_count
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_reach, known_values
 from posenc_jax.layers import bearer, overrides
-from posenc_jax.runtime.devices import DATA, SEQUENCE, by_pieces, by_rows
+from posenc_jax.runtime.devices import DATA, SEQUENCE, by_pieces
 
 from .config import Config
 
@@ -174,7 +174,7 @@ def init_cache(
     With `rotated`, keys are rotated once, when they are written: faster, and equal to the full
     pass if all steps have one encoding. Not every encoding can: see `rotates_once`.
 
-    Devices of a mesh share the cache as they share rows: each holds some tokens of some rows.
+    With a mesh, its devices share the cache: axis `data` cuts the rows, `sequence` the slots.
     """
     token_count("size", size)
     if mesh is not None and batch % mesh.shape[DATA]:
@@ -277,10 +277,11 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
 
 def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> Held:
     first, last = layer.visible_keys()
-    if mesh is not None:
-        size += -size % mesh.shape[SEQUENCE]
     slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
-    zeros = partial(jnp.zeros, device=_placement(mesh, slots))
+    if mesh is not None:  # each device holds as many
+        more = -slots % mesh.shape[SEQUENCE]
+        slots, first = slots + more, first + more * (first == slots)
+    zeros = partial(jnp.zeros, device=None if mesh is None else by_pieces(mesh))
     dtype = jnp.dtype(config.dtype)
     heads, of_key, of_value = config.held_sizes
     features = None
@@ -291,10 +292,3 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | 
     # Two arrays: a step may be given both to write on.
     k, v = (zeros((batch * heads, slots, size), dtype) for size in (of_key, of_value))
     return Held(k=k, v=v, features=features, first=first)
-
-
-def _placement(mesh: Mesh | None, slots: int) -> NamedSharding | None:
-    if mesh is None:
-        return None
-    # A short ring that does not divide is held whole.
-    return by_rows(mesh) if slots % mesh.shape[SEQUENCE] else by_pieces(mesh)

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from posenc_jax.checks import positive, token_count, whole_number
 from posenc_jax.encoding import Encoding, check_key, check_reach
+from posenc_jax.runtime import devices
 
 from .base import Model
 from .cache import Cache, init_cache, rotates_once
@@ -79,7 +80,7 @@ def generate(
     One encoding for the whole pass gives what a full pass gives. A dynamic extension can also have
     one encoding per step, the prompt's first: a sequence of `tokens` encodings. `rotated` holds
     keys as rotated by the encoding that first read them (None: if that makes no difference).
-    Devices of a `mesh` share the cache.
+    Devices of a `mesh`, all of this process, share the cache.
     """
     pieces = stream(
         model,
@@ -136,6 +137,9 @@ def stream(
     counts = jnp.asarray(longest if (counts == longest).all() else counts, jnp.int32)
     key = jax.random.key(0) if key is None else key
     model = _unstacked(model)
+    if mesh is not None:
+        model, encodings = devices.copied((model, encodings), mesh)
+        first = encodings[0]
     state = _begin(model, first, rows, cache, counts, sampling, key)
     out = state.token[:, None]
     steps = None

@@ -38,9 +38,9 @@ def losses(trained, fixed, tokens, options, mesh):
 
 def largest(one, other) -> float:
     """The largest difference, relative to the largest number."""
-    sizes = [float(jnp.max(jnp.abs(a))) for a in jax.tree.leaves(one)]
+    size = np.max([jnp.max(jnp.abs(a)) for a in jax.tree.leaves(one)])
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs) / max(sizes)
+    return float(np.max([jnp.max(jnp.abs(a - b)) for a, b in pairs]) / size)  # NaN stays NaN
 
 
 def compared(name: str, length: int, segments=None) -> dict[str, float]:

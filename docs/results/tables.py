@@ -62,9 +62,19 @@ OF_ROPE = ("pi:8", "ntk_by_parts:8", "yarn:8", "dynamic_yarn", "self_extend", "d
 ALONE = ("rope", "randomized", "hybrid_nope")  # log-n changes none of these by 0.05
 
 
-def reach_and_order(part: str = "ordered") -> str:
+def reach_and_order() -> str:
     """Encodings and what matters of their extensions, the best at both first."""
-    rows = ordered(part)
+    return _reach_and_order(ordered())
+
+
+def of_content() -> str:
+    """The same of positions by content, beside three encodings of the other sweep."""
+    others = ordered()
+    beside = others.group.isin(["rope", "fire", "fox"]) & others.method.isin(["none", "logn"])
+    return _reach_and_order(pd.concat([ordered("content"), others[beside]]))
+
+
+def _reach_and_order(rows: pd.DataFrame) -> str:
     ceiling = at(rows, "reach", L).ceiling.iloc[0]
     body = []
     for (group, method), own in rows.groupby(["group", "method"]):
@@ -98,6 +108,22 @@ def reach_and_order(part: str = "ordered") -> str:
         "all at 8 L",
     ]
     return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
+
+
+def rates_of_content() -> str:
+    """The rates that were tried, with the loss on answers at L on a third split."""
+    tried = pd.read_csv(HERE / "content" / "choices.csv")
+    body = [
+        [
+            row.scheme.removeprefix("ordered-"),
+            f"{row.learning_rate:g}",
+            f"{row.encoding_rate:g}",
+            "not finite" if pd.isna(row.choose_loss) else f"{row.choose_loss:.4f}",
+            "yes" if row.chosen == "yes" else "",
+        ]
+        for row in tried.itertuples()
+    ]
+    return markdown(["", "learning rate", "encoding rate", "loss at L", "chosen"], body)
 
 
 SHOWN = [
@@ -511,6 +537,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "finetuning": after_finetuning,
         "budget": by_budget,
     },
+    "content.md": {"content": of_content, "content-rates": rates_of_content},
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
     "real.md": {
         "real-lengths": real_lengths,

@@ -45,8 +45,8 @@ def over_pieces(call: Callable, mesh: Mesh, whole: Any, rows: Any) -> Any:
 
 
 def to_be_cut(row: Tokens, fill: int) -> Tokens:
-    """Return the tokens of whole rows with their order, which pieces do not tell, followed by
-    `fill` tokens that no other sees."""
+    """Add each token's order, which a piece alone cannot tell, and pad with `fill` tokens that no
+    real token sees."""
     order, document = row.order, row.document
     if order is None:
         length = row.position.shape[-1]

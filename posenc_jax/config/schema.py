@@ -238,7 +238,7 @@ class Evaluation:
     )
     sequence: int = default(
         1,
-        "devices that share a window, each with a piece, where it is too long for one device; see "
+        "devices that share a window too long for one, or with `piece` its cache; see "
         "docs/cluster.md",
         whole(1, 2**16),
     )

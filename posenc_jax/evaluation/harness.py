@@ -167,6 +167,7 @@ class RunLM(TemplateLM):
                 self._padded([prompts[i] for i in batch], length),
                 lengths=np.array([lengths[i] for i in batch]),
                 tokens=tokens,
+                mesh=self.mesh,
                 temperature=temperature,
                 key=jax.random.key(self.generations),
                 stop=stop or None,

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from posenc_jax.checks import whole_number
 from posenc_jax.errors import ConfigError
 
 DATA, SEQUENCE = AXES = ("data", "sequence")
@@ -83,7 +84,8 @@ def cutting(mesh: Mesh | None) -> dict[str, Mesh]:
 
 
 def check(sequence: int) -> None:
-    """Refuse a number of devices per row that does not divide all of them."""
+    """Refuse `sequence` unless it divides the number of devices."""
+    whole_number("sequence", sequence, at_least=1)
     count = jax.device_count()
     if count % sequence:
         raise ConfigError(
