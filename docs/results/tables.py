@@ -67,11 +67,15 @@ def reach_and_order() -> str:
     return _reach_and_order(ordered())
 
 
-def of_content() -> str:
-    """The same of positions by content, beside three encodings of the other sweep."""
+def content() -> pd.DataFrame:
+    """Rows of positions that depend on content, beside three encodings of the other sweep."""
     others = ordered()
     beside = others.group.isin(["rope", "fire", "fox"]) & others.method.isin(["none", "logn"])
-    return _reach_and_order(pd.concat([ordered("content"), others[beside]]))
+    return pd.concat([ordered("content"), others[beside]])
+
+
+def of_content() -> str:
+    return _reach_and_order(content())
 
 
 def _reach_and_order(rows: pd.DataFrame) -> str:
@@ -108,6 +112,20 @@ def _reach_and_order(rows: pd.DataFrame) -> str:
         "all at 8 L",
     ]
     return markdown(head, [line for _, line in sorted(body, key=lambda one: -one[0])])
+
+
+def seeds_of_content() -> str:
+    """Accuracy at L, reach and the last of two at 8 L, of each run."""
+    rows = ordered("content")
+    rows, body = rows[rows.method == "none"], []
+    for (group, seed), own in rows.groupby(["group", "seed"]):
+        values = at(own, "reach", FAR), at(own, "latest", FAR, "all")
+        near = at(own, "answers", L)
+        values = [near.accuracy.iloc[0] / near.ceiling.iloc[0]] + [
+            v.accuracy.iloc[0] for v in values
+        ]
+        body.append([group, f"{seed}", *(f"{value:.3f}" for value in values)])
+    return markdown(["", "seed", "all at L", "reach at 8 L", "last of two at 8 L"], body)
 
 
 def rates_of_content() -> str:
@@ -537,7 +555,11 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "finetuning": after_finetuning,
         "budget": by_budget,
     },
-    "content.md": {"content": of_content, "content-rates": rates_of_content},
+    "content.md": {
+        "content": of_content,
+        "content-seeds": seeds_of_content,
+        "content-rates": rates_of_content,
+    },
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
     "real.md": {
         "real-lengths": real_lengths,
