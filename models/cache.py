@@ -277,10 +277,10 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
 
 def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> Held:
     first, last = layer.visible_keys()
-    slots, first = (size, size) if last is None or first + last >= size else (first + last, first)
+    slots = size if last is None else min(first + last, size)
+    ring = slots < size
     if mesh is not None:  # each device holds as many
-        more = -slots % mesh.shape[SEQUENCE]
-        slots, first = slots + more, first + more * (first == slots)
+        slots += -slots % mesh.shape[SEQUENCE]
     zeros = partial(jnp.zeros, device=None if mesh is None else by_pieces(mesh))
     dtype = jnp.dtype(config.dtype)
     heads, of_key, of_value = config.held_sizes
@@ -291,4 +291,4 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | 
         features = jax.tree.map(lambda leaf: zeros(leaf.shape, leaf.dtype), shapes)
     # Two arrays: a step may be given both to write on.
     k, v = (zeros((batch * heads, slots, size), dtype) for size in (of_key, of_value))
-    return Held(k=k, v=v, features=features, first=first)
+    return Held(k=k, v=v, features=features, first=first if ring else slots)

@@ -19,8 +19,8 @@ oracle trained from scratch at 8 L learns none of the tasks from as many tokens;
 from configs.sweeps import variables
 from posenc_jax.sweeping.grid import chain, product
 
-STEPS = {"code": 1800, "passkey": 1800, "delayed_repeat": 1800, "needle": 5400, "who": 1800}
-STEPS |= {"mqar": 1800, "count": 1800}
+TASKS = "code passkey delayed_repeat needle who mqar count".split()
+STEPS = dict.fromkeys(TASKS, 1800) | {"needle": 5400}
 
 
 def get_config():

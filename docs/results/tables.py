@@ -75,6 +75,7 @@ def content() -> pd.DataFrame:
 
 
 def of_content() -> str:
+    """The same of positions that depend on content."""
     return _reach_and_order(content())
 
 
@@ -119,12 +120,9 @@ def seeds_of_content() -> str:
     rows = ordered("content")
     rows, body = rows[rows.method == "none"], []
     for (group, seed), own in rows.groupby(["group", "seed"]):
-        values = at(own, "reach", FAR), at(own, "latest", FAR, "all")
-        near = at(own, "answers", L)
-        values = [near.accuracy.iloc[0] / near.ceiling.iloc[0]] + [
-            v.accuracy.iloc[0] for v in values
-        ]
-        body.append([group, f"{seed}", *(f"{value:.3f}" for value in values)])
+        near, *far = at(own, "answers", L), at(own, "reach", FAR), at(own, "latest", FAR, "all")
+        values = near.accuracy / near.ceiling, *(one.accuracy for one in far)
+        body.append([group, f"{seed}", *(f"{value.item():.3f}" for value in values)])
     return markdown(["", "seed", "all at L", "reach at 8 L", "last of two at 8 L"], body)
 
 
@@ -136,7 +134,7 @@ def rates_of_content() -> str:
             row.scheme.removeprefix("ordered-"),
             f"{row.learning_rate:g}",
             f"{row.encoding_rate:g}",
-            "not finite" if pd.isna(row.choose_loss) else f"{row.choose_loss:.4f}",
+            f"{row.choose_loss:.2g}",
             "yes" if row.chosen == "yes" else "",
         ]
         for row in tried.itertuples()

@@ -78,7 +78,9 @@ def test_rows_over_devices_have_the_losses_and_gradients_of_one(length, names):
     packed = [name for name in differences if name.endswith(" in documents")]
     assert len(packed) > 1 and {*differences} == {*names, *packed}
     for name, found in differences.items():
-        assert len(found) == 4 and np.max([*found.values()]) < 5e-6, (name, found)
+        for what, limit in (("losses", 2e-6), ("gradients", 5e-6)):
+            values = [value for key, value in found.items() if key.endswith(what)]
+            assert len(values) == 2 and np.max(values) < limit, (name, found)
 
 
 # Far context decides nothing for so small a reference, so longppl takes every target.
