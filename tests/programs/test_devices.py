@@ -206,6 +206,16 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
+def test_generated_text_is_the_same_on_four_devices(whole):
+    words = ["scripts/generate.py", whole[0], "--prompt=abc", "--tokens=40"]
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    one, four = (python(*words, f"--sequence={n}", env=flags) for n in (1, 4))
+    assert one == four != ""
+    for wrong, reason in ((0, "sequence must be"), (3, "sequence = 3 must divide the number")):
+        assert reason in python(*words, f"--sequence={wrong}", env=flags, code=2)
+
+
+@pytest.mark.slow
 def test_a_wrong_number_of_devices_is_refused(whole, tmp_path):
     reason = "sequence = 3 must divide the number of devices, which is 4"
     assert reason in evaluated(whole[0], tmp_path / "run", 4, "--config.sequence=3", code=2)
