@@ -37,6 +37,7 @@ def words(text):
     return re.sub(r"-?\d[\d.,]*", "#", text).split()
 
 
+@pytest.mark.slow  # it trains for two minutes
 def test_the_tutorial_trains_a_model_draws_its_curve_and_says_what_it_said(cells, tmp_path):
     sources = ["".join(cell["source"]) for cell in cells]
     (tmp_path / "cells.json").write_text(json.dumps(sources))
