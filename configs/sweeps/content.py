@@ -12,7 +12,8 @@ from configs.sweeps import ordered
 from posenc_jax.sweeping.choosing import Rates
 from posenc_jax.sweeping.grid import axis, product
 
-ENCODINGS = "relative dape cope stick_breaking selective_rope rope fire fox".split()
+BY_CONTENT = "relative dape cope stick_breaking selective_rope".split()
+ENCODINGS = [*BY_CONTENT, "rope", "fire", "fox"]
 
 
 def get_config():
