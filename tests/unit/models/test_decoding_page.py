@@ -43,7 +43,7 @@ def rows():
 
 @pytest.mark.filterwarnings("ignore:YaRN's ramp collapses")
 def test_the_page_has_a_true_row_for_every_encoding_and_extension():
-    head = "| encoding or extension | cache | keys rotated once | held per layer |\n"
+    head = "| encoding or extension | cache | accepts `rotated=True` | held per layer |\n"
     _, *table = PAGE.read_text().partition(head)[2].splitlines()
     listed = {line.split("`")[1] for line in table}
     assert table == [line for line in rows() if line.split("`")[1] in listed]
