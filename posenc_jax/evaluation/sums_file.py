@@ -117,8 +117,9 @@ def read(folder: Path) -> Record:
     except OSError as error:
         raise Stop(f"cannot read {path}: {error}") from error
     try:
-        # Threads that are still starting abort a program that ends at once.
-        rows = pyarrow.parquet.read_table(stored, use_threads=False, pre_buffer=False)
+        # `read_table` starts a thread, which aborts a program that ends before it runs.
+        with pyarrow.parquet.ParquetFile(stored, pre_buffer=False) as table:
+            rows = table.read(use_threads=False)
         beside = json.loads((rows.schema.metadata or {})[BESIDE])
         digest = beside.pop("digest")
         if not rows.schema.equals(SCHEMA) or digest != _digest(rows, beside):

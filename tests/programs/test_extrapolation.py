@@ -6,10 +6,11 @@ import re
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from running import finish, script, wandb_records
+from running import finish, python, script, wandb_records
 
 from posenc_jax import typeset
 from posenc_jax.evaluation import records, selection, sums_file
@@ -96,6 +97,22 @@ def test_again_it_reads_nothing_and_says_the_same(evaluated, call):
     assert (evaluated / "eval" / "curves.csv").read_text() == before
     out = call("eval_extrapolation.py", evaluated, *SMALL, "--config.multiples=0.5,1,2,4")
     assert "are cached" not in out  # other longest windows: all is new
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts the threads of Linux")
+def test_reading_sums_starts_no_thread(evaluated):
+    """One that is still starting aborts a program that ends at once: 1 of 40 on two busy cores."""
+    python(
+        "-c",
+        f"""
+import os
+from pathlib import Path
+from posenc_jax.evaluation import sums_file
+before = os.listdir("/proc/self/task")
+assert sums_file.read(Path({str(evaluated / "eval")!r})).cells
+assert os.listdir("/proc/self/task") == before
+""",
+    )
 
 
 def test_a_killed_evaluation_resumes(run, evaluated, program, call, tmp_path):
