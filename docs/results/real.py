@@ -1,7 +1,7 @@
-"""Publish what was measured on a real model: python docs/results/real.py RUN
+"""Publish what was measured on a real model: python docs/results/real.py RUN [RUN ...]
 
-Writes the losses of every cell by document to real/documents.csv.xz beside this file, and draws
-docs/pictures/real.png from them.
+Writes the losses of every cell by document to real/documents.csv.xz beside this file, where cells
+of other runs stay, and draws docs/pictures/real.png from them.
 """
 
 import sys
@@ -26,16 +26,22 @@ KEYS = ["method", "protocol", "length", "part"]
 
 
 def rows_of(run: Path) -> pd.DataFrame:
-    """A row per cell and document; a cell of several evaluations is written once."""
+    """A row per cell and document."""
     found = []
     for cell in sums_file.read(run / "eval").cells:
-        own = pd.DataFrame({"nats": cell.sums.nats.round(4), "targets": cell.sums.tokens})
-        facts = cell.facts | {"method": label(cell.facts)}
+        sums, facts = cell.sums, cell.facts | {"method": label(cell.facts)}
         columns = {name: facts[name] for name in (*KEYS, "token_hash")}
-        found.append(own.assign(document=range(len(own)), **columns))
+        own = {"nats": sums.nats.round(4), "targets": sums.tokens, "right": sums.right}
+        found.append(pd.DataFrame(columns | {"document": range(len(sums.nats))} | own))
+    return pd.concat(found)
+
+
+def merged(runs: list[Path]) -> pd.DataFrame:
+    """Rows of runs and the published ones, each cell once."""
     order = [*KEYS, "token_hash", "document"]
-    rows = pd.concat(found).drop_duplicates(order).sort_values(order)
-    return rows[[*order, "nats", "targets"]].astype({"targets": int})
+    rows = pd.concat([*map(rows_of, runs), pd.read_csv(ROWS)])
+    rows = rows.drop_duplicates(order).sort_values(order)
+    return rows.astype({"targets": int, "right": int})
 
 
 @style.styled
@@ -80,6 +86,5 @@ def look_of(method: str) -> tuple:
 
 
 if __name__ == "__main__":
-    ROWS.parent.mkdir(exist_ok=True)
-    rows_of(Path(sys.argv[1])).to_csv(ROWS, index=False)
+    merged([Path(run) for run in sys.argv[1:]]).to_csv(ROWS, index=False)
     style.save(picture(), PICTURE)

@@ -548,6 +548,29 @@ def over_streaming() -> str:
     return markdown(["", *(f"{length:,}" for length in lengths)], body)
 
 
+@cache
+def planted() -> pd.DataFrame:
+    """Sums of `planted` on SmolLM2 by method, part and book; parts from no older setting to 3."""
+    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
+    rows = rows[rows.protocol == "planted"]
+    return rows.set_index(["method", "part", "document"])[["nats", "targets", "right"]]
+
+
+def order_of_planted() -> str:
+    """Share of right answers and their loss, by older settings and the tokens between two."""
+    sums = planted().groupby(["method", "part"]).sum()
+    parts = sorted(sums.index.unique("part"), key=lambda part: [*map(int, part.split("-"))])
+    older = [int(part.split("-")[0]) for part in parts]
+    head = ["none older", *(part.replace("-", " older, ") for part in parts[1:])]
+    body = []
+    for method, own in sums.groupby("method"):
+        own = own.droplevel("method").loc[parts]
+        shares, nats = own.right / own.targets, own.nats / own.targets
+        body.append([method, *(f"{s:.2f} ({n:.2f})" for s, n in zip(shares, nats, strict=True))])
+    body.append(["a reader without order", *(f"{1 / (k + 1):.2f}" for k in older)])
+    return markdown(["", *head], body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -569,6 +592,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "real-streaming": over_streaming,
         "real-copies": of_copies,
         "real-far-copies": far_copies,
+        "real-order": order_of_planted,
     },
     "../performance.md": {
         "machines": machines,
