@@ -571,6 +571,21 @@ def order_of_planted() -> str:
     return markdown(["", *head], body)
 
 
+def losses_of_planted() -> str:
+    """What a method loses against `none` on the right values, by the number of older settings."""
+    rows = planted().reset_index()
+    rows["older"] = rows.part.str.split("-").str[0]
+    sums = rows.groupby(["method", "older", "document"])[["nats", "targets"]].sum()
+
+    def less(method: str, older: str) -> str:
+        own, none = sums.loc[method, older], sums.loc["none", older]
+        return signed(paired(own.nats.to_numpy(), none.nats.to_numpy(), own.targets.to_numpy()))
+
+    olders, methods = sums.index.unique("older"), sums.index.unique("method").drop("none")
+    body = [[f"{method} less none", *(less(method, k) for k in olders)] for method in methods]
+    return markdown(["", "none older", *(f"{k} older" for k in olders[1:])], body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -593,6 +608,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "real-copies": of_copies,
         "real-far-copies": far_copies,
         "real-order": order_of_planted,
+        "real-order-losses": losses_of_planted,
     },
     "../performance.md": {
         "machines": machines,
