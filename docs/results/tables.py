@@ -447,8 +447,7 @@ def between_semantics() -> str:
             cells = []
             for length in lengths[1:]:
                 own, other = (documents_of(method, s, length) for s in (semantics, "prefix"))
-                found = paired(own.nats.to_numpy(), other.nats.to_numpy(), own.targets.to_numpy())
-                cells.append(f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]")
+                cells.append(signed(less(own, other)))
             body.append([f"{method}: {semantics} less prefix", *cells, by_seed(method, semantics)])
     head = ["", *(f"{length:,}" for length in lengths[1:])]
     return markdown([*head, f"{lengths[-1]:,}, by seed"], body)
@@ -463,18 +462,24 @@ def by_seed(method: str, semantics: str) -> str:
 
 
 @cache
+def of_smollm2(protocol: str) -> pd.DataFrame:
+    """Sums of a protocol on SmolLM2, a row per cell and book."""
+    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
+    return rows[rows.protocol == protocol]
+
+
+@cache
 def real() -> pd.DataFrame:
     """Nats and targets of `same_token` on SmolLM2, by method, length and book."""
-    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
-    rows = rows[(rows.protocol == "same_token") & (rows.method != "fresh")]
+    rows = of_smollm2("same_token")
+    rows = rows[rows.method != "fresh"]
     return rows.set_index(["method", "length", "document"]).sort_index()
 
 
 @cache
 def copies() -> pd.DataFrame:
     """Nats and targets of `copies` on SmolLM2, by method, distance, whether read, and book."""
-    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
-    rows = rows[rows.protocol == "copies"]
+    rows = of_smollm2("copies")
     back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
     rows = rows.assign(back=back, read=~rows.part.str.startswith("unread"))
     return rows.set_index(["method", "read", "back", "document"]).sort_index()
@@ -503,8 +508,7 @@ def far_copies() -> str:
     backs = [back for back in copies().index.unique("back") if back > REAL_L]
 
     def gain(method: str, back: int) -> str:
-        own, less = copies().loc[method, True, back], copies().loc["streaming", True, back]
-        return signed(paired(own.nats.to_numpy(), less.nats.to_numpy(), own.targets.to_numpy()))
+        return signed(less(copies().loc[method, True, back], copies().loc["streaming", True, back]))
 
     methods = ("none", "ntk:2", "self_extend", "yarn:2")
     body = [[f"{method} less streaming", *(gain(method, n) for n in backs)] for method in methods]
@@ -513,8 +517,12 @@ def far_copies() -> str:
 
 def lost(method: str, length: int, other: str = "none", than: int = REAL_L) -> Any:
     """What a method loses, in nats per target, against another: by default a plain row of L."""
-    own, less = real().loc[method, length], real().loc[other, than]
-    return paired(own.nats.to_numpy(), less.nats.to_numpy(), own.targets.to_numpy())
+    return less(real().loc[method, length], real().loc[other, than])
+
+
+def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:
+    """Difference of two losses over the same targets, with an interval over documents."""
+    return paired(own.nats.to_numpy(), other.nats.to_numpy(), own.targets.to_numpy())
 
 
 def signed(found: Any) -> str:
@@ -548,17 +556,9 @@ def over_streaming() -> str:
     return markdown(["", *(f"{length:,}" for length in lengths)], body)
 
 
-@cache
-def planted() -> pd.DataFrame:
-    """Sums of `planted` on SmolLM2 by method, part and book; parts from no older setting to 3."""
-    rows = pd.read_csv(HERE / "real" / "documents.csv.xz")
-    rows = rows[rows.protocol == "planted"]
-    return rows.set_index(["method", "part", "document"])[["nats", "targets", "right"]]
-
-
 def order_of_planted() -> str:
     """Share of right answers and their loss, by older settings and the tokens between two."""
-    sums = planted().groupby(["method", "part"]).sum()
+    sums = of_smollm2("planted").groupby(["method", "part"])[["nats", "targets", "right"]].sum()
     parts = sorted(sums.index.unique("part"), key=lambda part: [*map(int, part.split("-"))])
     older = [int(part.split("-")[0]) for part in parts]
     head = ["none older", *(part.replace("-", " older, ") for part in parts[1:])]
@@ -573,16 +573,15 @@ def order_of_planted() -> str:
 
 def losses_of_planted() -> str:
     """What a method loses against `none` on the right values, by the number of older settings."""
-    rows = planted().reset_index()
-    rows["older"] = rows.part.str.split("-").str[0]
+    rows = of_smollm2("planted")
+    rows = rows.assign(older=rows.part.str.split("-").str[0])
     sums = rows.groupby(["method", "older", "document"])[["nats", "targets"]].sum()
 
-    def less(method: str, older: str) -> str:
-        own, none = sums.loc[method, older], sums.loc["none", older]
-        return signed(paired(own.nats.to_numpy(), none.nats.to_numpy(), own.targets.to_numpy()))
+    def cell(method: str, older: str) -> str:
+        return signed(less(sums.loc[method, older], sums.loc["none", older]))
 
     olders, methods = sums.index.unique("older"), sums.index.unique("method").drop("none")
-    body = [[f"{method} less none", *(less(method, k) for k in olders)] for method in methods]
+    body = [[f"{method} less none", *(cell(method, k) for k in olders)] for method in methods]
     return markdown(["", "none older", *(f"{k} older" for k in olders[1:])], body)
 
 

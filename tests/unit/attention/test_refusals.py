@@ -32,7 +32,7 @@ def test_unsupported_dtypes_are_refused(dtype, place):
 def test_real_inputs_keep_their_dtype(dtype):
     with jax.enable_x64(dtype == "float64"):
         given = [x.astype(dtype) for x in QKV]
-        assert jax.eval_shape(lambda *qkv: attend(*qkv, ROPE), *given).dtype == dtype
+        assert jax.jit(lambda *qkv: attend(*qkv, ROPE))(*given).dtype == dtype
 
 
 @pytest.mark.parametrize(
