@@ -19,13 +19,9 @@ SLOW = pytest.mark.slow
 GPT2 = {"norm": "layer", "biases": "all", "vocab": 256, "norm_eps": 1e-5}
 
 
-@pytest.fixture
-def logits(forward):
-    def of(model, encoding, length=4 * L):
-        tokens = jnp.asarray(np.random.default_rng(0).integers(0, 256, (1, length)))
-        return np.asarray(forward(model, tokens, encoding))
-
-    return of
+def logits(model, encoding, length=4 * L):
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 256, (1, length)))
+    return np.asarray(model(tokens, encoding))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +31,7 @@ def logits(forward):
         *(pytest.param(n, marks=SLOW) for n in ("none", "pi", "ntk", "llama3", "abf:base=500")),
     ],
 )
-def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, logits, tmp_path):
+def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, tmp_path):
     model = make_model(**LLAMA)
     rope = posenc_jax.build("rope", DIMS, base=1000.0)
     encoding = posenc_jax.extend(extension, rope, 4.0)
@@ -61,7 +57,7 @@ def test_the_length_of_a_saved_llama_is_exact(make_model, tmp_path):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_saved_gpt2_is_read_back(tied, make_model, drawn, logits, tmp_path):
+def test_a_saved_gpt2_is_read_back(tied, make_model, drawn, tmp_path):
     model = make_model(tied=tied, **GPT2)
     encoding = drawn(posenc_jax.build("learned", DIMS, jax.random.key(0)))
     pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")

@@ -31,8 +31,7 @@ def test_unsupported_dtypes_are_refused(dtype, place):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_real_inputs_keep_their_dtype(dtype):
     with jax.enable_x64(dtype == "float64"):
-        given = [x.astype(dtype) for x in QKV]
-        assert jax.jit(lambda *qkv: attend(*qkv, ROPE))(*given).dtype == dtype
+        assert attend(*(x.astype(dtype) for x in QKV), ROPE).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -87,28 +86,26 @@ def by_attend(model, tokens, encoding, positions, **options):
 @pytest.mark.parametrize("options", [{}, {"segments": TWO}, {"window": 5}])
 @pytest.mark.parametrize("extension", ["none", "rerope:w=4", "self_extend:window=4:group=2"])
 def test_positions_with_gaps_mean_the_same_in_a_model_and_in_attend(
-    model, tokens, extension, options, forward
+    model, tokens, extension, options
 ):
     encoding = posenc_jax.extend(extension, ROPE, 1.0)
-    actual = forward(model, tokens, encoding, positions=GAPPED, **options)
-    compiled = jax.jit(by_attend, static_argnames="window")
-    hidden = compiled(model, tokens, encoding, GAPPED, **options)
+    actual = model(tokens, encoding, positions=GAPPED, **options)
+    hidden = by_attend(model, tokens, encoding, GAPPED, **options)
     expected = hidden @ model.embed.embedding[...].T
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_model_refuses_positions_that_restart_without_segments(model, tokens, forward):
+def test_a_model_refuses_positions_that_restart_without_segments(model, tokens):
     restarting = jnp.where(TWO[0] == 0, jnp.arange(L), jnp.arange(L) - 7)
     with pytest.raises(ValueError, match="if they restart within a row, give segments"):
         model(tokens, ROPE, positions=restarting)
-    actual = forward(model, tokens, ROPE, positions=restarting, segments=TWO)
-    expected = forward(model, tokens, ROPE, segments=TWO)
-    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+    actual = model(tokens, ROPE, positions=restarting, segments=TWO)
+    np.testing.assert_allclose(actual, model(tokens, ROPE, segments=TWO), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("segments", [TWO * 1.0, TWO * jnp.nan])
-def test_a_model_refuses_float_segments(model, tokens, segments, forward):
+def test_a_model_refuses_float_segments(model, tokens, segments):
     with pytest.raises(ValueError, match="segments must be integers or booleans; got float32"):
         model(tokens, ROPE, segments=segments)
-    as_boolean = forward(model, tokens, ROPE, segments=TWO.astype(bool))
-    np.testing.assert_array_equal(as_boolean, forward(model, tokens, ROPE, segments=TWO))
+    as_boolean = model(tokens, ROPE, segments=TWO.astype(bool))
+    np.testing.assert_array_equal(as_boolean, model(tokens, ROPE, segments=TWO))
