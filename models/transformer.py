@@ -348,10 +348,12 @@ class Transformer(nnx.Module):
 
             def run_period(x, parts):
                 for place in range(period):
-                    x = run(x, _at(parts, place), place)
+                    x = run(x, _at(parts, place) if period > 1 else parts, place)
                 return x, None
 
             def by_period(leaf):
+                if period == 1:  # XLA copies all weights for an axis of size 1
+                    return leaf
                 return leaf[: periods * period].reshape(periods, period, *leaf.shape[1:])
 
             x, _ = jax.lax.scan(run_period, x, jax.tree.map(by_period, parts))

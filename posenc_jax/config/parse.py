@@ -152,8 +152,8 @@ def _recipe(
         make = neighbours.recipe_at(file).get_config
         made = make(size) if size else make()
     except Exception as error:  # a recipe may raise anything
-        told = str(error) if isinstance(error, ValueError) else repr(error)
-        return usual, [f"{named}: {told}"]
+        reason = str(error) if isinstance(error, ValueError) else repr(error)
+        return usual, [f"{named}: {reason}"]
     if not isinstance(made, ConfigDict):
         return usual, [f"{named}: get_config() must return a ConfigDict; got {type(made).__name__}"]
     return made, []

@@ -99,8 +99,8 @@ def _over(row: dict, name: str) -> str:
         return "-"
     if low is None:  # a single document
         return f"{gain:+.3f}"
-    clear = (low > 0 or high < 0) and row["documents"] >= FEWEST_DOCUMENTS
-    return f"{gain:+.3f}{'*' if clear else ''} [{low:+.3f}, {high:+.3f}]"
+    significant = (low > 0 or high < 0) and row["documents"] >= FEWEST_DOCUMENTS
+    return f"{gain:+.3f}{'*' if significant else ''} [{low:+.3f}, {high:+.3f}]"
 
 
 def _title(protocol: Protocol, row: dict) -> str:

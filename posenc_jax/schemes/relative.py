@@ -13,7 +13,7 @@ class Relative(Encoding):
     bias at distance d is r . p_d, and 0 from the extent E on.
 
     r = x W is computed per head from x, the input of the layer's attention; the columns p of each
-    layer are shared by its heads. Tokens from E on are told apart by content alone. Bare positions
+    layer are shared by its heads. Tokens E or more back differ by content alone. Bare positions
     carry no content, so they have no bias.
     """
 

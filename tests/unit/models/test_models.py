@@ -375,3 +375,10 @@ def test_hooks_refuse_positions_beyond_float32(encoding):
                 hook(positions)
         with pytest.raises(ValueError, match=r"must be finite and at most 2\^24"):
             posenc_jax.schemes.t5.bucket(positions)
+
+
+def test_a_loop_over_layers_copies_no_weights(make_model, make_tokens):
+    model, tokens = make_model(layers=8, mlp_width=512, scan=True), make_tokens(L)
+    compiled = jax.jit(lambda model: model(tokens, build())).lower(model).compile()
+    weights = sum(leaf.nbytes for leaf in jax.tree.leaves(model.blocks))
+    assert compiled.memory_analysis().temp_size_in_bytes < weights / 4
