@@ -1,0 +1,81 @@
+"""python -m benchmarks.memory [--lengths=2048,8192,16384]
+
+Compares the memory of the forward passes of benchmarks.real with that of transformers: the most
+that a new process holds during one pass, weights included, over what it held before it made the
+model. Linux only.
+"""
+
+import argparse
+import ctypes
+import gc
+import multiprocessing
+import re
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import peers, real
+from benchmarks.results import Result, record
+from benchmarks.timing import Range, machine, table
+
+MIB = 2**10  # in KiB, the unit of /proc
+
+
+def resident(name: str) -> int:
+    """MiB in memory now (VmRSS) or at most (VmHWM)."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) // MIB
+
+
+def of_a_pass(make: Callable, dtype: str, length: int) -> int:
+    """MiB that the weights and one pass take in this process."""
+    row = np.random.default_rng(0).integers(0, real.SHAPE["vocab"], (1, length), np.int32)
+    make(dtype, row[:, :512])()  # imports, threads and buffers of the libraries
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    before = resident("VmRSS")
+    call = make(dtype, row)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM restarts, without the initialisation
+    call()
+    return resident("VmHWM") - before
+
+
+def in_new_process(make: Callable, dtype: str, length: int) -> int:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), import_peers) as pool:
+        return pool.submit(of_a_pass, make, dtype, length).result()
+
+
+def import_peers() -> None:
+    peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--lengths", default="2048,8192,16384")
+    options = parser.parse_args()
+    import_peers()
+    print(f"{machine()}\nMiB of a forward pass of one row, weights included\n")
+    rows, results = [], []
+    for length in map(int, options.lengths.split(",")):
+        cells = []
+        for dtype in real.TYPES:
+            ours, theirs = (in_new_process(f, dtype, length) for f in (real.ours, real.theirs))
+            share = ours / theirs
+            results.append(Result(str(length), f"{dtype} over torch", Range(share, share, share)))
+            cells += [ours, theirs, f"{share:.2f}"]
+        rows.append([f"{length:,}", *cells])
+        print(*rows[-1], flush=True)
+    head = [f"{who} {dtype}" for dtype in real.TYPES for who in ("ours", "torch", "ratio")]
+    print("\n" + table(["tokens", *head], rows))
+    print(f"\nwritten to {record('memory', results)}")
+
+
+if __name__ == "__main__":
+    main()
