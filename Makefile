@@ -64,6 +64,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.attention
 	$(BIN)/python -m benchmarks.train_step
 	$(BIN)/python -m benchmarks.real
+	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.schemes
 	$(BIN)/python -m benchmarks.evaluation

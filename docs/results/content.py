@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tables import FAR, L, content
+from tables import FAR, L, ordered
 
 from posenc_jax.plots import answers, style
 
@@ -11,7 +11,7 @@ PICTURE = HERE.parent / "pictures" / "content.png"
 
 
 def main() -> None:
-    rows = content()
+    rows = ordered("content")
     rows = rows[(rows.protocol == "gap") & (rows.length == FAR) & (rows.train_length == L)]
     parts = list(dict.fromkeys(rows.part))
     windows = rows[rows.method == "window"].groupby("part").accuracy.mean()

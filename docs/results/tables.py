@@ -67,16 +67,9 @@ def reach_and_order() -> str:
     return _reach_and_order(ordered())
 
 
-def content() -> pd.DataFrame:
-    """Rows of positions that depend on content, beside three encodings of the other sweep."""
-    others = ordered()
-    beside = others.group.isin(["rope", "fire", "fox"]) & others.method.isin(["none", "logn"])
-    return pd.concat([ordered("content"), others[beside]])
-
-
 def of_content() -> str:
-    """The same of positions that depend on content."""
-    return _reach_and_order(content())
+    """The same of positions that depend on content, beside three others at tuned rates."""
+    return _reach_and_order(ordered("content"))
 
 
 def _reach_and_order(rows: pd.DataFrame) -> str:
