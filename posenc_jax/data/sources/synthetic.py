@@ -1,7 +1,7 @@
 """Text that a task draws."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class Synthetic(Documents):
 
     @property
     def size(self) -> float:
-        return 0.0  # not known before it is drawn
+        return sum(count * self.drawn.length(split != "valid") for split, count in self.counts())
 
     def as_fields(self) -> dict[str, Any]:
         options = {f.name: getattr(self.drawn, f.name) for f in fields(type(self.drawn))}
@@ -65,12 +65,16 @@ class Synthetic(Documents):
         return {"task": self.task, "seed": seed, **self.drawn.identity()}
 
     def documents(self, seed: int) -> Iterator[Document]:
-        counts = self.drawn.counts(bool(self.valid_fraction), bool(self.choose_fraction))
-        for split, count in counts.items():
+        for split, count in self.counts():
             for i, drawn in enumerate(self.drawn.draw(split, count, seed)):
                 name = f"{self.task}-{split}-{i}"
                 own = None if split == "any" else split
-                yield Document(name, drawn.text.tobytes(), drawn.answers, drawn.gaps, split=own)
+                text, size = drawn.text.tobytes(), len(drawn.text)
+                yield Document(name, text, drawn.answers, drawn.gaps, split=own, size=size)
+
+    def counts(self) -> Iterable[tuple[str, int]]:
+        """Splits and how many documents each has."""
+        return self.drawn.counts(bool(self.valid_fraction), bool(self.choose_fraction)).items()
 
     def card(self) -> dict[str, Any]:
         if not isinstance(self.drawn, tasks.Probe):

@@ -42,6 +42,10 @@ class Task:
         """Documents of each split; of the split `any`, which a hash of its text decides."""
         raise NotImplementedError
 
+    def length(self, training: bool) -> int:
+        """Tokens of a document."""
+        raise NotImplementedError
+
     def draw(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
         raise NotImplementedError
 
@@ -71,6 +75,9 @@ class ShortText(Task):
 
     def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:
         return {"any": self.documents}
+
+    def length(self, training: bool) -> int:
+        return self.document_length
 
     def draw(self, split: str, count: int, seed: int) -> Iterator[Drawn]:
         for i in range(count):

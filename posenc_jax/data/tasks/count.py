@@ -24,6 +24,7 @@ class Count(tasks.Probe):
     test. The others lie between it and the question.
     """
 
+    version = 2
     least = 2 * LAST
     chance = 1 / MOST
 
@@ -49,15 +50,14 @@ class Count(tasks.Probe):
     ) -> list[int] | None:
         """Free places of the occurrences, ascending, and of the question; None if none found."""
         length = len(free)
-        for _ in range(TRIES):
-            lowest = length - LAST if last else MOST
-            asked = int(rng.integers(lowest, length - 1))
-            first = asked - int(rng.integers(count, min(reach, asked) + 1))
-            if not free[[first, asked, asked + 1]].all():
-                continue
-            between = first + 1 + np.flatnonzero(free[first + 1 : asked])
+        lowest = length - LAST if last else MOST
+        asked = rng.integers(lowest, length - 1, TRIES)
+        first = asked - rng.integers(count, np.minimum(reach, asked) + 1)
+        for i in np.flatnonzero(free[first] & free[asked] & free[asked + 1]):
+            between = first[i] + 1 + np.flatnonzero(free[first[i] + 1 : asked[i]])
             if len(between) >= count - 1:
-                return [first, *sorted(rng.choice(between, count - 1, replace=False)), asked]
+                chosen = rng.choice(between, count - 1, replace=False)
+                return [first[i], *np.sort(chosen), asked[i]]
         return None
 
 

@@ -49,6 +49,15 @@ def test_tests_are_the_same_for_every_seed_and_no_training(name):
     assert not set(texts("train", 1)) & set(texts("choose", 1))
 
 
+@pytest.mark.parametrize("name", ["copy", "mqar"])
+def test_progress_ends_at_the_size_of_a_source(name):
+    config = rope.get_config()
+    config.train_length = L
+    config.data.update(source="synthetic", task=name, documents=40)
+    source = run_of(config).data.source
+    assert sum(document.size for document in source.documents(0)) == source.size
+
+
 @pytest.mark.parametrize("name", PROBES)
 def test_the_last_tokens_ask(name):
     """The last 16 targets are scored at every length."""
