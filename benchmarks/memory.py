@@ -1,8 +1,8 @@
 """python -m benchmarks.memory [--lengths=2048,8192,16384]
 
 Compares the memory of the forward passes of benchmarks.real with that of transformers: the most
-that a new process holds during one pass, weights included, over what it held before it made the
-model. Linux only.
+that a new process holds during its second pass, weights included, over what it held without a
+model. Initialisation and compilation are left out. Linux only.
 """
 
 import argparse
@@ -34,15 +34,20 @@ def of_a_pass(make: Callable, dtype: str, length: int) -> int:
     """MiB that the weights and one pass take in this process."""
     row = np.random.default_rng(0).integers(0, real.SHAPE["vocab"], (1, length), np.int32)
     make(dtype, row[:, :512])()  # imports, threads and buffers of the libraries
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    release()
     before = resident("VmRSS")
     call = make(dtype, row)
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM restarts, without the initialisation
+    call()
+    release()
     call()
     return resident("VmHWM") - before
+
+
+def release() -> None:
+    """Return freed memory to the system, and let VmHWM restart from what is held now."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def in_new_process(make: Callable, dtype: str, length: int) -> int:

@@ -20,7 +20,7 @@ from configs.sweeps import variables
 from posenc_jax.sweeping.grid import chain, product
 
 TASKS = "code passkey delayed_repeat needle who mqar count".split()
-STEPS = dict.fromkeys(TASKS, 1800) | {"needle": 5400}
+STEPS = dict.fromkeys(TASKS, 1800) | {"needle": 5400, "mqar": 5400}
 
 
 def get_config():
