@@ -334,6 +334,8 @@ def speeds() -> pd.DataFrame:
 def ratio(row: Any) -> str:
     if row.measure == SHARE:
         return f"{row.middle:.0%}"
+    if row.low == row.high:  # no spread
+        return f"{row.middle:.2f}"
     return f"{row.middle:.2f} ({row.low:.2f} to {row.high:.2f})"
 
 
@@ -608,6 +610,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "attention": by_machine("attention"),
         "steps": by_machine("train_step"),
         "real": by_machine("real"),
+        "memory": by_machine("memory"),
         "decode-real": by_machine("decode_real"),
         "decode-small": by_machine("decode_small"),
         "decode": decoding,

@@ -13,7 +13,7 @@ from posenc_jax.data.tasks import Drawn
 FILLERS, NAMES, MOST = 16, 24, 8
 FILLER, NUMBER, ASK, NAME = 32, 48, 65, 112  # the first byte of each kind; NUMBER is no answer
 TRIES = 30  # attempts to find free places for a name
-LAST = 16  # scored tokens at the end of a test document, which ask once
+LAST = 16  # scored tokens at the end of a test document, with at least one question
 
 
 @dataclasses.dataclass(frozen=True)
