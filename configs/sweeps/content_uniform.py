@@ -1,7 +1,7 @@
 """Positions that depend on content under another law: distances uniform, not log-uniform.
 
-python scripts/sweep.py --config=configs/sweeps/content_uniform.py --workdir=runs/uniform --workers=2
-python scripts/report.py runs/uniform --out=report
+python scripts/sweep.py --config=configs/sweeps/content_uniform.py --workdir=runs/even --workers=2
+python scripts/report.py runs/even --out=report
 
 The encodings, steps and test of configs/sweeps/content.py, at the rates that it chose
 (docs/results/content/choices.csv), three seeds. Here 0.88 of the test's
