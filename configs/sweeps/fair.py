@@ -42,8 +42,15 @@ def get_config():
 
 def at_chosen_rates(jobs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """Sweep of encodings with given fields at this sweep's rates, on its data, three seeds."""
-    rates = chosen(RESULTS)
-    recipes = [{"recipe": f"configs/{name}.py"} | rates[name] | fields for name, fields in jobs]
-    config = get_config()
-    del config["choose"]
+    recipes = [(name, f"configs/{name}.py", fields) for name, fields in jobs]
+    return at_rates_of(get_config(), RESULTS, recipes)
+
+
+def at_rates_of(
+    tuned: dict[str, Any], results: Path, jobs: Iterable[tuple[str, str, dict[str, Any]]]
+) -> dict[str, Any]:
+    """A tuned sweep of other jobs (scheme, recipe, fields), at the rates it chose, three seeds."""
+    rates = chosen(results)
+    recipes = [{"recipe": recipe} | rates[scheme] | fields for scheme, recipe, fields in jobs]
+    config = {name: value for name, value in tuned.items() if name != "choose"}
     return config | {"grid": product(axis("seed", range(3)), recipes)}
