@@ -343,7 +343,8 @@ class Transformer(nnx.Module):
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
         parts = self.blocks, per_layer
-        periods = layers // period if self.config.scanned else 0
+        scanned = self.config.scanned and not isinstance(self.blocks, tuple)
+        periods = layers // period if scanned else 0
         if periods:
 
             def run_period(x, parts):
@@ -358,7 +359,7 @@ class Transformer(nnx.Module):
 
             x, _ = jax.lax.scan(run_period, x, jax.tree.map(by_period, parts))
         for i in range(periods * period, layers):
-            x = run(x, _at(parts, i), i % period)
+            x = run(x, (self._block(i), _at(per_layer, i)), i % period)
         return x
 
 

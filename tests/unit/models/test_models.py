@@ -382,3 +382,10 @@ def test_a_loop_over_layers_copies_no_weights(make_model, make_tokens):
     compiled = jax.jit(lambda model: model(tokens, build())).lower(model).compile()
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(model.blocks))
     assert compiled.memory_analysis().temp_size_in_bytes < weights / 4
+
+
+@pytest.mark.parametrize("scan", [True, False])
+def test_a_model_with_its_layers_apart_reads_the_same(scan, make_model, make_tokens):
+    model, tokens = make_model(scan=scan), make_tokens(L)
+    expected = model(tokens, build())
+    np.testing.assert_allclose(model.unstacked()(tokens, build()), expected, atol=1e-6)
