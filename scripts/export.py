@@ -43,8 +43,9 @@ def export(options: argparse.Namespace) -> None:
         from posenc_jax.pretrained import save
         from posenc_jax.runs.subject import load_run
 
-        model, encoding, _, encoder = load_run(options.run, options.step)
-        save(model, encoding, encoder, options.out, layout=options.layout)
+        model, encoding, config, encoder = load_run(options.run, options.step)
+        prefix = config.data.prefix
+        save(model, encoding, encoder, options.out, layout=options.layout, prefix=prefix)
         terminal.say(f"{options.out}: in the layout of {options.layout}")
         return
     from posenc_jax.runs import export

@@ -65,12 +65,13 @@ def continued(
         rotated=True if semantics == "stale" else None,
         mesh=devices.make_mesh(jax.devices()[:sequence], sequence) if sequence > 1 else None,
     )
-    written, so_far = "", np.zeros(0, np.int32)
+    # Decoded with the prompt: a tokenizer may drop the space at the beginning of a text.
+    written, so_far = encoder.decode(ids), ids
     for piece in pieces:
         so_far = np.concatenate([so_far, np.asarray(piece)[0]])
-        ends = np.flatnonzero(so_far == end)
+        ends = len(ids) + np.flatnonzero(so_far[len(ids) :] == end)
         text = encoder.decode(so_far[: ends[0]] if len(ends) else so_far)
-        if not len(ends) and len(so_far) < tokens:
+        if not len(ends) and len(so_far) < len(ids) + tokens:
             text = text.rstrip("\ufffd")  # a character whose other bytes follow
         yield text[len(written) :]
         written = text

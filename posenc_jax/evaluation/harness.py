@@ -37,7 +37,8 @@ RESAMPLES = 1_000  # of a standard error without a formula
 class RunLM(TemplateLM):
     """A model and its encoding, read in rows of a few lengths that are padded on the right.
 
-    A context that does not fit `max_length` loses its first tokens and is counted in `cut`.
+    A context that does not fit `max_length` loses its first tokens and is counted in `cut`. What a
+    model was trained to find at the beginning of a row is put there.
     """
 
     def __init__(
@@ -77,9 +78,12 @@ class RunLM(TemplateLM):
     ) -> list[int]:
         """Tokens of a text, after the first token that the model was trained with, if there is
         one; where that is a trained vector, the model replaces the token."""
-        begins = self.model.config.bos or self.prefix is not None
-        begins = begins and add_special_tokens is not False
+        begins = self.begins and add_special_tokens is not False
         return [self.prefix_token_id] * begins + self._encode(string)
+
+    @property
+    def begins(self) -> bool:
+        return self.model.config.bos or self.prefix is not None
 
     def _encode(self, string: str) -> list[int]:
         return self.encoder.encode(string.encode(), "a request")[0].tolist() if string else []
@@ -103,10 +107,12 @@ class RunLM(TemplateLM):
     def _windows(self, text: str) -> list[tuple[list[int], list[int]]]:
         """Context and targets of the windows that together score every token of a text once."""
         tokens = self.tok_encode(text, add_special_tokens=False)
+        first = [self.prefix_token_id] * self.begins
         windows = utils.get_rolling_token_windows(
-            tokens, self.prefix_token_id, self.max_length, context_len=1
+            tokens, self.prefix_token_id, self.max_length - len(first), context_len=1
         )
-        return [utils.make_disjoint_window(window) for window in windows]
+        found = [utils.make_disjoint_window(window) for window in windows]
+        return found[:1] + [(first + context, targets) for context, targets in found[1:]]
 
     def _score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[tuple[float, bool]]:
         """Log-likelihood of each continuation of a context, and whether it is the greedy one."""
@@ -185,7 +191,8 @@ class RunLM(TemplateLM):
         """The last tokens of each row, up to `spare` more than the maximum length."""
         most = self.max_length + spare
         self.cut += sum(len(row) > most for row in rows)
-        return [row[-most:] for row in rows]
+        first = [self.prefix_token_id] * self.begins
+        return [first + row[len(first) - most :] if len(row) > most else row for row in rows]
 
     def _batches(self, lengths: list[int], longest: int) -> Iterator[tuple[np.ndarray, int]]:
         """Rows to read at once and the length to pad them to; a row may be read twice."""

@@ -155,12 +155,16 @@ def _lengths(position: Position, train_length: int | None) -> tuple[int, int]:
     longest, rope = position.longest or train_length, position.rope
     if longest is None:
         raise ValueError("config.json states no length that it was trained at; give --train_length")
+    original, trained = train_length or longest, longest
+    if position.encoding["name"] == "learned":  # one vector per position
+        original = longest
     if rope is not None and rope.extension:
         original = rope.original or longest
-        return train_length or min(longest, int(rope.factor * original)), original
-    if position.encoding["name"] == "learned":  # one vector per position
-        return train_length or longest, longest
-    return train_length or longest, train_length or longest
+        if rope.kind != "llama3":  # 8 for 8,192 to 131,072 tokens
+            trained = min(longest, round(rope.factor * original))
+    if train_length is not None and train_length < original:
+        raise ValueError(f"--train_length={train_length} is below {original}, L of its encoding")
+    return train_length or trained, original
 
 
 def _filled(

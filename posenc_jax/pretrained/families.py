@@ -167,12 +167,13 @@ class Family(NamedTuple):
     position: Callable[[Settings], Position]
     usual: Mapping[str, Any]  # values of keys that config.json may leave out
     only: Mapping[str, Sequence[Any]] = {}  # the values of keys that have a form here
+    older: Mapping[str, str] = {}  # keys of old files: what they are called now
 
 
 def rotary(settings: Settings) -> Position:
     """RoPE in every layer, or `hybrid` where some layers have a window or no rotation."""
     found = rope_of(settings, settings["default_theta"])
-    longest, rotated = settings["max_position_embeddings"], _rotated_layers(settings)
+    longest, rotated = settings.get("max_position_embeddings"), _rotated_layers(settings)
     kinds, window = _kinds(settings), settings.get("sliding_window")
     if all(rotated) and "local" not in kinds:
         encoding = {"name": "rope", "base": found.base, "fraction": found.fraction}
@@ -345,6 +346,11 @@ FAMILIES = {
         alibi_of_bloom,
         {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5},
         {"apply_residual_connection_post_layernorm": [False]},
+        {
+            "n_embed": "hidden_size",
+            "num_attention_heads": "n_head",
+            "num_hidden_layers": "n_layer",
+        },
     ),
     "mpt": Family(
         MPT,
@@ -436,7 +442,8 @@ def family_of(config: Mapping[str, Any]) -> Family:
 
 def settings_of(config: Mapping[str, Any], family: Family) -> tuple[dict[str, Any], list[str]]:
     """config.json with the family's defaults, and a line for each value without a form here."""
-    settings = {**family.usual, **config}
+    older = {new: config[old] for old, new in family.older.items() if old in config}
+    settings = {**family.usual, **older, **config}
     if "expansion_ratio" in settings:
         settings["mlp_width"] = settings["expansion_ratio"] * settings["d_model"]
     problems = []

@@ -14,7 +14,8 @@ from posenc_jax.pretrained.record import Source, digest_of
 
 KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
 PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
-ADD_BOS = "tokenizer.ggml.add_bos_token"
+PRE, ADD_BOS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
+LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
 FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
 CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
 
@@ -47,7 +48,8 @@ def read(path: Path) -> Source:
         theirs = names.get(name) or name
         arrays[theirs] = _reader(gguf, tensor, kind, theirs, config)
     encoder = _tokenizer(facts, path)
-    prefix = facts["tokenizer.ggml.bos_token_id"] if facts.get(ADD_BOS) else None
+    begins = facts.get(ADD_BOS, facts.get(PRE) == LLAMA3)
+    prefix = facts["tokenizer.ggml.bos_token_id"] if begins else None
     return Source(config, arrays, encoder, prefix, digest_of([path]))
 
 
@@ -183,7 +185,7 @@ def _tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
     """The byte-level BPE of a file; its pre-tokenizer follows `tokenizer.ggml.pre`."""
     import tokenizers
 
-    kind, pre = facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre")
+    kind, pre = facts.get("tokenizer.ggml.model"), facts.get(PRE)
     splitters = _pre_tokenizers(tokenizers)
     if kind != "gpt2" or pre not in splitters:
         raise ConfigError(
@@ -193,7 +195,8 @@ def _tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
     tokens, types = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    built = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+    bpe = tokenizers.models.BPE(vocabulary, merges, ignore_merges=pre == LLAMA3)
+    built = tokenizers.Tokenizer(bpe)
     if pre == "qwen2":
         built.normalizer = tokenizers.normalizers.NFC()
     built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
@@ -215,6 +218,6 @@ def _pre_tokenizers(tokenizers: Any) -> dict[str, list[Any]]:
     return {
         "smollm": [of.Digits(individual_digits=True), words],
         "gpt-2": [words],
-        "llama-bpe": [split(_LLAMA3), whole],
+        LLAMA3: [split(_LLAMA3), whole],
         "qwen2": [split(_LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")), whole],
     }

@@ -31,14 +31,17 @@ def rope_of(config: Mapping[str, Any], base: float) -> Rope:
     if kind not in _EXTENSIONS:
         known = ", ".join(_EXTENSIONS)
         raise ValueError(f"rope type {kind!r} is not supported; those that are: {known}")
-    longest = config["max_position_embeddings"]
+    longest = config.get("max_position_embeddings")
     original = config.get("original_max_position_embeddings") or given.get(
         "original_max_position_embeddings"
     )
     factor = given.get("factor")
     if factor is None:
-        factor = longest / original if original else 1.0
-    extension = _EXTENSIONS[kind](given, float(factor), original or longest)
+        factor = longest / original if longest and original else 1.0
+    try:
+        extension = _EXTENSIONS[kind](given, float(factor))
+    except KeyError as error:
+        raise ValueError(f"rope type {kind!r} needs {error.args[0]}") from error
     scaled = {"scale": float(factor)} | extension if extension else {}
     return Rope(float(theta), float(fraction), kind, float(factor), original, scaled)
 
@@ -49,15 +52,15 @@ def _first(given: Mapping, config: Mapping, *names: str, default: float) -> floa
     return next((value for value in stated if value is not None), default)
 
 
-def _default(given: Mapping, factor: float, original: int) -> dict[str, Any]:
+def _default(given: Mapping, factor: float) -> dict[str, Any]:
     return {}
 
 
-def _linear(given: Mapping, factor: float, original: int) -> dict[str, Any]:
+def _linear(given: Mapping, factor: float) -> dict[str, Any]:
     return {"name": "pi"}
 
 
-def _dynamic(given: Mapping, factor: float, original: int) -> dict[str, Any]:
+def _dynamic(given: Mapping, factor: float) -> dict[str, Any]:
     """Within L it is plain RoPE; beyond, the extension `dynamic_ntk` if its factor is 1."""
     if factor != 1:
         raise ValueError(
@@ -67,7 +70,7 @@ def _dynamic(given: Mapping, factor: float, original: int) -> dict[str, Any]:
     return {}
 
 
-def _yarn(given: Mapping, factor: float, original: int) -> dict[str, Any]:
+def _yarn(given: Mapping, factor: float) -> dict[str, Any]:
     gain, scale, all_dims = (
         given.get(name) for name in ("attention_factor", "mscale", "mscale_all_dim")
     )
@@ -86,12 +89,12 @@ def _yarn(given: Mapping, factor: float, original: int) -> dict[str, Any]:
     return {"name": "yarn"} | numbers
 
 
-def _llama3(given: Mapping, factor: float, original: int) -> dict[str, Any]:
+def _llama3(given: Mapping, factor: float) -> dict[str, Any]:
     low, high = float(given["low_freq_factor"]), float(given["high_freq_factor"])
     return {"name": "llama3", "low": low, "high": high}
 
 
-def _longrope(given: Mapping, factor: float, original: int) -> dict[str, Any]:
+def _longrope(given: Mapping, factor: float) -> dict[str, Any]:
     short, long = given["short_factor"], given["long_factor"]
     if list(short) != list(long):
         raise ValueError(

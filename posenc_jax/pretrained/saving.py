@@ -44,10 +44,12 @@ def save(
     folder: Path | str,
     *,
     layout: str | None = None,
+    prefix: int | None = None,
 ) -> None:
     """Write config.json, model.safetensors and tokenizer.json; None: GPT-2's layout for `learned`.
 
-    A ConfigError lists what has no form in the layout.
+    The tokenizer puts `prefix` before every text. A ConfigError lists what has no form in the
+    layout.
     """
     from safetensors.numpy import save_file
 
@@ -63,8 +65,8 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     arrays = _arrays(model, encoding, family, PREFIX[layout])
     save_file(arrays, folder / SINGLE, {"format": "pt"})
-    write_atomically(folder / "tokenizer.json", _tokenizer(encoder))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": False}
+    written, settings = _tokenizer(encoder, prefix)
+    write_atomically(folder / "tokenizer.json", written)
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
     config = {ours: getattr(model.config, ours) for ours in family.sizes}
     config |= {
@@ -165,7 +167,19 @@ def _arrays(model: Any, encoding: Encoding, family: Family, prefix: str) -> dict
     return arrays
 
 
-def _tokenizer(encoder: tokenizer.Bytes | tokenizer.Learned) -> str:
-    if isinstance(encoder, tokenizer.Learned):
-        return encoder.tokenizer.to_str()
-    return tokenizer.bytes_as_bpe().to_str()
+def _tokenizer(
+    encoder: tokenizer.Bytes | tokenizer.Learned, prefix: int | None
+) -> tuple[str, dict[str, Any]]:
+    """tokenizer.json and tokenizer_config.json."""
+    import tokenizers
+
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings["add_bos_token"] = prefix is not None
+    own = encoder.tokenizer if isinstance(encoder, tokenizer.Learned) else tokenizer.bytes_as_bpe()
+    if prefix is not None:
+        own = tokenizers.Tokenizer.from_str(own.to_str())  # a copy
+        settings["bos_token"] = first = own.id_to_token(prefix)
+        own.post_processor = tokenizers.processors.TemplateProcessing(
+            single=[first, "$A"], special_tokens=[(first, prefix)]
+        )
+    return own.to_str(), settings

@@ -29,6 +29,8 @@ class DAPE(PerLayer):
     w2: jax.Array = trained()  # [F, H]
 
     def logits(self, scores, bias):
+        if bias is not None and bias.ndim == 4 and len(bias) == 1:  # of all rows
+            bias = bias[0]
         by_row = bias is not None and bias.ndim == 4
 
         @jax.checkpoint

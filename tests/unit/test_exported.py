@@ -82,3 +82,23 @@ def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is not empty"):
         pretrained.save(make_model(**LLAMA), rope, encoder, tmp_path)
+
+
+@pytest.mark.parametrize("prefix", [None, 10])
+def test_the_first_token_of_rows_is_saved(prefix, make_model, tmp_path):
+    rope = posenc_jax.build("rope", DIMS)
+    pretrained.save(make_model(**LLAMA), rope, tokenizer.Bytes(), tmp_path / "out", prefix=prefix)
+    read = pretrained.load(tmp_path / "out")
+    assert read.facts["prefix"] == prefix
+    first = [] if prefix is None else [prefix]  # as other programs put it
+    assert read.tokenizer.tokenizer.encode("ab").ids == [*first, *b"ab"]
+
+
+@pytest.mark.parametrize("scale", [2.0, 8.0])
+def test_an_extended_length_is_read_back(scale, make_model, tmp_path):
+    """Frequencies of float32 made 16383 of 16384."""
+    rope = posenc_jax.build("rope", dataclasses.replace(DIMS, train_length=8192), base=1e5)
+    extended = posenc_jax.extend("yarn", rope, scale)
+    pretrained.save(make_model(**LLAMA), extended, tokenizer.Bytes(), tmp_path / "out")
+    facts = pretrained.load(tmp_path / "out").facts
+    assert (facts["L"], facts["train_length"]) == (8192, scale * 8192)

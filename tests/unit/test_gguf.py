@@ -36,7 +36,14 @@ def interleaved(rows, heads):
 
 
 def write_gguf(
-    path, kind="llama", quantised=None, pre="smollm", scaling=None, lacking=(), edit=None
+    path,
+    kind="llama",
+    quantised=None,
+    pre="smollm",
+    scaling=None,
+    lacking=(),
+    edit=None,
+    add_bos=False,
 ):
     writer = gguf.GGUFWriter(path, kind)
     writer.add_block_count(LAYERS)
@@ -56,7 +63,7 @@ def write_gguf(
         edit(writer)
     characters = sorted(c for c in CHARACTERS if c not in lacking)
     merges = ["1 2", "Ġ a", "Ċ Ċ", "ĊĊ 1"]
-    words = [merge.replace(" ", "") for merge in merges]
+    words = [*(merge.replace(" ", "") for merge in merges), "cab"]  # which merges do not reach
     others = V - len(characters) - len(words) - 1
     tokens = ["<|im_start|>", *characters, *words, *(f"<{i}>" for i in range(others))]
     writer.add_tokenizer_model("gpt2")
@@ -65,7 +72,8 @@ def write_gguf(
     writer.add_token_types([3, *[1] * (len(tokens) - 1 - others), *[3] * others])
     writer.add_token_merges(merges)
     writer.add_bos_token_id(0)
-    writer.add_add_bos_token(False)
+    if add_bos is not None:
+        writer.add_add_bos_token(add_bos)
     for name, array in drawn().items():
         module = name.removesuffix(".weight")
         layer, inner = (module.split(".", 3)[2:]) if ".layers." in module else (None, module)
@@ -219,3 +227,24 @@ def test_the_first_token_of_a_file_is_not_put_first_unless_it_says_so(tmp_path):
     assert loaded.config.data.prefix is None and loaded.tokenizer.encode(b"a", "a")[0].size == 1
     folder = pretrained.load(write(tmp_path / "llama", config=LLAMA))
     np.testing.assert_array_equal(logits(loaded), logits(folder))
+
+
+def test_words_of_llama3_that_are_tokens_are_not_merged(tmp_path):
+    for pre, expected in (("llama-bpe", ["cab"]), ("qwen2", ["c", "a", "b"])):
+        encoder = read(write_gguf(tmp_path / "model.gguf", pre=pre)).tokenizer
+        tokens, _ = encoder.encode(b"cab", "a text")
+        assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
+
+
+@pytest.mark.parametrize(
+    ("pre", "stated", "prefix"),
+    [
+        ("llama-bpe", None, 0),
+        ("llama-bpe", False, None),
+        ("smollm", None, None),
+        ("smollm", True, 0),
+    ],
+)
+def test_bos_comes_first_where_the_file_or_llama3_says_so(pre, stated, prefix, tmp_path):
+    file = write_gguf(tmp_path / "model.gguf", pre=pre, add_bos=stated)
+    assert read(file).config.data.prefix == prefix

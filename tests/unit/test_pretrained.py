@@ -18,9 +18,12 @@ from posenc_jax import pretrained
 from posenc_jax.config import Evaluation
 from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.evaluation import continuing
 from posenc_jax.evaluation.evaluate import evaluate
+from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import adopt
 from posenc_jax.runs.parameters import by_path
+from posenc_jax.runs.subject import load_subject
 
 
 @pytest.fixture
@@ -255,3 +258,52 @@ def test_a_run_is_not_adopted_over(folder, tmp_path):
     adopt(folder, tmp_path / "run")
     with pytest.raises(ConfigError, match="holds a run already"):
         adopt(folder, tmp_path / "run")
+
+
+def test_llama3_was_trained_at_its_longest_length(tmp_path):
+    llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    llama3 |= {"rope_type": "llama3", "original_max_position_embeddings": L}
+    config = LLAMA | {"rope_scaling": llama3, "max_position_embeddings": 16 * L}
+    facts = pretrained.load(write(tmp_path / "llama3", config=config)).facts
+    assert (facts["L"], facts["train_length"]) == (L, 16 * L)
+
+
+def test_a_train_length_below_that_of_the_encoding_is_refused(tmp_path):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
+    config = LLAMA | {"rope_scaling": yarn, "max_position_embeddings": 4 * L}
+    folder = write(tmp_path / "yarn", config=config)
+    assert pretrained.load(folder, 2 * L).facts["train_length"] == 2 * L
+    with pytest.raises(ConfigError, match=f"--train_length=16 is below {L}, L of its encoding"):
+        pretrained.load(folder, 16)
+
+
+def test_what_is_missing_is_named(tmp_path):
+    lengthless = {name: LLAMA[name] for name in LLAMA if name != "max_position_embeddings"}
+    folder = write(tmp_path / "a", config=lengthless)
+    with pytest.raises(ConfigError, match="states no length .* give --train_length"):
+        pretrained.load(folder)
+    assert pretrained.load(folder, L).facts["L"] == L
+    config = LLAMA | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}
+    with pytest.raises(ConfigError, match="rope type 'llama3' needs low_freq_factor"):
+        pretrained.load(write(tmp_path / "b", config=config))
+
+
+def test_sizes_of_bloom_have_two_names():
+    old = {"n_embed": 64, "n_layer": 2, "num_attention_heads": 4, "vocab_size": 100}
+    settings, problems = families.settings_of(old, families.FAMILIES["bloom"])
+    assert not problems
+    assert (settings["hidden_size"], settings["n_head"]) == (64, 4)
+
+
+def test_a_continuation_keeps_its_first_space(folder, tmp_path, monkeypatch):
+    """Decoders of SentencePiece drop the first space of what they are given."""
+    path = folder / "tokenizer.json"
+    written = json.loads(path.read_text())
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    written["decoder"] = {"type": "Sequence", "decoders": [written["decoder"], strip]}
+    path.write_text(json.dumps(written))
+    adopt(folder, tmp_path / "run")
+    subject = load_subject(tmp_path / "run")
+    ids = subject.tokenizer.encode(b" ox", "a text")[0]
+    monkeypatch.setattr(continuing.models, "stream", lambda *_, **__: iter(ids.reshape(-1, 1, 1)))
+    assert "".join(continuing.continued(subject, "an", len(ids))) == " ox"

@@ -149,7 +149,8 @@ def cases(length: int, size: int) -> list[Case]:
     for older in OLDER[1:]:
         separation = NEAREST
         while BACK + older * separation + size <= length:
-            found.append(Case(older, separation))
+            if separation >= size:  # sentences do not overlap
+                found.append(Case(older, separation))
             separation *= STEP
     return found
 

@@ -225,6 +225,17 @@ def test_cut_contexts_are_counted_and_lose_their_first_tokens(make_lm, score, co
     assert texts[0] == bytes(expected).decode(errors="replace")
 
 
+def test_every_row_begins_with_the_prefix(make_lm, score):
+    """A long context that is cut, and the later windows of a text, which begin anew."""
+    lm, long = make_lm(L, prefix=ord("?")), letters(3 * L)
+    (cut,) = lm.loglikelihood(requests("loglikelihood", (long, "ab")))
+    assert cut[0] == pytest.approx(score(lm, "?" + long[-(L - 2) :], "ab")[0], rel=1e-5)
+    (rolled,) = lm.loglikelihood_rolling(requests("loglikelihood_rolling", (long[: 2 * L - 2],)))
+    first, second = long[: L - 1], long[L - 1 : 2 * L - 2]
+    expected = score(lm, "?", first)[0] + score(lm, "?" + first[-1], second)[0]
+    assert rolled == pytest.approx(expected, rel=1e-5)
+
+
 def test_what_leaves_no_room_for_a_context_is_refused(make_lm):
     lm = make_lm(L)
     with pytest.raises(ConfigError, match="continuation of 17 tokens .* length of 16"):

@@ -241,3 +241,9 @@ def test_an_adopted_model_is_asked_in_its_own_tokens(tmp_path):
     assert {row["part"] for row in rows} == {"0", "1-8", "1-32", "3-8", "3-32"}
     assert all(np.isfinite(row["nll"]) and row["accuracy"] is not None for row in rows)
     assert (tmp_path / "run" / "plots" / "planted-words.png").is_file()
+
+
+def test_long_sentences_do_not_overlap():
+    near = {case.separation for case in planted.cases(1024, 7) if case.older}
+    far = {case.separation for case in planted.cases(1024, 9) if case.older}
+    assert near - far == {8}

@@ -138,3 +138,11 @@ def test_extensions_reach_the_encoding_inside():
 def test_other_encodings_and_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)
+
+
+@pytest.mark.parametrize("inner", ["alibi", "fire"])
+def test_positions_may_be_those_of_all_rows(inner):
+    encoding, (q, k, v), places = build(inner=inner), qkv(L), jnp.arange(L)
+    shared = attend(q, k, v, encoding, q_positions=places, k_positions=places)
+    own = attend(q, k, v, encoding, q_positions=places[None], k_positions=places[None])
+    np.testing.assert_allclose(own, shared, atol=2e-6)
