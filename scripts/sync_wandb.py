@@ -58,11 +58,13 @@ def sync(run: Path, mode: str) -> None:
 
 def pictures(run: Path, evaluation: str, others: Iterable[str]) -> list[Path]:
     """List the plots of one evaluation, whose file names end in its name unless held-out."""
-    suffixes = [f"-{name}" for name in others if name != HELD_OUT]
-    plots = sorted((run / "plots").glob("*.png"))
-    if evaluation != HELD_OUT:
-        return [path for path in plots if path.stem.endswith(f"-{evaluation}")]
-    return [path for path in plots if not path.stem.endswith(tuple(suffixes))]
+
+    def of(path: Path) -> str:
+        """The evaluation of a plot: the longest name that it ends in."""
+        ends = [name for name in others if path.stem.endswith(f"-{name}")]
+        return max(ends, key=len, default=HELD_OUT)
+
+    return [path for path in sorted((run / "plots").glob("*.png")) if of(path) == evaluation]
 
 
 if __name__ == "__main__":

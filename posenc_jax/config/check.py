@@ -127,10 +127,12 @@ def _leaves(tree: Mapping, prefix: str = ""):
 
 def _together(values: Fields) -> list[str]:
     """Mistakes in numbers that depend on each other."""
-    batch, pieces = values["batch_size"], values["accumulate"]
+    batch, pieces, problems = values["batch_size"], values["accumulate"], []
     if isinstance(batch, int) and isinstance(pieces, int) and pieces >= 1 and batch % pieces:
-        return [f"batch_size must be a multiple of accumulate = {pieces}; got {batch}"]
-    return []
+        problems.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
+    if values["data"].get("prefix") is not None and values["model"].get("bos"):
+        problems.append("data.prefix has no effect with model.bos, whose vector replaces it")
+    return problems
 
 
 def _model(values: Fields) -> list[str]:

@@ -118,8 +118,8 @@ def changed(config: Training) -> list[str]:
 
 
 def without_seed(name: str) -> str:
-    """Drop the seed from a sweep's name: `rope-s0-L128` -> `rope-L128`."""
-    return re.sub(r"-s\d+(?=-|/|$)", "", name)
+    """Drop the seed from a sweep's name: `rope-s0-L128` -> `rope-L128`, `s0-L128` -> `L128`."""
+    return re.sub(r"-s\d+(?=-|/|$)|(?:^|(?<=/))s\d+(?:-|(?=/|$))", "", name) or name
 
 
 def flat(config: Training) -> dict[str, Any]:

@@ -130,8 +130,9 @@ def _save(folder: Path, name: str, split: Split, usual: np.ndarray | None) -> di
     np.save(folder / f"{name}.digests.npy", split.digests)
     if split.groups is not None:
         np.save(folder / f"{name}.{GROUPS}", split.groups)
-    if split.answers is not None:
-        (folder / f"{name}.answers").write_bytes(split.answers.tobytes())
+    for kind, values in (("answers", split.answers), ("gaps", split.gaps)):
+        if values is not None:
+            (folder / f"{name}.{kind}").write_bytes(values.tobytes())
     tokens = len(split.tokens)
     size = tokens
     if usual is not None:

@@ -134,11 +134,17 @@ class _Documents:
         self.fractions = valid, source.choose_fraction
 
     def parted(self, documents: Iterator[sources.Document]) -> Iterator[sources.Document]:
-        """All documents, or the parts of each if they are few."""
+        """All documents, or the parts of each if those without a stated split are few."""
         distinct = self._distinct(documents)
-        first = list(itertools.islice(distinct, FEW))
-        whole = len(first) == FEW or any(document.split for document in first)
-        if whole or not (self.source.cuts_few and any(self.fractions)):
+        first: list[sources.Document] = []
+        for document in distinct:
+            if document.split is not None:
+                yield document
+                continue
+            first.append(document)
+            if len(first) == FEW:
+                break
+        if len(first) == FEW or not (self.source.cuts_few and any(self.fractions)):
             yield from map(self._in_split, itertools.chain(first, distinct))
             return
         for document in first:
@@ -174,11 +180,13 @@ def _cut(document: sources.Document, valid: float, choose: float) -> Iterator[so
     """Parts of a document, cut at line ends: for training, for tuning, and its end held out."""
     text = document.text
     shares = {"train": 1 - valid - choose, "choose": choose, "valid": valid}
+    shares = {split: own for split, own in shares.items() if own}
     start, share = 0, 0.0
     for split, own in shares.items():
         share += own
-        stop = _line_end(text, round(share * len(text))) if split != "valid" else len(text)
-        if own and stop > start:
+        is_last = split == list(shares)[-1]
+        stop = len(text) if is_last else _line_end(text, round(share * len(text)))
+        if stop > start:
             size = document.size * (stop - start) / len(text)
             name = f"{document.name}, from byte {start:,}"
             yield document._replace(name=name, text=text[start:stop], split=split, size=size)
@@ -186,9 +194,9 @@ def _cut(document: sources.Document, valid: float, choose: float) -> Iterator[so
 
 
 def _line_end(text: bytes, place: int) -> int:
-    """End of the last line before a place; without lines, of the last character."""
+    """End of the last line before a place; if that is far away, of the last character."""
     end = text.rfind(b"\n", 0, place) + 1
-    if end:
+    if end > 0.75 * place:
         return end
     while 0 < place < len(text) and text[place] & 0xC0 == 0x80:
         place -= 1

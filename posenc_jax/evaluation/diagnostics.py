@@ -49,7 +49,7 @@ def effective_keys(
     It is the exponential of the entropy of the bias's weights; None where no layer has a bias.
     Features of the content are computed from zeros.
     """
-    distinct = layers if encoding.layers is not None or encoding.period > 1 else 1
+    distinct = layers if encoding.depth is not None or encoding.period > 1 else 1
     encodings = [encoding.layer(index) for index in range(distinct)]
     effective = [_flat_keys(layer, length) for layer in encodings]
     if all(keys is None for keys in effective):

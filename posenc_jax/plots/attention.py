@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 @style.styled
-def bias(curves: Mapping[int, np.ndarray], trained: int) -> "Figure":
-    """Bias of every head against distance, in windows of several lengths: [H, length] each."""
+def bias(curves: Mapping[int, np.ndarray], trained: int, layer: str = "") -> "Figure":
+    """Bias of every head against distance, in windows of several lengths: [H, length] each.
+
+    `layer` begins the title where layers differ."""
     longest = max(curves)
     figure, (axes,) = style.panels()
     lines = []
@@ -31,7 +33,7 @@ def bias(curves: Mapping[int, np.ndarray], trained: int) -> "Figure":
     axes.set(xlabel="distance + 1 (tokens)", ylabel="added to the logit")
     if max(map(np.max, curves.values())) - min(map(np.min, curves.values())) > 20:
         axes.set_yscale("symlog", linthresh=1)
-    title = f"bias by distance for the last of {longest:,} queries"
+    title = f"{layer}bias by distance for the last of {longest:,} queries"
     if len(curves) > 1:
         title += f"; dashed: in a window of {min(curves):,}, where it differs"
     figure.suptitle(title)

@@ -82,7 +82,9 @@ def at_longest(results: Answers) -> dict[tuple[str, str], float]:
 
 
 def oracles(data: Gathered, results: Answers) -> dict[str, float]:
-    """Accuracy at the longest length of the groups trained at it."""
+    """Accuracy at the longest length of the groups trained at it; none where that is L."""
+    if results.trained >= results.longest:
+        return {}
     long_runs = {run["group"] for run in data.runs if run["trained"] >= results.longest}
     best = at_longest(results)
     return {group: best[group, "none"] for group in long_runs if (group, "none") in best}

@@ -31,6 +31,7 @@ def diagnose(selected: str, documents: int, step: int | None, path: str = "") ->
     if wrong:
         raise ConfigError("; ".join(wrong))
     subject = load_subject(run, step)
+    methods.check_some_fit(wanted, methods.left_out(wanted, subject.plain), subject.plain)
     length = length or 8 * subject.trained
     encodings = _reaching(length, wanted, subject)
     if not encodings:
@@ -105,7 +106,8 @@ def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Pa
         for distance, value in enumerate(row)
     )
     table = _write(tables / "bias.csv", "length,head,distance,bias", lines)
-    return [table, style.save(of_attention.bias(biases, trained), plots / "bias.png")]
+    layer = "" if encoding.depth is None else "layer 0, "
+    return [table, style.save(of_attention.bias(biases, trained, layer), plots / "bias.png")]
 
 
 def _attention(

@@ -67,13 +67,21 @@ class Portraits:
         return [style.save(figure, out / f"{name}.png") for name, figure in figures.items()]
 
     def of(self, name: str) -> Encoding:
-        if name in self.runs:
-            return self.runs[name][1].plain
-        return schemes.build(name, self.dims, key=jax.random.key(0))
+        """An encoding; of a run that has one per layer, that of the first layer."""
+        if name not in self.runs:
+            return schemes.build(name, self.dims, key=jax.random.key(0))
+        plain = self.runs[name][1].plain
+        if name == LAYERED:
+            return plain
+        first = plain.layer(0)
+        return diagnostics.rotary(first) or first
 
     def titled(self, *names: str) -> dict[str, Encoding]:
         """Encodings by title; a title names the run that trained them."""
-        run = {name: folder.resolve().name for name, (folder, _) in self.runs.items()}
+        run = {
+            name: folder.resolve().name + ", layer 0" * (subject.plain.depth is not None)
+            for name, (folder, subject) in self.runs.items()
+        }
         return {pictures.title(self.of(name), run.get(name)): self.of(name) for name in names}
 
     @property
@@ -112,7 +120,8 @@ class Portraits:
             raise ConfigError(f"{folder}: a second run with {name!r}; give one run per encoding")
         if name not in (ROTARY, *BIASES, *ADDITIVE, LAYERED, GATED):
             terminal.warn(f"{folder}: {name!r} has no picture")
-        if isinstance(encoding, RoPE) and np.ndim(encoding.inv_freq) > 1:
+        rope = diagnostics.rotary(encoding)
+        if name == ROTARY and rope is not None and np.ndim(rope.inv_freq) > 1:
             raise ConfigError(
                 f"{folder}: its frequencies differ by head or layer; only shared ones can be drawn"
             )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 from math import isfinite, isnan
 
-from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation import protocols, sums
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS, MOST_SEEDS
 from posenc_jax.lines import Line
 from posenc_jax.plots import curves
@@ -244,7 +244,7 @@ def extensions(data: Gathered) -> Section | None:
     options, blocks = {}, []
     for number, group in enumerate(figures.groups(data)):
         extended = data.points[(data.points.group == group) & data.points.window.isna()]
-        if extended.method.nunique() < 2:
+        if extended[extended.method != sums.FRESH].method.nunique() < 2:
             continue
         scales = extended.groupby("extension").scale.nunique()
         for by in ("", *scales[scales > 1].index):

@@ -96,10 +96,11 @@ class Scheduler:
             if len(self.running) >= self.launcher.workers:
                 return
             progress = self.waiting.popleft()
-            if progress.not_before > time.monotonic():
+            job = progress.job
+            # A run that is measured may still be ending as a trial.
+            if progress.not_before > time.monotonic() or job.name in self.running:
                 self.waiting.append(progress)
                 continue
-            job = progress.job
             try:
                 done = job.is_done()
             except OSError as error:

@@ -103,14 +103,14 @@ def _newest(rows: Sequence[dict]) -> list[dict]:
 
 
 def _show(view: View, rows: Sequence[dict], pictures: Sequence[Path]) -> None:
-    """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl, and
-    all methods of a protocol in one panel."""
+    """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl (a
+    part of a protocol after its name), and all methods of a protocol in one panel."""
     newest = _newest(rows)
     for length in sorted({row["length"] for row in newest}):
         multiple = length / newest[0]["train_length"]
         values: dict[str, Any] = {"eval/length": length, "eval/multiple": multiple}
         for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
-            name = f"extrap/{row['protocol']}/{label(row)}"
+            name = f"{_panel(row)}/{label(row)}"
             values |= {f"{name}/ppl": row["ppl"]}
             if row["bpb"] is None:
                 continue
@@ -127,11 +127,17 @@ def _summary(rows: Sequence[dict]) -> dict[str, float]:
         if row["nll"] is None or row["bpb"] is None:
             continue
         largest = max(r["scale"] or 0 for r in newest if r["extension"] == row["extension"])
-        extension = row["extension"] if (row["scale"] or 0) == largest else label(row)
-        extension = "window" if row["window"] else extension
+        short = (row["scale"] or 0) == largest and not row["window"]
+        extension = row["extension"] if short else label(row)
         multiple = f"{row['length'] / row['train_length']:g}x"
-        summary[f"extrap/{row['protocol']}/{extension}@{multiple}"] = row["bpb"]
+        summary[f"{_panel(row)}/{extension}@{multiple}"] = row["bpb"]
     return summary
+
+
+def _panel(row: Mapping[str, Any]) -> str:
+    """extrap/<protocol>, or extrap/<protocol>/<part> of a protocol that scores parts."""
+    part = f"/{row['part']}" if row["part"] else ""
+    return f"extrap/{row['protocol']}{part}"
 
 
 def _media(rows: Sequence[dict], pictures: Sequence[Path]) -> dict[str, Any]:

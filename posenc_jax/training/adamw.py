@@ -87,4 +87,5 @@ def reach(config, encoding: Encoding) -> float | None:
         return None
     slopes = jax.jacrev(bias)(trained)  # for every array: [H, 1, S, *shape]
     moved = sum(jnp.sum(jnp.abs(s).reshape(*s.shape[:3], -1), axis=-1) for s in slopes.values())
-    return travel(config) * float(jnp.max(moved))
+    most = float(jnp.max(moved))
+    return travel(config) * most if most else None  # 0: the trained arrays are not of the bias

@@ -93,6 +93,11 @@ def with_vocab(config: Training, vocab: int) -> Training:
             f"model.vocab = {config.model.vocab} is less than the {vocab} tokens of the tokenizer"
         )
     model = dataclasses.replace(config.model, vocab=config.model.vocab or vocab)
+    prefix = config.data.prefix
+    if prefix is not None and prefix >= model.vocab_size:
+        raise errors.ConfigError(
+            f"data.prefix = {prefix} is not a token of the vocabulary, which has {model.vocab_size}"
+        )
     return dataclasses.replace(config, model=model)
 
 

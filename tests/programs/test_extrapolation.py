@@ -280,6 +280,22 @@ def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
     assert keys == expected
 
 
+def test_parts_and_windows_are_keys_in_wandb_of_their_own(evaluated):
+    from posenc_jax.tracking import curves
+
+    rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
+    row = next(row for row in rows if row["length"] == row["train_length"])
+    rows = [
+        row | {"extension": "none", "scale": None, "protocol": "gap", "part": part, "window": size}
+        for part in ("1-2", "3-4")
+        for size in (None, 8)
+    ] + [row | {"extension": "window", "scale": None, "protocol": "same_token", "window": 4}]
+    assert set(curves._summary(rows)) == {
+        *(f"extrap/gap/{part}/{name}@1x" for part in ("1-2", "3-4") for name in ("none", "window")),
+        "extrap/same_token/window:size=4@1x",
+    }
+
+
 def test_marked_answers_are_counted(call, tmp_path):
     fields = {"data.source": "synthetic", "data.task": "copy", "data.documents": 40}
     fields |= {"data.document_length": 200, "steps": 3, "data.cache": tmp_path / "cache"}
@@ -406,6 +422,8 @@ def test_a_run_is_diagnosed(evaluated):
     assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
     assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
     assert "unknown extension 'yran'" in script("diagnose.py", f"{evaluated}@yran@64", code=2)
+    out = script("diagnose.py", f"{evaluated}@interpolate@64", code=2)
+    assert "none fits encoding 'rope' (interpolate: made for learned)" in out
     assert "attention.csv" in script("diagnose.py", f"{evaluated}@none@16", "--documents=2")
 
 

@@ -97,7 +97,7 @@ def test_the_order_of_the_files_changes_nothing(texts, tmp_path):
 
 def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     data = base.get_config().data
-    data.update(source="synthetic", task="copy", documents=20, document_length=200)
+    data.update(source="synthetic", task="variables", documents=20)
     data.cache = str(tmp_path)
     whole = corpora.prepare(origin_of(data), 0, quiet=True)
     made = export.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
@@ -105,7 +105,9 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
         ours, theirs = getattr(made, name), getattr(whole, name)
         np.testing.assert_array_equal(ours.tokens, theirs.tokens)
         np.testing.assert_array_equal(ours.answers, theirs.answers)
+        np.testing.assert_array_equal(ours.gaps, theirs.gaps)
         assert ours.bytes_of is None
+    assert theirs.gaps is not None and named(tmp_path / "tokens").has_answers
     assert encoders.encoder_of(named(tmp_path / "tokens")).name == "bytes"
 
 

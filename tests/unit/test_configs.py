@@ -185,6 +185,7 @@ WITHOUT_EFFECT = [
     ({"data.path": "books/*.txt"}, "data.path = 'books/*.txt' has no effect with data.source=stdl"),
     ({"data.task": "copy"}, "data.task = 'copy' has no effect with data.source=stdlib"),
     ({"data.documents": 9}, "data.documents = 9 has no effect"),
+    ({"data.prefix": 1, "model.bos": True}, "data.prefix has no effect with model.bos"),
     (
         {"data.source": "text", "data.path": "a", "data.hold_out": "package"},
         "data.hold_out = 'package' has no effect with data.source=text",

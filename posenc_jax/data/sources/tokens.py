@@ -16,6 +16,10 @@ class Tokens(Origin):
         return Path(self.tokens).expanduser()
 
     @property
+    def has_answers(self) -> bool:
+        return (self.folder / "train.answers").exists()
+
+    @property
     def description(self) -> str:
         return f"tokens:{self.tokens}"
 

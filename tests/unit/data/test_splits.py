@@ -275,6 +275,21 @@ class TestFewDocuments:
         counts = [len(split.lengths) for split in (corpus.train, corpus.valid, corpus.choose)]
         assert counts[1] >= 1 and counts[2] >= 1 and sum(counts) == 6 and counts[0] >= 1
 
+    def test_few_documents_beside_a_stated_split_fill_a_third_one(self, prepare, tmp_path):
+        text = "".join(f"line {n} {words(n, 20)}\n" for n in range(50)) + "the end"
+        for name, content in (("train.txt", text), ("valid.txt", words(99, 50))):
+            (tmp_path / name).write_text(content)
+        stated = {"valid_path": f"{tmp_path}/valid.txt", "choose_fraction": 0.2}
+        corpus = prepare(tmp_path / "train.txt", **stated)
+        (train,), (choose,), (valid,) = map(texts_of, (corpus.train, corpus.choose, corpus.valid))
+        assert train + choose == text and valid == words(99, 50)
+        assert len(choose) / len(text) == pytest.approx(0.2, abs=0.02)
+
+    def test_a_long_line_after_a_short_one_is_cut(self, prepare, tmp_path):
+        (tmp_path / "a.txt").write_text("A title\n" + "x" * 1000)
+        corpus = prepare(tmp_path / "a.txt")
+        assert len(corpus.valid.tokens) == pytest.approx(100, abs=2)
+
     @pytest.mark.parametrize("count", [2, 3, 4])
     def test_very_few_documents_hold_out_the_end_of_each(self, count, prepare, tmp_path):
         texts = ["".join(f"line {n} {words(n + i, 20)}\n" for n in range(50)) for i in range(count)]

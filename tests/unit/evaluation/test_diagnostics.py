@@ -172,3 +172,10 @@ def test_keys_out_of_the_window_are_not_seen():
     alibi = posenc_jax.build("alibi", posenc_jax.Dims(4, 8, 32, 128)).replace(window=16)
     (found,) = diagnostics.effective_keys(alibi, 128, 1)
     assert np.all(found <= 16) and found[-1] > 15.9
+
+
+def test_the_keys_of_dape_are_those_of_each_layer():
+    dims = posenc_jax.Dims(4, 8, 32, 128, layers=3)
+    dape = posenc_jax.build("dape", dims, jax.random.key(0))
+    found = diagnostics.effective_keys(dape, 128, 3)
+    assert len(np.unique(found[:, 0])) == 3

@@ -1,12 +1,19 @@
 """Pictures of encodings: what their titles and marks say."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
 from sizes import DIMS, L
 
 import posenc_jax
+from posenc_jax import layers
+from posenc_jax.evaluation import diagnostics
 from posenc_jax.plots import encodings
+from posenc_jax.report import portraits
+from posenc_jax.schemes.rope import RoPE
 
 BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich", "learned", "fox")
 
@@ -35,3 +42,24 @@ def test_windows_chunks_and_full_layers_look_different():
     assert widths == [[L // 2] * 3 + [2 * L]] * 2
     hatches = [bar.get_hatch() for axes in figure.axes for bar in axes.patches]
     assert len(set(hatches)) == 3
+
+
+def portraits_of(monkeypatch, **encodings):
+    """Portraits of runs that have these encodings, each in a folder of its name."""
+    subjects = {name: SimpleNamespace(plain=one) for name, one in encodings.items()}
+    monkeypatch.setattr(portraits, "load_subject", lambda folder: subjects[folder.name])
+    return portraits.Portraits(DIMS, [Path(name) for name in encodings])
+
+
+@pytest.mark.parametrize("name", ["t5", "fire"])
+def test_of_a_run_with_an_encoding_per_layer_the_first_is_drawn(name, monkeypatch):
+    layered = layers.stack([posenc_jax.build(name, DIMS, key=jax.random.key(i)) for i in range(3)])
+    drawn = portraits_of(monkeypatch, run=layered)
+    bias = diagnostics.bias_by_distance(drawn.of(name), L)
+    np.testing.assert_array_equal(bias, diagnostics.bias_by_distance(layered.layer(0), L))
+    assert list(drawn.titled(name)) == [f"{name} of run, layer 0"]
+
+
+def test_a_rope_with_a_sink_is_drawn_as_a_rope(monkeypatch):
+    sink = posenc_jax.build("rope", DIMS, sink=True, key=jax.random.key(0))
+    assert isinstance(portraits_of(monkeypatch, run=sink).of("rope"), RoPE)

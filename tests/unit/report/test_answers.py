@@ -158,6 +158,13 @@ def test_the_task_is_admitted_by_its_oracle(data):
     assert "not admitted" in answers.admitted(poor, answers.of(poor))
 
 
+def test_runs_read_no_further_than_L_are_no_oracles():
+    data = gathered(cell("rope-a", "none", 0.5, length=L), cell("fire-a", "none", 0.7, length=L))
+    found = answers.of(data)
+    assert not answers.oracles(data, found)
+    assert answers.admitted(data, found) == "No run was evaluated beyond the trained length."
+
+
 def test_the_picture_has_a_panel_of_text_where_there_is_text(data):
     axes = [axis.get_ylabel() for axis in answers.picture(data).axes]
     assert axes[:2] == ["bits per byte of text", "accuracy relative to the ceiling"]

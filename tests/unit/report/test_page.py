@@ -7,11 +7,12 @@ import subprocess
 from collections import Counter
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import gather, page, summary
+from posenc_jax.report import gather, page, sections, summary
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 ANSWERED = ("answers", "pairs", "reach")  # of a text that asks nothing there are none
@@ -218,3 +219,9 @@ def test_the_page_in_a_browser(path, tmp_path, width):
     assert (seen["lines"], seen["fewer"]) == ("2", "1") and seen["hidden"] == "true"
     assert (seen["baselines"], seen["controls"]) == ("0", "true")
     assert re.search(r'data-png="\w+-bpb.png data:image/png;base64,"', done.stdout)
+
+
+def test_a_group_with_baselines_alone_has_no_extensions(half):
+    fresh = half.points[half.points.group == "alibi"].assign(method="fresh", extension="fresh")
+    offered = sections.extensions(half._replace(points=pd.concat([half.points, fresh])))
+    assert "rope: every extension" in str(offered) and "alibi" not in str(offered)

@@ -10,6 +10,7 @@ from running import ROOT
 
 from configs.sweeps import fair, fair_factors, fair_long
 from posenc_jax import errors
+from posenc_jax.config.compare import without_seed
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.sweeping import grid, scheduler
 from posenc_jax.sweeping import sweep as sweeping
@@ -293,3 +294,40 @@ def test_the_fair_zoo_tunes_all_of_its_encodings_alike(tmp_path, monkeypatch):
         points, _ = scheme.stages()
         assert {scheme.times(point) for point in points} == {0.333, 1.0, 3.0}
         assert len(scheme.seeds) == 5 and scheme.seeds[0].mistakes() == []
+
+
+def test_a_chosen_run_waits_for_the_end_of_its_trial(run, monkeypatch):
+    """A trial is measured by its files, while its process may still be ending."""
+    running, start = set(), Measuring.start
+
+    def slow(self, name, command, log):
+        assert name not in running
+        running.add(name)
+        task, polls = start(self, name, command, log), iter([None] * 5)
+
+        def poll():
+            code = next(polls, task.poll()) if name.endswith("=0.003") else task.poll()
+            running.discard(name) if code is not None else None
+            return code
+
+        return type("Task", (), {"poll": lambda self: poll(), "stop": lambda self: None})()
+
+    monkeypatch.setattr(Measuring, "start", slow)
+    code, started, _, _ = run(content(), near(3e-3))
+    assert code == errors.DONE and ("rope-s0-learning_rate=0.003", True) in started
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rope-s0-L128", "rope-L128"),
+        ("rope-s12", "rope"),
+        ("s0-base=1000", "base=1000"),
+        ("runs/pre/s0", "runs/pre/"),
+        ("runs-s1/rope-s0", "runs/rope"),
+        ("s0", "s0"),
+        ("shipped-sinus", "shipped-sinus"),
+    ],
+)
+def test_a_seed_is_dropped_from_a_name(name, expected):
+    assert without_seed(name) == expected

@@ -19,7 +19,8 @@ TRAINED = {"rope": {"frequencies": "trained"}}  # for encodings without trained 
 
 def parts_of(name, **fields):
     config = base.get_config()
-    config.encoding = {"name": name} | TRAINED.get(name, {})
+    name, _, sink = name.partition(":sink=")
+    config.encoding = {"name": name, "sink": bool(sink)} | TRAINED.get(name, {})
     config.update(fields)
     config.model.update(width=16, heads=2, layers=1, vocab=11)
     run = run_of(config)
@@ -86,3 +87,8 @@ def test_an_encoding_rate_without_trained_arrays_is_refused(name):
     config.encoding_rate = 4.0
     (problem,) = building.mistakes(run_of(config))
     assert "encoding_rate = 4.0 has no effect: encoding" in problem
+
+
+def test_a_trained_array_outside_the_bias_does_not_move_it():
+    config, parts = parts_of("alibi:sink=True")
+    assert adamw.reach(config, parts.encoding) is None

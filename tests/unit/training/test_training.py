@@ -13,13 +13,14 @@ from configured import run_of
 from training_rows import rows
 
 import models
+from configs import base
 from posenc_jax.config import schema
 from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runtime import devices
-from posenc_jax.training import adamw, compiled
+from posenc_jax.training import adamw, compiled, loop
 
 pytestmark = pytest.mark.sampled
 
@@ -239,3 +240,11 @@ def test_resuming_drops_the_metrics_of_later_steps(tmp_path):
     metrics = Metrics(path, resume_at=2)
     metrics.write({"step": 3, "again": True})
     assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
+
+
+def test_a_prefix_is_a_token_of_the_vocabulary():
+    config = base.get_config()
+    config.data.prefix = 256
+    with pytest.raises(ConfigError, match="data.prefix = 256 is not a token of the vocabulary"):
+        loop.with_vocab(run_of(config), 256)
+    assert loop.with_vocab(run_of(config), 257).model.vocab == 257
