@@ -31,9 +31,10 @@ def main(argv: list[str]) -> int:
     flags, recipe = parse.read(argv, __doc__ or "", evaluation=True, define=_define)
     backend.configure()
     if flags.quick:
-        usual = evaluation()
-        recipe.update({n: v for n, v in QUICK.items() if recipe[n] == usual[n]})
-    workdir, problems = Path(flags.workdir or ""), []
+        usual, given = evaluation(), {word.partition("=")[0] for word in argv}
+        free = (name for name in QUICK if f"--config.{name}" not in given)
+        recipe.update({name: QUICK[name] for name in free if recipe[name] == usual[name]})
+    workdir, problems = Path(flags.workdir or "").expanduser(), []
     try:
         refuse_unadopted(workdir)
     except ConfigError as error:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from posenc_jax import backend, neighbours, packages
@@ -58,7 +59,10 @@ def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:
             for part in filter(None, group.split(".")):
                 known("field", part, place)
                 place = place[part]
-            place[field] = value
+            if name in ("data", "wandb") and isinstance(value, Mapping):
+                _with(place[field], value)  # other fields of the group stay
+            else:
+                place[field] = value.item() if isinstance(value, np.generic) else value
     return config
 
 

@@ -204,7 +204,10 @@ def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
             f"lengths = {values['lengths']!r} and multiples = {values['multiples']!r} are "
             "mutually exclusive; give one"
         )
-    return problems + _words(values) + _text(values["data"])
+    lists = ("lengths", "multiples", "extensions", "protocols")
+    if all(isinstance(values[name], str) for name in lists):
+        problems += _words(values)
+    return problems + _text(values["data"])
 
 
 def _words(values: Fields) -> list[str]:

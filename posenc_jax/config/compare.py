@@ -25,6 +25,7 @@ FREE = (
     "sharding",
     "sequence",
     "distributed",
+    "model.attention",
     "wandb",
     "data.cache",
 )
@@ -68,7 +69,7 @@ def unlike(fields: Fields, source: Training, place: str) -> list[str]:
         chosen = _flat({"model": side["model"], "encoding": encoding})
         sides.append(dict(chosen) | {"data.tokenizer": _tokenizer(side["data"])})
     there, here = sides
-    free = {f"model.{name}" for name in ("dtype", "remat", "scan", "vocab")}
+    free = {f"model.{name}" for name in ("attention", "dtype", "remat", "scan", "vocab")}
     if not {there["data.tokenizer"], here["data.tokenizer"]} & {None, "bytes"}:
         free.add("data.tokenizer")  # training compares their content
     return [

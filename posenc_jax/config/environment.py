@@ -45,4 +45,4 @@ def trial() -> str:
 
 def workdir_of(workdir: str) -> str:
     """Folder of a run; each trial of a wandb sweep gets a subfolder."""
-    return str(Path(workdir) / trial()) if trial() else workdir
+    return str(Path(workdir).expanduser() / trial())

@@ -4,6 +4,7 @@ A resumed run takes it from itself, a run with `init_from` from the run it start
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,7 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
     groups = [name for name, needed in NEEDED.items() if not set(needed) <= set(fields[name])]
     single = [name for name in SINGLE if fields[name] is None]
     if fields.get("init_from"):
+        fields["init_from"] = str(Path(fields["init_from"]).expanduser())
         if "data" not in groups and "tokenizer" not in fields["data"]:  # another text, named alone
             groups.append("data")
         source = saved or _source(fields["init_from"])
@@ -178,10 +180,15 @@ def _beside(given: Fields, taken: Fields) -> Fields:
     return {name: value for name, value in taken.items() if name in common and name != "source"}
 
 
+def reached(scale: float, source: Training) -> int:
+    """The longest length within a scale times L."""
+    return math.floor(scale * original_length(source) + 1e-6)
+
+
 def _lengthened(fields: Fields, source: Training) -> Fields:
     """Length, batch and rate for training at the length the extension reaches, at as many tokens a
     step and a fifth of the rate."""
-    length = fields["train_length"] or round(fields["extension"]["scale"] * original_length(source))
+    length = fields["train_length"] or reached(fields["extension"]["scale"], source)
     return {
         "train_length": length,
         "batch_size": max(1, source.batch_size * source.train_length // length),

@@ -52,7 +52,8 @@ def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") 
     if unequal:
         raise DataError(
             f"{a} and {b} were evaluated on different targets ({', '.join(sorted(unequal))}): "
-            "evaluate both with the same data, multiples, documents, windows, stride and last"
+            "evaluate both with the same data, multiples, documents, windows, stride and last, or "
+            "name another one by --protocol"
         )
     if not rows:
         raise DataError(f"{a} and {b} have no protocol and length in common")

@@ -35,7 +35,7 @@ from posenc_jax.files import locked
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import all_or_none, is_lead
 from posenc_jax.runs.signals import stop_requests
-from posenc_jax.runs.subject import Subject, load_subject, saved_steps
+from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
 from posenc_jax.runtime import devices
 from posenc_jax.terminal import counted, warn
 
@@ -60,6 +60,7 @@ def evaluate(
         processes.same_configuration(config)
         signals = stack.enter_context(stop_requests())
         folder = workdir / "eval"
+        all_or_none(lambda: run_config(workdir))  # before a folder is made in it
         all_or_none(lambda: is_lead() and stack.enter_context(_locked(folder)))
         return _evaluate(config, workdir, folder, steps, signals)
 
@@ -84,6 +85,7 @@ def _evaluate(
     stopping = processes.Stopping(signals, devices.make_mesh())
     store = Store(folder / "cells")
     earlier = records.before(folder) if is_lead() else records.NOTHING
+    earlier = records.renamed(earlier, workdir.resolve().name)
     text = subject = None
     requested = processes.by_lead(lambda: saved_steps(workdir)) if steps is None else steps
     for step in requested:

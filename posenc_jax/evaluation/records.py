@@ -200,6 +200,14 @@ def write(
     return every
 
 
+def renamed(record: Record, run: str) -> Record:
+    """The record of a run whose folder may have had another name."""
+    cells = [Measured(cell.facts | {"run": run}, cell.sums) for cell in record.cells]
+    return record._replace(
+        cells=cells, left_out=[dict(one) | {"run": run} for one in record.left_out]
+    )
+
+
 def _asked_together(facts: Mapping) -> tuple:
     return facts["evaluation"], facts["step"]
 

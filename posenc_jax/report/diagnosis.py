@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax import composition, terminal
+from posenc_jax import terminal
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.data.requested import EvaluationData
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics, evaluate, methods, selection
+from posenc_jax.evaluation.sums import label
 from posenc_jax.plots import attention as of_attention
 from posenc_jax.plots import encodings as of_encodings
 from posenc_jax.plots import style
@@ -65,10 +66,8 @@ def _reaching(length: int, wanted: str, subject: Subject) -> dict[str, Encoding]
     for method in methods.methods(wanted, subject.plain, scale):
         encoding = method.applied(subject.plain, subject.parts.encoding, scale)
         if encoding.reach is None or encoding.reach >= length:
-            name = method.name
-            if method.scale is not None:
-                name = composition.with_scale(name, method.scale)
-            encodings[name] = encoding
+            facts = {"extension": method.name, "scale": method.scale, "window": method.limit}
+            encodings[label(facts)] = encoding.windowed(method.limit)
     return encodings
 
 

@@ -101,6 +101,13 @@ def check(config: Training) -> None:
         )
 
 
+def readable(config: Training) -> Training:
+    """The configuration of a run that is read here: kernels run on some devices alone."""
+    if config.model.attention != "kernel" or jax.default_backend() in PLATFORMS:
+        return config
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, attention="auto"))
+
+
 def on_device(params: dict[str, dict[str, Any]]) -> Params:
     """Move arrays to the device one by one, out of `params`, so that each is held once."""
     return {

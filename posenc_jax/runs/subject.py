@@ -114,7 +114,7 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
     A run in training may replace its last checkpoint meanwhile, so everything slow comes before
     the choice of one.
     """
-    config = run_config(workdir)
+    config = parameters.readable(run_config(workdir))
     blank = parameters.blank(config)
     for _ in range(TRIES):
         chosen = saved_steps(workdir)[-1] if step is None else step

@@ -89,6 +89,12 @@ def build(
     """
     full = flag("first_full", first_full), flag("last_full", last_full)
     words = _words(pattern, dims.layers, *full)
+    unused = sorted(set(words) - set(words[: dims.layers]))
+    if unused:
+        raise ValueError(
+            f"pattern {','.join(words)!r} has no {' and no '.join(unused)} layer in a model of "
+            f"{dims.layers}; give a shorter one, such as local,global"
+        )
     kind_options = {
         "local": {"window": window, "chunked": chunked or None, "local_base": local_base},
         "global": {"global_rope": global_rope or None},

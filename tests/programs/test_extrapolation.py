@@ -412,6 +412,13 @@ def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
     assert {c.facts["run"] for c in cells} == {str(evaluated), str(other)}
 
 
+def test_a_run_may_be_renamed(evaluated, call, tmp_path):
+    renamed = tmp_path / "renamed"
+    shutil.copytree(evaluated, renamed)
+    call("eval_extrapolation.py", renamed, *SMALL, "--config.name=again")
+    assert {row["run"] for row in rows_of(renamed)} == {"renamed"}
+
+
 def test_a_run_is_diagnosed(evaluated):
     out = script("diagnose.py", f"{evaluated}@none,yarn@64", "--documents=2")
     for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png", "token_0.csv"):
@@ -421,6 +428,10 @@ def test_a_run_is_diagnosed(evaluated):
         lines = list(csv.DictReader(stream))
     assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
     assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
+    script("diagnose.py", f"{evaluated}@none,window:size=8@64", "--documents=2")
+    with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
+        beyond = {line["extension"]: float(line["beyond_L"]) for line in csv.DictReader(stream)}
+    assert beyond["window:size=8"] == 0 < beyond["none"]  # of the last position
     assert "unknown extension 'yran'" in script("diagnose.py", f"{evaluated}@yran@64", code=2)
     out = script("diagnose.py", f"{evaluated}@interpolate@64", code=2)
     assert "none fits encoding 'rope' (interpolate: made for learned)" in out

@@ -92,6 +92,9 @@ def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run,
     assert protocol == "same_token" and (run / "plots" / "same_token-quick.png").exists()
     out = call("eval_extrapolation.py", run, *WORDS, "--quick", "--config.protocols=nonoverlap")
     assert "quick: nonoverlap" in out and "quick: same_token" not in out  # what is given stays
+    usual = "--config.protocols=same_token,nonoverlap,position"
+    out = call("eval_extrapolation.py", run, *WORDS, "--quick", usual)
+    assert "quick: nonoverlap" in out and "quick: same_token" in out
 
 
 def test_the_bar_names_what_is_read(run, call):

@@ -110,6 +110,7 @@ sys.path.insert(0, {theirs!r})
 small |= {{"warmup_steps": 1, "data.source": "text", "data.path": {text!r}}}
 small |= {{"wandb.mode": "disabled", "data.valid_fraction": 0.4, "data.cache": "cache"}}
 assert posenc_jax.train(posenc_jax.recipe("rope", small), "run") == 0
+assert posenc_jax.recipe("ordered").data.variant == "ordered"
 asked = {{"multiples": "1,2", "extensions": "none,yarn+logn", "documents": 2, "windows": 1}}
 rows = posenc_jax.evaluate("run", asked)
 print(sorted({{row["extension"] for row in rows}}))

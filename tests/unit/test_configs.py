@@ -6,6 +6,7 @@ from importlib import import_module
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from configured import problems_of, run_of, source_of
 from ml_collections import ConfigDict
@@ -15,10 +16,10 @@ import models
 import posenc_jax
 from configs import base
 from posenc_jax import registry, schemes
-from posenc_jax.config import building, compare, parse, resolve, schema
+from posenc_jax.config import building, compare, environment, parse, resolve, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
-from posenc_jax.errors import ConfigError
+from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.evaluation import judging
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping import jobs
@@ -400,3 +401,57 @@ def test_help_lists_every_field_with_its_default():
 def test_evaluation_from_python_is_validated(tmp_path):
     with pytest.raises(ConfigError, match="stride = 16 has no effect without sliding"):
         posenc_jax.evaluate(tmp_path, {"stride": 16})
+
+
+@pytest.mark.parametrize("name", ["hybrid", "hybrid_nope", "hybrid_bases"])
+def test_a_hybrid_of_two_layers_has_a_global_one(name):
+    run = run_of(import_module("configs.ordered").get_config(name))
+    encoding = parameters.blank(run).encoding
+    assert [encoding.layer(index).window for index in range(2)] == [32, None]
+
+
+@pytest.mark.parametrize("name", ["mla", "llama_small"])
+def test_a_recipe_with_a_model_of_its_own_is_no_encoding(name):
+    with pytest.raises(ConfigError, match=f"configs/{name}.py sets a model of its own"):
+        import_module("configs.variables").get_config(name)
+
+
+def test_the_length_of_a_fine_tuning_is_within_what_its_extension_reaches(source):
+    config = finetune(source, **{"extension.scale": 3.31})
+    assert problems_of(config) == []
+    assert run_of(config).train_length == 211  # of 211.84
+
+
+def test_attention_may_be_computed_in_another_way(source):
+    config = finetune(source, **{"model.attention": "plain"})
+    assert problems_of(config) == []
+    run = run_of(base.get_config())
+    other = dataclasses.replace(run, model=dataclasses.replace(run.model, attention="kernel"))
+    assert compare.differences(run, other) == []
+    assert parameters.readable(other).model.attention == "auto"
+
+
+def test_fields_from_python_may_be_groups_and_numbers_of_numpy():
+    config = posenc_jax.recipe(
+        "rope", {"seed": np.int64(3), "data": {"source": "text", "path": "a.txt"}}
+    )
+    assert type(config.seed) is int and config.data.tokenizer == "bytes"
+    assert run_of(config).data.source.path == "a.txt"
+
+
+@pytest.mark.parametrize("fields", [{"multiples": [1, 2]}, {"lengths": 512}])
+def test_lists_from_python_are_text(fields, tmp_path):
+    with pytest.raises(ConfigError, match=f"{list(fields)[0]} must be text"):
+        posenc_jax.evaluate(tmp_path, fields)
+
+
+def test_an_evaluation_of_no_run_leaves_nothing(tmp_path):
+    with pytest.raises(Stop, match="is not the workdir of a run"):
+        posenc_jax.evaluate(tmp_path, {"multiples": "1"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_home_folder_is_where_its_sign_says(monkeypatch):
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert environment.workdir_of("~/runs/rope") == "/somewhere/runs/rope"
+    assert environment.workdir_of("runs/rope") == "runs/rope"

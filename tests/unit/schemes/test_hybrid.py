@@ -1,5 +1,6 @@
 """Hybrid layers: chunks, bases, first and last layers, and skipped blocks."""
 
+import math
 import sys
 
 import jax
@@ -319,3 +320,11 @@ def test_recipes_of_published_hybrids_build():
         assert gemma.layer(local).base == 1e6 and gemma.layer(0).base == 1e4
     cohere = read("hybrid_nope")
     assert cohere.layer(0).layout == "interleaved" and cohere.layer(3).name == "nope"
+
+
+def test_a_layer_of_the_pattern_that_the_model_lacks_is_refused():
+    two = Dims(H, K, DIMS.width, L, layers=2)
+    with pytest.raises(ValueError, match="has no global layer in a model of 2"):
+        build(two)
+    assert build(two, pattern="local,global").receptive_field is None
+    assert build(two, pattern="local,local,local").receptive_field == 2 * (math.ceil(L / 4) - 1) + 1
