@@ -30,7 +30,9 @@ def get_config(encoding="rope"):
         )
     config.encoding = recipe.encoding
     if recipe.encoding.name == "hybrid":  # of two layers, one is global
-        config.encoding.update(pattern="local,global", window=32)
+        config.encoding.pattern = "local,global"
+        if "window" in config.encoding:  # the same share of L
+            config.encoding.window = config.encoding.window * 64 // recipe.train_length
     config.encoding_rate = RATES.get(encoding, recipe.encoding_rate)
     config.model.layers = 2
     config.update(train_length=64, steps=600, warmup_steps=60)

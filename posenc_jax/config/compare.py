@@ -69,7 +69,7 @@ def unlike(fields: Fields, source: Training, place: str) -> list[str]:
         chosen = _flat({"model": side["model"], "encoding": encoding})
         sides.append(dict(chosen) | {"data.tokenizer": _tokenizer(side["data"])})
     there, here = sides
-    free = {f"model.{name}" for name in ("attention", "dtype", "remat", "scan", "vocab")}
+    free = {*COMPUTED_BY, "model.dtype", "model.vocab"}
     if not {there["data.tokenizer"], here["data.tokenizer"]} & {None, "bytes"}:
         free.add("data.tokenizer")  # training compares their content
     return [

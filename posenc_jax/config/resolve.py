@@ -180,15 +180,17 @@ def _beside(given: Fields, taken: Fields) -> Fields:
     return {name: value for name, value in taken.items() if name in common and name != "source"}
 
 
-def reached(scale: float, source: Training) -> int:
+def reached(scale: float, original: int) -> int:
     """The longest length within a scale times L."""
-    return math.floor(scale * original_length(source) + 1e-6)
+    return math.floor(scale * original + 1e-6)
 
 
 def _lengthened(fields: Fields, source: Training) -> Fields:
     """Length, batch and rate for training at the length the extension reaches, at as many tokens a
     step and a fifth of the rate."""
-    length = fields["train_length"] or reached(fields["extension"]["scale"], source)
+    length = fields["train_length"] or reached(
+        fields["extension"]["scale"], original_length(source)
+    )
     return {
         "train_length": length,
         "batch_size": max(1, source.batch_size * source.train_length // length),

@@ -1,9 +1,8 @@
 """The encoding of a run with one extension, for rows of up to a given length."""
 
-import math
-
 from posenc_jax import extensions
 from posenc_jax.config import Evaluation
+from posenc_jax.config.resolve import reached
 from posenc_jax.config.schema import words
 from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
@@ -26,8 +25,7 @@ def extended(subject: Subject, extension: str, max_length: int | None) -> tuple[
     if max_length is None and extension != "none" and not scales:
         raise ConfigError(f"extension {extension!r} has no scale; give a maximum length")
     if max_length is None:
-        reached = math.floor(scales[0] * subject.original + 1e-6) if scales else None
-        max_length = reached or subject.trained
+        max_length = reached(scales[0], subject.original) if scales else subject.trained
     ratio = max_length / subject.original
     (method,) = methods.methods(extension, subject.plain, ratio)
     encoding = method.applied(subject.plain, subject.parts.encoding, ratio)

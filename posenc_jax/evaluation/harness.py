@@ -78,12 +78,14 @@ class RunLM(TemplateLM):
     ) -> list[int]:
         """Tokens of a text, after the first token that the model was trained with, if there is
         one; where that is a trained vector, the model replaces the token."""
-        begins = self.begins and add_special_tokens is not False
-        return [self.prefix_token_id] * begins + self._encode(string)
+        first = [] if add_special_tokens is False else self._first
+        return first + self._encode(string)
 
     @property
-    def begins(self) -> bool:
-        return self.model.config.bos or self.prefix is not None
+    def _first(self) -> list[int]:
+        """What every row begins with: a token, or nothing."""
+        begins = self.model.config.bos or self.prefix is not None
+        return [self.prefix_token_id] if begins else []
 
     def _encode(self, string: str) -> list[int]:
         return self.encoder.encode(string.encode(), "a request")[0].tolist() if string else []
@@ -107,7 +109,7 @@ class RunLM(TemplateLM):
     def _windows(self, text: str) -> list[tuple[list[int], list[int]]]:
         """Context and targets of the windows that together score every token of a text once."""
         tokens = self.tok_encode(text, add_special_tokens=False)
-        first = [self.prefix_token_id] * self.begins
+        first = self._first
         windows = utils.get_rolling_token_windows(
             tokens, self.prefix_token_id, self.max_length - len(first), context_len=1
         )
@@ -191,7 +193,7 @@ class RunLM(TemplateLM):
         """The last tokens of each row, up to `spare` more than the maximum length."""
         most = self.max_length + spare
         self.cut += sum(len(row) > most for row in rows)
-        first = [self.prefix_token_id] * self.begins
+        first = self._first
         return [first + row[len(first) - most :] if len(row) > most else row for row in rows]
 
     def _batches(self, lengths: list[int], longest: int) -> Iterator[tuple[np.ndarray, int]]:

@@ -93,7 +93,7 @@ def build(
     if unused:
         raise ValueError(
             f"pattern {','.join(words)!r} has no {' and no '.join(unused)} layer in a model of "
-            f"{dims.layers}; give a shorter one, such as local,global"
+            f"{dims.layers} layers; give a shorter one, such as local,global"
         )
     kind_options = {
         "local": {"window": window, "chunked": chunked or None, "local_base": local_base},

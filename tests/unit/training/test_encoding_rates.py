@@ -17,10 +17,9 @@ pytestmark = pytest.mark.sampled
 TRAINED = {"rope": {"frequencies": "trained"}}  # for encodings without trained defaults
 
 
-def parts_of(name, **fields):
+def parts_of(name, sink=False, **fields):
     config = base.get_config()
-    name, _, sink = name.partition(":sink=")
-    config.encoding = {"name": name, "sink": bool(sink)} | TRAINED.get(name, {})
+    config.encoding = {"name": name, "sink": sink} | TRAINED.get(name, {})
     config.update(fields)
     config.model.update(width=16, heads=2, layers=1, vocab=11)
     run = run_of(config)
@@ -90,5 +89,5 @@ def test_an_encoding_rate_without_trained_arrays_is_refused(name):
 
 
 def test_a_trained_array_outside_the_bias_does_not_move_it():
-    config, parts = parts_of("alibi:sink=True")
+    config, parts = parts_of("alibi", sink=True)
     assert adamw.reach(config, parts.encoding) is None
