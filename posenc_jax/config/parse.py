@@ -156,6 +156,11 @@ def _recipe(
         return usual, [f"{named}: {reason}"]
     if not isinstance(made, ConfigDict):
         return usual, [f"{named}: get_config() must return a ConfigDict; got {type(made).__name__}"]
+    missing = [name for name in usual if name not in made]
+    if missing:
+        whole = f"schema.{'evaluation' if evaluation else 'training'}()"
+        more = f"begin with posenc_jax.config.{whole}; missing: {', '.join(missing)}"
+        return usual, [f"{named}: get_config() must return every field; {more}"]
     return made, []
 
 

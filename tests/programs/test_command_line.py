@@ -69,6 +69,16 @@ def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
     assert read("--config=configs/rope.py").steps == 3  # one's own comes first
 
 
+@pytest.mark.parametrize("evaluation", [False, True])
+def test_a_recipe_of_a_few_fields_is_refused(evaluation, tmp_path):
+    (tmp_path / "few.py").write_text(
+        "from ml_collections import ConfigDict\n\n\ndef get_config():\n"
+        "    return ConfigDict({'seed': 1, 'protocols': 'same_token'})\n"
+    )
+    with pytest.raises(parse.errors.ConfigError, match="every field.*missing: .*wandb"):
+        parse.parse(["a program", f"--config={tmp_path}/few.py"], evaluation=evaluation)
+
+
 @pytest.mark.parametrize("described", [schema.Training, schema.Evaluation])
 def test_help_lists_type_default_and_meaning_of_every_field(described):
     lines = list(schema.explained(described, "--config."))
