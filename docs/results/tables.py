@@ -72,6 +72,11 @@ def of_content() -> str:
     return _reach_and_order(ordered("content"))
 
 
+def of_content_uniform() -> str:
+    """The same where the distances between settings are uniform."""
+    return _reach_and_order(ordered("content_uniform"))
+
+
 def _reach_and_order(rows: pd.DataFrame) -> str:
     ceiling = at(rows, "reach", L).ceiling.iloc[0]
     body = []
@@ -592,6 +597,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     },
     "content.md": {
         "content": of_content,
+        "content-uniform": of_content_uniform,
         "content-seeds": seeds_of_content,
         "content-rates": rates_of_content,
     },
