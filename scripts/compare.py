@@ -16,7 +16,7 @@ import argparse
 import sys
 
 from posenc_jax import terminal, typeset
-from posenc_jax.evaluation import comparison, protocols
+from posenc_jax.evaluation import comparison, protocols, selection
 
 
 def main(argv: list[str]) -> int:
@@ -33,9 +33,13 @@ def main(argv: list[str]) -> int:
     forms = ("text", *typeset.FORMS)
     parser.add_argument("--format", choices=forms, default="text", help="default: text")
     options = parser.parse_args(argv[1:])
-    names = options.protocol.split(",")
-    arguments = (options.a, options.b, names, options.evaluation, options.format)
-    return terminal.code_of(lambda: terminal.say(comparison.compare(*arguments)))
+
+    def compare() -> None:
+        names = selection.protocols_in(options.protocol)
+        a, b = options.a, options.b
+        terminal.say(comparison.compare(a, b, names, options.evaluation, options.format))
+
+    return terminal.code_of(compare)
 
 
 if __name__ == "__main__":

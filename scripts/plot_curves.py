@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
             cells = selection.comparable(selection.readable(options.runs, options.evaluation))
             folders = [selection.parse(run).run / "eval" for run in options.runs]
             ngrams = [row for folder in folders for row in yardsticks.read(folder)]
-            plots = curves.draw(cells, options.out, yardsticks=ngrams)
+            plots = curves.draw(cells, options.out, cells[0].facts["evaluation"], ngrams)
             terminal.say("\n".join(map(str, plots)))
 
     return terminal.code_of(plot)

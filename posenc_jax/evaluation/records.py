@@ -27,6 +27,7 @@ COLUMNS = (
     "weights,processor,jaxlib"
 ).split(",")
 COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
+COLUMNS += ["nll_low", "nll_high"]
 NOTHING = Record([], [], [])
 
 
@@ -38,6 +39,8 @@ def row(measured: Measured) -> dict:
     answers = int(sums.answers.sum())
     per_byte = per_byte_of(sums)
     low, high = wilson(float(sums.right.sum()), answers) if answers and finite else (None, None)
+    loss = combined([(1.0, sums.nats, sums.tokens)]) if finite else None
+    ends = {} if loss is None else null_for_nan({"nll_low": loss.low, "nll_high": loss.high})
     known = {name: None for name in COLUMNS} | facts
     return known | {
         "tokens": int(sums.tokens.sum()),
@@ -45,7 +48,7 @@ def row(measured: Measured) -> dict:
         "nll_se": error if finite else None,
         "ppl": float(np.exp(min(nll, 700))) if finite else None,
         "bpb": nll * per_byte if finite and per_byte else None,
-        "documents": len(sums.tokens),
+        "documents": int((sums.tokens > 0).sum()),
         "windows": int(sums.windows[0]) or None,
         "answers": answers or None,
         "accuracy": float(sums.right.sum() / answers) if answers and finite else None,
@@ -53,6 +56,7 @@ def row(measured: Measured) -> dict:
         "accuracy_high": high,
         "flag": "not finite" if not finite else None if per_byte else LOSSY,
         "method": label(known),
+        **ends,
     }
 
 

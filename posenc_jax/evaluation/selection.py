@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from posenc_jax import composition, registry
+from posenc_jax.checks import known
 from posenc_jax.config.schema import words
 from posenc_jax.errors import ConfigError, DataError, Stop
 from posenc_jax.evaluation import protocols, records
@@ -38,6 +40,14 @@ def parse(text: str) -> Selection:
     return Selection(Path(folder), tuple(words(rest[0])) if rest else (), length)
 
 
+def protocols_in(text: str) -> list[str]:
+    """The protocols of a comma-separated list."""
+    try:
+        return [known("protocol", word, registry.protocols()) for word in words(text)]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
 def cells(text: str, evaluation: str = "") -> list[Measured]:
     """Cells of the newest checkpoint that a selection names; a method without a scale names all
     its scales, a run alone all its cells."""
@@ -47,11 +57,13 @@ def cells(text: str, evaluation: str = "") -> list[Measured]:
     newest = max(cell.facts["step"] for cell in every)
     every = [cell for cell in every if cell.facts["step"] == newest]
     names = {id(cell): {label(cell.facts), label(cell.facts | {"scale": None})} for cell in every}
-    missing = set(methods).difference(*names.values())
+    evaluated = set().union(*names.values())
+    wanted = {name if name in evaluated else _canonical(name) for name in methods}
+    missing = wanted - evaluated
     chosen = [
         cell
         for cell in every
-        if (not methods or names[id(cell)] & set(methods))
+        if (not methods or names[id(cell)] & wanted)
         and length in (None, cell.facts["length"])
     ]
     if missing or not chosen:
@@ -62,6 +74,18 @@ def cells(text: str, evaluation: str = "") -> list[Measured]:
             f"{', '.join(map(str, lengths))}"
         )
     return chosen
+
+
+def _canonical(method: str) -> str:
+    """A method as rows name it: `yarn:8.0` is `yarn:8`."""
+    from posenc_jax import extensions
+
+    try:
+        scale = next((p.scale for _, p in extensions.named(method) if p.scale is not None), None)
+        name = extensions.canonical(method, columns=False)
+    except ValueError:  # no extension: refused as one that was not evaluated
+        return method
+    return name if scale is None else composition.with_scale(name, scale)
 
 
 def readable(texts: Sequence[str], evaluation: str = "") -> list[Measured]:

@@ -7,9 +7,9 @@ import numpy as np
 
 
 def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float | None]:
-    """Mean over tokens, and its standard error over documents (ratio estimator)."""
+    """Mean over tokens, and its standard error over documents with tokens (ratio estimator)."""
     mean = float(sums.sum() / counts.sum())
-    documents = len(sums)
+    documents = int((counts > 0).sum())
     if documents < 2:
         return mean, None
     spread = np.sum((sums - mean * counts) ** 2) * documents / (documents - 1)

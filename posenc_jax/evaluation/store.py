@@ -2,8 +2,8 @@
 whichever extension, protocol or evaluation needs it."""
 
 import hashlib
+import io
 import json
-import os
 import struct
 import zipfile
 import zlib
@@ -16,6 +16,7 @@ import numpy as np
 
 from posenc_jax.errors import Stop
 from posenc_jax.evaluation.sums import Sums
+from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import digests
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.terminal import warn
@@ -89,14 +90,9 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
-    scratch = path.with_name(f".{path.stem}.{os.getpid()}.npz")
-    try:
-        with scratch.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, digest=np.array(_digest(arrays)), **arrays)
-        scratch.replace(path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise Stop(f"cannot write {path}: {error}") from error
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, digest=np.array(_digest(arrays)), **arrays)
+    write_atomically(path, stream.getvalue())
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -230,10 +230,12 @@ def against_length(
         lines.append(_line(curve, [row[value] for row in curve], rows, band))
     others = _null_lines(curves, value, null_of(protocol))
     if value == "accuracy":
-        known = {row["length"]: row["ceiling"] for row in rows if row["ceiling"] is not None}
-        others = [CEILING._replace(x=sorted(known), y=[known[n] for n in sorted(known)])]
-        known = {row["length"]: row["orderless"] for row in rows if row["orderless"] is not None}
-        others += [ORDERLESS._replace(x=list(known), y=list(known.values()))] if known else []
+        others = []
+        for entry, column in ((CEILING, "ceiling"), (ORDERLESS, "orderless")):
+            known = {row["length"]: row[column] for row in rows if row[column] is not None}
+            if known:
+                x = sorted(known)
+                others.append(entry._replace(x=x, y=[known[length] for length in x]))
     elif protocol == protocols.HEADLINE:
         others += _yardsticks(rows, value, yardsticks)
     return chart(
@@ -251,12 +253,12 @@ def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float
     if value == "accuracy":
         low, high = ([row[f"accuracy_{end}"] for row in rows] for end in ("low", "high"))
         return np.array(low, float).tolist(), np.array(high, float).tolist()
-    y = np.array([row[value] for row in rows], float)
-    error = 1.96 * np.array([row["nll_se"] for row in rows], float)
+    ends = np.array([[row["nll_low"], row["nll_high"]] for row in rows], float).T
     if value == "ppl":
-        return (y * np.exp(-error)).tolist(), (y * np.exp(error)).tolist()
-    half = y * error / [row["nll"] for row in rows]
-    return (y - half).tolist(), (y + half).tolist()
+        low, high = np.exp(np.minimum(ends, 700))
+    else:
+        low, high = ends * [row[value] / row["nll"] for row in rows]
+    return low.tolist(), high.tolist()
 
 
 def apart(lines: Sequence[Line]) -> list[Line]:
@@ -366,10 +368,11 @@ def side_by_side(panels: Panels) -> "Figure":
 
 def _in_looks_of_methods(lines: Sequence[Line]) -> list[Line]:
     methods = [line.method for line in lines if line.method is not None]
+    styled = [line for line in lines if line.method is not None and line.listed]
+    looks = style.distinct([_style(line.method, methods)[1] for line in styled])
+    look_of = {line.name: look for line, look in zip(styled, looks, strict=True)}
     return [
-        line
-        if line.method is None
-        else line._replace(look=_style(line.method, methods)[1] | line.look)
+        line if line.method is None else line._replace(look=look_of.get(line.name, {}) | line.look)
         for line in lines
     ]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from posenc_jax.data.corpora import Corpus
 
 # Facts about the whole run, independent of its state.
-KEPT = ("command", "data", "machine", "parameters", "speed")
+KEPT = ("command", "data", "machine", "parameters", "skipped", "speed")
 
 
 def data_facts(corpus: "Corpus") -> dict[str, Any]:

@@ -11,7 +11,8 @@ def stop_requests() -> Iterator[list[str]]:
     """Collect the names of stop signals received.
 
     A second ^C interrupts immediately; other signals, which launchers often send twice, do not.
-    Only the main thread receives signals, so other threads collect none.
+    Only the main thread receives signals, so other threads collect none. Under nohup SIGHUP stays
+    ignored.
     """
     received: list[str] = []
     if threading.current_thread() is not threading.main_thread():
@@ -23,10 +24,10 @@ def stop_requests() -> Iterator[list[str]]:
         if number == signal.SIGINT:
             signal.signal(number, previous[number])
 
-    previous = {
-        number: signal.signal(number, note)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    }
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, note) for number in numbers}
     try:
         yield received
     finally:

@@ -26,6 +26,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "data": dict,
     "machine": dict,
     "parameters": dict,
+    "skipped": int,
     "speed": (int, float),
 }
 

@@ -158,10 +158,10 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
             save(step, state)
             saving.steps()  # waits for the save
         if is_lead():
-            run.facts |= _speed(run)
+            run.facts |= _speed(run) | record.facts
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:
-        return _done(run, report, step, state, "done", record.facts)
+        return _done(run, report, step, state, "done")
     reason = "stop_at" if step == config.stop_at and not signals else stopping.reason
     report.line(f"stopped by {reason}: saved step {step}; the same command resumes")
     run.saved = step
@@ -218,13 +218,13 @@ def _speed(run: Workdir) -> dict[str, float]:
     return {}
 
 
-def _done(run: Workdir, report: Report, step: int, state, word: str, facts=None) -> int:
+def _done(run: Workdir, report: Report, step: int, state, word: str) -> int:
     digest = total_digest(processes.on_host(state))
-    skipped = (facts or {}).get("skipped")
+    skipped = run.facts.get("skipped")
     steps = counted(step, "step") + (f", {skipped} skipped" if skipped else "")
     report.line(f"{word}: {steps}; digest {digest}")
     run.saved = step
-    run.status("done", errors.DONE, step=step, digest=digest, **(facts or {}))
+    run.status("done", errors.DONE, step=step, digest=digest)
     return errors.DONE
 
 

@@ -259,6 +259,7 @@ def test_a_closed_terminal_stops_the_run(command, tmp_path):
         ["setsid", "--ctty", sys.executable, *words],
         cwd=ROOT,
         env=os.environ | {"NPROC": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -133,6 +133,9 @@ def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path)
     skipped = out.count("is not finite")
     assert skipped > 5 and f"done: 12 steps, {skipped} skipped; digest" in out
     assert status(tmp_path / "skipping")["skipped"] == skipped == lines[-1]["skipped"]
+    out = call("train.py", tmp_path / "skipping", skip_not_finite=True, **fields)
+    assert f"already done: 12 steps, {skipped} skipped" in out
+    assert status(tmp_path / "skipping")["skipped"] == skipped
     rates = {line["learning_rate"] for line in lines if line["step"] > 12 - skipped}
     assert len(rates) == 1  # the schedule waits with the optimizer
     _, encoding, _, _ = posenc_jax.load_run(tmp_path / "skipping")

@@ -28,7 +28,10 @@ class Answers(LastTargets):
         plan = super().plan(text, length, span)
         plan = plan._replace(kept=answers[plan.targets()])
         if not plan.scored().any():
-            raise ConfigError(f"there is no answer among the last {span} targets; raise last")
+            raise ConfigError(
+                f"there is no answer among the last {span} targets of the windows; raise last, or "
+                "let the longest length divide the length of the documents (data.far x L)"
+            )
         return plan
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:

@@ -97,8 +97,8 @@ class Copies(Protocol):
         lines = []
         for name in dict.fromkeys(label(cell.facts) for cell in cells):
             own = {cell.facts["part"]: cell for cell in cells if label(cell.facts) == name}
-            lines.append(_line(name, own))
-            lines.append(_line(name, own, UNREAD)._replace(look=PALE, band=None, listed=False))
+            unread = _line(name, own, UNREAD)._replace(look=PALE, band=None, listed=False)
+            lines += [line for line in (_line(name, own), unread) if line.x]
         entry = PALE | {"color": "black"}
         lines.append(Line("unread: without a copy", [], [], entry))
         return Panels(
@@ -137,13 +137,15 @@ def places(length: int, trained: int) -> dict[int, int]:
 
 
 def _line(name: str, own: dict[str, Measured], prefix: str = "") -> Line:
-    """Mean loss of a method by distance, with 95% intervals over documents."""
-    at = sorted(int(part) for part in own if part.isdigit())
+    """Mean loss of a method by distance, with 95% intervals over documents; an interrupted
+    evaluation lacks some."""
+    every = {int(part.removeprefix(UNREAD)) for part in own}
+    at = sorted(distance for distance in every if f"{prefix}{distance}" in own)
     cells = [own[f"{prefix}{distance}"] for distance in at]
     losses = [combined([(1.0, cell.sums.nats, cell.sums.tokens)]) for cell in cells]
     band = [loss.low for loss in losses], [loss.high for loss in losses]
     means = [loss.mean for loss in losses]
-    return Line(name, at, means, {}, band, method=cells[0].facts)
+    return Line(name, at, means, {}, band, method=next(iter(own.values())).facts)
 
 
 protocol = Copies()

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.statistics import paired
 from posenc_jax.evaluation.sums import FRESH, Measured, curve_of, label
@@ -23,7 +25,8 @@ class Effective(Protocol):
         0.01 nats, with an upper end below 0.02."""
         curves: dict[tuple, list[Measured]] = {}
         for cell in cells:
-            if cell.facts["protocol"] == self.needs and label(cell.facts) != FRESH:
+            own = cell.facts["protocol"] == self.needs and label(cell.facts) != FRESH
+            if own and np.isfinite(cell.sums.nats).all():
                 curves.setdefault(curve_of(cell.facts), []).append(cell)
         return [_shortest(curve) for curve in curves.values()]
 

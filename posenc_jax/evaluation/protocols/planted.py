@@ -130,11 +130,15 @@ class Planted(Protocol):
         for older in OLDER[1:]:
             at = (longest, older)
             here = [c for c in cells if (c.facts["length"], c.facts["older"]) == at]
+            if not here:  # of an interrupted evaluation
+                continue
             names = dict.fromkeys(label(cell.facts) for cell in here)
             own = [_line(name, [c for c in here if label(c.facts) == name]) for name in names]
             ends = [own[0].x[0], own[0].x[-1]]
             own.append(Line("without order", ends, [1 / (older + 1)] * 2, GUESS))
             lines[f"{older} older setting{'s' * (older > 1)}"] = own
+        if not lines:
+            return None
         return Panels(
             f"{self.name}: the last value of a name, in {longest:,} tokens",
             "tokens between two settings of the name",

@@ -250,6 +250,10 @@ def test_the_effective_context_is_the_shortest_that_loses_nothing(nats, spread, 
     effective = protocols.find("effective")
     (found,) = effective.derived(curve(*nats, spread=spread))
     assert found.facts["length"] == expected and found.facts["protocol"] == "effective"
+    cells = curve(*nats, spread=spread)
+    bad = cells[0]._replace(sums=cells[0].sums._replace(nats=cells[0].sums.nats * np.nan))
+    lengths = [{c.facts["length"] for c in effective.derived(o)} for o in ([bad], [bad, *cells])]
+    assert lengths == [set(), {expected}]
 
 
 def test_a_derived_protocol_adds_the_protocol_it_needs(settings):

@@ -11,6 +11,7 @@ from sizes import L
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import copies
+from posenc_jax.plots import curves
 
 LENGTH = 1024
 REACH = 300  # of the stub
@@ -142,6 +143,16 @@ def test_the_table_and_the_picture_have_the_passages_and_the_baseline(measured):
         ("window", False, [2] * 4),
         ("unread: without a copy", True, []),
     ]
+
+
+def test_an_interrupted_evaluation_is_drawn_as_far_as_it_goes(measured):
+    for kept, expected in (("384", [384]), ("unread-384", []), ("unread-256", [])):
+        some = [c for c in measured if c.facts["part"] in (kept, "unread-896")]
+        panels = copies.protocol.picture([c for c in some if not c.facts["window"]])
+        assert panels is not None
+        read = [line for line in panels.lines["1,024 tokens"] if line.listed and line.method]
+        assert [list(line.x) for line in read] == ([expected] if expected else [])
+        curves.side_by_side(panels)
 
 
 def test_lengths_without_room_are_refused_or_left_out():

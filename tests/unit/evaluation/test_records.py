@@ -108,6 +108,21 @@ def test_a_picture_of_same_token_calls_its_null_fresh(chosen):
         )
 
 
+def test_documents_without_targets_are_not_counted(chosen):
+    """Protocols that score answers have targets in some documents only."""
+    cell = chosen["same_token", "window", 4 * L]
+    documents = len(cell.sums.tokens)
+    scored = np.arange(documents) < 3
+    fields = {name: getattr(cell.sums, name) * scored for name in ("nats", "tokens", "bytes")}
+    some = records.row(cell._replace(sums=cell.sums._replace(**fields)))
+    alone = cell.sums._replace(**{n: v[:3] for n, v in fields.items()})
+    expected = records.row(cell._replace(sums=alone))
+    assert documents > 3 == some["documents"]
+    for name in ("nll", "nll_se", "nll_low", "nll_high"):
+        assert some[name] == pytest.approx(expected[name], rel=1e-12)
+    assert some["nll_high"] - some["nll"] > 4 * some["nll_se"]  # t of 2 degrees of freedom
+
+
 def test_a_row_is_of_tokens_and_its_error_over_documents():
     rng = np.random.default_rng(0)
     nats = rng.gamma(2.0, size=(6, 10))

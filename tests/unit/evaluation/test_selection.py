@@ -24,6 +24,16 @@ def test_a_run_and_its_methods_are_named_in_one_way(tmp_path):
         selection.parse(f"{run}@yarn@pi")
 
 
+def test_a_method_may_be_written_in_other_words(tmp_path):
+    run = make_run(tmp_path / "run", "rope", 0)
+    scale = {c.facts["scale"] for c in records.read(run / "eval") if c.facts["extension"] == "pi"}
+    written = f"{run}@pi:{float(scale.pop())}"
+    assert {cell.facts["extension"] for cell in selection.cells(written)} == {"pi"}
+    assert selection.protocols_in("same_token, nonoverlap") == ["same_token", "nonoverlap"]
+    with pytest.raises(ConfigError, match="did you mean 'same_token'"):
+        selection.protocols_in("sametoken")
+
+
 def test_comparing_names_every_length_and_part(tmp_path):
     """A part is never shown as if it were the whole."""
     run = make_run(tmp_path / "run", "rope", 0)

@@ -80,9 +80,9 @@ def test_scales_are_entries_of_the_panel_of_their_extension(measure):
 
 
 def test_a_mean_over_one_document_has_no_interval():
-    row = {"nll": 2.0, "bpb": 1.0, "ppl": np.exp(2.0), "nll_se": 0.1}
-    rows = [row, row | {"nll_se": None}]
-    for value, low in (("nll", 2 - 0.196), ("bpb", 1 - 0.098), ("ppl", np.exp(2 - 0.196))):
+    row = {"nll": 2.0, "bpb": 1.0, "ppl": np.exp(2.0), "nll_low": 1.8, "nll_high": 2.2}
+    rows = [row, row | {"nll_low": None, "nll_high": None}]
+    for value, low in (("nll", 1.8), ("bpb", 0.9), ("ppl", np.exp(1.8))):
         found = curves._interval(rows, value)
         assert found[0][0] == pytest.approx(low) and np.isnan([end[1] for end in found]).all()
 
