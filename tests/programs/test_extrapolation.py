@@ -416,6 +416,11 @@ def test_a_run_may_be_renamed(evaluated, call, tmp_path):
     renamed = tmp_path / "renamed"
     shutil.copytree(evaluated, renamed)
     call("eval_extrapolation.py", renamed, *SMALL, "--config.name=again")
+    out = f"--out={tmp_path}/pictures"
+    for words in ([], ["--evaluation=again"]):
+        script("plot_curves.py", f"{renamed}@none", *words, out)
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert {"same_token.png", "same_token-again.png", "captions-again.md"} <= drawn
     assert {row["run"] for row in rows_of(renamed)} == {"renamed"}
 
 
