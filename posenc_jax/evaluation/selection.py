@@ -63,8 +63,7 @@ def cells(text: str, evaluation: str = "") -> list[Measured]:
     chosen = [
         cell
         for cell in every
-        if (not methods or names[id(cell)] & wanted)
-        and length in (None, cell.facts["length"])
+        if (not methods or names[id(cell)] & wanted) and length in (None, cell.facts["length"])
     ]
     if missing or not chosen:
         have = sorted({label(cell.facts) for cell in every})

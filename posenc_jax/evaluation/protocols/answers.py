@@ -37,12 +37,17 @@ class Answers(LastTargets):
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         plan = self.plan(text, length, span)
         gaps, seen = gaps_of(text, plan)
-        facts = {"chance": text.split.chance, "ceiling": ceiling(text, gaps, seen)}
-        facts["orderless"] = questions.orderless(text, plan)
-        return [Reading(text, plan, text.token_hash(plan), facts=facts)]
+        return [reading(text, plan, ceiling=ceiling(text, gaps, seen))]
 
     def wanted(self, span: int | None) -> int:
         return -(-WANTED // (span or 1))
+
+
+def reading(text: Text, plan: Plan, part: str = "", ceiling=1.0, **facts) -> Reading:
+    """A reading of answers with what other readers of the same targets get right."""
+    facts |= {"chance": text.split.chance, "ceiling": ceiling}
+    facts["orderless"] = questions.orderless(text, plan)
+    return Reading(text, plan, text.token_hash(plan), part, facts)
 
 
 def gaps_of(text: Text, plan: Plan) -> tuple[np.ndarray, np.ndarray]:  # [N] twice

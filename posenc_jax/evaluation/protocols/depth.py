@@ -3,7 +3,7 @@
 import numpy as np
 
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers
+from posenc_jax.evaluation.protocols.answers import Answers, reading
 from posenc_jax.evaluation.windows import Text
 
 PARTS = 10
@@ -28,9 +28,7 @@ class Depth(Answers):
             last = number == PARTS - 1
             part = plan._replace(kept=inside & (depth >= low) & ((depth < high) | last))
             if part.scored().any():
-                name = f"{low:.1f}-{high:.1f}"
-                facts = {"chance": text.split.chance, "ceiling": 1.0}
-                readings.append(Reading(text, part, text.token_hash(part), name, facts))
+                readings.append(reading(text, part, f"{low:.1f}-{high:.1f}"))
         return readings
 
 

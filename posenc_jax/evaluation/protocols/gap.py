@@ -1,8 +1,7 @@
 """Answers in the longest window by their gap: accuracy against tokens back."""
 
-from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers
+from posenc_jax.evaluation.protocols.answers import Answers, reading
 from posenc_jax.evaluation.windows import Text
 
 NEAREST = 16  # end of the first part, approximately
@@ -24,10 +23,7 @@ class Gap(Answers):
             gaps = text.split.gaps[plan.targets()] if text.split.gaps is not None else 0
             part = plan._replace(kept=plan.scored() & (gaps > low) & (gaps <= high))
             if part.scored().any():
-                name = f"{low + 1}-{high}"
-                facts = {"chance": text.split.chance, "ceiling": 1.0}
-                facts["orderless"] = questions.orderless(text, part)
-                readings.append(Reading(text, part, text.token_hash(part), name, facts))
+                readings.append(reading(text, part, f"{low + 1}-{high}"))
             low = high
         return readings
 

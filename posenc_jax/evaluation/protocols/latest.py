@@ -2,7 +2,7 @@
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers
+from posenc_jax.evaluation.protocols.answers import Answers, reading
 from posenc_jax.evaluation.windows import Text
 
 ALL = "all"
@@ -29,14 +29,8 @@ class Latest(Answers):
         for name, chosen in parts.items():
             if chosen.any():
                 part = questions.restricted(plan, chosen)
-                facts = {
-                    "chance": text.split.chance,
-                    "ceiling": 1.0,
-                    "orderless": questions.orderless(text, part),
-                    "older": 1,
-                    "separation": None if name == ALL else name,
-                }
-                readings.append(Reading(text, part, text.token_hash(part), name, facts))
+                separation = None if name == ALL else name
+                readings.append(reading(text, part, name, older=1, separation=separation))
         return readings
 
 

@@ -2,7 +2,7 @@
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers
+from posenc_jax.evaluation.protocols.answers import Answers, reading
 from posenc_jax.evaluation.windows import Text
 
 
@@ -21,13 +21,7 @@ class Older(Answers):
             chosen = (settings.older == older) & (settings.visible.sum(axis=1) == older + 1)
             if chosen.any():
                 part = questions.restricted(plan, chosen)
-                facts = {
-                    "chance": text.split.chance,
-                    "ceiling": 1.0,
-                    "orderless": questions.orderless(text, part),
-                    "older": older,
-                }
-                readings.append(Reading(text, part, text.token_hash(part), str(older), facts))
+                readings.append(reading(text, part, str(older), older=older))
         return readings
 
 

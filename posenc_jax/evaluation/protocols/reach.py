@@ -2,7 +2,7 @@
 
 from posenc_jax.evaluation import questions
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers, ceiling, gaps_of
+from posenc_jax.evaluation.protocols.answers import Answers, ceiling, gaps_of, reading
 from posenc_jax.evaluation.windows import Text
 
 
@@ -15,13 +15,7 @@ class Reach(Answers):
         if settings is None or not (settings.older == 0).any():
             return []
         plan = questions.restricted(plan, settings.older == 0)
-        facts = {
-            "chance": text.split.chance,
-            "ceiling": ceiling(text, *gaps_of(text, plan)),
-            "orderless": questions.orderless(text, plan),
-            "older": 0,
-        }
-        return [Reading(text, plan, text.token_hash(plan), facts=facts)]
+        return [reading(text, plan, ceiling=ceiling(text, *gaps_of(text, plan)), older=0)]
 
 
 protocol = Reach()
