@@ -368,11 +368,11 @@ def side_by_side(panels: Panels) -> "Figure":
 
 def _in_looks_of_methods(lines: Sequence[Line]) -> list[Line]:
     methods = [line.method for line in lines if line.method is not None]
-    styled = [line for line in lines if line.method is not None and line.listed]
-    looks = style.distinct([_style(line.method, methods)[1] for line in styled])
-    look_of = {line.name: look for line, look in zip(styled, looks, strict=True)}
+    by_name = {line.name: line.method for line in lines if line.method is not None}
+    looks = style.distinct([_style(method, methods)[1] for method in by_name.values()])
+    look_of = dict(zip(by_name, looks, strict=True))
     return [
-        line if line.method is None else line._replace(look=look_of.get(line.name, {}) | line.look)
+        line if line.method is None else line._replace(look=look_of[line.name] | line.look)
         for line in lines
     ]
 

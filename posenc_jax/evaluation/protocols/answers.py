@@ -43,7 +43,9 @@ class Answers(LastTargets):
         return -(-WANTED // (span or 1))
 
 
-def reading(text: Text, plan: Plan, part: str = "", ceiling=1.0, **facts) -> Reading:
+def reading(
+    text: Text, plan: Plan, part: str = "", ceiling: float | None = 1.0, **facts
+) -> Reading:
     """A reading of answers with what other readers of the same targets get right."""
     facts |= {"chance": text.split.chance, "ceiling": ceiling}
     facts["orderless"] = questions.orderless(text, plan)
