@@ -119,12 +119,13 @@ def stream(
 ) -> Iterator[jax.Array]:  # [B, each], the last one shorter
     """Yield the tokens of `generate`, some at a time; end early once all rows have stopped."""
     token_count("tokens", tokens)
+    token_count("each", each)
     sampling = _sampling(model, temperature, top_k, top_p, key, stop)
     encodings = list(encoding) if isinstance(encoding, Sequence) else [encoding]
     if isinstance(encoding, Sequence) and len(encodings) != tokens:
         raise ValueError(f"one encoding per step: {tokens} of them; got {len(encodings)}")
     first = encodings[0]
-    rows, counts = _rows(prompt, lengths)
+    rows, counts = _rows(prompt, lengths, model.config.vocab_size)
     longest = int(counts.max())
     check_reach(first, longest + tokens - 1)
     length = _bucket(longest, first.reach)
@@ -197,14 +198,22 @@ def _continue(model, encoding, steps, state: State, sampling: Sampling, wanted, 
     return state, jnp.where(jnp.arange(room)[None] < chosen, out, state.token[:, None])
 
 
-def _rows(prompt, lengths) -> tuple[np.ndarray, np.ndarray]:  # [B, T] and [B]
-    rows = np.asarray(prompt, np.int32)
+def _rows(prompt, lengths, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:  # [B, T] and [B]
+    rows = np.asarray(prompt)
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"prompt must be [B, T], at least one of each; got {rows.shape}")
+    whole = np.issubdtype(rows.dtype, np.integer)
+    if not whole or rows.min() < 0 or rows.max() >= vocabulary:
+        raise ValueError(
+            f"prompt must hold whole numbers from 0 to {vocabulary - 1}, the tokens of the model; "
+            f"got {rows.dtype} from {rows.min()} to {rows.max()}"
+        )
+    rows = rows.astype(np.int32)
     if lengths is None:
         return rows, np.full(len(rows), rows.shape[1])
     counts = np.asarray(lengths)
-    if counts.shape != (len(rows),) or counts.min() < 1 or counts.max() > rows.shape[1]:
+    fits = counts.shape == (len(rows),) and np.issubdtype(counts.dtype, np.integer)
+    if not fits or counts.min() < 1 or counts.max() > rows.shape[1]:
         raise ValueError(
             f"lengths must be {len(rows)} numbers from 1 to {rows.shape[1]}, the tokens of each "
             f"row; got {lengths}"

@@ -330,7 +330,7 @@ class Transformer(nnx.Module):
         layers, period = self.config.layers, encoding.period
         x = encoding.layer(0).embed(x, tokens.position).astype(self.config.dtype)
         per_layer, shared = encoding.by_layer()
-        stacked = encoding.layers is not None
+        stacked = _is_stacked(encoding)
         # Layers that share an encoding share its phase.
         layer_encodings = [] if stacked else [encoding.layer(i) for i in range(period)]
         phases = [layer.phase(tokens.position) for layer in layer_encodings]
@@ -361,6 +361,11 @@ class Transformer(nnx.Module):
         for i in range(periods * period, layers):
             x = run(x, (self._block(i), _at(per_layer, i)), i % period)
         return x
+
+
+def _is_stacked(encoding: Encoding) -> bool:
+    """True if an encoding, or one inside it, has one form per layer."""
+    return encoding.layers is not None or any(map(_is_stacked, encoding.named_parts().values()))
 
 
 def _at(tree, index: int):

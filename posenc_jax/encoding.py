@@ -244,7 +244,7 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         scale = None
         if self.logn:
             check_far("positions", positions)
-            scale = jnp.log1p(positions.astype(jnp.float32)) / math.log(self.train_length)
+            scale = jnp.log1p(jnp.maximum(positions, 0).astype(jnp.float32)) / math.log(self.train_length)
             scale = jnp.maximum(1.0, scale)
         if self.temperature is None:
             return scale

@@ -108,7 +108,7 @@ def attend(
     the last Q if their segments are equal, else to the last document with its segment.
 
     Features belong to the keys, the last Q of which are the queries', or come as a tuple of query
-    and key features; with segments, `encoding.read` takes them too.
+    and key features; segments [B, T] also go to `encoding.read(x, document=segments)`.
     """
     _check(q, k, v, encoding)
     encoding = encoding.windowed(window)

@@ -513,13 +513,14 @@ def _called(products, called: Called):  # [n, B, G, c, R c]
     encoding: Encoding = called.encoding
     bias: Any = jax.vmap(encoding.bias)(called.q_tokens, called.k_tokens)  # [n, H, c, c] or with B
     if not overrides(encoding, "logits"):
-        block = bias.swapaxes(-1, -2)
+        block = bias.astype(products.dtype).swapaxes(-1, -2)
         return _plus(products, block if block.ndim == 5 else block[:, None])
     n, batch, groups, c = products.shape[:4]
     by_head = products.reshape(n, batch, groups, c, -1, c)
     scores = jnp.transpose(by_head, (0, 1, 2, 4, 5, 3)).reshape(n, batch, -1, c, c)
     scores = jax.vmap(encoding.logits)(scores, bias).reshape(n, batch, groups, -1, c, c)
-    return jnp.transpose(scores, (0, 1, 2, 5, 3, 4)).reshape(products.shape)
+    scores = jnp.transpose(scores, (0, 1, 2, 5, 3, 4)).reshape(products.shape)
+    return scores.astype(products.dtype)
 
 
 def _nearest(shape: Shape, pairs: Pairs):

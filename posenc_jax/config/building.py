@@ -124,9 +124,10 @@ def _all_errors(
             raise
         together = str(error)
     alone: dict[str, None] = {}  # each line once
+    inner = {name: value for name, value in options.items() if name == "inner"}
     for name, value in options.items():
         try:
-            build({name: value})
+            build(inner | {name: value})
         except ValueError as error:
             if " needs the option " not in str(error):
                 alone[str(error)] = None

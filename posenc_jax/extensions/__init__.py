@@ -95,6 +95,10 @@ def _options_of_each(chosen, options: Mapping[str, Any]) -> list[dict[str, Any]]
     """Collect the options of each extension, from its text and from the call."""
     collected = [dict(part.options) for _, part in chosen]
     for name, value in options.items():
+        if name == "layers":  # of all
+            for own_options in collected:
+                own_options.setdefault(name, value)
+            continue
         takers = [i for i, (record, _) in enumerate(chosen) if name in record.options]
         if len(takers) > 1:
             names = " and ".join(chosen[i][0].name for i in takers)

@@ -38,7 +38,7 @@ def _is_remapped(encoding: Encoding) -> bool:
 DISTANCE = Kind("distance", _is_remapped)
 # Regions count tokens back, so random positions do not fit, nor a bias scaled by the query's index,
 # which regions hide. A distance bias around RoPE would be remapped too.
-MADE_FOR = dict(of=RoPE, stops_at=(Randomized, DistanceBias))
+MADE_FOR = dict(of=RoPE, stops_at=(Randomized, DistanceBias, TemperedWithBias))
 RELATIVE: dict[str, Any] = dict(
     of=(RoPE, DistanceBias), stops_at=(Randomized, TemperedWithBias), beyond_windows=True
 )
@@ -77,7 +77,8 @@ class SelfExtend(Remapped):
     floor: bool = static(default=True)  # round near / group down
 
     def regions(self, q_tokens, k_tokens):
-        q, k = (jnp.floor(side.position / self.group) for side in (q_tokens, k_tokens))
+        # The half keeps quotients off whole numbers: XLA may multiply by a rounded 1 / group.
+        q, k = (jnp.floor((side.position + 0.5) / self.group) for side in (q_tokens, k_tokens))
         share = self.near / self.group
         share = jnp.floor(share) if self.floor else share
         return Region(window=self.near), Region(q + (self.near - share), k, nearest=self.near)

@@ -381,6 +381,13 @@ def test_building_reports_all_its_mistakes():
         assert part in told
 
 
+def test_options_of_an_inner_encoding_are_not_held_against_another_one():
+    config = import_module("configs.dape").get_config()
+    with config.unlocked():
+        config.encoding.inner = "cope"
+    assert problems_of(config) == ["inner must not have its own attention; got 'cope'"]
+
+
 def test_help_lists_every_field_with_its_default():
     for described, recipe in (
         (schema.Training, schema.training()),

@@ -34,6 +34,37 @@ def test_real_inputs_keep_their_dtype(dtype):
         assert attend(*(x.astype(dtype) for x in QKV), ROPE).dtype == dtype
 
 
+@pytest.mark.parametrize("name", ["fire", "relative", "dape"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_of_an_encoding_may_be_float64(name, dtype):
+    """jax.random draws float64 where it is enabled."""
+    with jax.enable_x64(True):
+        encoding = posenc_jax.build(name, DIMS, jax.random.key(0))
+        key = jax.random.key(1)
+        q, k, v = jax.random.normal(key, (3, 1, 160, DIMS.heads, DIMS.head_dim), dtype)
+        x = jax.random.normal(key, (1, 160, DIMS.width), dtype)
+
+        def loss(encoding, how):
+            out = attend(q, k, v, encoding, features=encoding.read(x), implementation=how)
+            return jnp.sum(out * v), out
+
+        run = jax.jit(jax.value_and_grad(loss, has_aux=True, allow_int=True), static_argnums=1)
+        (_, ours), own = run(encoding, "blockwise")
+        (_, plain), expected = run(encoding, "plain")
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours, plain, atol=2e-5)
+        for one, other in zip(jax.tree.leaves(own), jax.tree.leaves(expected), strict=True):
+            if one.dtype != jax.dtypes.float0:
+                np.testing.assert_allclose(one, other, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["logn", "rerope"])
+def test_positions_may_be_negative(name):
+    encoding = posenc_jax.extend(name, ROPE, 1.0)
+    place = jnp.arange(L) - 4
+    assert jnp.isfinite(attend(*QKV, encoding, q_positions=place, k_positions=place)).all()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -112,6 +112,24 @@ def test_self_extend_chooses_the_smallest_sufficient_group():
         assert near + (scale * length - near) / (group - 1) > room
 
 
+@pytest.mark.parametrize("group", [41, 49, 98])
+def test_groups_begin_at_multiples_of_their_size(group):
+    """XLA may divide by multiplying with a rounded 1 / group."""
+    place, near, length = np.arange(6 * group), 16, 64
+    distance = np.subtract.outer(place, place)
+    grouped = np.subtract.outer(place // group, place // group) + near - near // group
+    expected = np.where(distance < near, distance, grouped)
+    expected = np.where(distance < 0, -1, expected)
+    found = extensions.distances("self_extend", len(place), length, group=group, window=near)
+    np.testing.assert_array_equal(found, expected)
+    encoding = posenc_jax.extend("self_extend", rope_of(length), 6.0, group=group, window=near)
+    q, k, v = qkv(len(place))
+    exact = by_hand(q, k, v, expected, ROPE.inv_freq, np.ones(len(place)))
+    inside = jax.jit(lambda q, k, v: attend(q, k, v, encoding))
+    for out in (attend(q, k, v, encoding), inside(q, k, v), jax.jit(attend)(q, k, v, encoding)):
+        np.testing.assert_allclose(out, exact, atol=2e-5)
+
+
 def rope_of(length):
     return posenc_jax.build("rope", Dims(H, K, DIMS.width, length))
 
@@ -291,7 +309,8 @@ def test_only_distance_encodings_are_remapped(name):
     assert fits_biases == (name in ("lm_infinite", "streaming"))
     key = jax.random.key(0)
     scaled = posenc_jax.build("ssmax", DIMS, inner="alibi", kind="inkling")
-    for other in (posenc_jax.build("randomized", DIMS, key, inner="rope"), scaled):
+    gates = posenc_jax.build("ssmax", DIMS, key, inner="fox:inner=rope", kind="inkling")
+    for other in (posenc_jax.build("randomized", DIMS, key, inner="rope"), scaled, gates):
         assert name not in extensions.fitting(other)
     around = posenc_jax.extend(name, posenc_jax.build("ssmax", DIMS, inner="rope"), 2.0)
     assert around.inner.inner.name == "rope"

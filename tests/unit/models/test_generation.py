@@ -121,6 +121,12 @@ def test_what_cannot_be_generated_is_refused(make_model, make_tokens):
         (rope, dict(tokens=4, stop=VOCAB), "below 19"),
         (rope, dict(tokens=4, lengths=[6]), "1 numbers from 1 to 5"),
         ([rope] * 3, dict(tokens=4), "one encoding per step: 4"),
+        (rope, dict(tokens=4, lengths=[1.5]), "1 numbers from 1 to 5"),
     ):
         with pytest.raises(ValueError, match=message):
             models.generate(model, encoding, prompt, **options)
+    for prompt in ([[VOCAB]], [[-1]], [[1.5]]):
+        with pytest.raises(ValueError, match="whole numbers from 0 to 18"):
+            models.generate(model, rope, prompt, tokens=1)
+    with pytest.raises(ValueError, match="each must be"):
+        list(models.stream(model, rope, make_tokens(5), tokens=4, each=0))

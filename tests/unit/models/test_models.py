@@ -9,6 +9,7 @@ from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
+from posenc_jax.layers import Wrapper
 from posenc_jax.runs.parameters import by_path, with_leaves
 
 pytestmark = pytest.mark.sampled
@@ -250,7 +251,9 @@ def test_zero_frequencies_remove_positions_from_a_layer(make_model, make_tokens,
     np.testing.assert_allclose(
         forward(model, tokens, posenc_jax.stack([still, still])), nope, atol=1e-5
     )
-    mixed = forward(model, tokens, posenc_jax.stack([rope, still]))
+    stacked = posenc_jax.stack([rope, still])
+    mixed = forward(model, tokens, stacked)
+    np.testing.assert_allclose(forward(model, tokens, Wrapper(dims=DIMS, inner=stacked)), mixed)
     for other in (nope, forward(model, tokens, rope)):
         assert jnp.any(jnp.abs(mixed - other) > 1e-3)
 
