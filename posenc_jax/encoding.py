@@ -244,8 +244,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
         scale = None
         if self.logn:
             check_far("positions", positions)
-            scale = jnp.log1p(jnp.maximum(positions, 0).astype(jnp.float32)) / math.log(self.train_length)
-            scale = jnp.maximum(1.0, scale)
+            place = jnp.maximum(positions, 0).astype(jnp.float32)
+            scale = jnp.maximum(1.0, jnp.log1p(place) / math.log(self.train_length))
         if self.temperature is None:
             return scale
         constant = jnp.broadcast_to(self.temperature, positions.shape)

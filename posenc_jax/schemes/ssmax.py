@@ -36,8 +36,8 @@ class SSMax(InSomeLayers):
     """Nakanishi 2025, arXiv:2501.19399: q . k times s ln n + b, trained per layer and head.
 
     n is the number of keys that a query sees: its index in the document (in its chunk, with
-    chunks) plus one, at most the window; random positions of a model do not change n. s starts at 1 / ln L
-    without b, and at 0 with b = 1, where the factor is 1.
+    chunks) plus one, at most the window; random positions of a model do not change n. s starts at
+    1 / ln L without b, and at 0 with b = 1, where the factor is 1.
     """
 
     scale: jax.Array = trained()  # s: [H], or [layers, H]
