@@ -5,12 +5,13 @@ import numpy as np
 from posenc_jax.checks import LARGEST_SCALE, positive, token_count
 from posenc_jax.encoding import Encoding, fixed
 from posenc_jax.extensions._record import Kind, check_log_length, extension
+from posenc_jax.layers import Wrapper
 
 
 def _is_scaled(encoding: Encoding) -> bool:
-    """True if an encoding, or one inside it, scales queries."""
-    own = encoding.logn or encoding.temperature is not None
-    return own or any(map(_is_scaled, encoding.named_parts().values()))
+    """True if an encoding, or one inside its wrappers, scales queries."""
+    inner = isinstance(encoding, Wrapper) and _is_scaled(encoding.inner)
+    return encoding.logn or encoding.temperature is not None or inner
 
 
 NOTHING = Kind("nothing", lambda encoding: False)

@@ -538,8 +538,6 @@ def test_the_layers_option_selects_hybrid_layers_by_kind():
     both = posenc_jax.extend("logn+window:size=4", hybrid(), 1.0, layers="global")
     assert [both.layer(i).logn for i in range(4)] == [kind == "global" for kind in kinds]
     assert [both.layer(i).window for i in range(4)] == [8, 8, 8, 4]
-    with pytest.raises(ValueError, match=r"already extended.*\(temperature\)"):
-        posenc_jax.extend("temperature:factor=2", cooled, 1.0)
     wider = posenc_jax.extend("window:size=100", hybrid(), 1.0)
     assert [wider.layer(i).window for i in range(4)] == [8, 8, 8, 100]
 
