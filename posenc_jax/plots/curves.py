@@ -253,12 +253,11 @@ def _interval(rows: Sequence[dict], value: str) -> tuple[list[float], list[float
     if value == "accuracy":
         low, high = ([row[f"accuracy_{end}"] for row in rows] for end in ("low", "high"))
         return np.array(low, float).tolist(), np.array(high, float).tolist()
-    ends = np.array([[row["nll_low"], row["nll_high"]] for row in rows], float).T
+    low, high = (np.array([row[f"nll_{end}"] for row in rows], float) for end in ("low", "high"))
     if value == "ppl":
-        low, high = np.exp(np.minimum(ends, 700))
-    else:
-        low, high = ends * [row[value] / row["nll"] for row in rows]
-    return low.tolist(), high.tolist()
+        return np.exp(np.minimum(low, 700)).tolist(), np.exp(np.minimum(high, 700)).tolist()
+    unit = np.array([row[value] / row["nll"] for row in rows])
+    return (low * unit).tolist(), (high * unit).tolist()
 
 
 def apart(lines: Sequence[Line]) -> list[Line]:
