@@ -1,6 +1,7 @@
 """Protocols against naive loops, what is shared and what is not, methods."""
 
 import functools
+import itertools
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -256,17 +257,9 @@ def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings,
     lengths = planning.lengths_of(config, who.trained)
     cells = planning.plan(config, who, read, lengths)
 
-    class After(list):
-        """Truthy from the given look on."""
-
-        looks = 25
-
-        def __bool__(self):
-            self.looks -= 1
-            return self.looks < 0
-
+    looks = itertools.count()
     store = Store(tmp_path / "cells")
-    part = evaluate.measure(config, who, cells, store, After())
+    part = evaluate.measure(config, who, cells, store, lambda: next(looks) >= 25)
     assert 0 < len(part) < len(cells)
     rest = evaluate.measure(config, who, cells, store)
     whole = evaluate.measure(config, who, cells, Store(tmp_path / "other"))
