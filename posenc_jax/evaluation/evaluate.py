@@ -113,8 +113,9 @@ def _evaluate(
         left_out += records.rows_left_out(subject, text.name, unfit)
         cells = plan(config, subject, text, lengths)
         found = measure(config, subject, cells, store, stopping)
-        for protocol in () if stopping() else protocols.asked(config):
-            found += protocol.derived(found)
+        if not stopping():  # else cells that they derive from may be missing
+            for protocol in protocols.asked(config):
+                found += protocol.derived(found)
         measured += found
         recorded = all_or_none(partial(_record, folder, measured, text, earlier, left_out))
     if stopping():
