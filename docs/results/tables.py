@@ -5,8 +5,9 @@ tests/unit/test_pages.py finds each of them unchanged, and every decimal of a pa
 its tables.
 """
 
+import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ from posenc_jax.evaluation.statistics import paired
 
 HERE = Path(__file__).parent
 L, FAR, REAL_L = 64, 512, 8_192
+# Hashes of the targets that end at token 65,536.
+EIGHT_BOOKS, THREE_BOOKS = "026f96502d4fefb5", "1d5c9749721bf6ac"
+TO_TWICE_L = (
+    "none streaming window:size=8192 self_extend yarn:2 dynamic_yarn ntk:2 dynamic_ntk "
+    "ntk_by_parts:2 pi:2 rerope dca logn"
+)
+BEYOND = "none streaming window:size=8192 yarn:4 yarn:8 dynamic_yarn ntk:4 ntk:8 dynamic_ntk rerope"
+AGAINST_STREAMING = "self_extend yarn:2 dynamic_yarn ntk:2 ntk_by_parts:2"
 OVER_NONE, SHARE = "time over no bias", "of the products' rate"  # measures of benchmarks
 F32, BF16 = "float32 over torch", "bfloat16 over torch"
 
@@ -470,30 +479,33 @@ def of_smollm2(protocol: str) -> pd.DataFrame:
 
 @cache
 def real() -> pd.DataFrame:
-    """Nats and targets of `same_token` on SmolLM2, by method, length and book."""
+    """Nats and targets of `same_token` on SmolLM2 in rows that end at token 65,536 of their book,
+    by method, length and book."""
     rows = of_smollm2("same_token")
-    rows = rows[rows.method != "fresh"]
+    rows = rows[rows.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
     return rows.set_index(["method", "length", "document"]).sort_index()
 
 
 @cache
-def copies() -> pd.DataFrame:
-    """Nats and targets of `copies` on SmolLM2, by method, distance, whether read, and book."""
+def copies(length: int) -> pd.DataFrame:
+    """Nats and targets of `copies` in rows of this length, by method, distance, whether read, and
+    book."""
     rows = of_smollm2("copies")
+    rows = rows[rows.length == length]
     back = rows.part.str.extract(r"(\d+)$")[0].astype(int)
     rows = rows.assign(back=back, read=~rows.part.str.startswith("unread"))
     return rows.set_index(["method", "read", "back", "document"]).sort_index()
 
 
-def losses_of_copies() -> pd.Series:
+def losses_of_copies(length: int) -> pd.Series:
     """Mean nats per token by method, whether read, and the tokens back, from 1,024 on."""
-    sums = copies().groupby(["method", "read", "back"]).sum()
+    sums = copies(length)[["nats", "targets"]].groupby(["method", "read", "back"]).sum()
     return (sums.nats / sums.targets).loc[:, :, 1_024:]
 
 
-def of_copies() -> str:
+def of_copies(length: int) -> str:
     """Loss of a passage by the tokens back to its copy, and without one."""
-    means = losses_of_copies()
+    means = losses_of_copies(length)
 
     def cells(method: str, read: bool) -> list[str]:
         return [f"{nats:.2f}" for nats in means.loc[method, read]]
@@ -503,21 +515,23 @@ def of_copies() -> str:
     return markdown(["", *(f"{back:,}" for back in means.index.unique("back"))], body)
 
 
-def far_copies() -> str:
+def far_copies(length: int) -> str:
     """What a copy beyond L gains each method against `streaming`, which does not reach it."""
-    backs = [back for back in copies().index.unique("back") if back > REAL_L]
+    every = copies(length)
+    backs = [back for back in every.index.unique("back") if back > REAL_L]
 
     def gain(method: str, back: int) -> str:
-        return signed(less(copies().loc[method, True, back], copies().loc["streaming", True, back]))
+        return signed(less(every.loc[method, True, back], every.loc["streaming", True, back]))
 
-    methods = ("none", "ntk:2", "self_extend", "yarn:2")
+    methods = every.index.unique("method").drop("streaming")
     body = [[f"{method} less streaming", *(gain(method, n) for n in backs)] for method in methods]
     return markdown(["", *(f"{back:,}" for back in backs)], body)
 
 
 def lost(method: str, length: int, other: str = "none", than: int = REAL_L) -> Any:
     """What a method loses, in nats per target, against another: by default a plain row of L."""
-    return less(real().loc[method, length], real().loc[other, than])
+    own, baseline = real().loc[method, length], real().loc[other, than]
+    return less(own, baseline.loc[own.index])
 
 
 def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:
@@ -529,31 +543,35 @@ def signed(found: Any) -> str:
     return f"{found.mean:+.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def real_lengths() -> str:
-    """Loss of each method at each length, and the difference from a fresh row."""
-    lengths, body = sorted(real().index.unique("length")), []
-    for method in real().index.unique("method"):
-        cells = []
-        for length in lengths:
-            if (method, length) not in real().index.droplevel("document"):
-                cells.append("")
-                continue
-            sums = real().loc[method, length].sum()
-            is_fresh = (method, length) == ("none", REAL_L)
-            interval = "" if is_fresh else f" ({signed(lost(method, length))})"
-            cells.append(f"{sums.nats / sums.targets:.3f}{interval}")
-        body.append([method, *cells])
+def real_lengths(methods: str, lengths: tuple[int, ...], other: str = "none") -> str:
+    """What each method loses at each length against a plain row of L, or another method there."""
+
+    def cell(method: str, length: int) -> str:
+        if (method, length) not in real().index.droplevel("document"):
+            return ""
+        return signed(lost(method, length, other, REAL_L if other == "none" else length))
+
+    body = []
+    for method in methods.split():
+        few = len(real().loc[method].index.unique("document")) < len(real().loc["none", REAL_L])
+        name = f"{method}, three books" if few else method
+        body.append([name, *(cell(method, length) for length in lengths)])
     return markdown(["", *(f"{length:,}" for length in lengths)], body)
 
 
-def over_streaming() -> str:
-    """What the extensions lose against `streaming` at the same length."""
-    lengths = (9_216, 12_288, 16_384)
-    body = [
-        [f"{method} less streaming", *(signed(lost(method, n, "streaming", n)) for n in lengths)]
-        for method in ("ntk:2", "self_extend", "yarn:2")
-    ]
-    return markdown(["", *(f"{length:,}" for length in lengths)], body)
+def real_devices() -> str:
+    """Loss of the same targets on a CPU and on a GPU, and the largest difference of a book."""
+    rows = of_smollm2("same_token")
+    rows = rows.assign(on=rows.processor.str.startswith("NVIDIA").map({True: "gpu", False: "cpu"}))
+    rows = rows.set_index(["method", "length", "token_hash", "document", "on"])
+    both = rows[["nats", "targets"]].unstack("on").dropna()
+    body = []
+    for (method, length), own in both.groupby(["method", "length"]):
+        targets = own.targets.cpu
+        means = [own.nats[on].sum() / targets.sum() for on in ("cpu", "gpu")]
+        largest = ((own.nats.gpu - own.nats.cpu) / targets).abs().max()
+        body.append([method, f"{length:,}", *(f"{mean:.3f}" for mean in means), f"{largest:.3f}"])
+    return markdown(["", "tokens", "CPU", "H200", "largest difference of a book"], body)
 
 
 def order_of_planted() -> str:
@@ -585,6 +603,39 @@ def losses_of_planted() -> str:
     return markdown(["", "none older", *(f"{k} older" for k in olders[1:])], body)
 
 
+def on_gpu(part: str) -> dict[str, dict[str, Any]]:
+    """Measurements of `make gpu` on an H200, by their names."""
+    lines = (HERE / "speed" / "nvidia-h200.jsonl").read_text(encoding="utf-8").splitlines()
+    records = {record["key"].partition("/"): record for record in map(json.loads, lines)}
+    return {name: r for (of, _, name), r in records.items() if of == part and r["state"] == "done"}
+
+
+def gpu_kernels() -> str:
+    """Milliseconds of attention and its gradient, and errors of the gradient in per mille."""
+    body = []
+    for name, record in on_gpu("kernels").items():
+        plain, kernel = record["plain_ms"], record.get("cudnn_ms")
+        times = [record.get(f"{way}_ms") for way in ("plain", "blockwise", "cudnn")]
+        errors = [record.get(f"{way}_gradient_error") for way in ("plain", "blockwise", "cudnn")]
+        cells = [f"{ms:.2f}" if ms else "" for ms in times]
+        cells += [f"{plain / kernel:.1f}" if kernel else ""]
+        cells += [f"{1000 * error:.1f}" if error else "" for error in errors]
+        body.append([name.partition("@")[0], *cells])
+    ways = "plain", "by blocks", "cuDNN"
+    head = ["", *(f"{way}, ms" for way in ways), "plain over cuDNN"]
+    return markdown([*head, *(f"{way}, error in ‰" for way in ways)], body)
+
+
+def gpu_steps() -> str:
+    """Tokens per second of a training step, and the share of the device's peak."""
+    body = []
+    for name, record in on_gpu("steps").items():
+        if "mfu" in record:
+            size, rate = f"{record['parameters'] / 1e6:.1f}M", f"{record['tokens_per_s']:,.0f}"
+            body.append([name, size, rate, f"{100 * record['mfu']:.0f}%"])
+    return markdown(["", "parameters", "tokens/s", "MFU"], body)
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "order.md": {
         "reach-and-order": reach_and_order,
@@ -603,10 +654,17 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     },
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
     "real.md": {
-        "real-lengths": real_lengths,
-        "real-streaming": over_streaming,
-        "real-copies": of_copies,
-        "real-far-copies": far_copies,
+        "real-context": partial(real_lengths, "none streaming", (1_024, 2_048, 4_096, 9_216)),
+        "real-lengths": partial(real_lengths, TO_TWICE_L, (8_192, 10_240, 12_288, 16_384)),
+        "real-far": partial(real_lengths, BEYOND, (8_192, 24_576, 32_768, 65_536)),
+        "real-streaming": partial(
+            real_lengths, AGAINST_STREAMING, (10_240, 12_288, 16_384), "streaming"
+        ),
+        "real-devices": real_devices,
+        "real-copies": partial(of_copies, 12_288),
+        "real-far-copies": partial(far_copies, 12_288),
+        "real-copies-32k": partial(of_copies, 32_768),
+        "real-far-copies-32k": partial(far_copies, 32_768),
         "real-order": order_of_planted,
         "real-order-losses": losses_of_planted,
     },
@@ -617,6 +675,8 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "steps": by_machine("train_step"),
         "real": by_machine("real"),
         "memory": by_machine("memory"),
+        "gpu-kernels": gpu_kernels,
+        "gpu-steps": gpu_steps,
         "decode-real": by_machine("decode_real"),
         "decode-small": by_machine("decode_small"),
         "decode": decoding,

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_jax.attention import ring
 from posenc_jax.attention.blockwise import blockwise
-from posenc_jax.attention.kernels import kernel, kernel_if_fit
+from posenc_jax.attention.kernels import Unfit, kernel, kernel_if_fit
 from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
 from posenc_jax.attention.regions import by_regions, phase_between
@@ -57,6 +57,8 @@ def attention(
     """Compute attention with heads before tokens, by the chosen implementation."""
     choice("implementation", implementation, IMPLEMENTATIONS)
     if overrides(encoding, "attend"):
+        if implementation == "kernel":
+            raise Unfit(f"the own attention of encoding {encoding.name!r}")
         if k_tokens.axis is not None:
             ring.check(encoding)
         scale = query_scale(encoding, q_tokens, k_tokens, q.shape[2], k.shape[2])

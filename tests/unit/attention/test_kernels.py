@@ -200,6 +200,13 @@ def test_a_kernel_on_a_cpu_is_refused():
         attention(*given, implementation="kernel", **places)
 
 
+def test_a_kernel_is_refused_where_the_encoding_has_its_own_attention():
+    encoding = posenc_jax.build("stick_breaking", DIMS, key=jax.random.key(5))
+    q = jnp.ones((1, 4, H, K), jnp.bfloat16)
+    with pytest.raises(ValueError, match="the own attention of encoding 'stick_breaking'"):
+        posenc_jax.attention.attend(q, q, q, encoding, implementation="kernel")
+
+
 @pytest.mark.slow
 def test_a_subclass_may_override_the_alibi_curve(monkeypatch):
     class Bent(ALiBi):
