@@ -1,8 +1,8 @@
 """Publish what the runs of a sweep measured: python docs/results/publish.py runs/ordered OUT
 
 OUT/rows.csv.xz has every row of their evaluations, OUT/documents.parquet the answers of every cell
-by document and how many are right, OUT/runs.tar.xz configuration, status and metrics. Runs that are
-not evaluated yet are left out; the same runs give the same files.
+by document and how many are right, if there are any, OUT/runs.tar.xz configuration, status and
+metrics. Runs that are not evaluated yet are left out; the same runs give the same files.
 """
 
 import io
@@ -28,7 +28,8 @@ def main(sweep: Path, out: Path) -> None:
     rows.to_csv(out / "rows.csv.xz", index=False)
     documents = pd.concat([answers_of(run) for run in runs])
     documents = documents.astype(dict.fromkeys(["run", "method", "protocol", "part"], "category"))
-    documents.to_parquet(out / "documents.parquet", compression="zstd", index=False)
+    if len(documents):
+        documents.to_parquet(out / "documents.parquet", compression="zstd", index=False)
     with tarfile.open(out / "runs.tar.xz", "w:xz", preset=9) as archive:
         for run in runs:
             for name in KEPT:
