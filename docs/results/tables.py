@@ -19,7 +19,7 @@ from posenc_jax.evaluation.statistics import paired
 
 HERE = Path(__file__).parent
 L, FAR, REAL_L = 64, 512, 8_192
-# Hashes of the targets that end at token 65,536.
+# Hashes of the last targets of windows of 65,536 tokens.
 EIGHT_BOOKS, THREE_BOOKS = "026f96502d4fefb5", "1d5c9749721bf6ac"
 TO_TWICE_L = (
     "none streaming window:size=8192 self_extend yarn:2 dynamic_yarn ntk:2 dynamic_ntk "
@@ -133,20 +133,36 @@ def seeds_of_content() -> str:
     return markdown(["", "seed", "all at L", "reach at 8 L", "last of two at 8 L"], body)
 
 
-def rates_of_content() -> str:
-    """The rates that were tried, with the loss on answers at L on a third split."""
-    tried = pd.read_csv(HERE / "content" / "choices.csv")
+def rates_of_content(part: str) -> str:
+    """The rates that were tried, with the loss at L on a third split."""
+    tried = pd.read_csv(HERE / part / "choices.csv")
     body = [
         [
             row.scheme.removeprefix("ordered-"),
             f"{row.learning_rate:g}",
             f"{row.encoding_rate:g}",
-            f"{row.choose_loss:.2g}",
+            f"{row.choose_loss:.3g}",
             "yes" if row.chosen == "yes" else "",
         ]
         for row in tried.itertuples()
     ]
     return markdown(["", "learning rate", "encoding rate", "loss at L", "chosen"], body)
+
+
+def of_content_on_text() -> str:
+    """Bits per byte of source code by length, and of a window of L, beside the fair zoo's."""
+    zoo = [file for name in ("rope", "fire", "fox") for file in HERE.glob(f"fair/{name}-s*.csv")]
+    files = [HERE / "content_text" / "rows.csv.xz", *zoo]
+    rows = pd.concat([pd.read_csv(file, low_memory=False) for file in files])
+    rows = rows[(rows.protocol == "same_token") & (rows.extension == "none")]
+    body = []
+    for name, own in rows.groupby("encoding"):
+        whole, window = own[own.window.isna()], own[(own.window == 128) & (own.length == 1_024)]
+        bits = [seeds(whole[whole.length == n], "bpb") for n in (128, 256, 512, 1_024)]
+        values = [*bits, seeds(window, "bpb"), bits[-1] - bits[0]]
+        body.append((bits[-1].mean(), [name, *map(with_interval, values), str(len(bits[0]))]))
+    head = ["", "128", "256", "512", "1,024", "1,024 in a window of 128", "1,024 less 128", "seeds"]
+    return markdown(head, [row for _, row in sorted(body)])
 
 
 SHOWN = [
@@ -479,8 +495,8 @@ def of_smollm2(protocol: str) -> pd.DataFrame:
 
 @cache
 def real() -> pd.DataFrame:
-    """Nats and targets of `same_token` on SmolLM2 in rows that end at token 65,536 of their book,
-    by method, length and book."""
+    """Nats and targets of `same_token` on SmolLM2, by method, length and book; all rows of a book
+    have the end of its window of 65,536 tokens."""
     rows = of_smollm2("same_token")
     rows = rows[rows.token_hash.isin([EIGHT_BOOKS, THREE_BOOKS])]
     return rows.set_index(["method", "length", "document"]).sort_index()
@@ -516,22 +532,24 @@ def of_copies(length: int) -> str:
 
 
 def far_copies(length: int) -> str:
-    """What a copy beyond L gains each method against `streaming`, which does not reach it."""
+    """What a copy beyond L gains each method, against its own loss without one."""
     every = copies(length)
     backs = [back for back in every.index.unique("back") if back > REAL_L]
 
     def gain(method: str, back: int) -> str:
-        return signed(less(every.loc[method, True, back], every.loc["streaming", True, back]))
+        return signed(less(every.loc[method, True, back], every.loc[method, False, back]))
 
-    methods = every.index.unique("method").drop("streaming")
-    body = [[f"{method} less streaming", *(gain(method, n) for n in backs)] for method in methods]
+    methods = every.index.unique("method")
+    body = [[method, *(gain(method, back) for back in backs)] for method in methods]
     return markdown(["", *(f"{back:,}" for back in backs)], body)
 
 
 def lost(method: str, length: int, other: str = "none", than: int = REAL_L) -> Any:
-    """What a method loses, in nats per target, against another: by default a plain row of L."""
-    own, baseline = real().loc[method, length], real().loc[other, than]
-    return less(own, baseline.loc[own.index])
+    """What a method loses, in nats per target, against another on the books that both read: by
+    default a plain row of L."""
+    rows = real()[["nats", "targets"]]
+    own, baseline = rows.loc[method, length].align(rows.loc[other, than], join="inner", axis=0)
+    return less(own, baseline)
 
 
 def less(own: pd.DataFrame, other: pd.DataFrame) -> Any:
@@ -557,6 +575,23 @@ def real_lengths(methods: str, lengths: tuple[int, ...], other: str = "none") ->
         name = f"{method}, three books" if few else method
         body.append([name, *(cell(method, length) for length in lengths)])
     return markdown(["", *(f"{length:,}" for length in lengths)], body)
+
+
+def real_pairs() -> str:
+    """Differences of two methods at one length."""
+    pairs = (
+        ("yarn:2", "self_extend", 12_288),
+        ("yarn:2", "self_extend", 16_384),
+        ("rerope", "yarn:2", 16_384),
+        ("dynamic_yarn", "yarn:4", 24_576),
+        ("rerope", "yarn:4", 32_768),
+        ("yarn:8", "window:size=8192", 65_536),
+    )
+    body = [
+        [f"{one} less {other}", f"{length:,}", signed(lost(one, length, other, length))]
+        for one, other, length in pairs
+    ]
+    return markdown(["", "tokens", "difference"], body)
 
 
 def real_devices() -> str:
@@ -627,13 +662,16 @@ def gpu_kernels() -> str:
 
 
 def gpu_steps() -> str:
-    """Tokens per second of a training step, and the share of the device's peak."""
+    """Tokens per second of a training step, in several processes."""
     body = []
     for name, record in on_gpu("steps").items():
         if "mfu" in record:
-            size, rate = f"{record['parameters'] / 1e6:.1f}M", f"{record['tokens_per_s']:,.0f}"
-            body.append([name, size, rate, f"{100 * record['mfu']:.0f}%"])
-    return markdown(["", "parameters", "tokens/s", "MFU"], body)
+            size, alone = f"{record['parameters'] / 1e6:.1f}M", f"{record['tokens_per_s']:,.0f}"
+            beside = [f"{rate:,}" for rate in record["tokens_per_s_beside_others"]]
+            beside += [""] * (2 - len(beside))
+            body.append([name, size, str(record["rows"]), alone, *beside])
+    head = ["", "parameters", "rows", "alone", "beside 14 processes", "beside 10"]
+    return markdown(head, body)
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -649,8 +687,10 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "content.md": {
         "content": of_content,
         "content-uniform": of_content_uniform,
+        "content-text": of_content_on_text,
         "content-seeds": seeds_of_content,
-        "content-rates": rates_of_content,
+        "content-rates": partial(rates_of_content, "content"),
+        "content-rates-text": partial(rates_of_content, "content_text"),
     },
     "decoding.md": {"semantics": by_semantics, "differences": between_semantics},
     "real.md": {
@@ -660,6 +700,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "real-streaming": partial(
             real_lengths, AGAINST_STREAMING, (10_240, 12_288, 16_384), "streaming"
         ),
+        "real-pairs": real_pairs,
         "real-devices": real_devices,
         "real-copies": partial(of_copies, 12_288),
         "real-far-copies": partial(far_copies, 12_288),
