@@ -47,7 +47,9 @@ def test_every_decimal_of_an_answer_is_in_a_table_of_its_page(page):
         assert float(number) in {round(value, digits) for value in known}, number
 
 
-@pytest.mark.parametrize("folder", [path.parent.name for path in RESULTS.glob("*/documents.parquet")])
+@pytest.mark.parametrize(
+    "folder", [path.parent.name for path in RESULTS.glob("*/documents.parquet")]
+)
 def test_published_accuracies_match_the_documents(folder):
     keys = ["run", "method", "protocol", "length", "part"]
     rows = pd.read_csv(RESULTS / folder / "rows.csv.xz", low_memory=False)
