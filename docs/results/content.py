@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tables import FAR, L, ordered
+from pages.order import FAR, L, ordered
 
 from posenc_jax.plots import answers, style
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-import tables
+from pages.real import L, losses_of_copies, lost, real
 
 from posenc_jax.evaluation import sums_file
 from posenc_jax.evaluation.sums import label
@@ -51,20 +51,20 @@ def picture() -> "Figure":
     passages by the tokens back to the copy, in rows of 1.5 L and 4 L. YaRN and NTK have the factor
     2, 4 or 8, whichever reaches the row."""
     figure, (losses, *passages) = style.panels(1, 3, (15.5, 4.5))
-    measured = tables.real().index.droplevel("document").unique()
+    measured = real().index.droplevel("document").unique()
     for name in NAMES:
         pairs = [(method, n) for method, n in measured if method == with_factor(name, n)]
         lengths = sorted(n for _, n in pairs)
-        found = [tables.lost(with_factor(name, n), n) for n in lengths]
+        found = [lost(with_factor(name, n), n) for n in lengths]
         band = [one.low for one in found], [one.high for one in found]
         draw(losses, name, lengths, [one.mean for one in found], band)
     losses.axhline(0, color="0.6", linewidth=1, zorder=0)
-    style.length_axis(losses, [1_024, 4_096, 8_192, 16_384, 65_536], [tables.REAL_L])
+    style.length_axis(losses, [1_024, 4_096, 8_192, 16_384, 65_536], [L])
     losses.set(xlabel="tokens in the row", ylabel="nats per token over a fresh row of L")
     losses.set_ylim(-0.06, 0.7)  # plain RoPE leaves it beyond L, by far
 
     for axes, length in zip(passages, (12_288, 32_768), strict=True):
-        means = tables.losses_of_copies(length)
+        means = losses_of_copies(length)
         for name in NAMES:
             method = with_factor(name, length)
             if method in means.index.unique("method"):
@@ -73,7 +73,7 @@ def picture() -> "Figure":
         unread = means.loc["streaming", False]
         axes.plot(unread.index, unread, color="0.5", linestyle=":")
         ticks = [n for n in (1_024, 4_096, 8_192, 12_288, 32_768) if n <= length]
-        style.length_axis(axes, ticks, [tables.REAL_L], words_at="bottom")
+        style.length_axis(axes, ticks, [L], words_at="bottom")
         axes.set(xlabel=f"tokens back to the copy, rows of {length:,}", ylim=(0, 4.5))
     passages[0].set_ylabel("nats per token of copied passages")
     losses.plot([], [], color="0.5", linestyle=":", label="without a copy")
@@ -83,7 +83,7 @@ def picture() -> "Figure":
 
 def with_factor(name: str, length: int) -> str:
     """The method of a line in rows of this length."""
-    factor = next(f for f in (2, 4, 8) if f * tables.REAL_L >= length)
+    factor = next(f for f in (2, 4, 8) if f * L >= length)
     return f"{name}:{factor}" if name in ("yarn", "ntk") else name
 
 

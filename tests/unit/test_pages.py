@@ -1,25 +1,14 @@
 """Agreement of the result pages with the published rows."""
 
-import importlib.util
 import re
 
 import pandas as pd
 import pytest
+import tables
 from running import ROOT
 
 RESULTS = ROOT / "docs" / "results"
 DECIMAL = r"(?<![\d.:])\d+\.\d+(?!\d|\.\d|M\b| MB)"  # no version, no size
-
-
-def load_tables():
-    spec = importlib.util.spec_from_file_location("tables", RESULTS / "tables.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-tables = load_tables()
 
 
 def split(text):

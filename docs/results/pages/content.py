@@ -1,0 +1,78 @@
+"""Tables of content.md."""
+
+from functools import cache, partial
+
+import pandas as pd
+from pages.common import RESULTS, markdown, seeds, with_interval
+from pages.order import FAR, L, at, ordered, reach_and_order
+
+
+def seeds_of_content() -> str:
+    """Accuracy at L, reach and the last of two at 8 L, of each run."""
+    rows = ordered("content")
+    rows, body = rows[rows.method == "none"], []
+    for (group, seed), own in rows.groupby(["group", "seed"]):
+        near, *far = at(own, "answers", L), at(own, "reach", FAR), at(own, "latest", FAR, "all")
+        values = near.accuracy / near.ceiling, *(one.accuracy for one in far)
+        body.append([group, f"{seed}", *(f"{value.item():.3f}" for value in values)])
+    return markdown(["", "seed", "all at L", "reach at 8 L", "last of two at 8 L"], body)
+
+
+def rates_of_content(part: str) -> str:
+    """The rates that were tried, with the loss at L on a third split."""
+    tried = pd.read_csv(RESULTS / part / "choices.csv")
+    body = [
+        [
+            row.scheme.removeprefix("ordered-"),
+            f"{row.learning_rate:g}",
+            f"{row.encoding_rate:g}",
+            f"{row.choose_loss:.3g}",
+            "yes" if row.chosen == "yes" else "",
+        ]
+        for row in tried.itertuples()
+    ]
+    return markdown(["", "learning rate", "encoding rate", "loss at L", "chosen"], body)
+
+
+@cache
+def on_text() -> pd.DataFrame:
+    """Rows of `same_token` on source code without extensions, beside three of the fair zoo."""
+    zoo = [file for name in ("rope", "fire", "fox") for file in RESULTS.glob(f"fair/{name}-s*.csv")]
+    files = [RESULTS / "content_text" / "rows.csv.xz", *zoo]
+    rows = pd.concat([pd.read_csv(file, low_memory=False) for file in files])
+    return rows[(rows.protocol == "same_token") & (rows.extension == "none")]
+
+
+def of_content_on_text() -> str:
+    """Bits per byte by length, and of a window of L."""
+    body = []
+    for name, own in on_text().groupby("encoding"):
+        whole, window = own[own.window.isna()], own[(own.window == 128) & (own.length == 1_024)]
+        bits = [seeds(whole[whole.length == n], "bpb") for n in (128, 256, 512, 1_024)]
+        values = [*bits, seeds(window, "bpb"), bits[-1] - bits[0]]
+        body.append((bits[-1].mean(), [name, *map(with_interval, values), str(len(bits[0]))]))
+    head = ["", "128", "256", "512", "1,024", "1,024 in a window of 128", "1,024 less 128", "seeds"]
+    return markdown(head, [row for _, row in sorted(body)])
+
+
+def differences_on_text() -> str:
+    """Differences in bits from RoPE and forget gates, by seed."""
+    rows = on_text()
+    bits = rows[rows.window.isna()].set_index(["length", "encoding", "seed"]).bpb.sort_index()
+    pairs = ((128, "rope"), (128, "fox"), (1_024, "fox"))
+    body = []
+    for name in bits.index.unique("encoding").drop(["rope", "fire", "fox"]):
+        less_than = [(bits[n, name] - bits[n, other]).dropna() for n, other in pairs]
+        body.append([name, *(with_interval(values.to_numpy()) for values in less_than)])
+    return markdown(["", *(f"less {other} at {n:,}" for n, other in pairs)], body)
+
+
+TABLES = {
+    "content": partial(reach_and_order, "content"),
+    "content-uniform": partial(reach_and_order, "content_uniform"),
+    "content-text": of_content_on_text,
+    "content-text-less": differences_on_text,
+    "content-seeds": seeds_of_content,
+    "content-rates": partial(rates_of_content, "content"),
+    "content-rates-text": partial(rates_of_content, "content_text"),
+}
