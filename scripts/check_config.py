@@ -68,10 +68,12 @@ def print_choices() -> int:
     from posenc_jax.encoding import Encoding
 
     terminal.say("encodings: --config.encoding.name=NAME --config.encoding.OPTION=VALUE")
+    terminal.say("  options of most encodings: per_layer=False sink=False")
     for name in schemes.names():
         module = schemes.find(name)
         _print_choice(name, schemes.options_of(name), module.__doc__)
-    terminal.say("\nextensions: NAME[:SCALE][:OPTION=VALUE][+ANOTHER]")
+    terminal.say("\nextensions: NAME[:SCALE][:OPTION=VALUE][+ANOTHER]; a list is written 1/1.5/2")
+    terminal.say("  an option of all for a hybrid encoding: layers=local or layers=global")
     for name, record in extensions.records().items():
         made_for = "any" if record.of is Encoding else record.made_for
         _print_choice(f"{name} (for {made_for})", record.options, record.apply.__doc__)
