@@ -6,7 +6,7 @@ its tables.
 """
 
 from pages import content, decoding, order, performance, real
-from pages.common import RESULTS
+from pages.table_cells import RESULTS
 
 PAGES = {
     "order.md": order.TABLES,

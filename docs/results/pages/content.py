@@ -3,8 +3,8 @@
 from functools import cache, partial
 
 import pandas as pd
-from pages.common import RESULTS, markdown, seeds, with_interval
 from pages.order import FAR, L, at, ordered, reach_and_order
+from pages.table_cells import RESULTS, markdown, seeds, with_interval
 
 
 def seeds_of_content() -> str:

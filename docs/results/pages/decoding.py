@@ -3,7 +3,7 @@
 from functools import cache
 
 import pandas as pd
-from pages.common import RESULTS, less, markdown, signed
+from pages.table_cells import RESULTS, less, markdown, signed
 
 SEMANTICS = ("window", "prefix", "stale")
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from pages.common import RESULTS, markdown, seeds, with_interval
+from pages.table_cells import RESULTS, markdown, seeds, with_interval
 
 L, FAR = 64, 512
 OF_ROPE = ("pi:8", "ntk_by_parts:8", "yarn:8", "dynamic_yarn", "self_extend", "dca")

@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 import pandas as pd
-from pages.common import RESULTS, markdown
+from pages.table_cells import RESULTS, markdown
 
 OVER_NONE, SHARE = "time over no bias", "of the products' rate"  # measures of benchmarks
 F32, BF16 = "float32 over torch", "bfloat16 over torch"

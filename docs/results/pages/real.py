@@ -4,7 +4,7 @@ from functools import cache, partial
 from typing import Any
 
 import pandas as pd
-from pages.common import RESULTS, less, markdown, signed
+from pages.table_cells import RESULTS, less, markdown, signed
 
 L = 8_192
 # Hashes of the last targets of windows of 65,536 tokens.

@@ -1,4 +1,4 @@
-"""What the pages share: means with intervals, differences, Markdown."""
+"""What cells of tables are made of: means with intervals, differences, and Markdown."""
 
 from pathlib import Path
 from typing import Any
