@@ -43,14 +43,17 @@ def get_config():
 def at_chosen_rates(jobs: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """Sweep of encodings with given fields at this sweep's rates, on its data, three seeds."""
     recipes = [(name, f"configs/{name}.py", fields) for name, fields in jobs]
-    return at_rates_of(get_config(), RESULTS, recipes)
+    return at_rates_of(get_config(), RESULTS, recipes, seeds=3)
 
 
 def at_rates_of(
-    tuned: dict[str, Any], results: Path, jobs: Iterable[tuple[str, str, dict[str, Any]]]
+    tuned: dict[str, Any],
+    results: Path,
+    jobs: Iterable[tuple[str, str, dict[str, Any]]],
+    seeds: int,
 ) -> dict[str, Any]:
-    """A tuned sweep of other jobs (scheme, recipe, fields), at the rates it chose, three seeds."""
+    """A tuned sweep of other jobs (scheme, recipe, fields), at the rates it chose."""
     rates = chosen(results)
     recipes = [{"recipe": recipe} | rates[scheme] | fields for scheme, recipe, fields in jobs]
     config = {name: value for name, value in tuned.items() if name != "choose"}
-    return config | {"grid": product(axis("seed", range(3)), recipes)}
+    return config | {"grid": product(axis("seed", range(seeds)), recipes)}

@@ -7,9 +7,9 @@ from pages.order import FAR, L, at, ordered, reach_and_order
 from pages.table_cells import RESULTS, markdown, seeds, with_interval
 
 
-def seeds_of_content() -> str:
+def seeds_of_content(part: str) -> str:
     """Accuracy at L, reach and the last of two at 8 L, of each run."""
-    rows = ordered("content")
+    rows = ordered(part)
     rows, body = rows[rows.method == "none"], []
     for (group, seed), own in rows.groupby(["group", "seed"]):
         near, *far = at(own, "answers", L), at(own, "reach", FAR), at(own, "latest", FAR, "all")
@@ -72,7 +72,8 @@ TABLES = {
     "content-uniform": partial(reach_and_order, "content_uniform"),
     "content-text": of_content_on_text,
     "content-text-less": differences_on_text,
-    "content-seeds": seeds_of_content,
+    "content-seeds": partial(seeds_of_content, "content"),
+    "content-uniform-seeds": partial(seeds_of_content, "content_uniform"),
     "content-rates": partial(rates_of_content, "content"),
     "content-rates-text": partial(rates_of_content, "content_text"),
 }
