@@ -264,15 +264,21 @@ def measure(
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
+    unread = 0  # tokens of the pass that is being read
     with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=not total) as bar:
 
         def after_call(tokens: int) -> None:
+            nonlocal unread
+            unread -= tokens
             bar.update(tokens)
-            if stopping():
+            if unread and stopping():
                 raise _Stopping
 
         try:
             for group in passes.values():
+                if stopping():
+                    break
+                unread = len(_union(group)) * group[0].plan.length
                 finished = sum(done[cell.key] is not None for cell in cells)
                 if is_lead():
                     progress.write(store.folder.parent, finished, len(cells))

@@ -268,6 +268,24 @@ def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings,
         np.testing.assert_array_equal(a.sums.nats, b.sums.nats)
 
 
+def test_a_stop_in_the_last_call_of_a_pass_keeps_it_and_starts_no_other(
+    subject, settings, tmp_path, monkeypatch
+):
+    config = settings(extensions="none", window=False, tokens_per_call=10**6)  # a call per pass
+    who, read = subject(), text()
+    cells = planning.plan(config, who, read, planning.lengths_of(config, who.trained))
+    signals, whole_pass = [], Reader.__call__
+
+    def interrupted(*words, **options):
+        signals.append("SIGTERM")
+        return whole_pass(*words, **options)
+
+    monkeypatch.setattr(Reader, "__call__", interrupted)
+    part = evaluate.measure(config, who, cells, Store(tmp_path / "cells"), lambda: bool(signals))
+    assert len(signals) == 1
+    assert {cell.facts["length"] for cell in part} == {cells[0].facts["length"]}
+
+
 # Methods
 
 
