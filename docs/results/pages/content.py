@@ -8,14 +8,33 @@ from pages.table_cells import RESULTS, markdown, seeds, with_interval
 
 
 def seeds_of_content(part: str) -> str:
-    """Accuracy at L, reach and the last of two at 8 L, of each run."""
+    """Accuracy at L, reach and the last of two, of each run."""
     rows = ordered(part)
     rows, body = rows[rows.method == "none"], []
     for (group, seed), own in rows.groupby(["group", "seed"]):
-        near, *far = at(own, "answers", L), at(own, "reach", FAR), at(own, "latest", FAR, "all")
-        values = near.accuracy / near.ceiling, *(one.accuracy for one in far)
+        near = at(own, "answers", L)
+        others = [
+            at(own, "latest", L, "all"),
+            at(own, "reach", FAR),
+            at(own, "latest", FAR, "all"),
+        ]
+        values = near.accuracy / near.ceiling, *(one.accuracy for one in others)
         body.append([group, f"{seed}", *(f"{value.item():.3f}" for value in values)])
-    return markdown(["", "seed", "all at L", "reach at 8 L", "last of two at 8 L"], body)
+    head = ["", "seed", "all at L", "last of two at L", "reach at 8 L", "last of two at 8 L"]
+    return markdown(head, body)
+
+
+def changes_by_logn() -> str:
+    """What log-n scaling changes at 8 L, by seed."""
+    rows, body = ordered("content"), []
+    for group, own in rows.groupby("group"):
+        plain, scaled = own[own.method == "none"], own[own.method == "logn"]
+        if scaled.empty:
+            continue
+        measures = ("reach", FAR), ("latest", FAR, "all")
+        changes = [seeds(at(scaled, *one)) - seeds(at(plain, *one)) for one in measures]
+        body.append([group, *map(with_interval, changes)])
+    return markdown(["log-n less none at 8 L", "reach", "last of two"], body)
 
 
 def rates_of_content(part: str) -> str:
@@ -69,6 +88,7 @@ def differences_on_text() -> str:
 
 TABLES = {
     "content": partial(reach_and_order, "content"),
+    "content-logn": changes_by_logn,
     "content-uniform": partial(reach_and_order, "content_uniform"),
     "content-text": of_content_on_text,
     "content-text-less": differences_on_text,

@@ -110,6 +110,8 @@ def real_pairs() -> str:
         ("yarn:2", "self_extend", 12_288),
         ("yarn:2", "self_extend", 16_384),
         ("rerope", "yarn:2", 16_384),
+        ("dca", "yarn:2", 16_384),
+        ("logn", "none", 16_384),
         ("dynamic_yarn", "yarn:4", 24_576),
         ("rerope", "yarn:4", 32_768),
         ("yarn:8", "window:size=8192", 65_536),
