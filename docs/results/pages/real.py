@@ -112,7 +112,11 @@ def real_pairs() -> str:
         ("rerope", "yarn:2", 16_384),
         ("dca", "yarn:2", 16_384),
         ("logn", "none", 16_384),
+        ("self_extend", "streaming", 24_576),
+        ("self_extend", "yarn:4", 24_576),
         ("dynamic_yarn", "yarn:4", 24_576),
+        ("self_extend", "streaming", 32_768),
+        ("self_extend", "yarn:4", 32_768),
         ("rerope", "yarn:4", 32_768),
         ("yarn:8", "window:size=8192", 65_536),
     )
