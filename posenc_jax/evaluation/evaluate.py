@@ -264,28 +264,21 @@ def measure(
     total = sum(len(_union(group)) * group[0].plan.length for group in passes.values())
     if len(missing) < len(cells):
         tqdm.write(f"{len(cells) - len(missing)} of {counted(len(cells), 'cell')} cached")
-    unread = 0  # tokens of the pass that is being read
     with _Bar(total=total, unit="token", unit_scale=True, smoothing=0, disable=not total) as bar:
 
-        def after_call(tokens: int) -> None:
-            nonlocal unread
-            unread -= tokens
-            bar.update(tokens)
-            if unread and stopping():
+        def before_call() -> None:
+            if stopping():
                 raise _Stopping
 
         try:
             for group in passes.values():
-                if stopping():
-                    break
-                unread = len(_union(group)) * group[0].plan.length
                 finished = sum(done[cell.key] is not None for cell in cells)
                 if is_lead():
                     progress.write(store.folder.parent, finished, len(cells))
                 bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
                 reader = reader_of(config, subject, split.tokens)
-                losses = _read(reader, group, after_call)
+                losses = _read(reader, group, before_call, bar.update)
                 done |= all_or_none(partial(_stored, store, split, group, *losses))
         except _Stopping:
             pass
@@ -329,11 +322,15 @@ def _union(group: Iterable[Cell]) -> np.ndarray:
 
 
 def _read(
-    reader: Reader, group: Sequence[Cell], after_call: Callable[[int], None]
+    reader: Reader,
+    group: Sequence[Cell],
+    before_call: Callable[[], None],
+    after_call: Callable[[int], object],
 ) -> tuple[np.ndarray, np.ndarray]:  # [N, last] twice
     """Read the windows of all cells of a group in one pass, each window once."""
     last = max(map(_last_read, group))
-    return reader(group[0].encoding, _union(group), group[0].plan.length, last, after_call)
+    length = group[0].plan.length
+    return reader(group[0].encoding, _union(group), length, last, before_call, after_call)
 
 
 def _stored(

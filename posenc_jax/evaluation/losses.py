@@ -79,7 +79,8 @@ class Reader:
         starts: np.ndarray,  # [N], the first token of each window
         length: int,
         last: int,  # the targets of each window to score
-        after_call: Callable[[int], None] = lambda tokens: None,
+        before_call: Callable[[], None] = lambda: None,
+        after_call: Callable[[int], object] = lambda tokens: None,  # the tokens that it read
     ) -> tuple[np.ndarray, np.ndarray]:  # [N, last]: nats, and True where the target ranks first
         nats = np.empty((len(starts), last), np.float32)
         right = np.empty((len(starts), last), np.bool_)
@@ -88,6 +89,7 @@ class Reader:
         encoding = devices.copied(encoding, self.mesh)
         own = devices.own_rows(self.mesh, rows)
         for first in range(0, len(starts), rows):
+            before_call()
             # One shape for all calls: the last one is filled with windows whose losses are dropped.
             batch = starts[np.arange(first, first + rows)[own] % len(starts)]
             tokens = self.tokens[batch[:, None] + np.arange(length + 1)].astype(np.int32)

@@ -94,7 +94,7 @@ class Copying:
     def __init__(self, model, tokens, tokens_per_call, **options):
         self.tokens = tokens
 
-    def __call__(self, encoding, starts, length, last, after_call):
+    def __call__(self, encoding, starts, length, last, *hooks):
         nats = np.full((len(starts), last), 2.0, np.float32)
         reach = min(REACH, encoding.window or length)
         for row, start in enumerate(starts):

@@ -274,13 +274,13 @@ def test_a_stop_in_the_last_call_of_a_pass_keeps_it_and_starts_no_other(
     config = settings(extensions="none", window=False, tokens_per_call=10**6)  # a call per pass
     who, read = subject(), text()
     cells = planning.plan(config, who, read, planning.lengths_of(config, who.trained))
-    signals, whole_pass = [], Reader.__call__
+    signals, read_windows = [], losses.read
 
-    def interrupted(*words, **options):
+    def interrupted(*words):
         signals.append("SIGTERM")
-        return whole_pass(*words, **options)
+        return read_windows(*words)
 
-    monkeypatch.setattr(Reader, "__call__", interrupted)
+    monkeypatch.setattr(losses, "read", interrupted)
     part = evaluate.measure(config, who, cells, Store(tmp_path / "cells"), lambda: bool(signals))
     assert len(signals) == 1
     assert {cell.facts["length"] for cell in part} == {cells[0].facts["length"]}

@@ -135,7 +135,7 @@ class Recalling:
     def __init__(self, model, tokens, tokens_per_call, **options):
         self.tokens, self.rng = tokens, np.random.default_rng(0)
 
-    def __call__(self, encoding, starts, length, last, after_call):
+    def __call__(self, encoding, starts, length, last, *hooks):
         right = np.zeros((len(starts), last), bool)
         for row, start in enumerate(starts):
             window = self.tokens[start : start + length + 1]
