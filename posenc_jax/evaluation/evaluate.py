@@ -19,7 +19,6 @@ from posenc_jax.evaluation import (
     diagnostics,
     keys,
     planning,
-    progress,
     protocols,
     records,
     windows,
@@ -272,9 +271,6 @@ def measure(
 
         try:
             for group in passes.values():
-                finished = sum(done[cell.key] is not None for cell in cells)
-                if is_lead():
-                    progress.write(store.folder.parent, finished, len(cells))
                 bar.set_description(_pass_in_words(group[0].facts))
                 split = group[0].text.split
                 reader = reader_of(config, subject, split.tokens)
@@ -282,8 +278,6 @@ def measure(
                 done |= all_or_none(partial(_stored, store, split, group, *losses))
         except _Stopping:
             pass
-    if is_lead():
-        progress.clear(store.folder.parent)
     return [
         Measured(cell.facts, sums.by_unit(cell.text.units))
         for cell in cells

@@ -21,7 +21,7 @@ from posenc_jax.config import check as checks
 from posenc_jax.config.check import BUILT_FROM as NUMBERS
 from posenc_jax.config.compare import FREE, differences, flat
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
-from posenc_jax.evaluation import judging, progress
+from posenc_jax.evaluation import judging
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
@@ -135,10 +135,12 @@ class Job:
         """Reason of failure of a command that exited with 0 but must run again."""
         return f"exited with 0 but left no result in {self.folder}"
 
-    def is_done(self) -> bool:
+    def is_trained(self) -> bool:
         status = self.status()
-        trained = status.get("state") == "done" and status.get("step") == self.config.steps
-        return trained and self._marked() == self._evaluation_of(status)
+        return status.get("state") == "done" and status.get("step") == self.config.steps
+
+    def is_done(self) -> bool:
+        return self.is_trained() and self._marked() == self._evaluation_of(self.status())
 
     def mark_evaluated(self) -> None:
         write_atomically(self._mark, self._evaluation_of(self.status()))
@@ -156,10 +158,6 @@ class Job:
         """Main picture of its evaluation, if drawn."""
         places = (self.folder / "plots" / f"{name}.png" for name in ("answers", "same_token"))
         return next((place for place in places if place.is_file()), None)
-
-    def cells_done(self) -> tuple[int, int] | None:
-        """Number of finished cells of its evaluation, and of all cells."""
-        return progress.read(self.folder / "eval")
 
     @property
     def _mark(self) -> Path:

@@ -66,9 +66,8 @@ def table(scheduler: Scheduler, most: int) -> Group:
 
 def row(progress: Progress) -> list[str]:
     job, state = progress.job, progress.state
-    cells = job.cells_done() if state == "running" else None
     if state == "running":
-        state = "evaluating" if cells else "training"
+        state = "evaluating" if job.is_trained() else "training"
     done = loss = speed = left = ""
     metrics = job.last_metrics() if state in ("training", "evaluating", "done") else {}
     if metrics:
@@ -79,8 +78,6 @@ def row(progress: Progress) -> list[str]:
             speed = f"{metrics['tokens_per_second']:,.0f}"
         if state == "training":
             left = clock(_seconds_left(metrics, steps))
-    if state == "evaluating":
-        done = "{}/{} cells".format(*cells) if cells else ""
     return [job.name, state, done, loss, speed, left]
 
 
