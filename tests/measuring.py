@@ -39,7 +39,7 @@ def text(longest=64, documents=10, per_document=10, spread=False, **options):
 def subject(make_model):
     def make(name="rope", **fields):
         encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
-        facts = dict(name="run", step=7, seed=0, plain=encoding, extensible=True, untrained=None)
+        facts = dict(name="run", step=7, seed=0, plain=encoding, extensible=True)
         facts |= dict(trained=L, tokenizer=Bytes(), digests=np.zeros(0, np.uint64))
         facts |= dict(text=OwnText(Stdlib(), 0, "", None))
         return Subject(**(facts | {"parts": Parts(make_model(), encoding)} | fields))

@@ -1,6 +1,5 @@
 """Measure the effect of position in an encoding and inside a run: spectrum, bias, attention."""
 
-import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,6 @@ from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding, KeySum
 from posenc_jax.errors import ConfigError
 from posenc_jax.layers import bearer
-from posenc_jax.positions import tokens_of_row
 from posenc_jax.schemes.rope import RoPE
 
 if TYPE_CHECKING:
@@ -39,47 +37,6 @@ def bias_by_distance(encoding: Encoding, length: int) -> np.ndarray | None:  # [
     positions = jnp.arange(length)
     bias = encoding.bias(positions[-1:], positions)
     return None if bias is None else np.asarray(bias, np.float64)[..., 0, ::-1]
-
-
-def effective_keys(
-    encoding: Encoding, length: int, layers: int
-) -> np.ndarray | None:  # [layers, H]; one layer where all are the same
-    """Effective number of keys that the last of `length` queries sees where q . k = 0.
-
-    It is the exponential of the entropy of the bias's weights; None where no layer has a bias.
-    Features of the content are computed from zeros.
-    """
-    distinct = layers if encoding.depth is not None or encoding.period > 1 else 1
-    encodings = [encoding.layer(index) for index in range(distinct)]
-    effective = [_flat_keys(layer, length) for layer in encodings]
-    if all(keys is None for keys in effective):
-        return None
-    visible = [min(length, layer.narrowed() or length) for layer in encodings]
-    return np.stack(
-        [
-            np.full(encoding.dims.heads, float(count)) if keys is None else np.asarray(keys)
-            for keys, count in zip(effective, visible, strict=True)
-        ]
-    )
-
-
-@functools.partial(jax.jit, static_argnames="length")
-def _flat_keys(encoding: Encoding, length: int) -> jax.Array | None:  # [H]
-    """Effective keys of the last query of a row where all scores are 0; None without a bias."""
-    row = tokens_of_row(encoding, 1, length)
-    row = row.replace(features=encoding.read(jnp.zeros((1, length, encoding.dims.width))))
-    last = row.replace(
-        position=row.position[..., -1:],
-        features=jax.tree.map(lambda leaf: leaf[:, -1:], row.features),
-    )
-    bias = encoding.bias(last, row)
-    if bias is None:
-        return None
-    logits = encoding.logits(jnp.zeros((1, encoding.dims.heads, 1, length)), bias)[0, :, 0]
-    window = encoding.narrowed() or length
-    visible = jnp.arange(length) >= length - window
-    weights = jax.nn.softmax(jnp.where(visible[None], logits, -jnp.inf), axis=-1)
-    return jnp.exp(jnp.sum(jax.scipy.special.entr(weights), axis=-1))
 
 
 def score_bound(rope: RoPE, distances: np.ndarray) -> np.ndarray:

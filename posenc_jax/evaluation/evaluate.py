@@ -16,8 +16,6 @@ from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
 from posenc_jax.evaluation import (
-    diagnostics,
-    keys,
     planning,
     protocols,
     records,
@@ -124,8 +122,6 @@ def _evaluate(
                 "same command resumes"
             )
         )
-    if subject is not None and is_lead():
-        keys.write(folder, flat_keys(subject))
     if text is None or subject is None:
         raise Stop(
             f"the checkpoints of {workdir} were all replaced meanwhile; run the same command again"
@@ -154,19 +150,6 @@ def _record(
     if not measured:
         return []
     return records.write(folder, measured, [places_of(text)], earlier, left_out)
-
-
-def flat_keys(subject: Subject) -> dict[int, np.ndarray]:
-    """Effective keys within L by layer and head, of this checkpoint and, unless the run continues
-    another, of step 0; empty where the encoding has no bias."""
-    layers = subject.parts.model.config.layers
-    encodings = {0: subject.untrained, subject.step: subject.plain}
-    by_step = {
-        step: diagnostics.effective_keys(encoding, subject.original, layers)
-        for step, encoding in encodings.items()
-        if encoding is not None
-    }
-    return {step: counts for step, counts in by_step.items() if counts is not None}
 
 
 def places_of(text: Text) -> Places:

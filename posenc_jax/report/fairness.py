@@ -1,15 +1,12 @@
-"""Sections on whether groups are compared fairly: rates, learning and effective keys."""
+"""Sections on whether groups are compared fairly: rates and learning."""
 
-from collections.abc import Mapping, Sequence
 from math import inf, isfinite, isnan
-
-import numpy as np
 
 from posenc_jax.plots import curves
 from posenc_jax.report import elements, figures
 from posenc_jax.report import learning as learned
 from posenc_jax.report.elements import Row, Section, block, select, table
-from posenc_jax.report.gather import Frame, Gathered, members
+from posenc_jax.report.gather import Frame, Gathered
 
 
 def rates(data: Gathered) -> Section | None:
@@ -115,35 +112,3 @@ def _falls(data: Gathered) -> str:
         "last step (valid_every)."
     )
     return table(head, rows) if rows else elements.tag("p", no_verdict)
-
-
-def keys(data: Gathered) -> Section | None:
-    """Number of keys that a query without content attends to, before and after training."""
-    rows = []
-    for number, group in enumerate(figures.groups(data)):
-        runs = members(data, group)
-        keys_of_runs = [run["keys"] for run in runs if run["keys"]]
-        if not keys_of_runs:
-            continue
-        steps = {run["evaluated_at"] for run in runs}
-        last = max(steps & set(keys_of_runs[0]), default=max(keys_of_runs[0]))
-        layers = len(keys_of_runs[0][last])
-        for layer in range(layers):
-            name = str(layer) if layers > 1 else "all"
-            cells = [_heads(keys_of_runs, step, layer) for step in (0, last)]
-            rows.append(Row([group, name, *cells], f"group-{number}"))
-    if not rows:
-        return None
-    return Section(
-        "Effective keys",
-        "Effective number of keys of the last query of L where content has no effect (q . k = 0): "
-        "the exponential of the entropy of its weights, which then depend on the bias alone. Means "
-        "over seeds, by head; L is a uniform average, 1 a single key. Gates that depend on content "
-        "are computed from zeros.",
-        table(["group", "layer", "at step 0, by head", "at the end, by head"], rows, left=4),
-    )
-
-
-def _heads(keys_of_runs: Sequence[Mapping[int, np.ndarray]], step: int, layer: int) -> str:
-    values = [keys[step][layer] for keys in keys_of_runs if step in keys]
-    return "  ".join(f"{value:.1f}" for value in np.mean(values, axis=0)) if values else "–"

@@ -14,7 +14,7 @@ import pandas as pd
 from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.errors import NOT_FINITE, DataError, OtherConfig, Stop
-from posenc_jax.evaluation import keys, protocols, records, sums_file, yardsticks
+from posenc_jax.evaluation import protocols, records, sums_file, yardsticks
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.sums import label, targets_of
@@ -173,7 +173,6 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
         "memory": max(memory, default=None),
         "parameters": status.get("parameters", {}),
         "learned": learned,
-        "keys": _or(lambda: keys.read(folder / "eval"), {}),
         "held_out": held_out[-1] if held_out else None,
         "digest": status.get("digest", ""),
         "command": status.get("command", ""),

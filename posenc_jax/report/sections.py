@@ -21,7 +21,7 @@ def every(data: Gathered) -> list[Section]:
     """All sections, in order."""
     sections = [reach_and_order(data), answers(data), loss(data), ranking(data)]
     sections += [fairness.rates(data), fairness.learning(data)]
-    sections += [extensions(data), places(data), fairness.keys(data), cost(data)]
+    sections += [extensions(data), places(data), cost(data)]
     sections += [runs(data)]
     return [section for section in sections if section is not None]
 

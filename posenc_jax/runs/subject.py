@@ -13,7 +13,6 @@ from posenc_jax.config import Training
 from posenc_jax.config.resolve import TOKENIZER, trained_length
 from posenc_jax.data import encoders, tokenizer
 from posenc_jax.data.sources.tokens import Tokens
-from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
@@ -35,7 +34,6 @@ class Subject:
     parts: parameters.Parts  # model and encoding as trained
     plain: Encoding  # without the run's extension
     extensible: bool  # another extension can replace the run's own
-    untrained: Encoding | None  # at step 0; None if the run began with other weights
     trained: int  # the longest length the run was trained at
     tokenizer: Encoder | tokenizer.Unavailable
     digests: np.ndarray  # uint64, ascending: of the documents it was trained on
@@ -91,7 +89,6 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
     """Load a run for an evaluation, at its last or a given checkpoint."""
     loaded = load(workdir, step)
     config, card = loaded.config, loaded.card
-    adopted = isinstance(config.data.source, Unknown)
     return Subject(
         name=workdir.resolve().name,
         step=loaded.step,
@@ -99,7 +96,6 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
         parts=loaded.parts,
         plain=loaded.plain,
         extensible=loaded.extensible,
-        untrained=None if adopted or config.init_from else parameters.first_encoding(config),
         trained=trained_length(config),
         tokenizer=_tokenizer(workdir, loaded),
         digests=trained_on.read(workdir, card),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posenc_jax.data import mixtures
-from posenc_jax.evaluation import keys, records, yardsticks
+from posenc_jax.evaluation import records, yardsticks
 from posenc_jax.report import gather, page, pictures, table
 from posenc_jax.runs.subject import run_config
 
@@ -88,14 +88,3 @@ def test_a_run_that_read_another_text_or_nothing_yet_has_none(evaluated, call, t
     shutil.rmtree(evaluated / "eval")
     assert yardstick.main(["yardstick.py", str(evaluated)]) == 65
     assert "none of these runs is evaluated yet" in capfd.readouterr().err
-
-
-def test_keys_are_those_before_and_after_training(call, tmp_path):
-    run = tmp_path / "t5"
-    call("train.py", run, config="t5")
-    call("eval_extrapolation.py", run, *EVALUATION)
-    found = keys.read(run / "eval")
-    assert list(found) == [0, 12] and found[0].shape == found[12].shape == (1, 2)
-    assert np.all(found[0] > 1) and np.all(found[0] <= 32) and np.any(found[0] != found[12])
-    text = page.write(gather.gather([run]), tmp_path / "page").read_text()
-    assert "Effective keys" in text and f"{found[12][0][0]:.1f}  {found[12][0][1]:.1f}" in text

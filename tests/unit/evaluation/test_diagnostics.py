@@ -9,7 +9,6 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax.encoding import Encoding, static
 from posenc_jax.evaluation import diagnostics
-from posenc_jax.positions import tokens_of_row
 
 pytestmark = pytest.mark.sampled
 
@@ -144,38 +143,3 @@ def test_the_spectrum_shows_what_an_extension_did():
     longer, _ = diagnostics.spectrum(posenc_jax.extend("pi", rope, 4.0))
     np.testing.assert_allclose(longer, 4 * waves, rtol=1e-6)
     np.testing.assert_allclose(turns, posenc_jax.extensions.turns(rope).reshape(1, -1), rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_flat_query_sees_a_number_of_keys_between_one_and_all(encoding):
-    """Every encoding with a bias; the others have no flat query."""
-    found = diagnostics.effective_keys(encoding, L, 2)
-    first = encoding.layer(0)
-    row = tokens_of_row(first, 1, L).replace(features=first.read(jnp.zeros((1, L, DIMS.width))))
-    kinds = {type(encoding.layer(i).bias(row, row)) for i in range(2)}
-    assert (found is None) == (kinds == {type(None)})
-    if found is not None:
-        assert found.shape[1] == DIMS.heads and np.all(found >= 1) and np.all(found <= L + 1e-3)
-
-
-def test_the_keys_of_alibi_are_those_of_a_sum_of_powers():
-    """10.9, 43, 110 and 127 of 128 for slopes of 1/4 to 1/256."""
-    alibi = posenc_jax.build("alibi", posenc_jax.Dims(4, 8, 32, 128))
-    (found,) = diagnostics.effective_keys(alibi, 128, 3)
-    weights = np.exp(-np.array([[1 / 4], [1 / 16], [1 / 64], [1 / 256]]) * np.arange(128))
-    weights /= weights.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found, np.exp(-np.sum(weights * np.log(weights), 1)), rtol=1e-5)
-    np.testing.assert_allclose(found, [10.9, 43, 110, 127], atol=0.5)
-
-
-def test_keys_out_of_the_window_are_not_seen():
-    alibi = posenc_jax.build("alibi", posenc_jax.Dims(4, 8, 32, 128)).replace(window=16)
-    (found,) = diagnostics.effective_keys(alibi, 128, 1)
-    assert np.all(found <= 16) and found[-1] > 15.9
-
-
-def test_the_keys_of_dape_are_those_of_each_layer():
-    dims = posenc_jax.Dims(4, 8, 32, 128, layers=3)
-    dape = posenc_jax.build("dape", dims, jax.random.key(0))
-    found = diagnostics.effective_keys(dape, 128, 3)
-    assert len(np.unique(found[:, 0])) == 3

@@ -1,4 +1,4 @@
-"""Fairness of a comparison: rates tried, losses that still fall, keys of a bias."""
+"""Fairness of a comparison: rates tried, losses that still fall."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from evaluated import make_run
 
-from posenc_jax.evaluation import keys, records, yardsticks
+from posenc_jax.evaluation import records, yardsticks
 from posenc_jax.report import fairness, figures, gather, learning, table
 from posenc_jax.sweeping.choosing import COLUMNS, FILE
 
@@ -165,22 +165,6 @@ def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
     assert not any("gram" in line.name for line in figures.against_length(data, "sliding"))
     said = table.table(data).splitlines()
     assert sum(line.startswith("3-gram") for line in said) == 1
-
-
-def test_keys_are_means_over_seeds_by_layer_and_head(tmp_path):
-    for seed in range(2):
-        folder = make_run(tmp_path / f"t5-s{seed}", "t5", seed)
-        first, last = np.array([[8.0, 4.0]]), np.array([[2.0 + seed, 6.0]])
-        keys.write(folder / "eval", {0: first, 10: last})
-        assert keys.read(folder / "eval")[10].tolist() == last.tolist()
-    make_run(tmp_path / "rope-s0", "rope", 0)
-    html = fairness.keys(gather.gather([tmp_path])).html()
-    assert "8.0  4.0" in html and "2.5  6.0" in html and "rope" not in html
-    keys.write(folder / "eval", {5: last})  # an earlier checkpoint, read later
-    assert list(keys.read(folder / "eval")) == [0, 5, 10]
-    assert "2.5  6.0" in fairness.keys(gather.gather([tmp_path])).html()
-    keys.write(folder / "eval", {})
-    assert keys.read(folder / "eval") == {}
 
 
 @pytest.fixture
