@@ -7,7 +7,7 @@ for run in runs/tasks/*[0-9]; do    # the oracles: 600 more steps at 8 L
       --config.train_length=512 --config.batch_size=4 --config.learning_rate=1e-3 \\
       --config.warmup_steps=60 --config.steps=600
   python eval_extrapolation.py --workdir=$run-oracle --config.lengths=64,128,256,512 \\
-      --config.last=16 --config.protocols=answers,gap,depth,pairs --config.extensions=none
+      --config.last=16 --config.protocols=answers,gap,depth --config.extensions=none
 done
 python scripts/report.py runs/tasks/*task=who* --out=report
 
@@ -33,5 +33,5 @@ def get_config():
     return config | {
         "grid": product(chain(tasks), [{"recipe": "configs/variables.py:rope"}]),
         "evaluation": config["evaluation"]
-        | {"extensions": "none,yarn,logn", "protocols": "answers,gap,depth,pairs"},
+        | {"extensions": "none,yarn,logn", "protocols": "answers,gap,depth"},
     }

@@ -355,15 +355,12 @@ def sums_of(
     ones = np.ones(nats.shape)
     widths = ones if split.bytes_of is None else split.bytes_of[targets]
     marked = np.zeros(nats.shape) if split.answers is None else split.answers[targets]
-    answers, right = by_document(marked), by_document(marked * right)
-    if plan.together:
-        answers, right = np.sign(answers), (answers > 0) & (right == answers)
     return Sums(
         nats=by_document(nats),
         tokens=by_document(ones),
         bytes=by_document(widths if split.lossless else np.zeros(nats.shape)),
-        answers=answers,
-        right=right.astype(np.float64),
+        answers=by_document(marked),
+        right=by_document(marked * right),
         early=by_document(ones, scored & early),
         within_nats=by_document(nats, within),
         within_tokens=by_document(ones, within),

@@ -77,7 +77,6 @@ class Plan(NamedTuple):
     document: np.ndarray  # [N], 0, 1, ...
     first: np.ndarray  # [N], the first scored place; all places after it are scored
     kept: np.ndarray | None = None  # [N, length], limits scoring to these places; None: all
-    together: bool = False  # the answers of a document count as one, right if all are right
 
     def scored(self) -> np.ndarray:  # [N, length]
         late = np.arange(self.length) >= self.first[:, None]

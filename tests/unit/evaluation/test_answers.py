@@ -8,10 +8,9 @@ from measuring import LENGTHS, find, split, text
 from sizes import L
 
 from posenc_jax.config import check, schema
-from posenc_jax.data.corpora import Split
-from posenc_jax.data.tasks import variables, who
+from posenc_jax.data.tasks import variables
 from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import evaluate, planning, protocols, records, table, windows
+from posenc_jax.evaluation import planning, protocols, records, table, windows
 from posenc_jax.evaluation.statistics import wilson
 from posenc_jax.evaluation.sums import Measured
 
@@ -185,36 +184,6 @@ def test_records_keep_parts(tmp_path, measure):
     records.write(tmp_path, cells)
     again = records.read(tmp_path)
     assert records.rows(again) == records.rows(cells)
-
-
-def chases(documents=6):
-    """Documents of `who`, twins beside each other; the text begins with the second of a pair."""
-    task = who.Who(train_length=32, far=2.0)
-    drawn = list(task.draw("valid", documents + 1, 0))[1:]
-    starts = np.cumsum([0, *(len(one.text) for one in drawn)])
-    columns = [np.concatenate(column) for column in zip(*drawn, strict=True)]
-    digests = np.arange(documents, dtype=np.uint64)
-    whole = Split(columns[0], starts, None, columns[1], digests, True, columns[2], task.chance)
-    return windows.choose(whole, longest=64, documents=documents)
-
-
-def test_pairs_are_right_where_both_of_them_are():
-    read = chases(6)  # b aa bb a: two pairs, and two without a twin
-    (reading,) = protocols.find("pairs").readings(read, 64, 16, 32)
-    plan = reading.plan
-    assert plan.document.tolist() == [0, 0, 1, 1]
-    assert plan.scored().sum(axis=1).tolist() == [1, 1, 1, 1] and plan.scored()[:, -1].all()
-    answers = read.split.tokens[plan.targets()[:, -1]]
-    assert answers[0] != answers[1] and answers[2] != answers[3]
-    right = np.zeros((4, 64))
-    right[[0, 1, 2], -1] = 1
-    sums = evaluate.sums_of(plan, np.ones((4, 64)), right, read.split, 32, False)
-    assert sums.answers.tolist() == [1, 1] and sums.right.tolist() == [1, 0]
-    assert reading.facts["chance"] == 0.25 and reading.facts["ceiling"] == 1.0
-
-
-def test_a_text_without_twins_has_no_pairs():
-    assert readings("pairs", asked(), LENGTHS[-1]) == []
 
 
 def curve(*nats, spread=0.0):

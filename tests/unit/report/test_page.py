@@ -15,7 +15,7 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.report import gather, page, sections, summary
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-ANSWERED = ("answers", "pairs", "reach")  # of a text that asks nothing there are none
+ANSWERED = ("answers", "reach")  # of a text that asks nothing there are none
 RANKED = [name for name in protocols.against_length() if name not in ANSWERED]
 NAME = "</script><b>&amp;"
 
