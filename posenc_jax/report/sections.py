@@ -12,7 +12,7 @@ from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import elements, fairness, figures, order
 from posenc_jax.report.elements import Row, Section, block, select, table, tag
-from posenc_jax.report.gather import Gathered, members
+from posenc_jax.report.gather import Gathered
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
 from posenc_jax.terminal import counted
 
@@ -21,8 +21,7 @@ def every(data: Gathered) -> list[Section]:
     """All sections, in order."""
     sections = [reach_and_order(data), answers(data), loss(data), ranking(data)]
     sections += [fairness.rates(data), fairness.learning(data)]
-    sections += [extensions(data), places(data), cost(data)]
-    sections += [runs(data)]
+    sections += [extensions(data), places(data), runs(data)]
     return [section for section in sections if section is not None]
 
 
@@ -309,59 +308,6 @@ def places(data: Gathered) -> Section | None:
         "".join(blocks),
         select("places", "lines", options),
     )
-
-
-def cost(data: Gathered) -> Section | None:
-    """Loss of the ranking against speed and memory of training."""
-    blocks = []
-    for protocol in shown(data):
-        for length in _lengths(data):
-            ranks = data.plain_ranking.get(protocol, {}).get(length, [])
-            if ranks:
-                content = _cost(data, protocol, length, ranks)
-                blocks.append(block(content, protocol=protocol, length=str(length)))
-    if not blocks:
-        return None
-    return Section(
-        "Quality and cost",
-        "Loss at the length chosen under Ranking, without extensions, against training speed. "
-        "Speeds are comparable only between runs on one machine under the same load. Parameters "
-        "are the trained ones.",
-        "".join(blocks),
-    )
-
-
-def _cost(data: Gathered, protocol: str, length: int, ranks: Iterable[Rank]) -> str:
-    looks, numbers = figures.looks(data), figures.groups(data)
-    lines, rows = [], []
-    for row in _as_shown(protocol, ranks):
-        runs = members(data, row.group)
-        speed, memory = (_mean(run[field] for run in runs) for field in ("speed", "memory"))
-        gid = f"group-{numbers.index(row.group)}"
-        counts = next((run["parameters"] for run in runs if run["parameters"]), {})
-        cells = [row.group, f"{row.loss:.3f}", _whole(speed), _whole(memory)]
-        cells += [_whole(counts.get(name)) for name in ("total", "encoding")]
-        rows.append(Row(cells, gid))
-        if speed is not None:
-            look = looks[row.group]._asdict() | {"linestyle": "", "markersize": 8}
-            lines.append(Line(row.group, [speed], [row.loss], look, gid=gid))
-    picture = ""
-    if lines:
-        x = "tokens per second in training"
-        label = curves.VALUES[figures.value_of(protocol)]
-        drawn = curves.chart(lines, x=x, y=label, size=elements.SIZE, below=True)
-        picture = elements.figure(drawn, f"cost-{protocol}-{length}", f"{protocol} at {length:,}")
-    head = ["group", _unit(protocol), "tokens/s", "memory, MiB", "parameters", "of the encoding"]
-    return tag("div", picture, table(head, rows), class_="figures")
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _whole(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
 
 
 def runs(data: Gathered) -> Section:

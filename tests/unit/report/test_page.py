@@ -1,6 +1,5 @@
 """The page: one file with everything it shows, looked at by a browser where there is one."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -142,18 +141,6 @@ def test_few_entries_are_named_and_one_of_anything_is_singular(tmp_path):
     found, on_what = summary.sentences(gather.gather([tmp_path]))
     assert [name for name in better if name in found] == ["alibi", "rope", "nope", "fox"]
     assert "1 layer of width 8; 10 steps; 1 seed a group" in on_what
-
-
-def test_parameters_show_where_any_run_of_a_group_counted_them(tmp_path):
-    later = tmp_path / "rope-s1"
-    make_run(tmp_path / "rope-s0", "rope", 0)
-    make_run(later, "rope", 1)
-    status = json.loads((later / "status.json").read_text())
-    status["parameters"] = {"total": 820_352, "encoding": 17}
-    (later / "status.json").write_text(json.dumps(status))
-
-    text = page.write(gather.gather([tmp_path]), tmp_path / "page").read_text()
-    assert "<td>820,352</td><td>17</td>" in text
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
