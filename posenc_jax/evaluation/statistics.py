@@ -19,7 +19,7 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float |
 # Over fewer documents no difference is called clear: the interval keeps its level down to two
 # documents, but only where differences are roughly symmetric.
 FEWEST_DOCUMENTS = 10
-FEWEST_SEEDS, MOST_SEEDS = 3, 1_000  # for an interval; tried by `seeds_needed`
+FEWEST_SEEDS = 3  # for an interval
 
 
 class Difference(NamedTuple):
@@ -163,31 +163,6 @@ def over_seeds(values) -> tuple[float, float, float] | None:
         return None
     half = _t(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(values.mean() - half), float(values.mean() + half)
-
-
-def seeds_needed(documents: Spread, seeds: Spread, noise: float, level: float) -> float | None:
-    """Return the fewest seeds at which `p_of_both` reaches a level, if means and variances stay.
-
-    The least is three; None where fewer than three were measured, and infinity where a thousand do
-    not suffice. `noise` is the part of the variance over documents that differs by seed, which more
-    seeds average out as well.
-    """
-    if np.isnan(seeds.error).any():
-        return None
-    if np.isinf(documents.error).any():  # a single document
-        return np.inf
-    measured = int(np.squeeze(seeds.freedom)) + 1
-    counts = np.arange(FEWEST_SEEDS, MOST_SEEDS + 1)
-    share = measured / counts
-    rest = np.maximum(documents.error**2 - noise, 0)
-    enough = (
-        p_of_both(
-            documents._replace(error=np.sqrt(rest + noise * share)),
-            Spread(seeds.mean, seeds.error * np.sqrt(share), counts - 1),
-        )
-        <= level
-    )
-    return float(counts[np.argmax(enough)]) if enough.any() else np.inf
 
 
 class Corrected(NamedTuple):

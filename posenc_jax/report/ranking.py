@@ -9,7 +9,6 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import (
     FEWEST_DOCUMENTS,
-    FEWEST_SEEDS,
     Corrected,
     holm,
     of_seeds,
@@ -17,7 +16,6 @@ from posenc_jax.evaluation.statistics import (
     over_seeds,
     p_of_both,
     paired,
-    seeds_needed,
 )
 from posenc_jax.evaluation.sums import Sums, is_baseline, label, targets_of
 
@@ -46,7 +44,6 @@ class Rank(NamedTuple):
     alone: float  # uncorrected p over documents and seeds; 1 if not behind
     p: float  # corrected
     comparisons: int  # factor of the correction
-    needed: float | None  # seeds for significance; infinite: over a thousand
     verdict: str
 
 
@@ -245,29 +242,8 @@ def _rank(
         alone=alone,
         p=corrected.p,
         comparisons=corrected.comparisons,
-        needed=_needed(by_seed, of_best, shared, size, LEVEL / corrected.comparisons),
         verdict="",
     )
-
-
-def _needed(
-    by_seed: Mapping[int, np.ndarray],
-    of_best: Mapping[int, np.ndarray],
-    shared: Sequence[int],
-    size: np.ndarray,
-    level: float,
-) -> float | None:
-    """Number of seeds for significance; None if unknown or not behind."""
-    if len(shared) < FEWEST_SEEDS:
-        return None
-    by_document = np.array([by_seed[seed] - of_best[seed] for seed in shared])  # [S, D]
-    mean = by_document.mean(axis=0)
-    seeds = of_seeds(by_document.sum(axis=1)[None] / size.sum(), np.ones((1, len(shared)), bool))
-    if mean.sum() <= 0:
-        return None
-    noise = over_documents(by_document - mean, size).error ** 2
-    noise = float(noise.mean()) / (len(shared) - 1)
-    return seeds_needed(over_documents(mean[None], size), seeds, noise, level)
 
 
 def most_common(values: Iterable[Any]) -> Any:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from html import escape
-from math import isfinite, isnan
+from math import isnan
 
 from posenc_jax.evaluation import protocols, sums
-from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS, MOST_SEEDS
+from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS
 from posenc_jax.lines import Line
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
@@ -168,9 +168,7 @@ def ranking(data: Gathered) -> Section:
         "best is chosen on the same data, so a table has a false claim in at most 5% of cases; "
         "intervals are not corrected. A difference is open if the comparison alone is significant, "
         f"but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common seeds, or "
-        "too many comparisons for these seeds. The last column estimates the seeds needed for a "
-        "significant difference on these documents; with exactly that many, about half of such "
-        "differences are significant.",
+        "too many comparisons for these seeds.",
         "".join(blocks),
         select("length", "length", options, str(lengths[-1]) if lengths else "")
         + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
@@ -185,7 +183,7 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
     """A row per entry; controls never hide the best, the reference of all others."""
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
-    head += ["95%, common seeds", "95%, seeds", "seeds", "seeds for a claim"]
+    head += ["95%, common seeds", "95%, seeds", "seeds"]
     rows = []
     shown = _as_shown(protocol, ranks)
     for row in shown:
@@ -203,8 +201,7 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
             )
             group = f"group-{numbers[row.group]}"
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
-        claim = "–" if row.verdict == "best" else _seeds_for_a_claim(row)
-        rows.append(Row([*cells, elements.ends(row.interval), seeds, claim], group, row.verdict))
+        rows.append(Row([*cells, elements.ends(row.interval), seeds], group, row.verdict))
     return table(head, rows, left=2)
 
 
@@ -230,12 +227,6 @@ def _right(row: Rank) -> Rank:
     interval = None if row.interval is None else (1 - high, 1 - low)
     seeds = [1 - value for value in row.seeds]
     return row._replace(loss=1 - row.loss, seeds=seeds, interval=interval)
-
-
-def _seeds_for_a_claim(row: Rank) -> str:
-    if row.needed is None:
-        return "–"
-    return f"{row.needed:.0f}" if isfinite(row.needed) else f"over {MOST_SEEDS:,}"
 
 
 def extensions(data: Gathered) -> Section | None:

@@ -307,43 +307,6 @@ def test_familywise_error_is_at_most_5_percent():
     assert np.mean(drawn.min(axis=1) <= 0.05) > 0.3  # without it
 
 
-def test_needed_seeds_are_the_fewest_whose_interval_excludes_zero():
-    rng = np.random.default_rng(10)
-
-    def needed(values, level=0.05):
-        """Seeds needed if the documents are certain."""
-        values = np.asarray(values, float)[None]
-        seeds = statistics.of_seeds(values, np.ones(values.shape, bool))
-        certain = statistics.Spread(seeds.mean, np.zeros(1), 56.0)
-        return statistics.seeds_needed(certain, seeds, 0.0, level)
-
-    for mean in (-2.0, 0.3, 0.8):
-        values = rng.normal(mean, 1, 6)
-        found = needed(values)
-
-        def half(count, values=values):
-            spread = values.std(ddof=1) / np.sqrt(count)
-            return scipy.stats.t.ppf(0.975, count - 1) * spread
-
-        assert half(found) < abs(values.mean()) and found == int(found)
-        assert found == 3 or half(found - 1) >= abs(values.mean())
-    assert needed([0.1, 0.1, 0.1]) == 3
-    differences = [0.1, 0.2, 0.15, 0.12]
-    assert needed(differences) < needed(differences, 0.05 / 45)
-    assert needed([1.0, -1.0, 0.001]) == np.inf
-    assert needed([0.1, 0.2]) is None
-
-
-def test_more_seeds_do_not_help_against_documents():
-    """Where the documents alone leave the sign open no number of seeds makes a claim; what differs
-    by seed of that is averaged out."""
-    seeds = statistics.Spread(np.array([1.0]), np.array([0.3]), np.array([4]))
-    documents = statistics.Spread(np.array([1.0]), np.array([0.6]), 56.0)
-    assert statistics.seeds_needed(documents, seeds, 0.0, 0.05) == np.inf
-    found = statistics.seeds_needed(documents, seeds, 0.3, 0.05)
-    assert 5 < found < 50
-
-
 def test_means_over_places_hold_enough_targets_and_all_places_once():
     noise = np.random.default_rng(0).normal(size=1024)
     for windows in (1, 8, 40, 1000):
