@@ -20,7 +20,6 @@ from pathlib import Path
 
 from posenc_jax import backend, terminal
 from posenc_jax.config import parse
-from posenc_jax.config.check import mistakes_in_workdir
 from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.config.schema import Evaluation, evaluation
 from posenc_jax.errors import ConfigError
@@ -41,8 +40,6 @@ def main(argv: list[str]) -> int:
         parse.refuse([str(error)])
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
-    else:
-        problems += mistakes_in_workdir(workdir)
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
     try:

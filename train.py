@@ -16,7 +16,7 @@ from pathlib import Path
 
 from posenc_jax import backend, config, terminal
 from posenc_jax.config import parse
-from posenc_jax.config.check import mistakes_in_evaluation, mistakes_in_workdir
+from posenc_jax.config.check import mistakes_in_evaluation
 from posenc_jax.config.environment import workdir_of
 from posenc_jax.config.schema import ConfigDict
 from posenc_jax.errors import ConfigError
@@ -39,7 +39,6 @@ def run(
 ) -> int:
     workdir = workdir and workdir_of(workdir)
     more = [] if workdir else ["--workdir is missing; give the folder of the run"]
-    more += mistakes_in_workdir(workdir) if workdir else []
     if evaluation is not None:
         more += mistakes_in_evaluation(evaluation)
         if recipe.distributed or evaluation.distributed:

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from posenc_jax import backend, neighbours, packages
 from posenc_jax.checks import known
-from posenc_jax.config import Evaluation, Training, check, load, schema
+from posenc_jax.config import Evaluation, Training, load, schema
 from posenc_jax.evaluation import judging
 
 Result = TypeVar("Result")
@@ -30,8 +30,8 @@ def train(config: ConfigDict | Training, workdir: str | Path) -> int:
 
     backend.configure()
     recipe = schema.as_fields(config) if isinstance(config, Training) else config
-    saved, more = Workdir(workdir).config(), check.mistakes_in_workdir(workdir)
-    return _explained(lambda: train(load(recipe, saved, more=more), Path(workdir)))
+    saved = Workdir(workdir).config()
+    return _explained(lambda: train(load(recipe, saved), Path(workdir)))
 
 
 def evaluate(
@@ -39,8 +39,8 @@ def evaluate(
 ) -> list[dict]:
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     backend.configure()
-    recipe, more = _with(schema.evaluation(), fields), check.mistakes_in_workdir(workdir)
-    return _explained(lambda: _evaluate(judging.load(recipe, more=more), Path(workdir), step))
+    recipe = _with(schema.evaluation(), fields)
+    return _explained(lambda: _evaluate(judging.load(recipe), Path(workdir), step))
 
 
 def _evaluate(config: Evaluation, workdir: Path, step: int | None) -> list[dict]:

@@ -17,7 +17,6 @@ from posenc_jax.data import sources
 from posenc_jax.data.sources import _files
 from posenc_jax.errors import ConfigError
 
-FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet program computes
 # Beside model and encoding.
 BUILT_FROM = ("train_length", "original_length", "encoding_rate", "sequence")
 
@@ -171,17 +170,6 @@ def _unlike(values: Fields) -> list[str]:
     return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
 
 
-def mistakes_in_workdir(workdir: str | Path) -> list[str]:
-    """Mistakes in the name of a run's folder, which begins the rows of curves.csv."""
-    name = Path(workdir).resolve().name
-    if not name.startswith(FORMULA):
-        return []
-    return [
-        f"--workdir must not end in a name that begins with {' '.join(FORMULA)}, which spreadsheet "
-        f"programs compute as a formula in eval/curves.csv; rename {name!r}"
-    ]
-
-
 def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
     """Every mistake in the configuration of an evaluation that is found without jax."""
     values = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
@@ -194,10 +182,9 @@ def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
     problems += fields.mistakes(schema.EvaluationData, values["data"], "data.")
     problems += fields.mistakes(schema.EvaluationWandb, values["wandb"], "wandb.")
     name = str(values["name"])
-    if re.fullmatch(r"[\w.+-]{0,80}", name) is None or name.startswith(FORMULA):
+    if re.fullmatch(r"[\w.+-]{0,80}", name) is None:
         problems.append(
-            "name must be letters, digits and . + - _, 80 at most, and begin with neither + nor -; "
-            f"got {values['name']!r}"
+            f"name must be letters, digits and . + - _, 80 at most; got {values['name']!r}"
         )
     if values["lengths"] and values["multiples"] != expected["multiples"]:
         problems.append(

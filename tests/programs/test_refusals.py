@@ -1,4 +1,4 @@
-"""Runs in threads and under other settings of jax, their names, and what is read back of them."""
+"""Runs in threads and under other settings of jax, and what is read back of them."""
 
 import json
 import shutil
@@ -8,9 +8,6 @@ import pytest
 from running import finish
 
 import posenc_jax
-from posenc_jax.config import check
-from posenc_jax.config.schema import evaluation
-from posenc_jax.errors import ConfigError
 
 
 def digest_of(workdir):
@@ -56,25 +53,3 @@ def test_settings_of_jax_that_change_the_digest_are_named(program, whole, tmp_pa
     assert out.count(warning) == 1
     assert f"(cpu); {named}\n" in (tmp_path / "other" / "log.txt").read_text()
     assert "JAX_" not in (whole[0] / "log.txt").read_text()
-
-
-@pytest.mark.parametrize("sign", "=+-@")
-def test_a_run_is_called_by_no_formula(sign, call, run, tmp_path):
-    odd = tmp_path / f"{sign}1+1"
-    out = call("train.py", odd, code=2)
-    assert out.count("error: ") == 1 and f"rename '{sign}1+1'" in out
-    assert not odd.exists()
-    run.rename(odd)
-    assert f"rename '{sign}1+1'" in call("eval_extrapolation.py", odd, code=2)
-    with pytest.raises(ConfigError, match="rename '.1.1'"):
-        posenc_jax.evaluate(odd)
-
-
-@pytest.mark.parametrize("name", ["=x", "+x", "-x", "@x"])
-def test_an_evaluation_is_called_by_no_formula(name):
-    config = evaluation()
-    config.name = name
-    (said,) = check.mistakes_in_evaluation(config)
-    assert said.endswith(f"and begin with neither + nor -; got {name!r}")
-    config.name = f"a{name[0]}" if name[0] in "+-" else "a.b"
-    assert not check.mistakes_in_evaluation(config)
