@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posenc_jax.pretrained.rope import Rope, rope_of
-from posenc_jax.schemes import alibi
 
 Split = Callable[[np.ndarray, int], list[np.ndarray]]  # rows of a weight and the number of heads
 
@@ -115,8 +114,9 @@ GPT2 = {
     "ln_f": norm("model.norm"),
     "lm_head": linear("model.unembed"),
 }
-FALCON = {
+BLOOM = {
     "word_embeddings": embedding("model.embed"),
+    "word_embeddings_layernorm": norm("model.embed_norm"),
     "h.N.input_layernorm": norm(ATTENTION_NORM),
     "h.N.self_attention.query_key_value": linear(ATTENTION, by_head),
     "h.N.self_attention.dense": linear(f"{ATTENTION}.out"),
@@ -126,7 +126,6 @@ FALCON = {
     "ln_f": norm("model.norm"),
     "lm_head": linear("model.unembed"),
 }
-BLOOM = FALCON | {"word_embeddings_layernorm": norm("model.embed_norm")}
 MPT = {
     "wte": embedding("model.embed"),
     "blocks.N.norm_1": norm(ATTENTION_NORM),
@@ -233,14 +232,6 @@ def alibi_of_mpt(settings: Settings) -> Position:
     if power != heads:
         slopes = np.concatenate([slopes[1::2], slopes[::2]])[:heads]
     return Position({"name": "alibi", "slopes": slopes.tolist()}, settings["max_seq_len"])
-
-
-def alibi_of_falcon(settings: Settings) -> Position:
-    """The bias is divided by sqrt(K), as q . k is."""
-    heads = settings["num_attention_heads"]
-    slopes = alibi.slopes(heads) / (settings["hidden_size"] / heads) ** 0.5
-    encoding = {"name": "alibi", "slopes": slopes.tolist()}
-    return Position(encoding, settings["max_position_embeddings"])
 
 
 USUAL_SIZES = {
@@ -381,30 +372,6 @@ FAMILIES = {
             "attn_config.softmax_scale": [None],
             "attn_config.qk_ln": [False],
             "attn_config.prefix_lm": [False],
-        },
-    ),
-    "falcon": Family(
-        FALCON,
-        USUAL_SIZES | {"mlp_width": "ffn_hidden_size", "norm_eps": "layer_norm_epsilon"},
-        LAYER_OPTIONS,
-        alibi_of_falcon,
-        {
-            "ffn_hidden_size": None,
-            "tie_word_embeddings": True,
-            "layer_norm_epsilon": 1e-5,
-            "max_position_embeddings": 2048,
-            "alibi": False,
-            "multi_query": True,
-            "parallel_attn": True,
-            "bias": False,
-        },
-        {
-            "alibi": [True],
-            "multi_query": [False],
-            "parallel_attn": [False],
-            "new_decoder_architecture": [False],
-            "bias": [True],
-            "activation": ["gelu"],
         },
     ),
 }
