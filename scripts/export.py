@@ -1,13 +1,13 @@
 """python scripts/export.py RUN --out=FILE.safetensors [--step=N] [--overwrite]
-python scripts/export.py RUN --out=FOLDER --layout=llama|gpt2 [--step=N]
+python scripts/export.py RUN --out=FOLDER --layout=llama [--step=N]
 
 Writes the weights of a run as safetensors: every trained array of model and encoding, named as in
 its Orbax checkpoint, such as params.model.blocks.attention.q.kernel, without the optimizer state.
 The file's metadata has the configuration as JSON, the step, and the digests of run and weights.
 
 With --layout it writes a new folder that transformers reads: config.json, model.safetensors and
-tokenizer.json. llama needs rope and model.activation=swiglu; gpt2 needs learned, model.norm=layer
-and model.biases=all. Options that a layout lacks are refused with the reason.
+tokenizer.json. llama needs rope and model.activation=swiglu. Options that the layout lacks are
+refused with the reason.
 
   python scripts/export.py runs/rope --out=rope.safetensors
   python scripts/export.py runs/llama_small --out=exported --layout=llama
@@ -26,9 +26,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, required=True, help="the file or folder to write")
-    parser.add_argument(
-        "--layout", choices=("llama", "gpt2"), help="default: one file with our names"
-    )
+    parser.add_argument("--layout", choices=("llama",), help="default: one file with our names")
     parser.add_argument("--step", type=int, help="a checkpoint; default: the last one")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace an existing file (not a folder)"
@@ -45,7 +43,7 @@ def export(options: argparse.Namespace) -> None:
 
         model, encoding, config, encoder = load_run(options.run, options.step)
         prefix = config.data.prefix
-        save(model, encoding, encoder, options.out, layout=options.layout, prefix=prefix)
+        save(model, encoding, encoder, options.out, prefix=prefix)
         terminal.say(f"{options.out}: in the layout of {options.layout}")
         return
     from posenc_jax.runs import export

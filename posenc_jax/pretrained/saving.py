@@ -1,4 +1,4 @@
-"""Write a model in the layout of Llama or GPT-2, as transformers and others read it."""
+"""Write a model in the layout of Llama, as transformers and others read it."""
 
 import json
 import math
@@ -12,19 +12,19 @@ from posenc_jax.encoding import Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.extensions.rotary import turns
 from posenc_jax.files import write_atomically
-from posenc_jax.pretrained.families import FAMILIES, Family
+from posenc_jax.pretrained.families import LLAMA_FAMILY
 from posenc_jax.pretrained.sources import SINGLE
 from posenc_jax.runs.parameters import by_path
-from posenc_jax.schemes.learned import Learned
 from posenc_jax.schemes.rope import RoPE
 
-LAYOUTS = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
-PREFIX = {"llama": "model.", "gpt2": "transformer."}
 FIXED = {  # values of keys without a field of ours
-    "llama": {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False},
-    "gpt2": {"activation_function": "gelu_new"},
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
 }
-# Options of the decoder that a layout has or has not; those of a family that it does not name.
+# Options of the decoder that the layout lacks.
 NEUTRAL: dict[str, Any] = {
     "bos": False,
     "norm_place": "pre",
@@ -43,71 +43,59 @@ def save(
     encoder: tokenizer.Bytes | tokenizer.Learned,
     folder: Path | str,
     *,
-    layout: str | None = None,
     prefix: int | None = None,
 ) -> None:
-    """Write config.json, model.safetensors and tokenizer.json; None: GPT-2's layout for `learned`.
+    """Write config.json, model.safetensors and tokenizer.json.
 
     The tokenizer puts `prefix` before every text. A ConfigError lists what has no form in the
     layout.
     """
     from safetensors.numpy import save_file
 
-    layout = layout or ("gpt2" if isinstance(encoding, Learned) else "llama")
-    if layout not in LAYOUTS:
-        raise ConfigError(f"layout must be one of {', '.join(LAYOUTS)}; got {layout!r}")
-    family, folder = FAMILIES[layout], Path(folder)
-    problems = _without_form(model.config, encoding, family, layout)
+    folder = Path(folder)
+    problems = _without_form(model.config, encoding)
     if problems:
-        raise ConfigError(f"layout {layout} has no form for:\n  " + "\n  ".join(problems))
+        raise ConfigError("layout llama has no form for:\n  " + "\n  ".join(problems))
+    assert isinstance(encoding, RoPE)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = _arrays(model, encoding, family, PREFIX[layout])
+    arrays = _arrays(model)
     save_file(arrays, folder / SINGLE, {"format": "pt"})
     written, settings = _tokenizer(encoder, prefix)
     write_atomically(folder / "tokenizer.json", written)
     write_atomically(folder / "tokenizer_config.json", json.dumps(settings, indent=2))
-    config = {ours: getattr(model.config, ours) for ours in family.sizes}
+    config = {ours: getattr(model.config, ours) for ours in LLAMA_FAMILY.sizes}
     config |= {
         "kv_heads": model.config.groups,
         "head_dim": model.config.head_size,
         "mlp_width": model.config.hidden_size,
         "vocab": model.config.vocab_size,
     }
-    theirs = {key: config[ours] for ours, key in family.sizes.items()}
+    theirs = {key: config[ours] for ours, key in LLAMA_FAMILY.sizes.items()}
     kind = str(arrays[next(iter(arrays))].dtype)
-    theirs |= FIXED[layout] | {"torch_dtype": kind, "dtype": kind}
-    theirs |= {"architectures": [LAYOUTS[layout]], "model_type": layout}
-    theirs |= _rotary(encoding) if isinstance(encoding, RoPE) else {"n_positions": encoding.reach}
+    theirs |= FIXED | {"torch_dtype": kind, "dtype": kind} | _rotary(encoding)
     write_atomically(folder / "config.json", json.dumps(theirs, indent=2))
 
 
-def _without_form(config: Any, encoding: Encoding, family: Family, layout: str) -> list[str]:
-    wanted = NEUTRAL | dict(family.options)
+def _without_form(config: Any, encoding: Encoding) -> list[str]:
+    wanted = NEUTRAL | dict(LLAMA_FAMILY.options)
     problems = [
         f"model.{name} = {getattr(config, name)!r}, only {value!r}"
         for name, value in wanted.items()
         if getattr(config, name) != value
     ]
-    if layout == "gpt2" and config.groups != config.heads:
-        problems.append(f"model.kv_heads = {config.groups}, only one per head")
-    if layout == "gpt2" and config.head_size * config.heads != config.width:
-        problems.append(f"model.head_dim = {config.head_size}, only width / heads")
-    kind = RoPE if layout == "llama" else Learned
-    if type(encoding) is not kind:
-        name = kind.__module__.rpartition(".")[2]
-        return [*problems, f"encoding {encoding.name!r}, only {name!r} with fixed numbers"]
+    if type(encoding) is not RoPE:
+        return [*problems, f"encoding {encoding.name!r}, only 'rope' with fixed numbers"]
     unlike = [encoding.window, encoding.chunk, encoding.temperature, encoding.layers]
     if encoding.logn or any(one is not None for one in unlike):
         problems.append("windows, temperatures, logn and numbers per layer")
-    if isinstance(encoding, RoPE):
-        shape = encoding.inv_freq.shape
-        whole = shape == (config.head_size // 2,) and encoding.gain.ndim == 0
-        if not whole or encoding.layout != "half" or encoding.alpha is not None:
-            problems.append("RoPE of part of a head, per head, interleaved or trained")
-        elif not np.all(np.asarray(encoding.inv_freq) > 0):
-            problems.append("RoPE with pairs that do not turn")
+    shape = encoding.inv_freq.shape
+    whole = shape == (config.head_size // 2,) and encoding.gain.ndim == 0
+    if not whole or encoding.layout != "half" or encoding.alpha is not None:
+        problems.append("RoPE of part of a head, per head, interleaved or trained")
+    elif not np.all(np.asarray(encoding.inv_freq) > 0):
+        problems.append("RoPE with pairs that do not turn")
     return problems
 
 
@@ -146,24 +134,20 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
     }
 
 
-def _arrays(model: Any, encoding: Encoding, family: Family, prefix: str) -> dict[str, np.ndarray]:
+def _arrays(model: Any) -> dict[str, np.ndarray]:
     ours = {f"model.{name}": leaf for name, leaf in by_path(model).items()}
-    ours |= {f"encoding.{name}": leaf for name, leaf in by_path(encoding).items()}
     arrays = {}
-    for module, row in family.names.items():
+    for module, row in LLAMA_FAMILY.names.items():
         for parameter, name in row.parameters.items():
-            paths = [f"{one}.{name}" for one in row.ours]
-            if not all(path in ours for path in paths):
+            path = f"{row.ours[0]}.{name}"
+            if path not in ours:
                 continue
-            stacked = [np.asarray(ours[path]) for path in paths]
-            inner = "N" in module.split(".")
-            for layer in range(len(stacked[0]) if inner else 1):
-                parts = [one[layer] for one in stacked] if inner else stacked
-                joined = np.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
-                joined = joined.T if row.transposed and joined.ndim == 2 else joined
+            stacked, inner = np.asarray(ours[path]), "N" in module.split(".")
+            for layer, array in enumerate(stacked if inner else [stacked]):
+                array = array.T if row.transposed and array.ndim == 2 else array
                 place = module.replace(".N.", f".{layer}.")
-                begin = "" if module == "lm_head" else prefix
-                arrays[f"{begin}{place}.{parameter}"] = np.ascontiguousarray(joined)
+                begin = "" if module == "lm_head" else "model."
+                arrays[f"{begin}{place}.{parameter}"] = np.ascontiguousarray(array)
     return arrays
 
 

@@ -245,25 +245,6 @@ def test_a_trained_and_exported_llama_generates_the_same_text_there(tmp_path):
     assert len(np.unique(ours)) > 5 and (wrong != ours).any()
 
 
-def test_an_exported_gpt2_is_the_same_there(tmp_path):
-    from transformers import AutoModelForCausalLM
-
-    config = models.Config(
-        layers=2, width=32, heads=4, norm="layer", biases="all", vocab=256, norm_eps=1e-5
-    )
-    model = jax.tree.map(
-        lambda leaf: leaf + 0.2 * jnp.sin(1.0 * jnp.arange(leaf.size)).reshape(leaf.shape),
-        models.Transformer(config, jax.random.key(0)),
-    )
-    dims = posenc_jax.Dims(4, 8, 32, T)
-    encoding = posenc_jax.build("learned", dims, jax.random.key(1))
-    pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
-    tokens = TOKENS % 256
-    logits = np.asarray(model(jnp.asarray(tokens), encoding))
-    assert error(logits, logits_of(theirs.eval(), tokens)) < 2e-4
-
-
 def test_a_sharded_folder_is_the_same_model(tmp_path):
     model = make("Llama", LLAMA)
     whole, parts = saved(model, tmp_path / "a"), saved(model, tmp_path / "b", max_shard_size="40KB")
