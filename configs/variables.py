@@ -12,8 +12,9 @@ Expected accuracy, mean of five seeds (docs/results/retrieval.md): RoPE 0.25 at 
 0.55 at 8 L (ceiling 1), with yarn 0.94 at 8 L.
 """
 
+from importlib import import_module
+
 from configs import base
-from posenc_jax import neighbours
 from posenc_jax.errors import ConfigError
 
 # Lowest training loss among 1, 4 and 16, one seed (docs/LOG.md).
@@ -22,7 +23,7 @@ RATES = {"fire": 16.0, "fox": 4.0, "kerple_log": 16.0, "kerple_power": 16.0, "t5
 
 def get_config(encoding="rope"):
     config = base.get_config()
-    recipe = neighbours.recipe(encoding).get_config()
+    recipe = import_module(f"configs.{encoding}").get_config()
     if recipe.model != config.model:
         raise ConfigError(
             f"configs/{encoding}.py sets a model of its own; give an encoding, and model fields by "

@@ -87,7 +87,7 @@ def _home(module):
     try:
         return import_module(f"posenc_jax.{module}")
     except ModuleNotFoundError as error:
-        advice = import_module("posenc_jax.packages").missing(error)
+        advice = import_module("posenc_jax.errors").missing(error)
         if advice is None:
             raise
         raise ImportError(advice) from None

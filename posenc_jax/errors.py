@@ -68,3 +68,14 @@ def code_of(error: BaseException | None) -> int:
     if isinstance(error, OSError):
         return IO
     return DONE if error is None else FAULT
+
+
+def missing(error: ModuleNotFoundError) -> str | None:
+    """Advice for a package that is not installed; None for a module of posenc_jax."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("models", "configs"):
+        return "training and evaluation run from a checkout of the repository"
+    if package in ("", "posenc_jax"):
+        return None
+    extra = "lm_eval" if package == "lm_eval" else "lab"
+    return f"training and evaluation need {package}: .venv/bin/pip install -e '.[{extra}]'"

@@ -1,25 +1,28 @@
 """Train and evaluate from Python: the programs as functions."""
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from posenc_jax import backend, neighbours, packages
+from posenc_jax import backend
 from posenc_jax.checks import known
 from posenc_jax.config import Evaluation, Training, load, schema
+from posenc_jax.errors import missing
 from posenc_jax.evaluation import judging
+from posenc_jax.registry import ROOT
 
 Result = TypeVar("Result")
 
 
 def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | None = None):
     """Return a configuration from configs/, overridden by fields such as {"model.width": 64}."""
-    stems = [path.stem for path in (neighbours.HERE / "configs").glob("*.py")]
+    stems = [path.stem for path in (ROOT / "configs").glob("*.py")]
     known("recipe", name, set(stems) - {"base", "eval", "__init__"})
-    make = neighbours.recipe(name).get_config
+    make = import_module(f"configs.{name}").get_config
     return _with(make() if size is None else make(size), fields)
 
 
@@ -70,4 +73,4 @@ def _explained(body: Callable[[], Result]) -> Result:
     try:
         return body()
     except ModuleNotFoundError as error:
-        raise ImportError(packages.missing(error) or str(error)) from error
+        raise ImportError(missing(error) or str(error)) from error

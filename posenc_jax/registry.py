@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).parent
+ROOT = _HERE.parent  # of the checkout, which holds models/ and configs/
 WANDB_MODES = ("auto", "online", "offline", "disabled")
 REQUIRED = object()  # an option without a default
 
@@ -40,7 +41,7 @@ def tasks() -> list[str]:
 @cache
 def models() -> list[str]:
     """The families of models: files of models/ with a line `Model = ...`."""
-    files = _HERE.parent.joinpath("models").glob("[!_]*.py")
+    files = ROOT.joinpath("models").glob("[!_]*.py")
     return sorted(p.stem for p in files if "\nModel = " in p.read_text(encoding="utf-8"))
 
 

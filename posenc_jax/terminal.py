@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from posenc_jax import errors, packages
+from posenc_jax import errors
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -62,9 +62,9 @@ def code_of(body: Callable[[], object]) -> int:
         say("stopped immediately; the same command resumes from the last save", error=True)
         return errors.code_of(error)
     except ModuleNotFoundError as error:
-        if packages.missing(error) is None:
+        if errors.missing(error) is None:
             raise
-        say(f"error: {packages.missing(error)}", error=True)
+        say(f"error: {errors.missing(error)}", error=True)
         return errors.CONFIG
     except (errors.Stop, OSError) as error:
         say(f"error: {error}", error=True)

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from posenc_jax import errors, terminal
+from posenc_jax.registry import ROOT
 from posenc_jax.report.write import report
-from posenc_jax.sweeping.jobs import ROOT
 from posenc_jax.sweeping.sweep import sweep
 
 NEXT = """

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from posenc_jax import composition, fields, neighbours, registry
+import models
+from posenc_jax import composition, fields, registry
 from posenc_jax.checks import known, positive, token_count
 from posenc_jax.config import compare, schema
 from posenc_jax.config.resolve import Fields, encoding_defaults, read, resolve
@@ -135,7 +136,7 @@ def _together(values: Fields) -> list[str]:
 
 
 def _model(values: Fields) -> list[str]:
-    return neighbours.models().config.mistakes(values, "model.")
+    return models.config.mistakes(values, "model.")
 
 
 def _names(encoding: Fields, extension: Fields) -> list[str]:

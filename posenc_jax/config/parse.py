@@ -3,28 +3,31 @@
 import argparse
 import difflib
 import re
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posenc_jax import errors, packages, terminal
+from posenc_jax import errors, terminal
 
 try:
     from ml_collections import ConfigDict
 except ModuleNotFoundError as error:
-    print(f"error: {packages.missing(error)}", file=sys.stderr)
+    print(f"error: {errors.missing(error)}", file=sys.stderr)
     raise SystemExit(errors.CONFIG) from None
 
-from posenc_jax import composition, fields, neighbours
+from posenc_jax import composition, fields
 from posenc_jax.config import check, environment, schema
 from posenc_jax.config.resolve import encoding_defaults
 from posenc_jax.config.resolve import read as read_run
 from posenc_jax.config.schema import Training
 from posenc_jax.data import sources
+from posenc_jax.registry import ROOT
 
 HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
-EVALUATION = neighbours.HERE / "configs" / "eval.py"
+CONFIGS = ROOT / "configs"
+EVALUATION = CONFIGS / "eval.py"
 EVALUATE = re.compile(r"--evaluate(?=[.=]|$)")
 FIELD = re.compile(r"--config\.([\w.]+)=(.*)", re.DOTALL)
 
@@ -143,13 +146,12 @@ def _recipe(
         more = "; --workdir alone resumes a run, and there is none in it" if resumes else ""
         return usual, [f"--config=configs/... is missing{more}"]
     path, _, size = named.partition(":")
-    places = (Path(path).expanduser(), neighbours.HERE / path)
-    places += (neighbours.HERE / "configs" / f"{path.removesuffix('.py')}.py",)
+    places = (Path(path).expanduser(), ROOT / path, CONFIGS / f"{path.removesuffix('.py')}.py")
     file = next((place for place in places if place.is_file()), None)
     if file is None:
         return usual, [_no_recipe(named, evaluation)]
     try:
-        make = neighbours.recipe_at(file).get_config
+        make = runpy.run_path(str(file))["get_config"]
         made = make(size) if size else make()
     except Exception as error:  # a recipe may raise anything
         reason = str(error) if isinstance(error, ValueError) else repr(error)
@@ -167,7 +169,7 @@ def _recipe(
 def _no_recipe(named: str, evaluation: bool) -> str:
     if evaluation:
         return f"--config={named}: there is no such file; the default is configs/eval.py"
-    files = (neighbours.HERE / "configs").glob("[!_]*.py")
+    files = CONFIGS.glob("[!_]*.py")
     recipes = sorted(file.stem for file in files if file.stem != "eval")
     near = difflib.get_close_matches(Path(named.partition(":")[0]).stem, recipes, n=1)
     meant = f"did you mean configs/{near[0]}.py? " if near else ""

@@ -7,23 +7,19 @@ import dataclasses
 import difflib
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from posenc_jax import fields, neighbours, registry
+from models import Config as Model
+from posenc_jax import fields, registry
 from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST
 from posenc_jax.data import sources
 from posenc_jax.data.requested import EvaluationData
 from posenc_jax.data.sources import Origin
 from posenc_jax.fields import above_zero, between, default, group, one_of, true_or_false, whole
 from posenc_jax.registry import WANDB_MODES
-
-if TYPE_CHECKING:
-    from models.config import Config as Model
-else:
-    Model = neighbours.models().Config
 
 INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
 

@@ -1,12 +1,12 @@
 """Continue a text with a run, and with any extension that fits it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
-from posenc_jax import neighbours
+import models
 from posenc_jax.checks import choice
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
@@ -14,11 +14,6 @@ from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.extended import extended
 from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices
-
-if TYPE_CHECKING:
-    import models
-else:
-    models = neighbours.models()
 
 # A dynamic extension: one scale for the whole row, that of the length so far, or the same with
 # keys that stay rotated as they were first read.

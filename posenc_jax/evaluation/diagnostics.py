@@ -1,23 +1,18 @@
 """Measure the effect of position in an encoding and inside a run: spectrum, bias, attention."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax import neighbours
+import models
 from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding, KeySum
 from posenc_jax.errors import ConfigError
 from posenc_jax.layers import bearer
 from posenc_jax.schemes.rope import RoPE
-
-if TYPE_CHECKING:
-    import models
-else:
-    models = neighbours.models()
 
 
 def rotary(encoding: Encoding) -> RoPE | None:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lm_eval.tasks import TaskManager
 from tqdm import tqdm
 
-from posenc_jax import neighbours
+import models
 from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
@@ -24,11 +24,6 @@ from posenc_jax.evaluation import losses
 from posenc_jax.evaluation.extended import extended
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime import devices
-
-if TYPE_CHECKING:
-    import models
-else:
-    models = neighbours.models()
 
 SHORTEST = 32  # rows are padded to this, or to its double, and so on
 RESAMPLES = 1_000  # of a standard error without a formula

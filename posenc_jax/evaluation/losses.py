@@ -3,25 +3,19 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from posenc_jax import neighbours
+import models
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import processes
 from posenc_jax.runs.subject import Subject
 from posenc_jax.runtime import devices
-
-if TYPE_CHECKING:
-    import models
-else:
-    models = neighbours.models()
 
 
 @jax.jit(static_argnames=("last", "mesh"))

@@ -7,7 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from posenc_jax import neighbours, schemes, terminal
+import models
+from posenc_jax import schemes, terminal
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import diagnostics
@@ -132,7 +133,7 @@ class Portraits:
 
 def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
     """Gates of an untrained two-layer model over bytes of TEXT, and these bytes."""
-    models, key = neighbours.models(), jax.random.key(0)
+    key = jax.random.key(0)
     config = models.Config(layers=2, width=dims.width, heads=dims.heads)
     encoding = schemes.build(GATED, dataclasses.replace(dims, layers=2), key=key)
     row = np.frombuffer(TEXT[:TOKENS], np.uint8).astype("int32")

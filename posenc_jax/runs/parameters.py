@@ -1,20 +1,15 @@
 """Model and encoding of a configuration, and their trained arrays as plain dictionaries."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
-from posenc_jax import neighbours
+import models
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.errors import ConfigError
-
-if TYPE_CHECKING:
-    import models
-else:
-    models = neighbours.models()
 
 Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
 

@@ -23,10 +23,10 @@ from posenc_jax.config.compare import FREE, differences, flat
 from posenc_jax.errors import ConfigError, OtherConfig, Stop
 from posenc_jax.evaluation import judging
 from posenc_jax.files import write_atomically
+from posenc_jax.registry import ROOT
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 
-ROOT = Path(__file__).parent.parent.parent
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
 BUILT_FROM = ("model", "encoding", "extension", *NUMBERS)

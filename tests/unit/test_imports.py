@@ -10,7 +10,7 @@ from running import ROOT
 PACKAGE = ROOT / "posenc_jax"
 # From the ground up: a layer imports those before it, and its own modules.
 LAYERS = (
-    "errors packages checks registry backend terminal files fields composition neighbours typeset "
+    "errors checks registry backend terminal files fields composition typeset "
     "lines runtime encoding layers positions attention schemes extensions data config "
     "tracking.wandb runs pretrained training evaluation tracking plots programs sweeping report lab"
 ).split()
