@@ -104,7 +104,6 @@ class Probe(Task):
 
     least: ClassVar[int] = 1  # tokens of L that a document needs
     chance: ClassVar[float]  # accuracy of a guess among valid answers
-    twins: ClassVar[int] = 1  # consecutive documents that share their draws
     version: ClassVar[int] = 1  # of the generator; a new number rebuilds cached documents
 
     def __post_init__(self):
@@ -120,7 +119,7 @@ class Probe(Task):
         """Tokens of a document, those of a row of L or of the longest window."""
         return (self.train_length if training else self.farthest) + 1
 
-    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
         raise NotImplementedError
 
     def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:
@@ -135,7 +134,7 @@ class Probe(Task):
         stream = {"train": 1, "valid": 0, "choose": 2}[split]
         seed = 0 if split == "valid" else seed
         for i in range(count):
-            yield self.document(generator(seed, i // self.twins, stream), split != "valid", i)
+            yield self.document(generator(seed, i, stream), split != "valid")
 
     def identity(self) -> dict[str, Any]:
         more = {"train_length": self.train_length, "tests": TESTS, "version": self.version}

@@ -28,7 +28,7 @@ class Count(tasks.Probe):
     least = 2 * LAST
     chance = 1 / MOST
 
-    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
         length = self.length(training)
         text = rng.integers(FILLER, FILLER + FILLERS, length)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)

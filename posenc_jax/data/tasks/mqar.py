@@ -34,7 +34,7 @@ class MQAR(tasks.Probe):
                 f"got {self.train_length}"
             )
 
-    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
         length, count = self.length(training), 2 * self.pairs
         text = rng.integers(FILLER, FILLER + FILLERS, length)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)

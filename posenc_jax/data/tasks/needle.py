@@ -42,7 +42,7 @@ class Needle(tasks.Probe):
     def _line_length(self) -> int:
         return len(_line("amber", "0" * DIGITS))
 
-    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
         length, size = self.length(training), self._line_length
         text = stdlib.stretch(rng, length, not training, self.valid_fraction)
         answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)

@@ -19,7 +19,7 @@ class Passkey(tasks.Probe):
     least = len(LINE.format("0" * DIGITS)) + len(QUESTION) + DIGITS
     chance = 1 / 10  # per digit
 
-    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
         length = self.length(training)
         value = "".join(map(str, rng.integers(0, 10, DIGITS)))
         line, question = LINE.format(value), QUESTION + value

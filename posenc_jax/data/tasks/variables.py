@@ -133,7 +133,7 @@ class Variables(tasks.Probe):
             return (end - NEAREST) / np.log(end / NEAREST)
         return ((self.train_length / 2 if training else self.farthest) + NEAREST) / 2
 
-    def document(self, rng: np.random.Generator, training: bool, number: int) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
         if self.variant == "ordered":
             return self._ordered(rng, training)
         length = self.length(training)

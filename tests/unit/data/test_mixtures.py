@@ -130,7 +130,7 @@ def test_mixtures_that_are_none_are_refused(texts, mixture, message):
     ("fields", "message"),
     [
         ({"path": "a"}, "data.path = 'a' has no effect with data.mixture; an option is written in"),
-        ({"task": "who"}, "data.task = 'who' has no effect with data.mixture"),
+        ({"task": "mqar"}, "data.task = 'mqar' has no effect with data.mixture"),
         ({"mixture": "stdlib:1,nope:1", "answers_only": True}, "unknown source or task 'nope'"),
         (
             {"mixture": "stdlib:0.5,text:0.5:path=/work", "answers_only": True},
@@ -151,7 +151,7 @@ def test_an_option_of_a_part_is_that_of_its_source_alone(tmp_path):
 
 def test_no_text_is_trained_on_what_another_one_holds_out(tmp_path):
     """Tasks that are hidden in source code hold out its files, not its packages."""
-    chosen = config(tmp_path, "stdlib:0.7:hold_out=package,code:0.3")
+    chosen = config(tmp_path, "stdlib:0.7:hold_out=package,needle:0.3")
     chosen.train_length = 64
     (problem,) = check.without_building(chosen).problems
-    assert "code holds out single files of the code that stdlib holds out by package" in problem
+    assert "needle holds out single files of the code that stdlib holds out by package" in problem
