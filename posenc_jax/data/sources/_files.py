@@ -17,7 +17,6 @@ from posenc_jax.fields import default, true_or_false
 
 # Errors raised by damaged files, compressed or not.
 UNREADABLE = (OSError, EOFError, zlib.error)
-BOMB, LEAST_BOMB = 200, 1 << 28  # text compresses about tenfold; a larger ratio is refused
 ROWS = 256  # rows of parquet and data sets read at once
 
 
@@ -186,17 +185,11 @@ def pyarrow(path: Path) -> Any:
 
 def whole(path: Path) -> Document:
     try:
+        with opened(path) as (stream, _):
+            text = stream.read()
         size = path.stat().st_size
-        most = max(LEAST_BOMB, BOMB * size)
-        with opened(path) as (stream, raw):
-            text = stream.read() if stream is raw else stream.read(most + 1)
-            packed = stream is not raw
     except UNREADABLE as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    if packed and len(text) > most:
-        raise DataError(
-            f"{path} decompresses to over {most:,} bytes, {BOMB} times its size; it is not text"
-        )
     return Document(str(path), text, size=size)
 
 
