@@ -1,7 +1,6 @@
-"""Build the encoding of a configuration on the host and collect every error on the way."""
+"""Build the encoding of a configuration on the host, and report what is wrong with it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 import jax
 
@@ -10,8 +9,6 @@ from posenc_jax.attention import ring
 from posenc_jax.config.resolve import original_length
 from posenc_jax.config.schema import Training
 from posenc_jax.encoding import Dims, Encoding, trained_mask
-
-T = TypeVar("T")
 
 
 def plain(config: Training, key: jax.Array) -> Encoding:
@@ -43,19 +40,19 @@ def extended(config: Training, encoding: Encoding) -> Encoding:
 
 def mistakes(config: Training) -> list[str]:
     """Errors of schemes and extensions for a configuration whose numbers are valid."""
-    encoding = config.encoding
-    problems, built = _all_errors(
-        lambda options: _builder(config)(encoding.name, dims(config), jax.random.key(0), **options),
-        {**encoding.options, "sink": encoding.sink},
-    )
+    problems, built = [], None
+    try:
+        built = plain(config, jax.random.key(0))
+        if config.sequence > 1:
+            ring.check(built)
+    except ValueError as error:
+        problems.append(str(error))
     if built is not None and config.encoding_rate != 1:
         if not any(jax.tree.leaves(trained_mask(built))):
             problems.append(
                 f"encoding_rate = {config.encoding_rate} has no effect: encoding {built.name!r} "
                 "has no trained arrays"
             )
-    if built is not None and config.sequence > 1:
-        problems += _all_errors(lambda _: ring.check(built), {})[0]
     return problems + _of_extension(config, built)
 
 
@@ -78,13 +75,11 @@ def _of_extension(config: Training, encoding: Encoding | None) -> list[str]:
         )
     if encoding is None:
         return problems
-    more, built = _all_errors(
-        lambda options: extensions.extend(name, encoding, scale, **options),
-        config.extension.options,
-    )
-    if problems or built is None:
-        return problems + more
-    return _of_length(config, built, takes_scale)
+    try:
+        built = extended(config, encoding)
+    except ValueError as error:
+        return [*problems, str(error)]
+    return problems or _of_length(config, built, takes_scale)
 
 
 def _static(record: extensions.Extension) -> str:
@@ -111,33 +106,3 @@ def _of_length(config: Training, encoding: Encoding, takes_scale: bool) -> list[
             f"{encoding.name!r} reaches; {encoding.remedy}"
         ]
     return []
-
-
-def _all_errors(
-    build: Callable[[Mapping[str, Any]], T], options: Mapping[str, Any]
-) -> tuple[list[str], T | None]:
-    """Errors of all options together and of each of them alone, and what was built."""
-    try:
-        return [], build(options)
-    except ValueError as error:
-        if not is_ours(error):
-            raise
-        together = str(error)
-    alone: dict[str, None] = {}  # each line once
-    inner = {name: value for name, value in options.items() if name == "inner"}
-    for name, value in options.items():
-        try:
-            build(inner | {name: value})
-        except ValueError as error:
-            if " needs the option " not in str(error):
-                alone[str(error)] = None
-    return list(alone | {together: None}), None
-
-
-def is_ours(error: BaseException) -> bool:
-    """True if an error was raised by this package, not by a library below it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    names = ("posenc_jax", "models")
-    return trace is not None and trace.tb_frame.f_globals["__name__"].startswith(names)

@@ -64,15 +64,6 @@ def test_one_bad_run_of_many_is_left_out_and_said(run, call, tmp_path):
     assert "bad" in script("compare.py", run, bad, code=74)
 
 
-def test_all_options_of_an_extension_are_judged_at_once(call, tmp_path):
-    fields = {"extension.name": "yarn", "extension.scale": 2.0, "extension.beta_fast": -1.0}
-    fields |= {"extension.ramp": "steep", "extension.attention_factor": 0.0}
-    out = call("train.py", tmp_path / "run", code=2, **fields)
-    for word in ("beta_fast", "ramp", "attention_factor"):
-        assert word in out
-    assert not (tmp_path / "run" / "config.json").exists()
-
-
 def test_a_run_may_be_called_with_an_at_sign_or_a_colon(run, call, tmp_path):
     call("eval_extrapolation.py", run, *SMALL)
     odd = tmp_path / "a@b:c"
