@@ -8,8 +8,6 @@ from pathlib import Path
 from posenc_jax.data.sources import Document, _files
 from posenc_jax.errors import DataError
 
-LONGEST_LINE = 1 << 30
-
 
 @dataclasses.dataclass(frozen=True)
 class JsonLines(_files.Rows):
@@ -24,13 +22,7 @@ def _lines(path: Path, field: str) -> Iterator[Document]:
     number = read = 0
     try:
         with _files.opened(path) as (stream, raw):
-            while line := stream.readline(LONGEST_LINE + 1):
-                number += 1
-                if len(line) > LONGEST_LINE:
-                    raise DataError(
-                        f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; cut the text "
-                        "into documents"
-                    )
+            for number, line in enumerate(stream, 1):
                 if line.strip():
                     text = _field(path, number, line, field)
                     before, read = read, raw.tell()
@@ -42,7 +34,7 @@ def _lines(path: Path, field: str) -> Iterator[Document]:
 def _field(path: Path, number: int, line: bytes, field: str) -> bytes:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:  # brackets nested too deep
+    except ValueError as error:
         raise DataError(f"{path}, line {number}: not JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         has = ", ".join(row) if isinstance(row, dict) else type(row).__name__
