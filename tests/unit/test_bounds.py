@@ -10,7 +10,6 @@ from configs import base
 from posenc_jax.attention import attend
 from posenc_jax.config import check, schema
 
-HUGE = "9" * 400
 KEY = jax.random.key(0)
 
 
@@ -36,12 +35,10 @@ def refusal(call):
         "window:size",
     ],
 )
-@pytest.mark.parametrize("digits", ["99999999999", HUGE])
-def test_token_counts_have_an_upper_bound(option, digits):
+def test_token_counts_have_an_upper_bound(option):
     rope = posenc_jax.build("rope", DIMS)
-    message = refusal(lambda: posenc_jax.extend(f"{option}={digits}", rope, 2.0))
+    message = refusal(lambda: posenc_jax.extend(f"{option}=99999999999", rope, 2.0))
     assert message.startswith(f"{option.partition(':')[2]} must be at most 16,777,216; got 9")
-    assert len(message) < 150
 
 
 @pytest.mark.parametrize(
@@ -58,24 +55,6 @@ def test_token_counts_have_an_upper_bound(option, digits):
 def test_integer_options_of_encodings_have_an_upper_bound(name, option):
     message = refusal(lambda: posenc_jax.build(name, DIMS, KEY, **{option: 10**12}))
     assert message.startswith(f"{option} must be at most ")
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        f"yarn:{HUGE}",
-        f"yarn:8:beta_fast={HUGE}",
-        f"temperature:factor={HUGE}",
-        f"leaky_rerope:k={HUGE}",
-        f"abf:base={HUGE}",
-        f"drop:keep={HUGE}",
-        f"longrope:4:lambdas=1/1/1/{HUGE}",
-    ],
-)
-def test_option_values_of_400_digits_are_refused(written):
-    rope = posenc_jax.build("rope", DIMS)
-    message = refusal(lambda: posenc_jax.extend(written, rope, 2.0))
-    assert "must be a" in message or "must be 'turned' or a number from 0 to 1" in message
 
 
 @pytest.mark.parametrize(
@@ -124,18 +103,6 @@ def test_an_invalid_random_key_is_refused(name, key):
 def test_typed_and_raw_keys_build_the_same_encoding(key):
     typed, given = (posenc_jax.build("fire", DIMS, key=each) for each in (KEY, key))
     assert all(map(np.array_equal, jax.tree.leaves(typed), jax.tree.leaves(given)))
-
-
-@pytest.mark.parametrize("field", ["seed", "warmup_steps", "log_every", "original_length"])
-def test_config_fields_of_400_digits_are_refused(field):
-    config = base.get_config()
-    config[field] = int(HUGE)
-    said = [
-        line
-        for line in check.without_building(config).problems
-        if f"{field} must be at most" in line
-    ]
-    assert len(said) == 1 and "\n" not in said[0] and len(said[0]) < 150
 
 
 def test_seeds_below_2_to_63_are_valid():
