@@ -11,6 +11,8 @@ from posenc_jax.evaluation.windows import Plan, Text
 
 WANTED = 10_000  # targets, some of which are answers
 
+Parts = dict[str, np.ndarray]  # by name [N], bool, over the scored answers of a plan
+
 
 class Answers(LastTargets):
     title = "the answers among the last targets, each seen with as much context as fits"
@@ -34,22 +36,31 @@ class Answers(LastTargets):
             )
         return plan
 
+    def parts(self, text: Text, plan: Plan) -> Parts:
+        """Which of the scored answers belong to which part: here all of them to one."""
+        return {"": np.ones(int(plan.scored().sum()), bool)}
+
+    def facts(self, part: str) -> dict:
+        """More columns of a part."""
+        return {}
+
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         plan = self.plan(text, length, span)
         gaps, seen = gaps_of(text, plan)
-        return [reading(text, plan, ceiling=ceiling(text, gaps, seen))]
+        readings = []
+        for part, chosen in self.parts(text, plan).items():
+            if not chosen.any():
+                continue
+            own = questions.restricted(plan, chosen)
+            # The answers of a part lie in the window.
+            share = 1.0 if self.by_part else ceiling(text, gaps[chosen], seen[chosen])
+            facts = {"chance": text.split.chance, "ceiling": share}
+            facts |= {"orderless": questions.orderless(text, own)} | self.facts(part)
+            readings.append(Reading(text, own, text.token_hash(own), part, facts))
+        return readings
 
     def wanted(self, span: int | None) -> int:
         return -(-WANTED // (span or 1))
-
-
-def reading(
-    text: Text, plan: Plan, part: str = "", ceiling: float | None = 1.0, **facts
-) -> Reading:
-    """A reading of answers with what other readers of the same targets get right."""
-    facts |= {"chance": text.split.chance, "ceiling": ceiling}
-    facts["orderless"] = questions.orderless(text, plan)
-    return Reading(text, plan, text.token_hash(plan), part, facts)
 
 
 def gaps_of(text: Text, plan: Plan) -> tuple[np.ndarray, np.ndarray]:  # [N] twice

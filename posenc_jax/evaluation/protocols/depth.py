@@ -1,10 +1,11 @@
 """Answers by their depth in the window, at every length: the needle-in-a-haystack grid."""
 
+from itertools import pairwise
+
 import numpy as np
 
-from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers, reading
-from posenc_jax.evaluation.windows import Text
+from posenc_jax.evaluation.protocols.answers import Answers, Parts, gaps_of
+from posenc_jax.evaluation.windows import Plan, Text
 
 PARTS = 10
 
@@ -14,22 +15,14 @@ class Depth(Answers):
     order = 7
     by_part = True
 
-    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        plan = self.plan(text, length, span)
-        if text.split.gaps is None:
-            return []
-        gaps = text.split.gaps[plan.targets()]
-        place = np.arange(length)
-        inside = plan.scored() & (gaps > 0) & (gaps <= place)
-        depth = 1 - gaps / np.maximum(place, 1)
-        readings = []
-        for number in range(PARTS):
-            low, high = number / PARTS, (number + 1) / PARTS
-            last = number == PARTS - 1
-            part = plan._replace(kept=inside & (depth >= low) & ((depth < high) | last))
-            if part.scored().any():
-                readings.append(reading(text, part, f"{low:.1f}-{high:.1f}"))
-        return readings
+    def parts(self, text: Text, plan: Plan) -> Parts:
+        gaps, seen = gaps_of(text, plan)
+        depth = 1 - gaps / np.maximum(seen, 1)
+        inside = (gaps > 0) & (gaps <= seen)
+        ends = pairwise(number / PARTS for number in range(PARTS + 1))
+        return {
+            f"{low:.1f}-{high:.1f}": inside & (low <= depth) & (depth < high) for low, high in ends
+        }
 
 
 protocol = Depth()

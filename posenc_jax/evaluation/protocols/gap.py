@@ -1,8 +1,9 @@
 """Answers in the longest window by their gap: accuracy against tokens back."""
 
-from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers, reading
-from posenc_jax.evaluation.windows import Text
+from itertools import pairwise
+
+from posenc_jax.evaluation.protocols.answers import Answers, Parts, gaps_of
+from posenc_jax.evaluation.windows import Plan, Text
 
 NEAREST = 16  # end of the first part, approximately
 
@@ -12,20 +13,13 @@ class Gap(Answers):
     order = 6
     by_part = True
 
-    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        """Readings of parts that double in length: `33-64` has the answers 33 to 64 tokens back."""
-        if length != text.longest:
-            return []
-        plan = self.plan(text, length, span)
-        readings = []
-        low = 0
-        for high in ends(length):
-            gaps = text.split.gaps[plan.targets()] if text.split.gaps is not None else 0
-            part = plan._replace(kept=plan.scored() & (gaps > low) & (gaps <= high))
-            if part.scored().any():
-                readings.append(reading(text, part, f"{low + 1}-{high}"))
-            low = high
-        return readings
+    def parts(self, text: Text, plan: Plan) -> Parts:
+        """Parts that double in length: `33-64` has the answers 33 to 64 tokens back."""
+        if plan.length != text.longest:
+            return {}
+        gaps, _ = gaps_of(text, plan)
+        between = pairwise([0, *ends(plan.length)])
+        return {f"{low + 1}-{high}": (low < gaps) & (gaps <= high) for low, high in between}
 
 
 def ends(longest: int) -> list[int]:

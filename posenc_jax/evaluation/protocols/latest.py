@@ -1,9 +1,8 @@
 """Answers with one older setting, both in the window: a test of which of the two came last."""
 
 from posenc_jax.evaluation import questions
-from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers, reading
-from posenc_jax.evaluation.windows import Text
+from posenc_jax.evaluation.protocols.answers import Answers, Parts
+from posenc_jax.evaluation.windows import Plan, Text
 
 ALL = "all"
 
@@ -13,25 +12,21 @@ class Latest(Answers):
     order = 6
     by_part = True
 
-    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        """Readings of all such answers and by separation: `5-8` has those 5 to 8 tokens apart."""
-        plan = self.plan(text, length, span)
+    def parts(self, text: Text, plan: Plan) -> Parts:
+        """All such answers and those by separation: `5-8` has those 5 to 8 tokens apart."""
         settings = questions.of(text, plan)
         if settings is None:
-            return []
+            return {}
         both = (settings.older == 1) & (settings.visible.sum(axis=1) == 2)
-        readings, low, high = [], 0, 1
-        parts = {ALL: both}
-        while low < length:
+        parts, low, high = {ALL: both}, 0, 1
+        while low < plan.length:
             name = f"{low + 1}-{high}" if low + 1 < high else str(high)
-            parts[name] = both & (settings.separation > low) & (settings.separation <= high)
+            parts[name] = both & (low < settings.separation) & (settings.separation <= high)
             low, high = high, 2 * high
-        for name, chosen in parts.items():
-            if chosen.any():
-                part = questions.restricted(plan, chosen)
-                separation = None if name == ALL else name
-                readings.append(reading(text, part, name, older=1, separation=separation))
-        return readings
+        return parts
+
+    def facts(self, part: str) -> dict:
+        return {"older": 1, "separation": None if part == ALL else part}
 
 
 protocol = Latest()

@@ -1,9 +1,8 @@
 """Answers by the number of older settings, all in the window: parts `0`, `1`, `2`, ..."""
 
 from posenc_jax.evaluation import questions
-from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers, reading
-from posenc_jax.evaluation.windows import Text
+from posenc_jax.evaluation.protocols.answers import Answers, Parts
+from posenc_jax.evaluation.windows import Plan, Text
 
 
 class Older(Answers):
@@ -11,18 +10,15 @@ class Older(Answers):
     order = 6
     by_part = True
 
-    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        plan = self.plan(text, length, span)
+    def parts(self, text: Text, plan: Plan) -> Parts:
         settings = questions.of(text, plan)
         if settings is None:
-            return []
-        readings = []
-        for older in range(int(settings.older.max()) + 1):
-            chosen = (settings.older == older) & (settings.visible.sum(axis=1) == older + 1)
-            if chosen.any():
-                part = questions.restricted(plan, chosen)
-                readings.append(reading(text, part, str(older), older=older))
-        return readings
+            return {}
+        older, visible = settings.older, settings.visible.sum(axis=1)
+        return {str(n): (older == n) & (visible == n + 1) for n in range(int(older.max()) + 1)}
+
+    def facts(self, part: str) -> dict:
+        return {"older": int(part)}
 
 
 protocol = Older()

@@ -1,21 +1,19 @@
 """Answers whose name was set only once: retrieval at any distance, without order."""
 
 from posenc_jax.evaluation import questions
-from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols.answers import Answers, ceiling, gaps_of, reading
-from posenc_jax.evaluation.windows import Text
+from posenc_jax.evaluation.protocols.answers import Answers, Parts
+from posenc_jax.evaluation.windows import Plan, Text
 
 
 class Reach(Answers):
     title = "answers without an older setting, each seen with as much context as fits"
 
-    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        plan = self.plan(text, length, span)
+    def parts(self, text: Text, plan: Plan) -> Parts:
         settings = questions.of(text, plan)
-        if settings is None or not (settings.older == 0).any():
-            return []
-        plan = questions.restricted(plan, settings.older == 0)
-        return [reading(text, plan, ceiling=ceiling(text, *gaps_of(text, plan)), older=0)]
+        return {} if settings is None else {"": settings.older == 0}
+
+    def facts(self, part: str) -> dict:
+        return {"older": 0}
 
 
 protocol = Reach()
