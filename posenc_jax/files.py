@@ -26,9 +26,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     try:
         if not is_replaceable(path):
             raise Stop(f"cannot write {path}: {NO_FILE}")
-        scratch.unlink(missing_ok=True)  # also removes a link, which open would follow
-        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with os.fdopen(handle, "wb") as stream:
+        with scratch.open("wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())

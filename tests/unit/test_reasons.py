@@ -2,7 +2,6 @@
 
 import ast
 import gzip
-import os
 from importlib import import_module
 
 import pytest
@@ -14,7 +13,6 @@ from posenc_jax.config import check
 from posenc_jax.data import corpora
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import methods
-from posenc_jax.files import write_atomically
 from posenc_jax.sweeping import jobs, slurm
 
 
@@ -127,16 +125,6 @@ def test_a_relative_cache_home_is_ignored(monkeypatch, tmp_path):
     assert corpora.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
     monkeypatch.setenv("XDG_CACHE_HOME", "/some/cache")
     assert str(corpora.cache_folder("")) == "/some/cache/posenc-jax"
-
-
-def test_atomic_writes_do_not_follow_links(tmp_path):
-    """An attacker could guess the name of the scratch file."""
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / ".config.json.part").symlink_to(tmp_path / "precious")
-    write_atomically(tmp_path / "config.json", "new")
-    assert (tmp_path / "precious").read_text() == "precious"
-    assert (tmp_path / "config.json").read_text() == "new"
-    assert not os.path.islink(tmp_path / "config.json")
 
 
 def test_slurm_job_names_are_shell_safe(tmp_path, monkeypatch):
