@@ -12,12 +12,13 @@ import hashlib
 import os
 import platform
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
 # Settings of glibc's mallopt: no separate mappings, retain freed memory, a single arena.
 _KEEPING = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_ARENA_MAX": (-8, 1)}
-MOST_PROGRAMS = 20_000  # on disk, about 1 GiB
+DAYS = 30  # that a compiled program is kept on disk
 
 
 def configure(*, keep_programs: bool = True) -> None:
@@ -70,21 +71,15 @@ def _keep_programs() -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-    _forget_oldest(folder)
+    _forget_old(folder)
 
 
-def _forget_oldest(folder: Path) -> None:
-    """Delete the older half of too many programs.
-
-    JAX can limit its cache itself, but reads the whole folder whenever it writes a program. With
-    5,000 programs, that doubles the time of a start that compiles.
-    """
-    if len(os.listdir(folder)) <= MOST_PROGRAMS:
-        return
-    with contextlib.suppress(FileNotFoundError):  # another process deletes them
-        files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
-        for file in files[: len(files) // 2]:
-            file.unlink()
+def _forget_old(folder: Path) -> None:
+    oldest = time.time() - DAYS * 86_400
+    for file in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process deletes it, or a folder of XLA
+            if file.stat().st_mtime < oldest:
+                file.unlink()
 
 
 def _processor() -> str:
