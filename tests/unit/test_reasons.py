@@ -1,12 +1,10 @@
 """Error messages in place of tracebacks; tests/programs tests the exit codes."""
 
-import ast
 import gzip
 from importlib import import_module
 
 import pytest
 from configured import origin_of
-from running import ROOT
 
 from configs import base
 from posenc_jax.config import check
@@ -85,25 +83,6 @@ def test_an_evaluation_of_impossible_size_is_refused(fields, message):
     config.update(fields)
     said = check.mistakes_in_evaluation(config) or methods.mistakes(config.extensions)
     assert message in "\n".join(said)
-
-
-def test_every_text_file_is_utf_8_in_any_locale():
-    """Every call in the sources that opens a text file names its encoding."""
-    missing = []
-    folders = [ROOT / name for name in ("posenc_jax", "models", "configs", "scripts")]
-    for path in [*ROOT.glob("*.py"), *(p for folder in folders for p in folder.rglob("*.py"))]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            given = {word.arg for word in node.keywords}
-            modes = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            text = name in ("read_text", "write_text") or (
-                name == "open" and any(isinstance(m, str) and set(m) <= set("rwax+") for m in modes)
-            )
-            if text and "encoding" not in given:
-                missing.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert missing == []
 
 
 def test_sweep_fields_must_be_names(tmp_path):
