@@ -34,7 +34,6 @@ FOLDER = ROOT / "configs"
 def test_every_encoding_has_a_recipe_that_runs(name):
     assert (FOLDER / f"{name}.py").exists(), "an encoding is one file in schemes, one in configs"
     recipe = import_module(f"configs.{name}")
-    assert recipe.__doc__
     config = recipe.get_config()
     assert config.encoding.name == name
     assert problems_of(config) == []

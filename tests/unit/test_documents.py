@@ -1,7 +1,6 @@
 """Documents cover every choice and output, and name only what exists."""
 
 import re
-from importlib import import_module
 
 import pytest
 from running import ROOT, committed
@@ -79,11 +78,3 @@ def test_a_test_runs_the_python_of_the_readme():
     modules = (ROOT / "tests" / "unit" / "attention" / "test_modules.py").read_text()
     for line in (line for line in block.splitlines() if "self." in line or "attend" in line):
         assert line.partition(" = ")[2] in modules, line
-
-
-@pytest.mark.parametrize("name", schemes.names())
-def test_a_recipe_docstring_holds_its_command(name):
-    docstring = import_module(f"configs.{name}").__doc__ or ""
-    if not committed([name], "configs"):
-        return
-    assert f"--config=configs/{name}.py" in docstring

@@ -217,10 +217,3 @@ def test_positions_beyond_the_reach_are_refused(encoding, make_model, make_token
         assert jnp.all(jnp.isfinite(logits))  # each document is within the reach
         with pytest.raises(ValueError, match="reaches"):
             make_model()(make_tokens(L + 3), encoding, segments=jnp.zeros((1, L + 3), int))
-
-
-def test_every_scheme_docstring_cites_its_paper(encoding):
-    assert type(encoding).__doc__
-    assert "arXiv" in type(encoding).__doc__, "the paper belongs in the docstring"
-    module = __import__(type(encoding).__module__, fromlist=["build"])
-    assert module.__doc__
