@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: help setup demo test test-programs test-all test-slow test-reference test-slurm lint format
-.PHONY: constraints bench gpu
+.PHONY: constraints bench gpu study
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
@@ -14,7 +14,8 @@ help:
 	@echo "make test-all        all three, and which lines they reach"
 	@echo "make test-slurm      a sweep through a real queue: root, and Debian's slurm-wlm and munge"
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
-	@echo "make bench           ratios against peers, installed into .venv-bench"
+	@echo "make study           every table of the study is made from its rows"
+	@echo "make bench           ratios against peers, installed into .venv-bench; OUT=DIR keeps them"
 	@echo "make gpu             checks and times a GPU; GPU=dry: tiny sizes on a CPU; OUT=DIR"
 	@echo "make lint            ruff and pyright"
 	@echo "make format          let ruff rewrite"
@@ -60,26 +61,30 @@ test-slurm: setup
 test-reference: setup
 	$(BIN)/python -m pytest -m reference
 
+study: setup
+	$(BIN)/python -m pytest study
+
+OUT ?=
+KEPT := $(addprefix --out=,$(OUT))
+
 bench: setup
-	$(BIN)/python -m benchmarks.attention
-	$(BIN)/python -m benchmarks.train_step
-	$(BIN)/python -m benchmarks.real
-	$(BIN)/python -m benchmarks.memory
-	$(BIN)/python -m benchmarks.decode
-	$(BIN)/python -m benchmarks.schemes
+	$(BIN)/python -m benchmarks.attention $(KEPT)
+	$(BIN)/python -m benchmarks.train_step $(KEPT)
+	$(BIN)/python -m benchmarks.real $(KEPT)
+	$(BIN)/python -m benchmarks.memory $(KEPT)
+	$(BIN)/python -m benchmarks.decode $(KEPT)
+	$(BIN)/python -m benchmarks.schemes $(KEPT)
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.prepare
-	$(BIN)/python -m benchmarks.lengths
 
 # On a bare machine whose own Python has jax, nothing is set up; elsewhere .venv is taken.
 GPU ?=
-OUT ?= build/gpu
 HAS_JAX = $(PYTHON) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("jax") is None)'
 
 gpu:
 	@if $(HAS_JAX); then python=$(PYTHON); else $(MAKE) --no-print-directory setup && python=$(BIN)/python; fi && \
-		$$python -m benchmarks.gpu $(addprefix --,$(GPU)) --out=$(OUT)
+		$$python -m study.gpu $(addprefix --,$(GPU)) $(KEPT)
 
 lint: setup
 	$(BIN)/ruff check .

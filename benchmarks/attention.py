@@ -1,4 +1,4 @@
-"""python -m benchmarks.attention [--seconds=4] [--lengths=256,512,1024,2048]
+"""python -m benchmarks.attention [--seconds=4] [--lengths=256,512,1024,2048] [--out=DIR]
 
 Compares attention by blocks, forward and backward, with jax.nn.dot_product_attention and a
 materialised bias, and with the plain attention of this library: time, and temporary memory of the
@@ -6,6 +6,7 @@ gradient, which is compiled but not run up to 32,768 tokens.
 """
 
 import argparse
+from pathlib import Path
 
 from posenc_jax import backend
 
@@ -82,6 +83,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=4, help="per line")
     parser.add_argument("--lengths", default="256,512,1024,2048")
+    parser.add_argument("--out", type=Path, help="the folder that keeps this machine's ratios")
     options = parser.parse_args()
     print(f"{machine()}\nfloat32, B {BATCH}, H {HEADS}, K {SIZE}; forward and backward\n")
     rows, results = [], []
@@ -113,7 +115,8 @@ def main() -> None:
             print(*rows[-1], flush=True)
     head = ["T", "encoding", "faster than jax.nn", "than plain", "time over no bias"]
     print("\n" + table(head + [f"{way} MiB" for way in WAYS], rows))
-    print(f"\nwritten to {record('attention', results)}")
+    if options.out:
+        print(f"\nwritten to {record('attention', results, options.out)}")
     print(f"\ntemporary memory of the gradient, t5\n\n{memory()}")
 
 

@@ -263,7 +263,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    parser.add_argument("--out", type=Path, help="the folder that keeps ratios and decode.png")
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     print(machine(), flush=True)
@@ -273,8 +273,9 @@ def main() -> None:
             words = [f"{one.measure} {one.range.middle:,.4g}" for one in of_case]
             print(f"{of_case[0].case}: {'; '.join(words)}", flush=True)
             results += of_case
-            record(f"decode_{part}", results)
-        if part == "encodings":
+            if options.out:
+                record(f"decode_{part}", results, options.out)
+        if options.out and part == "encodings":
             draw(results, options.out / "decode.png")
 
 

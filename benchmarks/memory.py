@@ -1,4 +1,4 @@
-"""python -m benchmarks.memory [--lengths=2048,8192,16384]
+"""python -m benchmarks.memory [--lengths=2048,8192,16384] [--out=DIR]
 
 Compares the memory of the forward passes of benchmarks.real with that of transformers: the most
 that a new process holds during its second pass, weights included, less what it held without a
@@ -71,6 +71,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--lengths", default="2048,8192,16384")
+    parser.add_argument("--out", type=Path, help="the folder that keeps this machine's ratios")
     options = parser.parse_args()
     import_peers()
     print(f"{machine()}\nMiB of a forward pass of one row, weights included\n")
@@ -88,7 +89,8 @@ def main() -> None:
         print(*rows[-1], flush=True)
     head = [f"{who} {dtype}" for dtype in real.TYPES for who in ("ours", "torch", "ratio")]
     print("\n" + table(["tokens", *head], rows))
-    print(f"\nwritten to {record('memory', results)}")
+    if options.out:
+        print(f"\nwritten to {record('memory', results, options.out)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""python -m benchmarks.real [--lengths=2048,8192,16384] [--rounds=3]
+"""python -m benchmarks.real [--lengths=2048,8192,16384] [--rounds=3] [--out=DIR]
 
 Compares a forward pass at the shape of SmolLM2-135M (30 layers, width 576, 9 heads, 3 key/value
 heads, vocabulary 49,152) with that of transformers on CPU torch (attn_implementation="sdpa"), in
@@ -6,6 +6,7 @@ float32 and bfloat16, in turns. Both compute the logits of the last 128 tokens.
 """
 
 import argparse
+from pathlib import Path
 
 from posenc_jax import backend
 
@@ -75,6 +76,7 @@ def main() -> None:
     )
     parser.add_argument("--lengths", default="2048,8192,16384")
     parser.add_argument("--rounds", type=int, default=3, help="of every length and type")
+    parser.add_argument("--out", type=Path, help="the folder that keeps this machine's ratios")
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     print(f"{machine()}\nforward passes, one row\n")
@@ -93,7 +95,8 @@ def main() -> None:
         print(*rows[-1], flush=True)
     head = ["tokens", *(f"{name}, tokens/s" for name in calls), *ranges]
     print("\n" + table(head, rows))
-    print(f"\nwritten to {record('real', results)}")
+    if options.out:
+        print(f"\nwritten to {record('real', results, options.out)}")
 
 
 if __name__ == "__main__":

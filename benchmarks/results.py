@@ -1,5 +1,5 @@
-"""Keep the ratios of this machine in docs/results/speed/<processor>.csv; a benchmark that runs
-again replaces its own rows."""
+"""Keep the ratios of this machine in a folder, as <processor>.csv; a benchmark that runs again
+replaces its own rows."""
 
 import csv
 import re
@@ -14,8 +14,6 @@ from benchmarks.peers import ROOT
 from benchmarks.timing import Range
 from posenc_jax import backend
 
-FOLDER = ROOT / "docs" / "results" / "speed"
-
 
 class Result(NamedTuple):
     case: str  # such as `128 x 32 rope`
@@ -23,7 +21,7 @@ class Result(NamedTuple):
     range: Range
 
 
-def record(benchmark: str, results: Iterable[Result]) -> Path:
+def record(benchmark: str, results: Iterable[Result], folder: Path) -> Path:
     machine = backend.machine()
     facts = {
         "processor": machine["processor"],
@@ -35,7 +33,7 @@ def record(benchmark: str, results: Iterable[Result]) -> Path:
     }
     # The last word of a processor is the hash of its features, which hypervisors change.
     name = machine["processor"].rpartition(" ")[0].lower()
-    path = FOLDER / f"{re.sub(r'[^a-z0-9]+', '-', name)}.csv"
+    path = folder / f"{re.sub(r'[^a-z0-9]+', '-', name)}.csv"
     rows = [
         {"benchmark": benchmark, "case": one.case, "measure": one.measure}
         | {part: f"{value:.4g}" for part, value in one.range._asdict().items()}

@@ -1,4 +1,4 @@
-"""python -m benchmarks.schemes [--seconds=10] [--lengths=512,2048] [--only=fox,hybrid]
+"""python -m benchmarks.schemes [--seconds=10] [--lengths=512,2048] [--only=fox,hybrid] [--out=DIR]
 
 Compares training steps of the default byte model under encodings that bring more than a rotation or
 a bias of the distance with the same step without position: how many times as long each takes, in
@@ -6,6 +6,7 @@ turns, and temporary memory.
 """
 
 import argparse
+from pathlib import Path
 
 from posenc_jax import backend
 
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="per encoding and length")
     parser.add_argument("--lengths", default="512,2048")
     parser.add_argument("--only", default="", help="encodings whose names contain one of these")
+    parser.add_argument("--out", type=Path, help="the folder that keeps this machine's ratios")
     options = parser.parse_args()
     words = options.only.split(",")
     names = [name for name in CASES if name == BASE or any(word in name for word in words)]
@@ -75,8 +77,8 @@ def main() -> None:
     head = [f"{what} at {length:,}" for length in lengths for what in ("time", "MiB")]
     rows = [[name, *(word for n in lengths for word in found[name, n])] for name in names]
     print("\n" + table(["encoding", *head], rows))
-    if not options.only:
-        print(f"\nwritten to {record('schemes', results)}")
+    if options.out and not options.only:
+        print(f"\nwritten to {record('schemes', results, options.out)}")
 
 
 if __name__ == "__main__":

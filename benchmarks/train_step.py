@@ -1,4 +1,4 @@
-"""python -m benchmarks.train_step [--seconds=20] [--without=compiled]
+"""python -m benchmarks.train_step [--seconds=20] [--without=compiled] [--out=DIR]
 
 Compares training steps of the default byte model (width 128, 4 layers, 4 heads) with x-transformers
 on CPU torch (eager, flash and torch.compile) and a textbook decoder of flax.nnx, with the same
@@ -9,6 +9,7 @@ rate of matrix products.
 import argparse
 import time
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 from posenc_jax import backend
@@ -195,6 +196,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=20, help="per encoding and length")
     parser.add_argument("--without", default="", help="peers to leave out, such as eager,compiled")
+    parser.add_argument("--out", type=Path, help="the folder that keeps this machine's ratios")
     options = parser.parse_args()
     peers.install(peers.ROOT / ".venv-bench", peers.ROOT / "benchmarks" / "requirements.txt")
     hows = [how for how in HOWS if how not in options.without.split(",")]
@@ -224,8 +226,8 @@ def main() -> None:
             print(*rows[-1], flush=True)
     head = ["tokens x rows", "encoding", "ours", *hows, *(f"over {how}" for how in hows)]
     print("\n" + table([*head, "of the products' rate"], rows))
-    if not options.without:
-        print(f"\nwritten to {record('train_step', results)}")
+    if options.out and not options.without:
+        print(f"\nwritten to {record('train_step', results, options.out)}")
 
 
 if __name__ == "__main__":

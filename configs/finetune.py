@@ -7,7 +7,7 @@ Fields set here or on the command line override them, such as --config.data.sour
 --config.data.path='books/*.txt'.
 
 Expected with configs/rope.py after 200 steps at 4 L = 512: at 4 L a loss 0.230 nats per byte below
-YaRN without fine-tuning [0.172, 0.287] (one seed, docs/results/finetuning.md).
+YaRN without fine-tuning [0.172, 0.287] (one seed).
 """
 
 from ml_collections import ConfigDict

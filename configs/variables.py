@@ -8,7 +8,7 @@ steps of 32 rows, loss on answers only. To evaluate:
 python eval_extrapolation.py --workdir=runs/variables-rope --config.lengths=64,128,256,512 \\
     --config.last=16 --config.protocols=answers,gap
 
-Expected accuracy, mean of five seeds (docs/results/retrieval.md): RoPE 0.25 at L (ceiling 0.25) and
+Expected accuracy, mean of five seeds: RoPE 0.25 at L (ceiling 0.25) and
 0.55 at 8 L (ceiling 1), with yarn 0.94 at 8 L.
 """
 
@@ -17,7 +17,7 @@ from importlib import import_module
 from configs import base
 from posenc_jax.errors import ConfigError
 
-# Lowest training loss among 1, 4 and 16, one seed (docs/LOG.md).
+# Lowest training loss among 1, 4 and 16, one seed.
 RATES = {"fire": 16.0, "fox": 4.0, "kerple_log": 16.0, "kerple_power": 16.0, "t5": 16.0}
 
 

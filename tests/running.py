@@ -126,8 +126,8 @@ def script(name, *words, code=0):
 
 def copy_of(folder):
     """Copy the project to a folder; return a function that runs Python there."""
-    folders = ("benchmarks", "configs", "docs", "models", "posenc_jax", "scripts", "tests")
-    for name in (".github", *folders):
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    for name in {path.partition("/")[0] for path in listed.stdout.split("\0") if "/" in path}:
         skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=skip)
     for path in filter(Path.is_file, ROOT.iterdir()):

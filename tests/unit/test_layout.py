@@ -15,6 +15,23 @@ def sources():
     return {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
+NAMES_THE_STUDY = re.compile(r"""\bstudy[/.]\w|["']study["']|\b(?:import|from) +study\b""")
+
+
+def test_the_laboratory_does_not_name_the_study():
+    folders = "posenc_jax models configs scripts tests benchmarks".split()
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += ROOT.glob("*.py")
+    named = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if path.suffix in {".py", ".html", ".toml"} and NAMES_THE_STUDY.search(path.read_text())
+    ]
+    assert named == [] and len(files) > 300
+    for line in ("see STUDY/order", "import STUDY", "from STUDY.a import b", "ROOT / 'STUDY'"):
+        assert NAMES_THE_STUDY.search(line.replace("STUDY", "STUDY".lower()))
+
+
 def imports(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,7 +1,6 @@
 """Rows, baselines and what is said of them."""
 
 import errno
-import tarfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from measuring import find, split, sums_by_document
-from running import ROOT
 from sizes import L
 
 from posenc_jax.errors import Stop
@@ -356,11 +354,3 @@ def test_a_damaged_file_is_set_aside_and_one_that_cannot_be_read_ends_the_progra
         records.write(tmp_path, cells)
     monkeypatch.undo()
     assert (tmp_path / "sums.parquet").read_bytes() == whole
-
-
-def test_the_archive_of_the_fair_zoo_is_read(tmp_path):
-    with tarfile.open(ROOT / "docs" / "results" / "fair" / "runs.tar.xz") as archive:
-        name = next(n for n in archive.getnames() if n.endswith("eval/sums.parquet"))
-        archive.extract(name, tmp_path, filter="data")
-    cells = records.read(tmp_path / Path(name).parent)
-    assert len(records.rows(cells)) == len(cells) > 10

@@ -138,7 +138,6 @@ def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
 
 
 def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
-    """configs/sweeps/fair_factors.py and fair_long.py beside fair.py."""
     rows = [dict.fromkeys(COLUMNS, "") | {"scheme": "nope", "run": "nope-s0-learning_rate=0.009"}]
     bos = {"model": {"layers": 2, "width": 8, "bos": True}}
     for folder, name, own in (

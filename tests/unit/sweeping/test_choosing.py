@@ -6,9 +6,7 @@ import math
 import shlex
 
 import pytest
-from running import ROOT
 
-from configs.sweeps import fair, fair_factors, fair_long
 from posenc_jax import errors
 from posenc_jax.config.compare import without_seed
 from posenc_jax.errors import ConfigError, Stop
@@ -272,28 +270,6 @@ def test_a_list_says_what_is_known_and_what_is_to_be_chosen(tmp_path, capsys):
     for line in (line for line in lines if not line.startswith("#")):
         assert shlex.split(line)[1].endswith("train.py") and "--config.learning_rate=" in line
     assert lines[-1].endswith("2 seeds, once its rates are chosen")
-
-
-@pytest.mark.parametrize("sweep", [fair_long, fair_factors], ids=lambda one: one.__name__)
-def test_sweeps_beside_the_fair_zoo_take_its_rates_and_its_targets(sweep, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    made, of_fair = sweep.get_config(), fair.get_config()
-    assert made["evaluation"] == of_fair["evaluation"] and "choose" not in made
-    assert of_fair["fields"].items() <= made["fields"].items()
-    for job in jobs_of(made, tmp_path):
-        assert "learning_rate" in dict(job.fields) and job.mistakes() == []
-
-
-def test_the_fair_zoo_tunes_all_of_its_encodings_alike(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    made = fair.get_config()
-    there = [job for job in made["grid"] if (ROOT / job["recipe"]).exists()]
-    plan = plan_of(made | {"grid": there}, tmp_path)
-    assert len(made["grid"]) == 5 * 10 and {job["seed"] for job in there} == set(range(5))
-    for scheme in plan.schemes:
-        points, _ = scheme.stages()
-        assert {scheme.times(point) for point in points} == {0.333, 1.0, 3.0}
-        assert len(scheme.seeds) == 5 and scheme.seeds[0].mistakes() == []
 
 
 def test_a_chosen_run_waits_for_the_end_of_its_trial(run, monkeypatch):

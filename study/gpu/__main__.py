@@ -1,0 +1,139 @@
+"""python -m study.gpu [--dry] [--out=DIR] [--minutes=9.5] [--again]
+
+Checks and times this library on a GPU: a run repeated and resumed, the kernels of every encoding
+against plain attention, and training steps. Each measurement is written to DIR/gpu.jsonl at once,
+and DIR/gpu.md has the tables. The same command resumes; --again repeats failures. --dry runs tiny
+sizes on a CPU.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.timing import table
+from posenc_jax import backend
+from posenc_jax.errors import AGAIN, FAULT
+from posenc_jax.errors import DONE as OK
+from posenc_jax.terminal import clock
+from study.gpu import determinism, kernels, steps
+from study.gpu.records import BEGUN, DONE, FAILED, Records
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+PROBE = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
+# Determinism starts other processes, which need the device before this one takes it.
+PARTS = {
+    "determinism": (
+        determinism,
+        "The same run twice, and stopped and resumed; same: equal digests.",
+    ),
+    "kernels": (kernels, "Attention in bfloat16 against plain attention in float32."),
+    "steps": (steps, "Training steps in bfloat16."),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu"))
+    parser.add_argument("--minutes", type=float, default=9.5, help="after which this call stops")
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args()
+    backend.configure(keep_programs=False)  # compilation is part of the measurement
+    facts = machine("cpu" if options.dry else "gpu")
+    if facts is None:
+        return FAULT
+    options.out.mkdir(parents=True, exist_ok=True)
+    records = Records(options.out / "gpu.jsonl")
+    records.add("machine/facts", DONE, **facts)
+    print("  ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
+    finished = measure(records, options.dry, 60 * options.minutes, options.again)
+    (options.out / "gpu.md").write_text(render(records) + "\n", encoding="utf-8")
+    failed = [key for key, record in records.by_key.items() if record["state"] == FAILED]
+    print(f"{options.out / 'gpu.md'}: {len(failed)} failed {' '.join(failed)}")
+    if not finished:
+        print("out of time; the same command resumes")
+        return AGAIN
+    return FAULT if failed else OK
+
+
+def machine(wanted: str) -> dict | None:
+    """Device, driver and versions; None without the device, with a printed reason."""
+    command = [sys.executable, "-c", PROBE]
+    probe = subprocess.run(command, capture_output=True, text=True)
+    platform, _, kind = probe.stdout.strip().partition("|")
+    if platform != wanted:
+        found = platform or probe.stderr.strip().splitlines()[-1]
+        print(f"error: jax finds no {wanted}: {found}", file=sys.stderr)
+        print("GPU=dry make gpu runs tiny sizes on a CPU", file=sys.stderr)
+        return None
+    tool, driver = shutil.which("nvidia-smi"), ""
+    if tool:
+        query = [tool, "--query-gpu=driver_version,memory.total", "--format=csv,noheader"]
+        driver = subprocess.run(query, capture_output=True, text=True).stdout.strip()
+    return {"device": kind, "driver": driver} | {name: metadata.version(name) for name in PACKAGES}
+
+
+def measure(records: Records, dry: bool, seconds: float, again: bool) -> bool:
+    """Take the missing measurements; True if all were taken in time."""
+    every = {
+        f"{part}/{name}": call
+        for part, (module, _) in PARTS.items()
+        for name, call in module.measurements(dry).items()
+    }
+    kept = (DONE,) if again else (DONE, FAILED)
+    left = [key for key in every if records.by_key.get(key, {}).get("state") not in kept]
+    began = time.monotonic()
+    for number, key in enumerate(left):
+        spent = time.monotonic() - began
+        if spent > seconds:
+            return False
+        rest = f", {clock(spent / number * (len(left) - number))} left" if number else ""
+        records.add(key, BEGUN)
+        try:
+            values = every[key]()
+        except Exception:
+            records.add(key, FAILED, error=traceback.format_exc())
+        else:
+            records.add(key, DONE, **values)
+        print(f"[{number + 1}/{len(left)}{rest}] {key}  {shown(records.by_key[key])}", flush=True)
+    return True
+
+
+def shown(record: dict) -> str:
+    if record["state"] == FAILED:
+        return f"FAILED  {record['error'].strip().splitlines()[-1]}"
+    return "  ".join(f"{name} {text(value)}" for name, value in record.items() if name != "state")
+
+
+def text(value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return "" if value is None else str(value).replace("\n", " ").replace("|", "/")[:120]
+
+
+def render(records: Records) -> str:
+    """Tables of all measurements, as Markdown."""
+    facts = records.by_key["machine/facts"]
+    lines = [", ".join(f"{name} {value}" for name, value in facts.items() if name != "state")]
+    for part, (_, caption) in PARTS.items():
+        named = {k.partition("/")[2]: r for k, r in records.by_key.items() if k.startswith(part)}
+        done = {name: record for name, record in named.items() if record["state"] == DONE}
+        columns = list(dict.fromkeys(c for r in done.values() for c in r if c != "state"))
+        rows = [[name, *(text(r.get(c)) for c in columns)] for name, r in done.items()]
+        lines += ["", f"### {caption}", "", table(["", *columns], rows)]
+        failed = {name: r for name, r in named.items() if r["state"] == FAILED}
+        lines += [f"\n**{name}**: {shown(record)}" for name, record in failed.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

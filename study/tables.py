@@ -1,0 +1,39 @@
+"""The tables of the pages in this folder, from the published rows: python -m study.tables
+
+A table of a page stands between `<!-- table NAME -->` and `<!-- end -->`; this writes it there.
+test_tables.py finds each of them unchanged, and every decimal of a page's sentences in its tables.
+"""
+
+from study.cells import STUDY
+from study.content import tables as content
+from study.decoding import tables as decoding
+from study.gpu import tables as gpu
+from study.order import tables as order
+from study.real import tables as real
+from study.speed import tables as speed
+
+PAGES = {
+    "order/README.md": order.TABLES,
+    "content/README.md": content.TABLES,
+    "decoding/README.md": decoding.TABLES,
+    "real/README.md": real.TABLES,
+    "speed/README.md": speed.TABLES,
+    "gpu/README.md": gpu.TABLES,
+}
+
+
+def written(page: str, text: str) -> str:
+    """The page with its tables as the rows have them."""
+    for name, make in PAGES[page].items():
+        before, begin, rest = text.partition(f"<!-- table {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        if not end:
+            raise ValueError(f"{page} has no place for the table {name!r}")
+        text = before + begin + make() + end + after
+    return text
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        path = STUDY / page
+        path.write_text(written(page, path.read_text()))
