@@ -52,11 +52,11 @@ def main(argv: list[str]) -> int:
 def run(config: Evaluation, workdir: Path, step: int | None, every: bool) -> None:
     from posenc_jax import programs
     from posenc_jax.runs.subject import run_config
-    from posenc_jax.tracking.curves import log_evaluation
+    from posenc_jax.tracking.wandb import log_evaluation
 
-    outcome = programs.evaluate_run(config, workdir, None if every else [step])
-    if outcome is not None:
-        log_evaluation(run_config(workdir), config.wandb.mode, workdir, *outcome)
+    curves = programs.evaluate_run(config, workdir, None if every else [step])
+    if curves is not None:
+        log_evaluation(run_config(workdir), config.wandb.mode, workdir, curves)
 
 
 # One protocol and about 20 windows; given fields take precedence.

@@ -3,8 +3,7 @@
 Writes a report on runs and sweeps, finished or not: OUT/index.html, a single file that needs no
 network, and the main figure of each protocol as a PNG. RUNS is the folder of a sweep or of one run.
 Next to retrieval accuracy, if scored, its figure shows the bits per byte of the runs --text, which
-may be the same runs if trained on a mixture. With --wandb the report is a wandb run, `report`, in
-the group of the first run.
+may be the same runs if trained on a mixture.
 """
 
 import argparse
@@ -22,8 +21,6 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("runs", nargs="+", type=Path, help="folders of sweeps or runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
-    modes = ("online", "offline", "auto")
-    parser.add_argument("--wandb", choices=modes, default="", help="default: no wandb run")
     parser.add_argument(
         "--evaluation", default="", help="its name; default: the evaluation of held-out text"
     )
@@ -35,9 +32,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv[1:])
     form = style.Form(options.format, options.width)
     return terminal.code_of(
-        lambda: report(
-            options.runs, options.out, options.evaluation, options.wandb, options.text, form
-        )
+        lambda: report(options.runs, options.out, options.evaluation, options.text, form)
     )
 
 

@@ -7,13 +7,13 @@ import netrc
 import os
 import shlex
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from posenc_jax.config import Training, environment, schema
-from posenc_jax.errors import DONE, Stop, code_of
+from posenc_jax.errors import DONE, Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.terminal import say, warn
 
@@ -67,9 +67,9 @@ def _forget_service() -> None:
 class TrainingView(View):
     """Shows metrics.jsonl as train/<name> against train/step, with `facts` in the config."""
 
-    def __init__(self, config, workdir: Path, facts: Mapping[str, Any]):
+    def __init__(self, config: Training, workdir: Path, facts: Mapping[str, Any]):
         super().__init__(
-            lambda: start_training(config, workdir, identity_of(workdir), facts=facts),
+            lambda: _start(config, workdir, identity_of(workdir), "train", facts=facts),
             required=config.wandb.required,
         )
 
@@ -77,47 +77,121 @@ class TrainingView(View):
         super().log({f"train/{name}": value for name, value in values.items()})
 
 
-class Handover:
-    """Keeps the wandb run of a finished training open for the evaluation that follows.
+class Curves(NamedTuple):
+    """Curves of an evaluation."""
 
-    If finished and resumed, it would be a sweep trial without its metric, and offline two folders.
+    rows: Sequence[dict]  # as in curves.csv
+    against_length: Sequence[str]  # protocols with a panel of all methods
+    pictures: Sequence[Path]
+    facts: Mapping[str, Any]
+
+
+def log_with_training(config: Training, workdir: Path, curves: Curves) -> None:
+    """Log the curves in the wandb run of the training, where wandb's sweeps read their numbers.
+
+    wandb cannot change a logged point, so later curves become a run of their own.
     """
-
-    def __init__(self) -> None:
-        self.run: Any = None
-        self.required = self.trained = False
-
-    def __enter__(self) -> "Handover":
-        return self
-
-    def training(self, config, workdir: Path, facts: Mapping[str, Any]) -> View:
-        self.required, self.trained = config.wandb.required, True
-        return _HandedOver(self, config, workdir, facts)
-
-    def take(self, config, workdir: Path) -> Any:
-        """Return the open wandb run, or resume that of an earlier training by its id."""
-        run, self.run = self.run, None
-        if self.trained:  # None if wandb is off
-            return run
-        return start_training(config, workdir, identity_of(workdir))
-
-    def __exit__(self, kind, error, trace) -> None:
-        run, self.run = self.run, None
-        if run is not None:  # not taken by an evaluation
-            code, required = code_of(error), self.required and error is None
-            View(lambda: run, required=required).finish(code, {"exit_code": code})
+    if _is_off(config.wandb.mode) and not config.wandb.required:
+        return  # training said so
+    identity, path = identity_of(workdir), workdir / "eval" / "wandb_with_training"
+    if _read(path) == identity:
+        return log_evaluation(config, config.wandb.mode, workdir, curves)
+    subject = {name: curves.facts[name] for name in ("step", "data_fingerprint")}
+    facts = {"evaluation": curves.facts["evaluation"] | subject}
+    view = View(
+        lambda: _start(config, workdir, identity, "train", facts=facts),
+        required=config.wandb.required,
+    )
+    if log_curves(view, curves):
+        write_atomically(path, identity)
+        write_atomically(workdir / "eval" / "wandb_id", digest_of(curves.rows))
 
 
-class _HandedOver(TrainingView):
-    def __init__(self, to: Handover, *about: Any):
-        super().__init__(*about)
-        self.to = to
+def log_evaluation(config: Training, mode: str, workdir: Path, curves: Curves) -> None:
+    """Log the curves as a wandb run of their own in the training run's group, once."""
+    config = dataclasses.replace(config, wandb=environment.applied(config.wandb))
+    identity, path = digest_of(curves.rows), workdir / "eval" / "wandb_id"
+    if _read(path) == identity:
+        return
+    view = View(
+        lambda: _start(config, workdir, identity, "eval", mode, curves.facts),
+        required=config.wandb.required,
+    )
+    if log_curves(view, curves):
+        write_atomically(path, identity)
 
-    def finish(self, code: int, summary: Mapping) -> bool:
-        if code != DONE:
-            return super().finish(code, summary)
-        self.to.run, self.run = self.run, None
-        return self.to.run is not None
+
+def log_curves(view: View, curves: Curves) -> bool:
+    """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl (a
+    part of a protocol after its name), and all methods of a protocol in one panel."""
+    last = max(row["step"] for row in curves.rows)
+    newest = [row for row in curves.rows if row["step"] == last]
+    for length in sorted({row["length"] for row in newest}):
+        multiple = length / newest[0]["train_length"]
+        values: dict[str, Any] = {"eval/length": length, "eval/multiple": multiple}
+        for row in (r for r in newest if r["length"] == length and r["nll"] is not None):
+            name = f"{_panel(row)}/{row['method']}"
+            values |= {f"{name}/ppl": row["ppl"], name: row["bpb"]}
+        view.log(values)
+    if view.run is not None:
+        view.log(_media(curves) | _methods(newest, curves.against_length))
+    return view.finish(DONE, summary_of(newest))
+
+
+def summary_of(rows: Sequence[dict]) -> dict[str, float]:
+    """Bits per byte as extrap/<protocol>/<extension>@<multiple>x; names omit the largest scale."""
+    summary = {}
+    for row in rows:
+        if row["nll"] is None or row["bpb"] is None:
+            continue
+        largest = max(r["scale"] or 0 for r in rows if r["extension"] == row["extension"])
+        short = (row["scale"] or 0) == largest and not row["window"]
+        extension = row["extension"] if short else row["method"]
+        multiple = f"{row['length'] / row['train_length']:g}x"
+        summary[f"{_panel(row)}/{extension}@{multiple}"] = row["bpb"]
+    return summary
+
+
+def _panel(row: Mapping[str, Any]) -> str:
+    """extrap/<protocol>, or extrap/<protocol>/<part> of a protocol that scores parts."""
+    part = f"/{row['part']}" if row["part"] else ""
+    return f"extrap/{row['protocol']}{part}"
+
+
+def _media(curves: Curves) -> dict[str, Any]:
+    import wandb
+
+    data: list[Any] = [list(row.values()) for row in curves.rows]
+    table = wandb.Table(columns=list(curves.rows[0]), data=data, allow_mixed_types=True)
+    return {"eval/curves": table} | {
+        f"plots/{path.stem}": wandb.Image(str(path)) for path in curves.pictures
+    }
+
+
+def _methods(rows: Sequence[dict], protocols: Sequence[str]) -> dict[str, Any]:
+    """One panel per protocol with all methods of this run."""
+    import wandb
+
+    panels = {}
+    for protocol in protocols:
+        lines: dict[str, list[tuple[int, float]]] = {}
+        chosen = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
+        field = "bpb" if all(row["bpb"] is not None for row in chosen) else "nll"
+        for row in sorted(chosen, key=lambda row: row["length"]):
+            lines.setdefault(row["method"], []).append((row["length"], row[field]))
+        if lines:
+            panels[f"methods/{protocol}"] = wandb.plot.line_series(
+                xs=[[x for x, _ in line] for line in lines.values()],
+                ys=[[y for _, y in line] for line in lines.values()],
+                keys=list(lines),
+                title=f"{protocol}, {'bits per byte' if field == 'bpb' else 'nats per token'}",
+                xname="length",
+            )
+    return panels
+
+
+def _is_off(mode: str) -> bool:
+    return mode == "disabled" or mode == "auto" and not _has_key()
 
 
 def _has_key() -> bool:
@@ -130,69 +204,47 @@ def _has_key() -> bool:
         return False
 
 
-def start_training(
-    config, folder: Path, identity: str, requested: str = "", facts: Mapping[str, Any] | None = None
-) -> Any:
-    """Start the wandb run of a training run; the summary holds each loss's best value."""
-    name = config.wandb.name or folder.resolve().name
-    run = start(config, folder, identity, requested, "train", name, "train/step", "train/*", facts)
-    for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
-        define(run, f"train/{loss}", step_metric="train/step", summary="min")
-    for noise in ("step", "tokens", "time"):
-        define(run, f"train/{noise}", hidden=True)
-    return run
-
-
-def settings_now(config: Training) -> Training:
-    """A run's settings, overridden by the environment of this command."""
-    return dataclasses.replace(config, wandb=environment.applied(config.wandb))
-
-
-def define(run: Any, name: str, **options: Any) -> None:
-    if run is not None:
-        run.define_metric(name, **options)
-
-
-def start(
-    config,
-    folder: Path,
+def _start(
+    config: Training,
+    workdir: Path,
     identity: str,
-    requested: str,
     job: str,
-    name: str,
-    axis: str,
-    shown: str,
+    requested: str = "",
     facts: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Start a wandb run with the metrics `shown` against `axis`; None if disabled."""
+    """Start or resume a wandb run by its id; None if off. Its summary has each loss's minimum."""
     mode: Any = requested or config.wandb.mode  # one of wandb's literals
-    if mode == "auto" and not _has_key():
-        offline = "--wandb=offline" if job == "report" else "--config.wandb.mode=offline"
-        off = f"there is no key; to turn it on: wandb login, or {offline}"
-        if config.wandb.required:
+    if _is_off(mode):
+        off = "there is no key; to turn it on: wandb login, or --config.wandb.mode=offline"
+        if mode == "auto" and config.wandb.required:
             raise Stop(off)
-        say(f"wandb: off, {off}")
-        return None
-    if mode == "disabled":
+        if mode == "auto":
+            say(f"wandb: off, {off}")
         return None
     import wandb
 
+    name = config.wandb.name or workdir.resolve().name
     run = wandb.init(
         project=config.wandb.project,
         group=config.wandb.group or _group(config),
-        name=name,
+        name=name if job == "train" else f"{name}-{job}",
         job_type=job,
-        tags=_tags(config) if job != "report" else None,
+        tags=_tags(config),
         id=identity,
         resume="allow",
         mode="online" if mode == "auto" else mode,
-        dir=str(Path(config.wandb.dir or folder).expanduser()),
+        dir=str(Path(config.wandb.dir or workdir).expanduser()),
         config=schema.as_fields(config) | dict(facts or {}),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
-    run.define_metric(axis)
-    run.define_metric(shown, step_metric=axis)
-    _say_where(run, job, folder)
+    for axis, shown in (("train/step", "train/*"), ("eval/length", "extrap/*")):
+        run.define_metric(axis, hidden=True)
+        run.define_metric(shown, step_metric=axis)
+    for loss in ("loss", "bpb", "valid_loss", "valid_bpb", "choose_loss", "choose_bpb"):
+        run.define_metric(f"train/{loss}", step_metric="train/step", summary="min")
+    for noise in ("train/tokens", "train/time", "eval/multiple"):
+        run.define_metric(noise, hidden=True)
+    _say_where(run)
     return run
 
 
@@ -219,16 +271,17 @@ def _tags(config: Training) -> list[str]:
     return [tag[:64] for tag in (config.encoding.name, text, _size(config))]
 
 
-def _say_where(run: Any, job: str, folder: Path) -> None:
+def _say_where(run: Any) -> None:
     """Print the URL of a wandb run, or the command to upload an offline one."""
-    url, folder_of_run = getattr(run, "url", None), getattr(run, "dir", None)
-    if url:
-        say(f"wandb: {url}")
-    elif job == "report" and folder_of_run:
-        say(f"wandb: offline, to upload: wandb sync {shlex.quote(str(Path(folder_of_run).parent))}")
-    elif folder_of_run:
-        workdir = shlex.quote(str(folder.parent if job == "eval" else folder))
-        say(f"wandb: offline, to upload: python scripts/sync_wandb.py {workdir}")
+    if run.url:
+        say(f"wandb: {run.url}")
+    elif run.dir:
+        folder = Path(run.dir).parent.parent
+        say(f"wandb: offline, to upload: wandb sync {shlex.quote(str(folder))}/offline-run-*")
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def digest_of(values: Any) -> str:

@@ -35,8 +35,8 @@ from posenc_jax.training.saving import Saving
 from posenc_jax.training.validation import Validation
 
 
-def train(config: Training, workdir: Path, track: Callable[..., View] = TrainingView) -> int:
-    """Train or resume the run in a workdir and return its exit code; `track` opens its view."""
+def train(config: Training, workdir: Path) -> int:
+    """Train or resume the run in a workdir and return its exit code."""
     with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as stack:
         processes.same_configuration(config)
         run = Workdir(workdir) if is_lead() else Follower(workdir)
@@ -61,7 +61,7 @@ def train(config: Training, workdir: Path, track: Callable[..., View] = Training
         saving = all_or_none(lambda: stack.enter_context(closing(Saving(run, config.keep))))
         _check_steps(config, saving.steps())
         all_or_none(lambda: run.claim(config))
-        return _train(config, run, corpus, saving, signals, track)
+        return _train(config, run, corpus, saving, signals)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def with_vocab(config: Training, vocab: int) -> Training:
     return dataclasses.replace(config, model=model)
 
 
-def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str], track) -> int:
+def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
     mesh = devices.make_mesh(sequence=config.sequence)
 
     cards: dict[int, dict] = {}
@@ -144,7 +144,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
     run.facts.pop("speed", None)  # measured before this start
     run.status("running", errors.AGAIN, step=step)
     # Opening wandb takes half a minute if its host is unreachable.
-    records = _records(config, run, step, parts, corpus, track)
+    records = _records(config, run, step, parts, corpus)
     report.start(step, config, parts)
     skipping = config.skip_not_finite
     with Recorder(report, *records, skipping=skipping, lossless=corpus.lossless) as record:
@@ -170,12 +170,12 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str],
 
 
 def _records(
-    config, run: Workdir, step: int, parts: parameters.Parts, corpus, track
+    config, run: Workdir, step: int, parts: parameters.Parts, corpus
 ) -> tuple[Metrics | None, View | None]:
     if not is_lead():
         return None, None
     facts = {"parameters": parts.counts(), "data_fingerprint": corpus.fingerprint}
-    return Metrics(run / "metrics.jsonl", step), track(config, run.path, facts)
+    return Metrics(run / "metrics.jsonl", step), TrainingView(config, run.path, facts)
 
 
 def _steps(

@@ -264,16 +264,17 @@ def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
 
 
 def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
-    from posenc_jax.tracking import curves
-    from posenc_jax.tracking.wandb import View
+    from posenc_jax.tracking.wandb import Curves, View, log_curves
 
     rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
-    rows += [row | {"scale": 1.5} for row in rows if row["extension"] == "yarn"]
+    rows += [
+        row | {"scale": 1.5, "method": "yarn:1.5"} for row in rows if row["extension"] == "yarn"
+    ]
     summaries = []
     view = View(lambda: None, required=False)
     view.run = type("Run", (), {"log": lambda self, values: None})()
     monkeypatch.setattr(view, "finish", lambda code, summary: summaries.append(summary))
-    curves.log_curves(view, rows, [])
+    log_curves(view, Curves(rows, [], [], {}))
     keys = {key for key in summaries[0] if key.startswith("extrap/same_token/yarn")}
     at = ("0.5x", "1x", "2x")
     expected = {f"extrap/same_token/{name}@{x}" for name in ("yarn", "yarn:1.5") for x in at}
@@ -281,7 +282,8 @@ def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
 
 
 def test_parts_and_windows_are_keys_in_wandb_of_their_own(evaluated):
-    from posenc_jax.tracking import curves
+    from posenc_jax.evaluation.sums import label
+    from posenc_jax.tracking.wandb import summary_of
 
     rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
     row = next(row for row in rows if row["length"] == row["train_length"])
@@ -290,7 +292,8 @@ def test_parts_and_windows_are_keys_in_wandb_of_their_own(evaluated):
         for part in ("1-2", "3-4")
         for size in (None, 8)
     ] + [row | {"extension": "window", "scale": None, "protocol": "same_token", "window": 4}]
-    assert set(curves._summary(rows)) == {
+    rows = [row | {"method": label(row)} for row in rows]
+    assert set(summary_of(rows)) == {
         *(f"extrap/gap/{part}/{name}@1x" for part in ("1-2", "3-4") for name in ("none", "window")),
         "extrap/same_token/window:size=4@1x",
     }
@@ -354,23 +357,10 @@ def check_curves(path, rows):
 
 def test_wandb_shows_the_curves_by_length(run, call):
     call("eval_extrapolation.py", run, *SMALL, "--config.wandb.mode=offline")
-    (path,) = run.glob("eval/wandb/offline-run-*/*.wandb")
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
     check_curves(path, rows_of(run))
     call("eval_extrapolation.py", run, *SMALL, "--config.wandb.mode=offline")
-    assert len(list(run.glob("eval/wandb/offline-run-*"))) == 1  # the same curves, once
-
-
-def test_a_run_is_written_to_wandb_afresh(evaluated):
-    out = script("sync_wandb.py", evaluated, "--mode=offline")
-    assert "6 lines of metrics, 48 rows of curves" in out
-    (path,) = evaluated.glob("wandb/offline-run-*/*.wandb")
-    history, metrics, _ = series(wandb_records(path))
-    lines = (evaluated / "metrics.jsonl").read_text().splitlines()
-    known = ({k: v for k, v in json.loads(s).items() if v is not None} for s in lines)
-    assert history == [{f"train/{k}": v for k, v in line.items()} for line in known]
-    assert metrics["train/*"] == "train/step"
-    (path,) = evaluated.glob("eval/wandb/offline-run-*/*.wandb")
-    check_curves(path, rows_of(evaluated))
+    assert len(list(run.glob("wandb/offline-run-*"))) == 1  # the same curves, once
 
 
 def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):

@@ -213,7 +213,6 @@ def test_scripts_hold_a_configuration_against_the_sealed_one_too(run, call):
         ["report.py", run, f"--out={run}/report"],
         ["compare.py", run, f"{run}@window"],
         ["plot_curves.py", run, f"--out={run}/pictures"],
-        ["sync_wandb.py", run, "--mode=offline"],
         ["plot_encodings.py", run, f"--out={run}/encodings"],
     ):
         assert "seed: 0 sealed, 3 in config.json" in script(*words, code=76)

@@ -1,14 +1,11 @@
-"""Programs that draw and report: their files, what they print, and what wandb gets."""
+"""Programs that draw and report: their files, and what they print."""
 
-import json
 import subprocess
 import sys
 
 import pytest
-from evaluated import LENGTHS, make_run
-from running import ROOT, finish, wandb_records
-
-from posenc_jax.report import gather
+from evaluated import make_run
+from running import ROOT, finish
 
 
 @pytest.mark.slow
@@ -43,37 +40,3 @@ def test_half_a_sweep_is_reported(tmp_path):
     assert "compare.py pairs them" in captions
     done = subprocess.run([*command[:2], "nothing"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 65 and "not a folder" in done.stderr and "Trace" not in done.stderr
-
-
-@pytest.mark.slow
-def test_wandb_has_the_report_as_one_run_of_the_group(tmp_path):
-    wandb = {"mode": "disabled", "project": "p", "group": "zoo", "required": True}
-    for seed in (0, 1):
-        make_run(tmp_path / "zoo" / f"rope-s{seed}", "rope", seed, wandb=wandb)
-    out = tmp_path / "out"
-    command = [sys.executable, "scripts/report.py", str(tmp_path / "zoo"), f"--out={out}"]
-    done = subprocess.run([*command, "--wandb=offline"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (file,) = out.glob("wandb/offline-run-*/*.wandb")
-    kept = list(wandb_records(file))
-    (run,) = [record.run for record in kept if record.HasField("run")]
-    assert (run.display_name, run.run_group, run.job_type) == ("report", "zoo", "report")
-    lines = [
-        {
-            "/".join(item.nested_key) or item.key: json.loads(item.value_json)
-            for item in r.history.item
-        }
-        for r in kept
-        if r.HasField("history")
-    ]
-    means = [line for line in lines if "report/length" in line]
-    assert [line["report/length"] for line in means] == list(LENGTHS)
-    data = gather.gather([tmp_path / "zoo"])
-    rows = data.ranking["same_token"][16]
-    expected = next(row.loss for row in rows if row.method == "none")
-    assert means[0]["report/same_token/rope none"] == pytest.approx(expected)
-    names = {name.split("/_")[0] for line in lines for name in line}
-    assert any(name.startswith("ranking") for name in names), names
-    assert any(name.startswith("plots/same_token") for name in names), names
-    subprocess.run([*command, "--wandb=offline"], cwd=ROOT, capture_output=True, check=True)
-    assert [file] == list(out.glob("wandb/offline-run-*/*.wandb"))

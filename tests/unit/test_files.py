@@ -9,7 +9,7 @@ import pytest
 from posenc_jax.errors import Stop
 from posenc_jax.files import write_atomically
 from posenc_jax.runs import export
-from scripts import prepare_data, sync_wandb
+from scripts import prepare_data
 
 
 @pytest.fixture(params=["folder", "pipe", "socket", "device"])
@@ -58,12 +58,3 @@ def test_files_and_dangling_links_are_replaced(tmp_path):
     for name in ("file", "link", "new"):
         write_atomically(tmp_path / name, "new")
         assert (tmp_path / name).read_text() == "new" and not (tmp_path / name).is_symlink()
-
-
-def test_a_plot_belongs_to_the_longest_name_that_it_ends_in(tmp_path):
-    names = ["held-out", "choose", "variables-choose"]
-    (tmp_path / "plots").mkdir()
-    for name in ("gap", "gap-choose", "gap-variables-choose"):
-        (tmp_path / "plots" / f"{name}.png").touch()
-    for name, plot in zip(names, ("gap", "gap-choose", "gap-variables-choose"), strict=True):
-        assert [path.stem for path in sync_wandb.pictures(tmp_path, name, names)] == [plot]
