@@ -7,7 +7,6 @@ sweep finds its jobs.
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -37,10 +36,8 @@ class Slurm:
         if shutil.which("sbatch") is None:
             raise ConfigError("--launcher=slurm needs sbatch, which is not on this machine")
         self.workers = workers or MOST
-        if not str(folder).isprintable():  # it becomes part of a shell script
-            raise ConfigError(f"--workdir={str(folder)!r} has characters that cannot be printed")
         self.executor = submitit.AutoExecutor(folder=folder / "slurm", cluster="slurm")
-        settings = {"timeout_min": 24 * 60, "name": _job_name(folder.name)} | dict(resources)
+        settings = {"timeout_min": 24 * 60, "name": folder.name} | dict(resources)
         try:
             self.executor.update_parameters(slurm_array_parallelism=self.workers, **settings)
         except (NameError, TypeError, ValueError) as error:
@@ -71,11 +68,6 @@ class Slurm:
             return
         for task, job in zip(new, jobs, strict=True):
             task.submitted_as(job.job_id)
-
-
-def _job_name(name: str) -> str:
-    """Name in characters safe for every shell and scheduler."""
-    return re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII) or "sweep"
 
 
 class Queue:

@@ -11,7 +11,7 @@ from posenc_jax.config import check
 from posenc_jax.data import corpora
 from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import methods
-from posenc_jax.sweeping import jobs, slurm
+from posenc_jax.sweeping import jobs
 
 
 def prepared(folder, source="jsonl", pattern="*"):
@@ -104,10 +104,3 @@ def test_a_relative_cache_home_is_ignored(monkeypatch, tmp_path):
     assert corpora.cache_folder("") == tmp_path / ".cache" / "posenc-jax"
     monkeypatch.setenv("XDG_CACHE_HOME", "/some/cache")
     assert str(corpora.cache_folder("")) == "/some/cache/posenc-jax"
-
-
-def test_slurm_job_names_are_shell_safe(tmp_path, monkeypatch):
-    assert slurm._job_name("zoo\n#SBATCH --exclusive") == "zoo_SBATCH_--exclusive"
-    monkeypatch.setattr(slurm.shutil, "which", lambda name: "/usr/bin/sbatch")
-    with pytest.raises(ConfigError, match="has characters that cannot be printed"):
-        slurm.Slurm(tmp_path / "a\nb", {}, 1)
