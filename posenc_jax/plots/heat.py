@@ -1,6 +1,6 @@
 """Heat maps: matrices side by side on one colour scale."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,27 +19,21 @@ def heat_maps(
     label: str = "",
     x: str = "",
     y: str = "",
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
     spans: Mapping[str, float] | None = None,
     across: int | None = None,
     title: str = "",
 ) -> "Figure":
     """Matrices on one colour scale, `across` in a row; NaN stays empty.
 
-    Limits on both sides of zero get a scale with white at zero. `rows` and `columns` name the
-    cells; otherwise `spans` has the extent of both axes of a square matrix, by title.
+    Limits on both sides of zero get a scale with white at zero. `spans` has the extent of both axes
+    of a square matrix, by title.
     """
     values = np.concatenate([np.ravel(matrix) for matrix in maps.values()])
     low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
     across = len(maps) if across is None else across
     down = -(-len(maps) // across)
-    size = (4.2 * across, 3.8 * down)
-    if rows:
-        size = (2 + 0.6 * len(columns), 1.4 + 0.3 * len(rows))
-    figure, panels = style.panels(down, across, size)
-    if not rows:  # keeps panels square
-        figure.set_layout_engine("compressed", h_pad=0.08)
+    figure, panels = style.panels(down, across, (4.2 * across, 3.8 * down))
+    figure.set_layout_engine("compressed", h_pad=0.08)  # keeps panels square
     image: Any = None
     for axes, (name, matrix) in zip(panels, maps.items(), strict=False):
         axes.grid(False)
@@ -50,14 +44,11 @@ def heat_maps(
             cmap="RdBu_r" if low < 0 < high else "viridis",
             vmin=low,
             vmax=high,
-            aspect="auto" if rows else "equal",
+            aspect="equal",
         )
         axes.set(title=name, xlabel=x, ylabel=y)
         if end is not None:
             axes.set_xlim(-0.02 * end, end)  # keeps the first keys clear of the axis
-        if rows:
-            axes.set_yticks(range(len(rows)), rows)
-            axes.set_xticks(range(len(columns)), columns)
     figure.colorbar(image, ax=panels, shrink=0.8, label=label)
     figure.suptitle(title)
     return figure
