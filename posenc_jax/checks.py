@@ -80,12 +80,9 @@ def known(kind: str, name, names: Iterable[str]) -> str:
     raise ValueError(f"unknown {kind} {name!r}; {meant}have: {', '.join(names)}")
 
 
-LONGEST_NAME = 96  # of a Hub repository, including its owner
-
-
 def may_be_of_hub(name: str) -> bool:
     """True if a name has the form of a Hugging Face Hub repository: `gpt2`, `OWNER/NAME`."""
-    fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and len(name) <= LONGEST_NAME
+    fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name)
     return bool(fits) and not name.endswith(".json")
 
 

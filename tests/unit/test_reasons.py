@@ -57,7 +57,6 @@ def test_damaged_compressed_files_are_named(source, tmp_path):
         ("clip", 1e-320, "clip must be a number from 1e-30"),
         ("learning_rate", float("nan"), "learning_rate must be a finite number above 0; got nan"),
         ("extension.scale", 1e300, "extension.scale must be a number from"),
-        ("data.tokenizer", "x" * 5_000, "data.tokenizer must be 'bytes', a tokenizer.json"),
     ],
 )
 def test_impossible_sizes_are_refused_before_jax(field, value, message):

@@ -110,7 +110,7 @@ class Text(Origin):
             problems.append(
                 "data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
                 "vocab.json and merges.txt, or a name of the Hugging Face Hub such as gpt2; there "
-                f"is no {shortened(self.tokenizer)!r}"
+                f"is no {self.tokenizer!r}"
             )
         if not self.valid_fraction + self.choose_fraction < 1:
             problems.append(
@@ -239,7 +239,3 @@ def exists(path: Any) -> bool:
         return path == "bytes" or Path(path).expanduser().exists()
     except (OSError, ValueError, RuntimeError, TypeError):  # too long, or no name
         return False
-
-
-def shortened(text: Any, most: int = 200) -> str:
-    return str(text) if len(str(text)) <= most else f"{str(text)[:most]}..."

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from posenc_jax.data.sources import Origin, exists, shortened
+from posenc_jax.data.sources import Origin, exists
 from posenc_jax.fields import default
 
 
@@ -28,7 +28,7 @@ class Tokens(Origin):
             return []
         return [
             "data.tokens must be a folder written by scripts/prepare_data.py --tokens_out; there "
-            f"is no corpus.json in {shortened(self.tokens)!r}"
+            f"is no corpus.json in {self.tokens!r}"
         ]
 
 
