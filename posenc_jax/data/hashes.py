@@ -23,9 +23,7 @@ class Hashes:
         self.path = cache / FILE
         self.known: dict[str, list] = {}
         with suppress(OSError, ValueError):
-            read = json.loads(self.path.read_text(encoding="utf-8"))
-            entries = read.items() if isinstance(read, dict) else ()
-            self.known = {name: entry for name, entry in entries if _is_entry(entry)}
+            self.known = json.loads(self.path.read_text(encoding="utf-8"))
         self.new = False
 
     def of(self, path: Path) -> str:
@@ -69,10 +67,6 @@ def remembered(cache: Path) -> Iterator[Hashes]:
 def hash_of_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _is_entry(entry) -> bool:
-    return isinstance(entry, list) and [type(part) for part in entry] == [int] * 4 + [str]
 
 
 def _stamp(path: Path) -> list[int]:
