@@ -22,18 +22,6 @@ from posenc_jax.terminal import warn
 
 FORMAT = 5  # of the files below; another number means another cache
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
-# Required keys of corpus.json; a file without them is rebuilt.
-CARD: dict[str, Any] = {
-    "fingerprint": str,
-    "vocab": int,
-    "dtype": str,
-    "tokenizer": str,
-    "counts": dict,
-    "lossy": {"documents": int, "changed": int, "characters": int, "examples": list},
-    "splits": {
-        name: {"documents": int, "tokens": int, "bytes_per_token": object} for name in SPLITS
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -214,18 +202,9 @@ def load(
 def card_of(folder: Path) -> dict | None:
     """Read corpus.json, which is written last; None if the corpus is incomplete."""
     try:
-        card = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        return json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return card if _shaped(card, CARD) else None
-
-
-def _shaped(value, shape) -> bool:
-    if not isinstance(shape, dict):
-        return isinstance(value, shape)
-    return isinstance(value, dict) and all(
-        name in value and _shaped(value[name], part) for name, part in shape.items()
-    )
 
 
 def _losses(card: dict) -> str:

@@ -200,20 +200,6 @@ class TestFingerprint:
         with pytest.raises(DataError, match="has changed since it was written; delete it"):
             prepare(folder / "*.txt", valid_fraction=0.3, choose_fraction=0.3)
 
-    @pytest.mark.parametrize(
-        "card",
-        ["[]", "3", "null", "{}", '{"fingerprint": "a"}', "[[", "splits", "lossy", "vocab"],
-    )
-    def test_a_malformed_card_is_rebuilt(self, card, prepare, folder):
-        corpus = prepare(folder / "*.txt")
-        path = corpus.folder / "corpus.json"
-        if card in corpus.card:
-            card = json.dumps(corpus.card | {card: [1]})
-        path.write_text(card)
-        again = prepare(folder / "*.txt")
-        assert again.fingerprint == corpus.fingerprint
-        assert json.loads(path.read_text())["splits"] == corpus.card["splits"]
-
 
 class TestChoosing:
     def test_a_third_split_keeps_the_held_out_documents(self, prepare, folder):
