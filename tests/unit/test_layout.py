@@ -104,19 +104,3 @@ def test_the_decoder_names_no_encoding(sources):
         for field in ("id", "attr", "value")
     }
     assert not words & set(schemes.names())
-
-
-def test_the_table_of_faults_names_existing_tests():
-    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
-    document = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    missing, count = [], 0
-    for row in re.findall(r"(?m)^\|.*\|$", document.partition("## Faults")[2]):
-        file = "test_reliability.py"
-        for name in re.findall(r"`(test_[\w.]+)`", row.split("|")[-2]):
-            if name.endswith(".py"):
-                file = name
-            start = rf"def {name.removesuffix('...')}" + ("" if name.endswith("...") else r"\(")
-            exists = file in files and (name == file or re.search(start, files[file]))
-            missing += [] if exists else [f"{file}: {name}"]
-            count += 1
-    assert missing == [] and count > 80
