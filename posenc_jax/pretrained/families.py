@@ -386,20 +386,12 @@ LACKING = {
     "final_logit_softcapping": "a soft cap on logits",
     "quantization_config": "quantised weights",
 }
-REFUSED = {
-    "gemma": "its norms multiply by 1 + weight and its embeddings by sqrt(D)",
-    "gemma2": "it has soft caps, norms after its sublayers and 1 + weight in them",
-    "gemma3": "it has norms after its sublayers and 1 + weight in them",
-    "gemma3_text": "it has norms after its sublayers and 1 + weight in them",
-}
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of a config.json; a ValueError says what the decoder lacks for it."""
     kind = config.get("model_type")
     lacking = [f"{what} ({key})" for key, what in LACKING.items() if config.get(key)]
-    if kind in REFUSED:
-        lacking.append(REFUSED[kind])
     if lacking:
         raise ValueError(f"model_type {kind!r} is not supported: {'; '.join(lacking)}")
     if kind not in FAMILIES:

@@ -75,7 +75,6 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model_type": "gemma2"}, "'gemma2' is not supported: .*soft caps"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "a mixture of experts"),
         ({"model_type": "phi3"}, "'phi3' is not supported; have: llama, mistral"),
         ({"final_logit_softcapping": 30.0}, "a soft cap on logits"),
