@@ -27,7 +27,6 @@ class Stop(Exception):
     """An error that ends a program with one explanatory line and no traceback."""
 
     code = IO
-    ends_all = False  # True if every process of the run ends with the same error
 
 
 class ConfigError(Stop):
@@ -40,7 +39,6 @@ class DataError(Stop):
 
 class NotFinite(Stop):
     code = NOT_FINITE
-    ends_all = True  # all processes see the same loss
 
 
 class Damaged(Stop):

@@ -44,13 +44,7 @@ def differences(
     words: tuple[str, str] = ("in the workdir", "now"),
 ) -> list[str]:
     """Fields, except free ones, in which two configurations differ."""
-    return differences_of_fields(schema.as_fields(before), schema.as_fields(after), free, words)
-
-
-def differences_of_fields(
-    before: Fields, after: Fields, free: tuple[str, ...], words: tuple[str, str]
-) -> list[str]:
-    one, other = dict(_flat(before)), dict(_flat(after))
+    one, other = flat(before), flat(after)
     return [
         f"{name}: {one.get(name)!r} {words[0]}, {other.get(name)!r} {words[1]}"
         for name in sorted(one | other)

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.files import locked
 from posenc_jax.runs import processes
-from posenc_jax.runs.processes import all_or_none, is_lead
+from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
 from posenc_jax.runtime import devices
@@ -53,12 +52,12 @@ def evaluate(
 
     Of several processes the lead alone writes and returns cells.
     """
-    with processes.joined(config.distributed), processes.only_lead_speaks(), ExitStack() as stack:
-        processes.same_configuration(config)
+    with processes.joined(config), processes.only_lead_speaks(), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         folder = workdir / "eval"
-        all_or_none(lambda: run_config(workdir))  # before a folder is made in it
-        all_or_none(lambda: is_lead() and stack.enter_context(_locked(folder)))
+        run_config(workdir)  # before a folder is made in it
+        if is_lead():
+            stack.enter_context(_locked(folder))
         return _evaluate(config, workdir, folder, steps, signals)
 
 
@@ -84,16 +83,17 @@ def _evaluate(
     earlier = records.before(folder) if is_lead() else records.NOTHING
     earlier = records.renamed(earlier, workdir.resolve().name)
     text = subject = None
-    requested = processes.by_lead(lambda: saved_steps(workdir)) if steps is None else steps
+    requested = saved_steps(workdir) if steps is None else list(steps)
+    if config.distributed:  # a run in training may save meanwhile
+        requested = [saved_steps(workdir)[-1] if step is None else step for step in requested]
+        processes.check_same(requested, "checkpoints")
     for step in requested:
         if stopping():
             break
-        if step is None and config.distributed:  # a run in training may save meanwhile
-            step = processes.by_lead(lambda: saved_steps(workdir)[-1])
         try:
-            subject = all_or_none(partial(load_subject, workdir, step))
+            subject = load_subject(workdir, step)
         except Stop:
-            if len(requested) == 1 or step in processes.by_lead(lambda: saved_steps(workdir)):
+            if config.distributed or len(requested) == 1 or step in saved_steps(workdir):
                 raise
             tqdm.write(f"checkpoint {step} is skipped: the run replaced it meanwhile")
             continue
@@ -101,8 +101,8 @@ def _evaluate(
         devices.check(config.sequence)
         planning.check_cut(config, subject.plain)
         if text is None:
-            text = all_or_none(partial(choose, config, subject, lengths, signals, earlier))
-            processes.agree(text.hash, "the text")
+            text = choose(config, subject, lengths, signals, earlier)
+            processes.check_same(text.hash, "text")
             _tell_targets(config, subject, lengths, text)
         unfit = planning.unfit(config, subject)
         if unfit and not left_out:
@@ -114,13 +114,11 @@ def _evaluate(
             for protocol in protocols.asked(config):
                 found += protocol.derived(found)
         measured += found
-        recorded = all_or_none(partial(_record, folder, measured, text, earlier, left_out))
+        recorded = _record(folder, measured, text, earlier, left_out)
     if stopping():
-        raise processes.of_all(
-            Interrupted(
-                f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
-                "same command resumes"
-            )
+        raise Interrupted(
+            f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
+            "same command resumes"
         )
     if text is None or subject is None:
         raise Stop(
@@ -238,7 +236,7 @@ def measure(
     done: dict[str, Sums | None] = dict.fromkeys(cell.key for cell in cells)
     if is_lead():
         done = {key: store.get(key) for key in done}
-    absent = processes.by_lead(lambda: [done[cell.key] is None for cell in cells])
+    absent = processes.arrays_of_lead(np.array([done[cell.key] is None for cell in cells], bool))
     missing = [cell for cell, is_absent in zip(cells, absent, strict=True) if is_absent]
     passes: dict[tuple[str, str], list[Cell]] = {}
     for cell in missing:
@@ -258,7 +256,7 @@ def measure(
                 split = group[0].text.split
                 reader = reader_of(config, subject, split.tokens)
                 losses = _read(reader, group, before_call, bar.update)
-                done |= all_or_none(partial(_stored, store, split, group, *losses))
+                done |= _stored(store, split, group, *losses)
         except _Stopping:
             pass
     return [

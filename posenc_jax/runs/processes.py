@@ -1,14 +1,15 @@
 """Several processes of one program: all compute, and the lead writes.
 
-Calls that may fail in one process go through `all_or_none`, so that all end with the same error.
+A process that fails ends with its reason, and jax ends the others.
 """
 
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -17,37 +18,47 @@ from jax.sharding import Mesh
 
 from posenc_jax import errors
 from posenc_jax.config import Evaluation, Training, schema
-from posenc_jax.config.compare import differences_of_fields
 from posenc_jax.runtime import devices
 from posenc_jax.terminal import code_of, say
 
-T = TypeVar("T")
 NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 NEEDS = (
     f"distributed=True needs {', '.join(NAMES)}, such as 10.0.0.1:1234, 2 and 0 or 1, or none of "
     "them on a cluster that jax detects: SLURM, Open MPI, a TPU pod"
 )
+HEARTBEAT_SECONDS = 30  # a process that is silent for so long is dead, and jax ends the others
 SHUTDOWN_SECONDS = 30  # processes wait this long for each other at the end
+TOGETHER = errors.Interrupted, errors.NotFinite  # every process raises them at the same step
 
 
 @contextmanager
-def joined(distributed: bool) -> Iterator[None]:
+def joined(config: Training | Evaluation) -> Iterator[None]:
     """Connect the processes of a run; must precede any computation by jax."""
-    if not distributed:
+    if not config.distributed:
         yield
         return
     try:
-        jax.distributed.initialize(**_named(os.environ), shutdown_timeout_seconds=SHUTDOWN_SECONDS)
+        jax.distributed.initialize(
+            **_named(os.environ),
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=SHUTDOWN_SECONDS,
+        )
     except (ValueError, RuntimeError) as error:
         raise errors.ConfigError(f"{NEEDS}; jax says: {error}") from error
     try:
+        check_same(_command(config), "configuration")
         yield
     except BaseException as error:
-        if not (isinstance(error, errors.Stop) and error.ends_all):
-            _exit_now(error)
-        jax.distributed.shutdown()
-        raise
+        _end(error)
     jax.distributed.shutdown()
+
+
+def _command(config: Training | Evaluation) -> dict[str, Any]:
+    """The fields that must be equal in all processes."""
+    fields = schema.as_fields(config)
+    fields.pop("wandb")
+    fields["data"].pop("cache", None)
+    return fields
 
 
 def _named(environment) -> dict[str, Any]:
@@ -70,8 +81,8 @@ def _named(environment) -> dict[str, Any]:
     }
 
 
-def _exit_now(error: BaseException) -> None:
-    """Exit immediately, since the other processes wait for messages that will not come."""
+def _end(error: BaseException) -> NoReturn:
+    """Exit without cleaning up, which would wait for the other processes."""
     if isinstance(error, errors.Stop | OSError | KeyboardInterrupt):
         code = code_of(lambda: _raise(error))
     else:
@@ -82,6 +93,8 @@ def _exit_now(error: BaseException) -> None:
             error=True,
         )
         code = errors.FAULT
+    if isinstance(error, TOGETHER):
+        jax.distributed.shutdown()  # the end of the lead ends the others
     os._exit(code)
 
 
@@ -107,67 +120,14 @@ def only_lead_speaks() -> Iterator[None]:
         yield
 
 
-def all_or_none(call: Callable[[], T]) -> T:
-    """Call a function in every process; if one fails, all end with its error."""
+def check_same(value: Any, what: str) -> None:
+    """Refuse processes that were given different values, such as those of another command."""
     if jax.process_count() == 1:
-        return call()
-    result, failure = None, None
-    try:
-        result = call()
-    except errors.Stop as stop:
-        failure = stop
-    except OSError as error:
-        failure = errors.Stop(str(error))
-    reasons = _exchange([type(failure).__name__, str(failure)] if failure else None)
-    for reason in reasons:
-        if reason is not None:
-            raise of_all(getattr(errors, reason[0])(reason[1])) from failure
-    return result  # pyright: ignore[reportReturnType]
-
-
-def of_all(stop: errors.Stop) -> errors.Stop:
-    """Mark an error that every process raises, so that all end with it."""
-    stop.ends_all = True
-    return stop
-
-
-def by_lead(call: Callable[[], T]) -> T:
-    """Call a function in the lead, and return its JSON-compatible result in every process."""
-    result = all_or_none(lambda: call() if is_lead() else None)
-    return _exchange(result)[0]
-
-
-def _exchange(value: Any) -> list:
-    """Return the values of all processes in their order."""
-    if jax.process_count() == 1:
-        return [value]
-    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    sizes = np.ravel(multihost_utils.process_allgather(np.int32(len(text))))
-    padded = np.zeros(sizes.max(), np.uint8)
-    padded[: len(text)] = text
-    rows = np.asarray(multihost_utils.process_allgather(padded))
-    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
-
-
-def same_configuration(config: Training | Evaluation) -> None:
-    """Refuse processes started by different commands, which would wait for each other."""
-    every = _exchange(schema.as_fields(config))
-    for number, fields in enumerate(every):
-        words = ("in process 0", f"in process {number}")
-        lines = differences_of_fields(every[0], fields, ("data.cache", "wandb"), words)
-        if lines:
-            raise of_all(
-                errors.ConfigError(
-                    "all processes must be given the same configuration:\n  " + "\n  ".join(lines)
-                )
-            )
-
-
-def agree(value: Any, what: str) -> None:
-    """Reject processes that have different values."""
-    values = _exchange(value)
-    if any(other != values[0] for other in values):
-        raise of_all(errors.DataError(f"{what} differs between the processes: {values}"))
+        return
+    own = np.uint32(zlib.crc32(json.dumps(value, sort_keys=True).encode()))
+    if np.ptp(multihost_utils.process_allgather(own)):
+        jax.distributed.shutdown()  # every process ends here
+        raise errors.ConfigError(f"all processes must be given the same {what}")
 
 
 def arrays_of_lead(tree: Any) -> Any:

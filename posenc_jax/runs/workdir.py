@@ -161,20 +161,6 @@ def _is_step(path: Path) -> bool:
     return path.parts[-3].isdigit()
 
 
-class Follower(Workdir):
-    """The folder in a process other than the lead, which writes nothing."""
-
-    def create(self) -> None: ...
-
-    def claim(self, config: Training) -> None: ...
-
-    def status(self, state: str, code: int, **facts: Any) -> None: ...
-
-    def saves(self, step: int, saved: int) -> None: ...
-
-    def log(self, text: str) -> None: ...
-
-
 def refuse_another(saved: Training, config: Training, place: str) -> None:
     lines = differences(saved, config, (*FREE, *PLACES))
     if lines:

@@ -22,9 +22,9 @@ from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.facts import data_facts, speed
 from posenc_jax.runs.metrics import Metrics, read_metrics
-from posenc_jax.runs.processes import all_or_none, by_lead, is_lead
+from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.signals import stop_requests
-from posenc_jax.runs.workdir import Follower, Workdir, refuse_another, sealed
+from posenc_jax.runs.workdir import Workdir, refuse_another, sealed
 from posenc_jax.runtime import devices
 from posenc_jax.terminal import counted, warn
 from posenc_jax.tracking.wandb import TrainingView, View
@@ -37,30 +37,26 @@ from posenc_jax.training.validation import Validation
 
 def train(config: Training, workdir: Path) -> int:
     """Train or resume the run in a workdir and return its exit code."""
-    with processes.joined(config.distributed), stop_requests() as signals, ExitStack() as stack:
-        processes.same_configuration(config)
-        run = Workdir(workdir) if is_lead() else Follower(workdir)
-        all_or_none(lambda: _check_source(config, run.config()))
-        all_or_none(lambda: is_lead() and stack.enter_context(_locked(run)))
-        stack.enter_context(run.explained())
+    with processes.joined(config), stop_requests() as signals, ExitStack() as stack:
+        run = Workdir(workdir)
+        _check_source(config, run.config())
+        if is_lead():
+            stack.enter_context(_locked(run))
+            stack.enter_context(run.explained())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_devices(config)
         unusual = backend.unusual_settings()
         if unusual and is_lead():
             warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
-        corpus = all_or_none(
-            lambda: mixtures.prepare(
-                config.data.source,
-                config.seed,
-                quiet=not is_lead(),
-                stopping=signals,
-            )
+        corpus = mixtures.prepare(
+            config.data.source, config.seed, quiet=not is_lead(), stopping=signals
         )
-        processes.agree(corpus.fingerprint, "the data")
+        processes.check_same(corpus.fingerprint, "data")
         config = with_vocab(config, corpus.vocab)
-        saving = all_or_none(lambda: stack.enter_context(closing(Saving(run, config.keep))))
+        saving = stack.enter_context(closing(Saving(run, config.keep)))
         _check_steps(config, saving.steps())
-        all_or_none(lambda: run.claim(config))
+        if is_lead():
+            run.claim(config)
         return _train(config, run, corpus, saving, signals)
 
 
@@ -113,25 +109,16 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
     resumes = bool(saving.steps())
     # All processes get the lead's state, so the others need only its shape.
-    parts = all_or_none(
-        lambda: parameters.make(config) if resumes or not is_lead() else starting_parts(config)
-    )
+    parts = parameters.make(config) if resumes or not is_lead() else starting_parts(config)
     fresh = compiled.fresh_state(parts, adamw.make(config))
     shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(fresh, shardings, accept)
-    all_or_none(lambda: run.resume_from(step))
-    all_or_none(lambda: is_lead() and check_space(run.path, state, config.keep))
     del fresh
-    digests = by_lead(lambda: _keep_trained_on(config, run, corpus, cards.get(step)))
-    encoder = by_lead(lambda: _keep_tokenizer(config, run))
-    belongs = {
-        "data": corpus.fingerprint,
-        "text": corpus.key,
-        "tokenizer": encoder,
-        "config": schema.as_fields(config),
-        "format": FORMAT,
-        "trained_on": digests,
-    }
+    belongs = {}
+    if is_lead():
+        run.resume_from(step)
+        check_space(run.path, state, config.keep)
+        belongs = _belongs(config, run, corpus, cards.get(step))
     stopping = processes.Stopping(signals, mesh)
     screen = first_screen(config, parts, corpus, mesh, step)
     report = Report(run if is_lead() else None, screen)
@@ -142,7 +129,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     run.facts |= {"data": data_facts(corpus), "parameters": parts.counts()}
     run.facts["machine"] = backend.machine() | {"cores": backend.cores()}
     run.facts.pop("speed", None)  # measured before this start
-    run.status("running", errors.AGAIN, step=step)
+    if is_lead():
+        run.status("running", errors.AGAIN, step=step)
     # Opening wandb takes half a minute if its host is unreachable.
     records = _records(config, run, step, parts, corpus)
     report.start(step, config, parts)
@@ -151,12 +139,13 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
         def save(step: int, state) -> None:
             saving.save(step, state, belongs)
-            run.saves(step, saving.last())
+            if is_lead():
+                run.saves(step, saving.last())
 
         step, state = _steps(config, parts, corpus, mesh, save, record, step, state, stopping)
-        if step not in saving.steps():
+        if step != saving.saved:
             save(step, state)
-            saving.steps()  # waits for the save
+        saving.steps()  # waits for the save
         if is_lead():
             run.facts |= _speed(run) | record.facts
         record.code = errors.DONE if step == config.steps else errors.AGAIN
@@ -165,7 +154,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     reason = "stop_at" if step == config.stop_at and not signals else stopping.reason
     report.line(f"stopped by {reason}: saved step {step}; the same command resumes")
     run.saved = step
-    run.status("stopped", errors.AGAIN, step=step, signal=reason, **record.facts)
+    if is_lead():
+        run.status("stopped", errors.AGAIN, step=step, signal=reason, **record.facts)
     return errors.AGAIN
 
 
@@ -224,7 +214,8 @@ def _done(run: Workdir, report: Report, step: int, state, word: str) -> int:
     steps = counted(step, "step") + (f", {skipped} skipped" if skipped else "")
     report.line(f"{word}: {steps}; digest {digest}")
     run.saved = step
-    run.status("done", errors.DONE, step=step, digest=digest)
+    if is_lead():
+        run.status("done", errors.DONE, step=step, digest=digest)
     return errors.DONE
 
 
@@ -285,11 +276,20 @@ def _check_steps(config, saved: list[int]) -> None:
         )
 
 
-def _keep_trained_on(config, run: Workdir, corpus, card: dict | None) -> str:
-    """Write the list of training documents, unless a resumed run has it, and return its hash.
+def _belongs(config, run: Workdir, corpus, card: dict | None) -> dict[str, Any]:
+    """What a checkpoint says about its run, with the files that it names kept in the folder."""
+    return {
+        "data": corpus.fingerprint,
+        "text": corpus.key,
+        "tokenizer": _keep_tokenizer(config, run),
+        "config": schema.as_fields(config),
+        "format": FORMAT,
+        "trained_on": _keep_trained_on(config, run, corpus, card),
+    }
 
-    Only the lead calls this, since only it may read checkpoints.
-    """
+
+def _keep_trained_on(config, run: Workdir, corpus, card: dict | None) -> str:
+    """Write the list of training documents, unless a resumed run has it, and return its hash."""
     if card is not None:
         with suppress(errors.DataError):
             return trained_on.hash_of(trained_on.read(run.path, card))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from posenc_jax.runs import processes
 from posenc_jax.runs.checkpoints import Checkpoints
@@ -15,14 +16,17 @@ class Saving:
 
     def __init__(self, run: Workdir, keep: int):
         self.checkpoints = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
+        self.saved = -1  # the last step that was restored or saved
 
     def steps(self) -> list[int]:
-        return processes.by_lead(lambda: self.checkpoints.steps() if self.checkpoints else [])
+        """The steps on disk, once they are complete; none in processes other than the lead."""
+        return self.checkpoints.steps() if self.checkpoints else []
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
         state = processes.on_host(state)
         if self.checkpoints:
             self.checkpoints.save(step, state, belongs)
+        self.saved = step
 
     def last(self) -> int:
         return self.checkpoints.last() if self.checkpoints else 0
@@ -31,15 +35,13 @@ class Saving:
         self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
     ) -> tuple[int, Any]:
         """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
-
-        def restored() -> tuple[int, Any]:
-            state = processes.on_host(fresh)
-            return (self.checkpoints and self.checkpoints.restore_last(state, accept)) or (0, state)
-
-        step, state = processes.all_or_none(restored)
-        step, state = processes.by_lead(lambda: step), processes.arrays_of_lead(state)
+        step, state = -1, processes.on_host(fresh)
+        if self.checkpoints:
+            step, state = self.checkpoints.restore_last(state, accept) or (step, state)
+        step, state = processes.arrays_of_lead((np.int32(step), state))
+        self.saved = int(step)
         # A copy of the host's memory: the state is donated to each step.
-        return step, jax.device_put(state, shardings, may_alias=False)
+        return max(self.saved, 0), jax.device_put(state, shardings, may_alias=False)
 
     def close(self) -> None:
         if self.checkpoints:
