@@ -7,14 +7,12 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from posenc_jax.errors import Stop
 from posenc_jax.evaluation.sums import Sums
 from posenc_jax.files import write_atomically
 from posenc_jax.runs.checkpoints import digests
@@ -49,18 +47,18 @@ class Store:
         if not path.exists():
             return None
         try:
-            stored = load_arrays(path)
-            if str(stored["key"]) != name:
-                raise ValueError(f"it holds the cell {stored['key']}")
-            sums = Sums(*(stored[field] for field in Sums._fields))
-            sums.check()
-            return sums
-        except (Stop, KeyError, ValueError) as error:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+                if str(stored["key"]) != name:
+                    raise ValueError(f"it holds the cell {stored['key']}")
+                return Sums(*(stored[field] for field in Sums._fields))
+        except _UNREADABLE as error:
             warn(f"{path} is computed again: {error}")
             return None
 
     def put(self, name: str, sums: Sums) -> None:
-        save_arrays(self.folder / f"{name}.npz", key=np.array(name), **sums._asdict())
+        stream = io.BytesIO()
+        np.savez(stream, allow_pickle=False, key=np.array(name), **sums._asdict())
+        write_atomically(self.folder / f"{name}.npz", stream.getvalue())
 
 
 # Errors that a damaged archive may raise.
@@ -74,32 +72,3 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Load what `save_arrays` wrote."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            arrays = dict(stored)
-        digest = arrays.pop("digest", None)
-        if str(digest) != _digest(arrays):
-            raise ValueError("its arrays do not match their checksum")
-        return arrays
-    except _UNREADABLE as error:
-        raise Stop(f"cannot read {path}: {error}; run eval_extrapolation.py again") from error
-
-
-def save_arrays(path: Path, **arrays: np.ndarray) -> None:
-    stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, digest=np.array(_digest(arrays)), **arrays)
-    write_atomically(path, stream.getvalue())
-
-
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """sha256 of the name, type, shape and bytes of every array."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -35,13 +35,6 @@ class Sums(NamedTuple):
             return self
         return self._replace(**{n: np.bincount(units, getattr(self, n)) for n in DOCUMENTS})
 
-    def check(self) -> None:
-        """Check that arrays read from disk form one cell."""
-        if any(array.ndim != 1 for array in self) or len(self.windows) != 1:
-            raise ValueError("arrays of a cell have one axis")
-        if len({len(getattr(self, name)) for name in DOCUMENTS}) != 1:
-            raise ValueError("arrays of a cell have one entry for each document")
-
 
 DOCUMENTS = Sums._fields[:10]
 

@@ -11,7 +11,7 @@ import pytest
 from measuring import find, split, sums_by_document
 from sizes import L
 
-from posenc_jax.errors import Stop
+from posenc_jax.errors import Damaged, Stop
 from posenc_jax.evaluation import evaluate, protocols, records, sums_file, table, windows
 from posenc_jax.evaluation.sums import BASELINES, is_baseline
 from posenc_jax.plots import curves
@@ -354,3 +354,18 @@ def test_a_damaged_file_is_set_aside_and_one_that_cannot_be_read_ends_the_progra
         records.write(tmp_path, cells)
     monkeypatch.undo()
     assert (tmp_path / "sums.parquet").read_bytes() == whole
+
+
+def test_a_flipped_byte_in_the_pages_of_the_file_of_sums_changes_no_cell(measure, tmp_path):
+    cells = measure(extensions="none", multiples="1,2", protocols="same_token,position")
+    records.write(tmp_path, cells)
+    path = tmp_path / "sums.parquet"
+    whole, expected, noticed = path.read_bytes(), records.rows(cells), 0
+    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # the footer follows them
+    for place in range(0, pages, 31):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
+        try:
+            assert records.rows(records.read(tmp_path)) == expected
+        except Damaged:
+            noticed += 1
+    assert noticed > pages / 31 / 2
