@@ -1,20 +1,29 @@
-"""python tests/compare_revisions.py REV_A REV_B
+"""python tests/compare_revisions.py BEFORE AFTER [--keep=DIR] [--exact] [--gone=PROTOCOL,...]
 
-Train and evaluate the same tiny runs with two revisions of this repository, each in a temporary
-checkout, and compare the digests of the weights and curves.csv, in the rows and columns that both
-have. One run is stopped halfway and resumed. A revision is any git revision, or `tree` for the
-working tree.
+Train, evaluate and report the same tiny runs with two revisions of this repository, and compare
+what the programs write: digests of weights, losses of training, rows of curves.csv, and the ranking
+and tables of a report. A revision is any git revision, or `tree` for the working tree.
+
+Rows are compared in the columns that both have; a row in BEFORE alone is a difference. --gone names
+protocols that AFTER lacks; neither is asked for them, as the last bits of a loss depend on what is
+evaluated with it. --exact also compares the bytes of every file in eval/ and of captions and
+tables. --keep stores the results of a committed BEFORE in DIR and reads them the next time, on the
+same machine, if this file is the same; AFTER is always trained. Exit 1: something differs.
 """
 
+import argparse
 import csv
-import io
+import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,58 +42,182 @@ FIELDS = {
     "valid_batches": 2,
     "save_every": 4,
     "data.source": "text",
+    "data.path": "../text/*.txt",  # programs run in the tree; no path in a result is absolute
     "data.valid_fraction": 0.4,
+    "data.cache": "../cache",
     "wandb.mode": "disabled",
 }
-RUNS = {"rope": {}, "t5": {}, "learned": {}, "nope": {"stop_at": 6}}
-KEY = ("extension", "scale", "window", "protocol", "length", "part", "step")
-EVALUATION = {
+OF_INIT = dict.fromkeys(FIELDS.keys() - {"steps", "warmup_steps", "log_every", "wandb.mode"})
+NO_TEXT = {"data.source": None, "data.path": None}
+MIXTURE = "text:0.6:path=../text/*.txt,variables:0.4:documents=40"
+READ = {
     "multiples": "0.25,0.5,1,2,4",
     "extensions": "none,pi,yarn:2,dynamic_ntk,interpolate,logn",
-    "protocols": "same_token,nonoverlap,sliding,position",
+    "protocols": "same_token,nonoverlap,sliding,position,effective",
     "documents": 4,
     "windows": 2,
 }
+SHORT = READ | {"multiples": None, "lengths": "32,64,128", "last": 8, "extensions": "none,yarn:2"}
+PIECES = SHORT | {"name": "pieces", "piece": 16, "protocols": "same_token,position"}
+LONG = SHORT | {"name": "long", "lengths": "32,256", "protocols": "order,copies"}
+ANSWERS = SHORT | {"documents": 16, "protocols": "answers,gap,depth,reach,latest,older,order"}
+OTHER = SHORT | {"data.source": "variables", "protocols": "answers,gap"}
 
 
-def main(revisions: list[str]) -> int:
-    if len(revisions) != 2:
-        print(__doc__)
-        return 2
+class Run(NamedTuple):
+    config: str
+    fields: dict[str, Any] = {}
+    evaluations: tuple[dict[str, Any], ...] = (READ,)
+    devices: int = 1  # from the resumption on
+
+
+RUNS = {
+    "rope": Run("rope.py", evaluations=(READ, PIECES, LONG)),
+    "t5": Run("t5.py"),
+    **{f"rope-{seed}": Run("rope.py", {"seed": seed}) for seed in (1, 2)},
+    **{f"t5-{seed}": Run("t5.py", {"seed": seed}) for seed in (1, 2)},
+    "learned": Run("learned.py"),
+    "nope": Run("nope.py", {"stop_at": 6}),
+    "alibi": Run("alibi.py", {"stop_at": 6}, (SHORT,), devices=2),
+    "fox": Run("fox.py", {}, (SHORT, PIECES)),
+    "dape": Run("dape.py", {"encoding.inner": "rope"}, (SHORT,)),
+    "tuned": Run("finetune.py", OF_INIT | {"init_from": "../runs/rope"}, (SHORT,)),
+    "ordered": Run("ordered.py:rope", NO_TEXT | {"data.documents": 60}, (ANSWERS,)),
+    "mixture": Run("mixture.py:rope", NO_TEXT | {"data.mixture": MIXTURE}, (SHORT, OTHER)),
+}
+GROUPS = [name for name in RUNS if name.partition("-")[0] in ("rope", "t5")]  # of the report
+REPORT = "report"
+EVALUATIONS = [fields for run in RUNS.values() for fields in run.evaluations]
+PROTOCOLS = {name for fields in EVALUATIONS for name in fields["protocols"].split(",")}
+KEY = "evaluation extension scale window method protocol length part step table rank".split()
+VOLATILE = ("tokens_per_second", "mfu", "memory_mib", "time")  # of metrics.jsonl
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("before", metavar="BEFORE")
+    parser.add_argument("after", metavar="AFTER")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--exact", action="store_true")
+    parser.add_argument("--gone", default="")
+    options = parser.parse_args(argv)
+    gone = sorted(PROTOCOLS & {*options.gone.split(",")})
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_text(folder / "text")
-        compared = [results(revision, folder, i) for i, revision in enumerate(revisions)]
-    different = False
-    for run in RUNS:
-        (weights, rows), (new_weights, new_rows) = (of_runs[run] for of_runs in compared)
-        common = rows.keys() & new_rows.keys()
-        changed = [
-            (key, *change)
-            for key in sorted(common)
-            if (change := changed_columns(rows[key], new_rows[key]))
+        before = kept(options.before, options.keep, Path(name, "before"), gone)
+        different = [
+            after.name
+            for after in results(options.after, Path(name, "after"), gone)
+            if differs(before / after.name, after, options.exact)
         ]
-        print(f"{run}: weights {'the same' if weights == new_weights else 'DIFFERENT'}")
-        print(
-            f"  rows: {len(common)} in both, {len(changed)} of them DIFFERENT; "
-            f"{len(rows) - len(common)} in {revisions[0]} alone"
-        )
-        for key, *columns in changed[:3]:
-            print(f"    {' '.join(key)}: {', '.join(columns[:2])}")
-        different |= weights != new_weights or bool(changed) or len(common) < len(rows)
-    return different
+    print(f"DIFFERENT: {', '.join(different)}" if different else "the same")
+    return bool(different)
 
 
-def rows_of(curves: str) -> dict[tuple[str, ...], dict[str, str]]:
-    return {tuple(row[name] for name in KEY): row for row in csv.DictReader(io.StringIO(curves))}
+def kept(revision: str, keep: Path | None, folder: Path, gone: list[str]) -> Path:
+    """The folder of all results of a revision, trained unless they were kept."""
+    if keep is None or revision == "tree":
+        return list(results(revision, folder, gone))[-1].parent
+    commit = git("rev-parse", f"{revision}^0").decode().strip()
+    own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    stored = keep / "-".join([commit, own, *gone])
+    if not stored.exists():
+        runs, unfinished = kept(revision, None, folder, gone), f"{stored}.unfinished"
+        ignored = shutil.ignore_patterns("checkpoints")
+        shutil.copytree(runs, unfinished, ignore=ignored, dirs_exist_ok=True)
+        os.rename(unfinished, stored)
+    return stored
 
 
-def changed_columns(row: dict[str, str], new: dict[str, str]) -> list[str]:
-    return [
-        f"{name} {row[name]} is {new[name]}"
-        for name in row.keys() & new.keys()
-        if row[name] != new[name]
+def results(revision: str, folder: Path, gone: list[str]) -> Iterator[Path]:
+    """Train and evaluate every run, then report on some; yield the folder of each when done."""
+    tree, runs = folder / "tree", folder / "runs"
+    check_out(revision, tree)
+    write_text(folder / "text")
+    for number, name in enumerate(RUNS, 1):
+        print(f"{revision}: {name}, {number} of {len(RUNS)}", flush=True)
+        train_and_evaluate(tree, name, gone)
+        yield runs / name
+    out = runs / REPORT
+    call(tree, "scripts/report.py", *(f"../runs/{name}" for name in GROUPS), f"--out={out}")
+    (out / "ranking.json").write_text(json.dumps(ranking((out / "index.html").read_text())))
+    yield out
+
+
+def train_and_evaluate(tree: Path, name: str, gone: list[str]) -> None:
+    run = RUNS[name]
+    workdir = f"--workdir=../runs/{name}"
+    words = ["train.py", f"--config=configs/{run.config}", workdir, *flags(FIELDS | run.fields)]
+    if "stop_at" in run.fields:
+        call(tree, *words, code=75)
+    call(tree, *words, devices=run.devices)
+    for fields in run.evaluations:
+        protocols = ",".join(name for name in fields["protocols"].split(",") if name not in gone)
+        words = flags(fields | {"protocols": protocols})
+        call(tree, "eval_extrapolation.py", workdir, *words, devices=run.devices)
+
+
+def ranking(page: str) -> list[dict[str, str]]:
+    """The rows of the tables in the section on the ranking of a report."""
+    section = page.partition("<h2>Ranking</h2>")[2].partition("<h2>")[0]
+    titles, rows = [], []
+    for block in section.split("<h3>")[1:]:
+        titles.append(block.partition("</h3>")[0])  # once with extensions and once without
+        lines = re.findall(r"<tr.*?</tr>", block, re.DOTALL)
+        cells = [re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
+        table = {"table": titles[-1], "part": f"{titles.count(titles[-1])}"}
+        for rank, line in enumerate(cells[1:]):
+            rows.append(table | {"rank": f"{rank}"} | dict(zip(cells[0], line, strict=True)))
+    assert rows, "the report has no section with the ranking"
+    return rows
+
+
+def differs(before: Path, after: Path, exact: bool) -> bool:
+    """Print what differs between the results of a run; True if anything does."""
+    rows, new = rows_of(before), rows_of(after)
+    lines = [
+        f"{' '.join(filter(None, key))}: {name} {row[name]} is {new[key][name]}"
+        for key, row in rows.items()
+        for name in row
+        if row[name] != new.get(key, row).get(name, row[name])
     ]
+    missing = sorted(rows.keys() - new.keys())
+    lines += [f"{' '.join(filter(None, key))}: in BEFORE alone" for key in missing]
+    if exact:
+        left, right = files_of(before), files_of(after)
+        names = sorted(n for n in left.keys() | right.keys() if left.get(n) != right.get(n))
+        lines += [f"{name}: other bytes, or in one alone" for name in names]
+    result = f"{len(lines)} DIFFERENT" if lines else "the same"
+    print(f"  {before.name}: {len(rows)} rows, {len(missing)} in BEFORE alone: {result}")
+    print("".join(f"    {line}\n" for line in lines[:5]), end="", flush=True)
+    return bool(lines)
+
+
+def rows_of(folder: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """The rows of a run, or of a report, by what they measure."""
+    if folder.name == REPORT:
+        listed = json.loads((folder / "ranking.json").read_text())
+        blocks = (folder / "tables.md").read_text().split("\n\n")
+        for caption, lines in zip(blocks[::2], blocks[1::2], strict=True):
+            for rank, line in enumerate(lines.splitlines()):
+                listed.append({"table": caption, "rank": f"{rank}", "line": line})
+    else:
+        status = json.loads((folder / "status.json").read_text())
+        listed = [{"method": "weights", "digest": status["digest"]}]
+        for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()):
+            values = {name: f"{value}" for name, value in line.items() if name not in VOLATILE}
+            listed.append({"method": "training"} | values)
+        with (folder / "eval" / "curves.csv").open() as stream:
+            listed += csv.DictReader(stream)
+    rows = {tuple(row.get(name, "") for name in KEY): row for row in listed}
+    assert len(rows) == len(listed), f"two rows of {folder} have the same key"
+    return rows
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files of an evaluation or a report that hold neither times nor paths."""
+    patterns = ("eval/**/[!.]*", "plots/*.md", "*.md", "*.tex")
+    files = (path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
+    return {f"{path.relative_to(folder)}": path.read_bytes() for path in files}
 
 
 def write_text(folder: Path) -> None:
@@ -94,48 +227,28 @@ def write_text(folder: Path) -> None:
         (folder / f"{i}.txt").write_text("".join(letters))
 
 
-def results(revision: str, folder: Path, number: int) -> dict[str, tuple[str, dict]]:
-    """Train and evaluate every run; return the digest of its weights and the rows of its curves."""
-    tree = folder / f"tree{number}"
-    check_out(revision, tree)
-    by_run = {}
-    for name, changes in RUNS.items():
-        workdir = folder / f"runs{number}" / name  # the name is a column of the curves
-        fields = FIELDS | changes | {"data.path": f"{folder}/text/*.txt"}
-        fields["data.cache"] = f"{folder}/cache{number}"
-        words = [f"--config=configs/{name}.py", f"--workdir={workdir}", *flags(fields)]
-        if "stop_at" in changes:
-            run(tree, "train.py", *words, code=75)
-        run(tree, "train.py", *words)
-        run(tree, "eval_extrapolation.py", f"--workdir={workdir}", *flags(EVALUATION))
-        status = json.loads((workdir / "status.json").read_text())
-        curves = (workdir / "eval" / "curves.csv").read_text()
-        by_run[name] = status["digest"], rows_of(curves)
-    return by_run
-
-
 def check_out(revision: str, tree: Path) -> None:
-    if revision == "tree":
-        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-        for name in names.stdout.splitlines():
-            if (ROOT / name).is_file():
-                (tree / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, tree / name)
+    tree.mkdir(parents=True)
+    if revision != "tree":
+        subprocess.run(["tar", "-x", "-C", tree], input=git("archive", revision), check=True)
         return
-    tree.mkdir()
-    archive = subprocess.run(
-        ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
-    ).stdout
-    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
+    for name in git("ls-files", "--cached", "--others", "--exclude-standard").decode().splitlines():
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
 
 
-def flags(fields: dict) -> list[str]:
-    return [f"--config.{name}={value}" for name, value in fields.items()]
+def git(*words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
 
 
-def run(tree: Path, *words: str, code: int = 0) -> None:
-    environment = os.environ | {"PYTHONPATH": str(tree), "NPROC": "1"}
+def flags(fields: dict[str, Any]) -> list[str]:
+    return [f"--config.{name}={value}" for name, value in fields.items() if value is not None]
+
+
+def call(tree: Path, *words: str, code: int = 0, devices: int = 1) -> None:
+    forced = f"--xla_force_host_platform_device_count={devices}"
+    environment = os.environ | {"PYTHONPATH": str(tree), "NPROC": "1", "XLA_FLAGS": forced}
     done = subprocess.run(
         [sys.executable, *words], cwd=tree, env=environment, capture_output=True, text=True
     )
