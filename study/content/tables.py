@@ -59,10 +59,9 @@ def rates_of_content(sweep: str) -> str:
 @cache
 def on_text() -> pd.DataFrame:
     """Rows of `same_token` on source code without extensions, beside three of the fair zoo."""
-    fair = STUDY / "text" / "rows" / "sweep"
-    zoo = [file for name in ("rope", "fire", "fox") for file in fair.glob(f"{name}-s*.csv")]
-    files = [STUDY / ON_TEXT / "rows.csv.xz", *zoo]
-    rows = pd.concat([pd.read_csv(file, low_memory=False) for file in files])
+    files = [STUDY / sweep / "rows.csv.xz" for sweep in (ON_TEXT, "text/rows/sweep")]
+    own, fair = (pd.read_csv(file, low_memory=False) for file in files)
+    rows = pd.concat([own, fair[fair.encoding.isin(["rope", "fire", "fox"])]])
     return rows[(rows.protocol == "same_token") & (rows.extension == "none")]
 
 
