@@ -18,16 +18,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, terminal
-from posenc_jax.config import parse
+from posenc_jax.config.flags import parse_flags, refuse
 from posenc_jax.config.resolve import refuse_unadopted
 from posenc_jax.config.schema import Evaluation, evaluation
-from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import judging
+from posenc_jax.evaluation import validate
+from posenc_jax.runtime import backend, terminal
+from posenc_jax.runtime.errors import ConfigError
 
 
 def main(argv: list[str]) -> int:
-    flags, recipe = parse.read(argv, __doc__ or "", evaluation=True, define=_define)
+    flags, recipe = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
     backend.configure()
     if flags.quick:
         usual, given = evaluation(), {word.partition("=")[0] for word in argv}
@@ -37,15 +37,15 @@ def main(argv: list[str]) -> int:
     try:
         refuse_unadopted(workdir)
     except ConfigError as error:
-        parse.refuse([str(error)])
+        refuse([str(error)])
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
     try:
-        config = judging.load(recipe, more=problems)
+        config = validate.load(recipe, more=problems)
     except ConfigError as error:
-        parse.refuse(str(error).splitlines())
+        refuse(str(error).splitlines())
     return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
 
 

@@ -14,22 +14,23 @@ below; for example:
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, config, terminal
-from posenc_jax.config import parse
+from posenc_jax import config
 from posenc_jax.config.check import mistakes_in_evaluation
 from posenc_jax.config.environment import workdir_of
+from posenc_jax.config.flags import parse_evaluation, parse_flags, refuse, without_evaluation
 from posenc_jax.config.schema import ConfigDict
-from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import judging
+from posenc_jax.evaluation import validate
 from posenc_jax.runs.workdir import Workdir
+from posenc_jax.runtime import backend, terminal
+from posenc_jax.runtime.errors import ConfigError
 
 BUILT = ("--config.encoding.", "--config.extension.")  # fields that only building can check
 
 
 def main(argv: list[str]) -> int:
-    argv, evaluating = parse.without_evaluation(argv)
-    flags, recipe = parse.read(argv, __doc__ or "", resumes=True)
-    evaluation = parse.read_evaluation(evaluating)
+    argv, evaluating = without_evaluation(argv)
+    flags, recipe = parse_flags(argv, __doc__ or "", resumes=True)
+    evaluation = parse_evaluation(evaluating)
     chosen = any(word.startswith(BUILT) for word in argv)
     return terminal.code_of(lambda: run(flags.workdir, recipe, chosen, evaluation))
 
@@ -47,9 +48,9 @@ def run(
     backend.configure()
     try:
         training = config.load(recipe, saved, more=more, build=chosen)
-        asked = None if evaluation is None else judging.load(evaluation, training)
+        asked = None if evaluation is None else validate.load(evaluation, training)
     except ConfigError as error:
-        parse.refuse(str(error).splitlines())
+        refuse(str(error).splitlines())
     assert workdir
     if asked is not None:
         from posenc_jax.programs import train_and_evaluate

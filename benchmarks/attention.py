@@ -8,7 +8,7 @@ gradient, which is compiled but not run up to 32,768 tokens.
 import argparse
 from pathlib import Path
 
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 

@@ -11,8 +11,8 @@ import sys
 import time
 from importlib import import_module
 
-from posenc_jax import backend
 from posenc_jax.config import load  # noqa: E402
+from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 
@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 
 import posenc_jax  # noqa: E402
 from benchmarks.timing import machine, table  # noqa: E402
-from posenc_jax.evaluation.losses import Reader, read  # noqa: E402
+from posenc_jax.evaluation.losses import Reader, losses_of  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
 
 EXTENSIONS = ("none", "pi", "ntk", "ntk_by_parts", "dynamic_ntk", "yarn")
@@ -45,11 +45,11 @@ def cells(parts, clear: bool) -> tuple[float, int]:
         for name in EXTENSIONS:
             if clear:
                 jax.clear_caches()
-            before = read._cache_size()
+            before = losses_of._cache_size()
             encoding = posenc_jax.extend(name, parts.encoding, length / 128)
             starts = np.zeros(4_096 // length, np.int64)
             reader(encoding, starts, length, length)
-            compiled += read._cache_size() - before
+            compiled += losses_of._cache_size() - before
     return time.perf_counter() - begin, compiled
 
 

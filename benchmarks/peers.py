@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posenc_jax.files import alone
+from posenc_jax.runtime.files import alone
 
 ROOT = Path(__file__).parent.parent
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import machine, ratio, table
-from posenc_jax.data import corpora, stdlib, tokenizer
+from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data.sources import stdlib
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -72,7 +73,7 @@ PEERS: dict[str, Callable[[Path, str, Path], None]] = {
 def write_texts(folder: Path, size: int, encoder: str | None) -> None:
     """The same text as many documents and as one, and a tokenizer."""
     texts, total = [], 0
-    files = stdlib.files()
+    files = stdlib.stdlib_files()
     while total < size:
         for path in files:
             texts.append(path.read_text(encoding="utf-8", errors="replace")[: size - total])

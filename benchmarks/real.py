@@ -8,7 +8,7 @@ float32 and bfloat16, in turns. Both compute the logits of the last 128 tokens.
 import argparse
 from pathlib import Path
 
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 

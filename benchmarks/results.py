@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.peers import ROOT
 from benchmarks.timing import Range
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 
 class Result(NamedTuple):

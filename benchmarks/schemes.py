@@ -8,7 +8,7 @@ turns, and temporary memory.
 import argparse
 from pathlib import Path
 
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 

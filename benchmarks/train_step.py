@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 backend.configure(keep_programs=False)
 
@@ -29,7 +29,8 @@ from posenc_jax.config import load  # noqa: E402
 from posenc_jax.data.batches import Batch  # noqa: E402
 from posenc_jax.runs import parameters  # noqa: E402
 from posenc_jax.runtime import devices  # noqa: E402
-from posenc_jax.training import adamw, compiled  # noqa: E402
+from posenc_jax.training import train_step  # noqa: E402
+from posenc_jax.training.optimizer import make  # noqa: E402
 
 SIZES = ((128, 32), (512, 8))  # tokens per row, rows
 HOWS = ("eager", "flash", "compiled", "flax")
@@ -53,10 +54,10 @@ def ours(name: str, length: int, rows: int, attention: str = "auto", **encoding)
     if name == "randomized":
         config.encoding.max_position = 8 * length
     config = load(config)
-    parts, optimizer = parameters.make(config), adamw.make(config)
+    parts, optimizer = parameters.make(config), make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
-    step = compiled.train_step(parts, optimizer, config, mesh)
-    state = jax.device_put(compiled.fresh_state(parts, optimizer), devices.replicated(mesh))
+    step = train_step.train_step(parts, optimizer, config, mesh)
+    state = jax.device_put(train_step.fresh_state(parts, optimizer), devices.replicated(mesh))
     held = SimpleNamespace(state=state)
     given = tokens(length, rows)
     ones = np.ones((rows, length), np.float32)

@@ -15,7 +15,7 @@ Expected accuracy, mean of five seeds: RoPE 0.25 at L (ceiling 0.25) and
 from importlib import import_module
 
 from configs import base
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError
 
 # Lowest training loss among 1, 4 and 16, one seed.
 RATES = {"fire": 16.0, "fox": 4.0, "kerple_log": 16.0, "kerple_power": 16.0, "t5": 16.0}

@@ -26,7 +26,7 @@ from .config import Config
 EMPTY = np.iinfo(np.int32).max  # the order of a slot without a key: after every query
 
 
-class Held(struct.PyTreeNode):
+class LayerCache(struct.PyTreeNode):
     """Keys and values of one layer in slots: the first places, and a ring of the last ones.
 
     With a latent (MLA) they are one for all heads: the shared entries of the keys, and the latent.
@@ -69,7 +69,7 @@ class Held(struct.PyTreeNode):
 
         return jax.tree.map(of_leaf, self.features)
 
-    def keeps(self, encoding: Encoding, new: int) -> bool:
+    def fits(self, encoding: Encoding, new: int) -> bool:
         """True if `new` keys overwrite none that their own queries see."""
         first, last = encoding.visible_keys()
         if self.first == self.slots:
@@ -82,7 +82,7 @@ class Held(struct.PyTreeNode):
             )
         return last - 1 + new <= self.slots - self.first
 
-    def written(self, new: "Held", length: jax.Array, counts: jax.Array) -> "Held":
+    def written(self, new: "LayerCache", length: jax.Array, counts: jax.Array) -> "LayerCache":
         """Write the keys of tokens after the first `length`, the first `counts` of them."""
         tokens, whole = new.slots, self.slots
         if tokens == 1 or (length.ndim == 0 and self.first == whole):
@@ -104,7 +104,7 @@ class Held(struct.PyTreeNode):
 
         return self._each(new, chosen)
 
-    def _put(self, new: "Held", slot: jax.Array) -> "Held":
+    def _put(self, new: "LayerCache", slot: jax.Array) -> "LayerCache":
         def put(held, added):
             write = jax.lax.dynamic_update_slice_in_dim
             if slot.ndim == 0:
@@ -114,10 +114,10 @@ class Held(struct.PyTreeNode):
 
         return self._each(new, put)
 
-    def followed_by(self, new: "Held") -> "Held":
+    def append(self, new: "LayerCache") -> "LayerCache":
         return self._each(new, lambda held, added: jnp.concatenate([held, added], 1))
 
-    def _each(self, new: "Held", change) -> "Held":
+    def _each(self, new: "LayerCache", change) -> "LayerCache":
         return self.replace(
             k=change(self.k, new.k),
             v=change(self.v, new.v),
@@ -128,7 +128,7 @@ class Held(struct.PyTreeNode):
 class Cache(struct.PyTreeNode):
     """What a model holds of each row; `step` takes one and returns the next."""
 
-    layers: tuple[Held, ...]
+    layers: tuple[LayerCache, ...]
     length: jax.Array  # tokens read: [], or [B] if rows differ
     rows: int = struct.field(pytree_node=False)  # B
     size: int = struct.field(pytree_node=False)  # most tokens
@@ -226,7 +226,7 @@ class Seen(NamedTuple):
     phase: Phase | None
 
 
-def seen_from(
+def keys_for(
     q: jax.Array,  # [B, H, t, K]
     k: jax.Array,  # [B, G, t, K], the new keys
     v: jax.Array,  # [B, G, t, K]
@@ -234,21 +234,21 @@ def seen_from(
     tokens: Tokens,
     cache: Cache,  # of this layer
     counts: jax.Array,  # [] or [B], the tokens of a row that are not padding
-) -> tuple[Seen, Held]:
+) -> tuple[Seen, LayerCache]:
     """Return the held keys and the new ones, to be attended to, and what the layer holds then."""
     (held,), length, after = cache.layers, cache.length, cache.length + counts
     phase = encoding.phase(tokens.position) if cache.rotated or cache.empty else None
     if cache.rotated:
         q, k, v = turn(q, k, v, encoding, phase)
         phase = None
-    new = Held(_merged(k), _merged(v), tokens.features, first=0)
+    new = LayerCache(_merged(k), _merged(v), tokens.features, first=0)
     written = held.written(new, length, counts)
     if cache.empty:
         seen, seen_tokens = new, tokens
-    elif held.keeps(encoding, q.shape[2]):
+    elif held.fits(encoding, q.shape[2]):
         seen, seen_tokens = written, written.tokens(after)
     else:
-        seen = held.followed_by(new)
+        seen = held.append(new)
         places = jnp.concatenate([held.places(length), tokens.position], axis=-1)
         seen_tokens = _of_places(places, seen.features)
     if not cache.empty and not cache.rotated:
@@ -275,7 +275,7 @@ def _of_places(places: jax.Array, features: Any) -> Tokens:
     return Tokens(jnp.where(places == EMPTY, 0, places), order=places, features=features)
 
 
-def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> Held:
+def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | None) -> LayerCache:
     first, last = layer.visible_keys()
     slots = size if last is None else min(first + last, size)
     ring = slots < size
@@ -291,4 +291,4 @@ def _empty(config: Config, layer: Encoding, batch: int, size: int, mesh: Mesh | 
         features = jax.tree.map(lambda leaf: zeros(leaf.shape, leaf.dtype), shapes)
     # Two arrays: a step may be given both to write on.
     k, v = (zeros((batch * heads, slots, size), dtype) for size in (of_key, of_value))
-    return Held(k=k, v=v, features=features, first=first if ring else slots)
+    return LayerCache(k=k, v=v, features=features, first=first if ring else slots)

@@ -23,7 +23,7 @@ from posenc_jax.positions import (
 from posenc_jax.runtime import devices
 
 from .base import Layer
-from .cache import Cache, Held, Seen, seen_from
+from .cache import Cache, LayerCache, Seen, keys_for
 from .config import Config
 
 LOGITS = 1 << 24  # computed at once, 64 MiB
@@ -409,7 +409,7 @@ class Block(nnx.Module):
         phase: Phase | None = None,  # of these tokens; unused with a cache
         cache: Cache | None = None,  # of this layer: the tokens before these, which they see too
         counts: jax.Array | None = None,  # as in `hidden_step`
-    ) -> tuple[jax.Array, Held | None]:  # [B, T, D], and what this layer holds then
+    ) -> tuple[jax.Array, LayerCache | None]:  # [B, T, D], and what this layer holds then
         shape = x.shape
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
@@ -443,7 +443,7 @@ class Attention(nnx.Module):
 
     def __call__(
         self, x, encoding, tokens, shape, phase, cache, counts
-    ) -> tuple[jax.Array, Held | None]:  # x [B * T, D]
+    ) -> tuple[jax.Array, LayerCache | None]:  # x [B * T, D]
         q, (k, v) = self.queries(x, shape[0]), self.held(x, shape[0])
         if overrides(encoding, "read"):
             if tokens.axis is None:
@@ -454,7 +454,7 @@ class Attention(nnx.Module):
             tokens = tokens.replace(features=features)
         seen, held = Seen(q, k, v, tokens, phase), None
         if cache is not None:
-            seen, held = seen_from(q, k, v, encoding, tokens, cache, counts)
+            seen, held = keys_for(q, k, v, encoding, tokens, cache, counts)
         out = self.attend(seen, encoding, tokens)
         return self.out(out.swapaxes(1, 2).reshape(len(x), -1)), held
 

@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posenc_jax import attention, backend, extensions, pretrained, schemes
+    from posenc_jax import attention, extensions, pretrained, schemes
+    from posenc_jax.api import evaluate, recipe, train
     from posenc_jax.encoding import (
         Dims,
         DistanceBias,
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
         trained_mask,
     )
     from posenc_jax.extensions import extend
-    from posenc_jax.lab import evaluate, recipe, train
     from posenc_jax.layers import Wrapper, stack
     from posenc_jax.runs.subject import load_run
+    from posenc_jax.runtime import backend
     from posenc_jax.schemes import build
 
 __version__ = "0.1.0"
@@ -42,11 +43,18 @@ _HOME = {
     "build": "schemes",
     "extend": "extensions",
     "load_run": "runs.subject",
-    "evaluate": "lab",
-    "recipe": "lab",
-    "train": "lab",
+    "evaluate": "api",
+    "recipe": "api",
+    "train": "api",
 }
-_MODULES = ("attention", "backend", "encoding", "extensions", "pretrained", "schemes")
+_MODULES = {
+    "attention": "attention",
+    "backend": "runtime.backend",
+    "encoding": "encoding",
+    "extensions": "extensions",
+    "pretrained": "pretrained",
+    "schemes": "schemes",
+}
 
 __all__ = [
     "__version__",
@@ -79,7 +87,7 @@ def __getattr__(name):
     if name in _HOME:
         return getattr(_home(_HOME[name]), name)
     if name in _MODULES:
-        return import_module(f"posenc_jax.{name}")
+        return import_module(f"posenc_jax.{_MODULES[name]}")
     raise AttributeError(f"module 'posenc_jax' has no attribute {name!r}")
 
 
@@ -87,7 +95,7 @@ def _home(module):
     try:
         return import_module(f"posenc_jax.{module}")
     except ModuleNotFoundError as error:
-        advice = import_module("posenc_jax.errors").missing(error)
+        advice = import_module("posenc_jax.runtime.errors").missing(error)
         if advice is None:
             raise
         raise ImportError(advice) from None

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posenc_jax.config import Evaluation, Training
-from posenc_jax.errors import DONE
-from posenc_jax.evaluation import evaluate, planning, protocols, records, table, yardsticks
+from posenc_jax.evaluation import evaluate, planning, protocols, records, table
+from posenc_jax.evaluation.ngrams import read_yardsticks
 from posenc_jax.plots import curves
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import run_config
-from posenc_jax.terminal import say
+from posenc_jax.runtime.errors import DONE
+from posenc_jax.runtime.terminal import say
 from posenc_jax.tracking.wandb import Curves, log_with_training
 from posenc_jax.training.loop import train
 
@@ -39,7 +40,7 @@ def measure(
     evaluated = evaluate.evaluate(config, workdir, steps)
     if not is_lead():
         return evaluated, []
-    ngrams = yardsticks.read(workdir / "eval")
+    ngrams = read_yardsticks(workdir / "eval")
     return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name, ngrams)
 
 

@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, terminal
+from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:

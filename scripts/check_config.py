@@ -11,10 +11,11 @@ import dataclasses
 import json
 import sys
 
-from posenc_jax import backend, config, terminal
-from posenc_jax.config import parse
+from posenc_jax import config
+from posenc_jax.config import flags
 from posenc_jax.config.schema import Training, as_fields
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime import backend, terminal
+from posenc_jax.runtime.errors import ConfigError
 
 LEAST_REACH = 3  # logits
 
@@ -22,22 +23,22 @@ LEAST_REACH = 3  # logits
 def main(argv: list[str]) -> int:
     if argv[1:] == ["--list"]:
         return print_choices()
-    _, recipe = parse.read(argv, __doc__ or "")
+    _, recipe = flags.parse_flags(argv, __doc__ or "")
     backend.configure()
     try:
         run = config.load(recipe)
     except ConfigError as error:
-        parse.refuse(str(error).splitlines())
+        flags.refuse(str(error).splitlines())
     import jax
 
     from posenc_jax import extensions
-    from posenc_jax.data import encoders
+    from posenc_jax.data import corpora
     from posenc_jax.runs import parameters
     from posenc_jax.schemes.hybrid import Hybrid
     from posenc_jax.schemes.rope import RoPE
 
     model = run.model
-    vocab = model.vocab or encoders.encoder_of(run.data.source).vocab
+    vocab = model.vocab or corpora.encoder_of(run.data.source).vocab
     run = dataclasses.replace(run, model=dataclasses.replace(model, vocab=vocab))
     parts = jax.eval_shape(lambda: parameters.make(run, extended=False).params())
     terminal.say(json.dumps(as_fields(run), indent=2))
@@ -92,10 +93,10 @@ def _print_choice(title: str, options, about: str | None) -> None:
 
 
 def reach_of_the_encoding(config: Training, encoding) -> None:
-    from posenc_jax.training import adamw
+    from posenc_jax.training import optimizer
 
-    distance = adamw.travel(config)
-    logits = adamw.reach(config, encoding)
+    distance = optimizer.travel(config)
+    logits = optimizer.bias_travel(config, encoding)
     of_bias = "" if logits is None else f", {logits:.3g} logits of its bias"
     terminal.say(
         f"reach: {distance:.3g} in every trained array of the encoding (sum of rates, times\n"

@@ -15,8 +15,10 @@ latex prints the table for a note or a paper.
 import argparse
 import sys
 
-from posenc_jax import terminal, typeset
-from posenc_jax.evaluation import comparison, protocols, selection
+from posenc_jax import display
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.compare import compare, protocols_in
+from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
@@ -30,16 +32,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--evaluation", default="", help="its name; default: the evaluation of held-out text"
     )
-    forms = ("text", *typeset.FORMS)
+    forms = ("text", *display.FORMS)
     parser.add_argument("--format", choices=forms, default="text", help="default: text")
     options = parser.parse_args(argv[1:])
 
-    def compare() -> None:
-        names = selection.protocols_in(options.protocol)
+    def show() -> None:
+        names = protocols_in(options.protocol)
         a, b = options.a, options.b
-        terminal.say(comparison.compare(a, b, names, options.evaluation, options.format))
+        terminal.say(compare(a, b, names, options.evaluation, options.format))
 
-    return terminal.code_of(compare)
+    return terminal.code_of(show)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from posenc_jax import errors, terminal
 from posenc_jax.registry import ROOT
-from posenc_jax.report.write import report
-from posenc_jax.sweeping.sweep import sweep
+from posenc_jax.report.page import report
+from posenc_jax.runtime import errors, terminal
+from posenc_jax.sweeping.run import sweep
 
 NEXT = """
 {minutes} min {seconds} s; the report: {page}

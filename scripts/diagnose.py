@@ -17,7 +17,7 @@ Memory grows with the square of the length, so give a pretrained model a LENGTH 
 import argparse
 import sys
 
-from posenc_jax import backend, terminal
+from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:

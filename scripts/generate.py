@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, terminal
+from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
@@ -48,9 +48,9 @@ def main(argv: list[str]) -> int:
 
 def write(options: argparse.Namespace) -> None:
     backend.configure()
-    from posenc_jax.errors import ConfigError
-    from posenc_jax.evaluation.continuing import continued
+    from posenc_jax.evaluation.generate import continued
     from posenc_jax.runs.subject import load_subject
+    from posenc_jax.runtime.errors import ConfigError
 
     subject = load_subject(options.run, options.step)
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt

@@ -16,7 +16,7 @@ import json
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, terminal
+from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
 def score(options: argparse.Namespace) -> None:
     backend.configure()
     from posenc_jax.evaluation import harness
-    from posenc_jax.files import write_atomically
+    from posenc_jax.runtime.files import write_atomically
 
     model = harness.load(options.run, options.extension, options.max_length, options.step)
     results = harness.evaluate(

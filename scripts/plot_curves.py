@@ -12,9 +12,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import terminal
-from posenc_jax.evaluation import selection, yardsticks
+from posenc_jax.evaluation import compare
+from posenc_jax.evaluation.ngrams import read_yardsticks
 from posenc_jax.plots import curves, style
+from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
@@ -32,9 +33,9 @@ def main(argv: list[str]) -> int:
 
     def plot() -> None:
         with style.printed(style.Form(options.format, options.width)):
-            cells = selection.comparable(selection.readable(options.runs, options.evaluation))
-            folders = [selection.parse(run).run / "eval" for run in options.runs]
-            ngrams = [row for folder in folders for row in yardsticks.read(folder)]
+            cells = compare.comparable(compare.readable(options.runs, options.evaluation))
+            folders = [compare.parse_selection(run).run / "eval" for run in options.runs]
+            ngrams = [row for folder in folders for row in read_yardsticks(folder)]
             plots = curves.draw(cells, options.out, cells[0].facts["evaluation"], ngrams)
             terminal.say("\n".join(map(str, plots)))
 

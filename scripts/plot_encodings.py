@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import backend, terminal
+from posenc_jax.runtime import backend, terminal
 
 
 def main(argv: list[str]) -> int:
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
 def draw(options) -> None:
     backend.configure()
     from posenc_jax.encoding import Dims
-    from posenc_jax.report.portraits import Portraits
+    from posenc_jax.report.diagnosis import Portraits
 
     dims = Dims(options.heads, 64, 64 * options.heads, options.length)
     plots = Portraits(dims, options.runs).draw(options.out, options.scale)

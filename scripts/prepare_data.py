@@ -15,17 +15,18 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from posenc_jax import config, terminal
-from posenc_jax.config import parse
+from posenc_jax import config
+from posenc_jax.config.flags import parse_flags, refuse
 from posenc_jax.config.schema import Training
 from posenc_jax.data.sources import Documents
 from posenc_jax.data.sources.tokens import Tokens
-from posenc_jax.errors import ConfigError
-from posenc_jax.files import NO_FILE, is_replaceable, write_atomically
+from posenc_jax.runtime import terminal
+from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
 
 
 def main(argv: list[str]) -> int:
-    flags, recipe = parse.read(argv, __doc__ or "", define=_define)
+    flags, recipe = parse_flags(argv, __doc__ or "", define=_define)
     problems = []
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
@@ -41,11 +42,11 @@ def main(argv: list[str]) -> int:
     try:
         run = config.load(recipe, more=problems, build=False)
     except ConfigError as error:
-        parse.refuse(str(error).splitlines())
+        refuse(str(error).splitlines())
     if not isinstance(run.data.source, Documents):
         made = "data.tokens are already prepared; name a text to prepare instead"
         several = "data.mixture is several texts; prepare each of them"
-        parse.refuse([made if isinstance(run.data.source, Tokens) else several])
+        refuse([made if isinstance(run.data.source, Tokens) else several])
     limit = None if flags.limit is None else int(flags.limit)
     return terminal.code_of(
         lambda: _prepare(run, run.data.source, flags.vocab, flags.out, flags.tokens_out, limit)

@@ -10,9 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import terminal
 from posenc_jax.plots import style
-from posenc_jax.report.write import report
+from posenc_jax.report.page import report
+from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:

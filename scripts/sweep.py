@@ -18,8 +18,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import terminal
-from posenc_jax.sweeping import sweep
+from posenc_jax.runtime import terminal
+from posenc_jax.sweeping import run
 
 
 def main(argv: list[str]) -> int:
@@ -35,10 +35,10 @@ def main(argv: list[str]) -> int:
     options, words = parser.parse_known_args(argv[1:])
     if options.list:
         return terminal.code_of(
-            lambda: terminal.say(sweep.table(options.config, options.workdir, words))
+            lambda: terminal.say(run.commands(options.config, options.workdir, words))
         )
     return terminal.code_of(
-        lambda: sweep.sweep(
+        lambda: run.sweep(
             options.config,
             options.workdir,
             words,

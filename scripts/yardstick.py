@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax import terminal
+from posenc_jax.runtime import terminal
 
 
 def main(argv: list[str]) -> int:
@@ -30,12 +30,12 @@ def main(argv: list[str]) -> int:
 
 
 def count(runs: list[Path], evaluation: str, whole: bool) -> None:
-    from posenc_jax.evaluation import counting, yardsticks
-    from posenc_jax.report import gather
+    from posenc_jax.evaluation import ngrams
+    from posenc_jax.report.runs import runs_in
 
-    for folder in counting.distinct(gather.runs_in(runs), evaluation):
-        rows = counting.measure(folder, evaluation, whole=whole)
-        path = yardsticks.write(folder / "eval", rows)
+    for folder in ngrams.distinct(runs_in(runs), evaluation):
+        rows = ngrams.measure(folder, evaluation, whole=whole)
+        path = ngrams.write_yardsticks(folder / "eval", rows)
         bits = ", ".join(
             f"{row['order']}-gram {row['nll' if row['bpb'] is None else 'bpb']:.3f}" for row in rows
         )

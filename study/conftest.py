@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-import posenc_jax.backend
+from posenc_jax.runtime import backend
 
 ROOT = str(Path(__file__).parent.parent)
 os.environ["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
-posenc_jax.backend.configure()
+backend.configure()

@@ -17,8 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from posenc_jax.evaluation import sums_file
-from posenc_jax.evaluation.sums import label
+from posenc_jax.evaluation import cells
+from posenc_jax.evaluation.cells import label
 
 CELL = ["protocol", "length", "part"]
 KEYS = ["run", "method", *CELL]
@@ -70,7 +70,7 @@ def by_run(documents: pd.DataFrame) -> pd.DataFrame:
 def answers_of(run: Path) -> pd.DataFrame:
     """A row per cell and document that has answers."""
     found = []
-    for cell in sums_file.read(run / "eval").cells:
+    for cell in cells.read_record(run / "eval").cells:
         own = pd.DataFrame({"answers": cell.sums.answers, "right": cell.sums.right})
         own.insert(0, "document", range(len(own)))
         facts = cell.facts | {"method": label(cell.facts)}

@@ -17,7 +17,7 @@ from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import check, jobs_of
-from posenc_jax.training.report import PEAK_FLOPS
+from posenc_jax.training.console import PEAK_FLOPS
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
 SIZE = {"model.layers": 1, "model.width": 16, "model.heads": 2, "batch_size": 4, "steps": 2}

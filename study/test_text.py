@@ -7,8 +7,8 @@ import pytest
 from running import ROOT
 
 from posenc_jax.evaluation import records
-from posenc_jax.sweeping.choosing import Plan, checked_rates
 from posenc_jax.sweeping.jobs import jobs_of
+from posenc_jax.sweeping.rates import Plan, checked_rates
 from study.cells import STUDY
 from study.text import factors, steps
 from study.text import sweep as fair
@@ -41,5 +41,5 @@ def test_the_archive_of_the_fair_zoo_is_read(tmp_path):
     with tarfile.open(STUDY / "text" / "rows" / "sweep" / "runs.tar.xz") as archive:
         name = next(n for n in archive.getnames() if n.endswith("eval/sums.parquet"))
         archive.extract(name, tmp_path, filter="data")
-    cells = records.read(tmp_path / Path(name).parent)
+    cells = records.read_cells(tmp_path / Path(name).parent)
     assert len(records.rows(cells)) == len(cells) > 10

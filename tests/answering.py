@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from posenc_jax.report.gather import Gathered
+from posenc_jax.report.runs import Gathered
 
 L, LONG = 64, 512
 PARTS = ["1-64", "65-512"]

@@ -4,7 +4,7 @@ import functools
 import os
 from pathlib import Path
 
-import posenc_jax.backend
+from posenc_jax.runtime import backend
 
 # Tests start the programs of this checkout, even if another one is installed.
 ROOT = str(Path(__file__).parent.parent)
@@ -17,7 +17,7 @@ if LEVEL not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {LEVEL}=0".strip()
 
 # Compiled programs are cached as for users, so a second run of the suite takes half the time.
-posenc_jax.backend.configure()
+backend.configure()
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

@@ -18,7 +18,7 @@ def assert_equal_evaluations(one, other, evaluation="", tolerance=1e-6):
     """The sums and the rows of two workdirs are equal; ends of intervals over a few documents are
     many times as sensitive as means, and a perplexity as its logarithm is large."""
     cells, others = (
-        records.of_evaluation(records.read(place / "eval"), name)
+        records.of_evaluation(records.read_cells(place / "eval"), name)
         for place, name in ((one, ""), (other, evaluation))
     )
     assert len(cells) == len(others) > 0

@@ -7,7 +7,8 @@ import pytest
 from measuring import sums_by_document
 
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.evaluation import protocols, records, sums_file
+from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.cells import FACTS
 from posenc_jax.evaluation.records import Measured
 
 LENGTHS = (16, 32, 64)
@@ -61,7 +62,7 @@ def make_run(
         for length in LENGTHS[-1:] if by_place else LENGTHS:
             for extension, scale in (("none", None), *(("pi", scale) for scale in scales)):
                 worse = (0.3 * length / 16 if scale else 0.0) - better
-                facts = {name: None for name in sums_file.FACTS} | {
+                facts = {name: None for name in FACTS} | {
                     "run": folder.name,
                     "encoding": encoding,
                     "extension": extension,

@@ -12,8 +12,8 @@ from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.stdlib import Stdlib
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.tokenizer import Bytes
-from posenc_jax.evaluation import evaluate, planning, records, sums, windows
-from posenc_jax.evaluation.store import Store
+from posenc_jax.evaluation import evaluate, planning, records, windows
+from posenc_jax.evaluation.cells import DOCUMENTS, Store
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runs.subject import Subject
 
@@ -72,7 +72,7 @@ def measure(subject, settings, tmp_path):
 
 def sums_by_document(nats, tokens, by_place=(), **others):
     """Return the sums of a text with one byte per token, all other sums zero."""
-    zeros = {name: np.zeros(len(tokens)) for name in sums.DOCUMENTS}
+    zeros = {name: np.zeros(len(tokens)) for name in DOCUMENTS}
     given = dict(nats=nats, tokens=tokens, bytes=tokens, by_place=np.asarray(by_place, float))
     return records.Sums(**(zeros | {"windows": np.ones(1)} | given | others))
 

@@ -9,8 +9,8 @@ three minutes each on one core. Source code is held out by package, so that held
 no package with training. Lengths begin at L, so that more windows fit into a document.
 """
 
-from posenc_jax.sweeping.choosing import Rates
 from posenc_jax.sweeping.grid import axis, product
+from posenc_jax.sweeping.rates import Rates
 
 
 def get_config():

@@ -10,9 +10,8 @@ import numpy as np
 from posenc_jax.attention import ring
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import Unfit, kernel, kernel_if_fit
-from posenc_jax.attention.merging import merge, with_sink
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
-from posenc_jax.attention.regions import by_regions, phase_between
+from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
 from posenc_jax.layers import bearer, overrides

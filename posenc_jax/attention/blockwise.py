@@ -22,7 +22,6 @@ from flax import struct
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from posenc_jax.attention.merging import NONE
 from posenc_jax.attention.plain import (
     WHOLE,
     check_fits,
@@ -33,6 +32,7 @@ from posenc_jax.attention.plain import (
     query_scale,
     turn,
 )
+from posenc_jax.attention.regions import NONE
 from posenc_jax.encoding import Encoding, KeySum, Phase, Region, Tokens, two_sum
 from posenc_jax.layers import bearer, chunk_of, overrides
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.attention.merging import NONE
+from posenc_jax.attention.regions import NONE
 from posenc_jax.encoding import DistanceBias, Encoding, Phase, Region, Tokens
 from posenc_jax.layers import bearer, chunk_of, overrides
 

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from posenc_jax.attention.merging import NONE, merge
-from posenc_jax.attention.regions import phase_between
+from posenc_jax.attention.regions import NONE, merge, phase_between
 from posenc_jax.encoding import Encoding, Phase, Tokens
 from posenc_jax.layers import bearer, overrides
 from posenc_jax.positions import in_document

@@ -12,11 +12,11 @@ import models
 from posenc_jax import composition, fields, registry
 from posenc_jax.checks import known, positive, token_count
 from posenc_jax.config import compare, schema
-from posenc_jax.config.resolve import Fields, encoding_defaults, read, resolve
+from posenc_jax.config.resolve import Fields, encoding_defaults, resolve, saved_config
 from posenc_jax.config.schema import Evaluation, Training, words
 from posenc_jax.data import sources
 from posenc_jax.data.sources import _files
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError
 
 # Beside model and encoding.
 BUILT_FROM = ("train_length", "original_length", "encoding_rate", "sequence")
@@ -167,7 +167,7 @@ def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
 def _unlike(values: Fields) -> list[str]:
     """Mistakes in starting from the run that `init_from` names."""
     place = values["init_from"]
-    lines = compare.unlike(values, read(Path(place)), place)
+    lines = compare.unlike(values, saved_config(Path(place)), place)
     return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
 
 

@@ -13,8 +13,8 @@ from posenc_jax import composition, registry
 from posenc_jax.composition import Part
 from posenc_jax.config import schema
 from posenc_jax.config.schema import Training
-from posenc_jax.errors import ConfigError
 from posenc_jax.fields import fields as described
+from posenc_jax.runtime.errors import ConfigError
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
@@ -29,7 +29,7 @@ SINGLE = ("train_length", "batch_size", "learning_rate")
 Fields = dict[str, Any]  # of a configuration, as recipes and config.json have them
 
 
-def read(workdir: Path) -> Training:
+def saved_config(workdir: Path) -> Training:
     """The configuration of a run; a field that it lacks has its default."""
     refuse_unadopted(workdir)
     fields = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
@@ -163,7 +163,7 @@ def _from_source(fields: Fields, saved: Training | None) -> Fields:
 
 def _source(workdir: str) -> Training:
     try:
-        return read(Path(workdir))
+        return saved_config(Path(workdir))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"init_from must be the workdir of a run; {workdir!r} holds no config.json that can be "

@@ -16,8 +16,7 @@ from models import Config as Model
 from posenc_jax import fields, registry
 from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST
 from posenc_jax.data import sources
-from posenc_jax.data.requested import EvaluationData
-from posenc_jax.data.sources import Origin
+from posenc_jax.data.sources import EvaluationData, Origin
 from posenc_jax.fields import above_zero, between, default, group, one_of, true_or_false, whole
 from posenc_jax.registry import WANDB_MODES
 

@@ -1,4 +1,4 @@
-"""Tokens on disk, written once per source and tokenizer, then read by memory map."""
+"""Tokens on disk with their tokenizer, written once per source, then read by memory map."""
 
 import hashlib
 import json
@@ -10,15 +10,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax.backend import cache_home
-from posenc_jax.data import tokenizer, writing
-from posenc_jax.data.hashes import Hashes, remembered
-from posenc_jax.data.sources import Documents
+from posenc_jax.data import tokenizer
+from posenc_jax.data.prepare import (
+    GROUPS,
+    SPLITS,
+    TOKENIZER,
+    Encoder,
+    Hashes,
+    build,
+    fingerprint_of,
+    lossless,
+    remembered,
+)
+from posenc_jax.data.sources import Documents, Origin, Text
 from posenc_jax.data.sources.tokens import Tokens
-from posenc_jax.data.writing import GROUPS, SPLITS, Encoder, fingerprint_of, lossless
-from posenc_jax.errors import DataError, Stop
-from posenc_jax.files import alone
-from posenc_jax.terminal import warn
+from posenc_jax.runtime.backend import cache_home
+from posenc_jax.runtime.errors import DataError, Stop
+from posenc_jax.runtime.files import alone
+from posenc_jax.runtime.terminal import warn
 
 FORMAT = 5  # of the files below; another number means another cache
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
@@ -137,7 +146,7 @@ def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str
                 if card_of(folder) is None:
                     facts = {"identity": text.identity, "sources": text.files}
                     how = {"quiet": quiet, "stopping": stopping}
-                    writing.build(folder, source, seed, text.encoder, text.size, facts, **how)
+                    build(folder, source, seed, text.encoder, text.size, facts, **how)
         return load(folder, hashes=hashes)
 
 
@@ -290,3 +299,42 @@ def _joined_groups(every: Sequence[np.ndarray | None]) -> np.ndarray | None:
         return None
     before = np.cumsum([0, *(groups.max(initial=-1) + 1 for groups in own[:-1])])
     return np.concatenate([groups + first for groups, first in zip(own, before, strict=True)])
+
+
+def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:
+    """The tokenizer of a text; that of prepared tokens may be unavailable."""
+    if not isinstance(origin, Tokens):
+        return tokenizer.load(tokenizer_file_of(origin))
+    card = _card(origin)
+    try:
+        return tokenizer.load(tokenizer_file_of(origin))
+    except DataError as error:
+        name, vocab = str(card["tokenizer"]), card["vocab"]
+        return tokenizer.Unavailable(name, vocab, str(card.get("tokenizer_hash")), str(error))
+
+
+def tokenizer_file_of(origin: Origin) -> str:
+    """`bytes`, or the tokenizer file that belongs to a text's tokens."""
+    if isinstance(origin, Text):
+        return origin.tokenizer
+    assert isinstance(origin, Tokens)
+    card = _card(origin)
+    if card.get("tokenizer_hash") == tokenizer.Bytes.hash:
+        return tokenizer.Bytes.name
+    path = origin.folder / TOKENIZER
+    if not path.is_file():
+        raise DataError(
+            f"{origin.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that "
+            "file there, or take tokens made beforehand (data.tokens)"
+        )
+    beside = tokenizer.load(str(path))
+    if beside.hash != card.get("tokenizer_hash"):
+        raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
+    return str(path)
+
+
+def _card(origin: Tokens) -> dict:
+    card = card_of(origin.folder)
+    if card is None:
+        raise DataError(f"{origin.tokens} holds no prepared tokens (data.tokens)")
+    return card

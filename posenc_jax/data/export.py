@@ -8,15 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from posenc_jax.data import tokenizer
-from posenc_jax.data.corpora import (
-    WIDTHS,
-    Corpus,
-    Split,
-    of_folder,
-)
-from posenc_jax.data.hashes import Hashes
-from posenc_jax.data.writing import GROUPS, SPLITS, TOKENIZER, Encoder, fingerprint_of
-from posenc_jax.errors import ConfigError, DataError, Stop
+from posenc_jax.data.corpora import WIDTHS, Corpus, Split, of_folder
+from posenc_jax.data.prepare import GROUPS, SPLITS, TOKENIZER, Encoder, Hashes, fingerprint_of
+from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 
 
 def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = None) -> Corpus:

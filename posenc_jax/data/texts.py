@@ -7,17 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax.data import corpora, mixtures, sources, tokenizer
+from posenc_jax.data import batches, corpora, sources
+from posenc_jax.data.batches import Mixture
 from posenc_jax.data.corpora import Corpus, Split
-from posenc_jax.data.mixtures import Mixture
-from posenc_jax.data.requested import EvaluationData
-from posenc_jax.data.sources import Documents, Origin, plain_word
+from posenc_jax.data.prepare import Encoder
+from posenc_jax.data.sources import Documents, EvaluationData, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.sources.unknown import Unknown
-from posenc_jax.data.writing import Encoder
-from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.data.tokenizer import Unavailable
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 HELD_OUT, CHOOSE = "held-out", "choose"  # names of evaluations of a run's own text
 OPTIONS = ("field", "split", "name", "revision", "begins")  # of a source, beside its path
@@ -42,7 +42,7 @@ class Source(NamedTuple):
 def text_of(
     asked: EvaluationData,
     own: OwnText,
-    encoder: Encoder | tokenizer.Unavailable,
+    encoder: Encoder | Unavailable,
     stopping: Sequence[str] = (),
 ) -> Source:
     """The documents that an evaluation reads: the run's own that it was not trained on, or those of
@@ -54,7 +54,7 @@ def text_of(
             return _part(corpus, origin, asked.part)
         return _prepared(encoder, corpus, asked)
     if isinstance(origin, MixtureSource) and asked.source in ("", *origin.parts):
-        mixture = mixtures.prepare(origin, own.seed, stopping=stopping)
+        mixture = batches.prepare_corpora(origin, own.seed, stopping=stopping)
         _check_unchanged(own, mixture)
         return part_of(mixture, origin, asked)
     if asked.source and not _is_own(asked, origin):
@@ -84,7 +84,7 @@ def own_split(asked: EvaluationData, origin: Origin, seed: int) -> Split | None:
     elif asked.source not in ("", *parts) and not _is_place_of(asked, origin):
         _another(asked, origin, "bytes").files()
     else:
-        return part_of(mixtures.prepare(origin, seed), origin, asked).split
+        return part_of(batches.prepare_corpora(origin, seed), origin, asked).split
     return None
 
 
@@ -117,7 +117,7 @@ def _is_own(asked: EvaluationData, origin: Origin) -> bool:
 def _other(
     asked: EvaluationData,
     own: OwnText,
-    encoder: Encoder | tokenizer.Unavailable,
+    encoder: Encoder | Unavailable,
     stopping: Sequence[str],
 ) -> Source:
     """All documents of another text."""
@@ -188,9 +188,7 @@ def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
     return Source(split, f"{words} {origin.description}", read, name)
 
 
-def _prepared(
-    encoder: Encoder | tokenizer.Unavailable, corpus: Corpus, asked: EvaluationData
-) -> Source:
+def _prepared(encoder: Encoder | Unavailable, corpus: Corpus, asked: EvaluationData) -> Source:
     """All documents of another text, from prepared tokens."""
     if asked.part != "held_out":
         raise ConfigError(

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from posenc_jax.checks import may_be_of_hub
-from posenc_jax.data import pieces
-from posenc_jax.errors import DataError
+from posenc_jax.runtime.errors import DataError
 
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
 
@@ -76,7 +75,7 @@ class Learned:
         self.tokenizer.no_padding()
         self.vocab = 1 + max(self.tokenizer.get_vocab().values())  # ids may have gaps
         self.hash = hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
-        self.widths = pieces.widths(self.tokenizer, self.vocab)  # [V]; None: not known
+        self.widths = token_widths(self.tokenizer, self.vocab)  # [V]; None: not known
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of a text and the bytes of text of each, which sum to its length."""
@@ -109,7 +108,7 @@ class Learned:
 
     def _pieces(self, texts: Iterable[Named]) -> Iterator["_Piece"]:
         for text in texts:
-            for start, stop in pieces.cut(text.text, self.tokenizer):
+            for start, stop in cut(text.text, self.tokenizer):
                 content = text.text[start:stop]
                 yield _Piece(text, start, content, stop == len(text.text))
 
@@ -143,13 +142,13 @@ class Learned:
     def _looked_at(self, group: list["_Piece"], found: Future) -> Iterator:
         for piece, encoding in zip(group, found.result(), strict=True):
             tokens = np.array(encoding.ids, np.int64)
-            ends = None if self.widths is None else pieces.ends(piece.content, self.widths[tokens])
+            ends = None if self.widths is None else token_ends(piece.content, self.widths[tokens])
             if ends is None:
                 string = piece.content.decode()
                 if self.widths is not None:  # the widths do not hold here
                     encoding = self.tokenizer.encode(string, add_special_tokens=False)
                 places = np.array([end for _, end in encoding.offsets], np.int64)
-                ends = pieces.byte_offsets(string)[places] if len(places) else places
+                ends = byte_offsets(string)[places] if len(places) else places
             yield piece, tokens, ends
 
     def decode(self, tokens) -> str:
@@ -274,7 +273,7 @@ class _Piece(NamedTuple):
 
 def _groups(every: Iterable[_Piece]) -> Iterator[list[_Piece]]:
     """Groups of pieces for all cores: four pieces each, or as many bytes of shorter ones."""
-    room = 4 * (os.cpu_count() or 1) * pieces.LENGTH
+    room = 4 * (os.cpu_count() or 1) * LENGTH
     group: list[_Piece] = []
     size = 0
     for piece in every:
@@ -360,3 +359,103 @@ def bytes_as_bpe():
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     return tokenizer
+
+
+LENGTH = 1 << 15  # approximate bytes of a piece
+AROUND = 128  # bytes tried on either side of a cut
+TRIES = 8  # places tried near the end of a piece
+SPACE = b" \t\r\n\f\v"
+# Characters of every width in UTF-8, and every kind of white space.
+SAMPLE = "Once  upon a\ttime,\n\n  caf\u00e9 \u6771\u4eac \U0001f600\u00a0! x1 \n "
+
+
+def cut(text: bytes, tokenizer: Any) -> Iterator[tuple[int, int]]:
+    """Start and end of each piece, cut before white space where the tokenizer splits words.
+
+    Where it does not, pieces are longer, up to the whole text.
+    """
+    start, end = 0, LENGTH
+    while tokenizer.pre_tokenizer is not None and end + AROUND < len(text):
+        places = _candidates(text, max(start + AROUND, end - LENGTH), end)
+        place = next((p for p in places if _apart(text, p, tokenizer)), None)
+        if place is not None:
+            yield start, place
+            start = end = place
+        end += LENGTH
+    yield start, len(text)
+
+
+def _candidates(text: bytes, low: int, high: int) -> Iterator[int]:
+    """Places before white space, line ends first, the last first."""
+    tries = 0
+    for space in (b"\n", b" "):
+        place = high
+        while tries < TRIES and (place := text.rfind(space, low, place)) > low:
+            if text[place - 1] not in SPACE:
+                tries += 1
+                yield place
+
+
+def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
+    """True if a cut at this place leaves the tokens around it unchanged."""
+    left, right = (
+        side.decode(errors="ignore")
+        for side in (text[place - AROUND : place], text[place : place + AROUND])
+    )
+    whole, first, second = (
+        tokenizer.encode(part, add_special_tokens=False) for part in (left + right, left, right)
+    )
+    moved = [(a + len(left), b + len(left)) for a, b in second.offsets]
+    return whole.ids == first.ids + second.ids and whole.offsets == first.offsets + moved
+
+
+def token_widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
+    """Bytes of text of each token of a byte-level tokenizer; None for others.
+
+    A vocabulary may lack bytes that its training text did not have; `ends` shows where they occur.
+    """
+    import tokenizers
+
+    written = json.loads(tokenizer.to_str())
+    if '"trim_offsets": true' in json.dumps(written["post_processor"]):
+        return None  # white space counts as part of the next token
+    if '"ByteLevel"' not in json.dumps([written["pre_tokenizer"], written["normalizer"]]):
+        return None
+    alphabet = set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = tokenizer.get_vocab()
+    added = tokenizer.get_added_tokens_decoder()
+    known = np.zeros(vocab, np.int64)
+    for token, number in vocabulary.items():
+        if number in added:
+            plain = not (added[number].lstrip or added[number].rstrip)
+            known[number] = len(token.encode()) if plain else 0
+        elif set(token) <= alphabet:
+            known[number] = len(token)
+        else:
+            return None
+    sample = tokenizer.encode(SAMPLE, add_special_tokens=False)
+    expected = byte_offsets(SAMPLE)[[end for _, end in sample.offsets]]
+    computed = token_ends(SAMPLE.encode(), known[sample.ids])
+    return known if computed is not None and np.array_equal(computed, expected) else None
+
+
+def token_ends(text: bytes, widths: np.ndarray) -> np.ndarray | None:
+    """Ends of tokens in a text by their widths, moved to the end of a character.
+
+    None if the widths do not sum to the length of the text.
+    """
+    found = np.cumsum(widths, dtype=np.int64)
+    if len(text) != (found[-1] if len(found) else 0):
+        return None
+    inside = np.frombuffer(text + b" ", np.uint8) & 0xC0 == 0x80  # continuation bytes
+    if inside[found].any():
+        first = np.flatnonzero(~inside)
+        found = first[np.searchsorted(first, found)]
+    return found
+
+
+def byte_offsets(string: str) -> np.ndarray:
+    """Number of bytes before each character, and in all."""
+    points = np.frombuffer(string.encode("utf-32-le"), np.uint32)
+    width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
+    return np.concatenate([[0], np.cumsum(width)])

@@ -10,8 +10,8 @@ import numpy as np
 import models
 from posenc_jax.attention import attention as attend_heads
 from posenc_jax.encoding import Encoding, KeySum
-from posenc_jax.errors import ConfigError
 from posenc_jax.layers import bearer
+from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.schemes.rope import RoPE
 
 

@@ -13,27 +13,19 @@ from posenc_jax.config import Evaluation, schema
 from posenc_jax.data import texts
 from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.unknown import Unknown
-from posenc_jax.errors import ConfigError, DataError, Interrupted, Stop
-from posenc_jax.evaluation import (
-    planning,
-    protocols,
-    records,
-    windows,
-)
+from posenc_jax.evaluation import planning, protocols, records, windows
+from posenc_jax.evaluation.cells import Measured, Places, Store, Sums, label
 from posenc_jax.evaluation.losses import Reader, reader_of
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
-from posenc_jax.evaluation.store import Store
-from posenc_jax.evaluation.sums import Measured, Sums, label
-from posenc_jax.evaluation.sums_file import Places
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.files import locked
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
-from posenc_jax.runs.signals import stop_requests
 from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
 from posenc_jax.runtime import devices
-from posenc_jax.terminal import counted, warn
+from posenc_jax.runtime.errors import ConfigError, DataError, Interrupted, Stop
+from posenc_jax.runtime.files import locked
+from posenc_jax.runtime.terminal import counted, stop_requests, warn
 
 
 class Evaluated(NamedTuple):
@@ -80,7 +72,7 @@ def _evaluate(
     left_out: list[dict[str, Any]] = []
     stopping = processes.Stopping(signals, devices.make_mesh())
     store = Store(folder / "cells")
-    earlier = records.before(folder) if is_lead() else records.NOTHING
+    earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
     earlier = records.renamed(earlier, workdir.resolve().name)
     text = subject = None
     requested = saved_steps(workdir) if steps is None else list(steps)

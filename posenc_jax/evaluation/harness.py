@@ -19,11 +19,11 @@ import models
 from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import losses
-from posenc_jax.evaluation.extended import extended
+from posenc_jax.evaluation.planning import extended_encoding
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime import devices
+from posenc_jax.runtime.errors import ConfigError
 
 SHORTEST = 32  # rows are padded to this, or to its double, and so on
 RESAMPLES = 1_000  # of a standard error without a formula
@@ -124,7 +124,7 @@ class RunLM(TemplateLM):
         scores = [(0.0, True)] * len(pairs)
         for batch, length in self._batches([len(row) - 1 for row in rows], self.max_length):
             tokens = self._padded([rows[i] for i in batch], length + 1)
-            outputs = losses.read(self.model, self.encoding, tokens, length)
+            outputs = losses.losses_of(self.model, self.encoding, tokens, length)
             for i, nats, right in zip(batch, *jax.device_get(outputs), strict=True):
                 end = len(rows[i]) - 1
                 targets = slice(end - len(pairs[i][1]), end)
@@ -221,7 +221,7 @@ def load(
 ) -> RunLM:
     """A run with one extension; without a scale it gets the maximum length over L."""
     subject = load_subject(run, step)
-    encoding, max_length = extended(subject, extension, max_length)
+    encoding, max_length = extended_encoding(subject, extension, max_length)
     facts = {"run": subject.name, "step": subject.step, "extension": extension}
     options = {"facts": facts, "prefix": subject.prefix}
     return RunLM(subject.parts.model, encoding, subject.tokenizer, max_length, **options)

@@ -19,13 +19,13 @@ from posenc_jax.runtime import devices
 
 
 @jax.jit(static_argnames=("last", "mesh"))
-def read(
+def losses_of(
     model, encoding, rows, last: int, mesh: Mesh | None = None
 ):  # [N, T + 1] -> [N, last] twice
     return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
 
 
-def read_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | None = None):
+def losses_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | None = None):
     """Compute the same through a cache, `piece` tokens at a time."""
     length = rows.shape[1] - 1
     cache, parts = models.init_cache(model.config, encoding, len(rows), length, mesh=mesh), []
@@ -90,9 +90,11 @@ class Reader:
             tokens = with_prefix(tokens, self.prefix)  # never a target, which are the last ones
             tokens = jax.make_array_from_process_local_data(devices.by_rows(self.mesh), tokens)
             if self.piece is not None and length > self.piece and encoding.consecutive():
-                outputs = read_by_pieces(self.model, encoding, tokens, last, self.piece, self.mesh)
+                outputs = losses_by_pieces(
+                    self.model, encoding, tokens, last, self.piece, self.mesh
+                )
             else:
-                outputs = read(self.model, encoding, tokens, last, self.mesh)
+                outputs = losses_of(self.model, encoding, tokens, last, self.mesh)
             filled = slice(first, min(first + rows, len(starts)))
             for array, values in zip((nats, right), processes.on_host(outputs), strict=True):
                 array[filled] = values[: filled.stop - first]

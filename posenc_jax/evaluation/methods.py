@@ -7,7 +7,7 @@ from posenc_jax import composition, extensions
 from posenc_jax.checks import check_options
 from posenc_jax.config.schema import LARGEST_SCALE, words
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError
 
 
 class Method(NamedTuple):

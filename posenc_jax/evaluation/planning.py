@@ -6,21 +6,22 @@ from typing import NamedTuple
 import jax
 from tqdm import tqdm
 
-from posenc_jax import backend, composition, extensions
+from posenc_jax import composition, extensions
 from posenc_jax.attention import ring
 from posenc_jax.config import Evaluation, Training, building
-from posenc_jax.config.resolve import trained_length
+from posenc_jax.config.resolve import reached, trained_length
 from posenc_jax.config.schema import words
 from posenc_jax.data import texts
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import protocols, windows
-from posenc_jax.evaluation.methods import Method, check_some_fit, left_out, methods
+from posenc_jax.evaluation import methods, protocols, windows
+from posenc_jax.evaluation.cells import cell_key, model_key, tree_key
+from posenc_jax.evaluation.methods import Method, check_some_fit, left_out
 from posenc_jax.evaluation.protocols import Protocol, Reading
-from posenc_jax.evaluation.store import key, model_key, tree_key
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.subject import Subject
+from posenc_jax.runtime import backend
+from posenc_jax.runtime.errors import ConfigError
 
 READING_COLUMNS = ("chance", "ceiling", "orderless", "older", "separation")
 OPTIONS = ("stride", "last")  # columns of a protocol's span
@@ -41,7 +42,9 @@ def check(config: Evaluation, run: Training) -> None:
     lengths = lengths_of(config, trained_length(run))
     check_some_fit(config.extensions, left_out(config.extensions, plain), plain)
     check_cut(config, plain)
-    _check_windows(methods(config.extensions, plain, lengths[-1] / plain.train_length), lengths[-1])
+    _check_windows(
+        methods.methods(config.extensions, plain, lengths[-1] / plain.train_length), lengths[-1]
+    )
 
 
 def check_cut(config: Evaluation, encoding: Encoding) -> None:
@@ -101,7 +104,9 @@ def wanted(config: Evaluation, subject: Subject, lengths: list[int]) -> int:
 def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -> list[Cell]:
     """The requested cells that can be expressed, each with its encoding and windows."""
     largest = text.longest / subject.original
-    requested = methods(config.extensions if subject.extensible else "none", subject.plain, largest)
+    requested = methods.methods(
+        config.extensions if subject.extensible else "none", subject.plain, largest
+    )
     _check_windows(requested, text.longest)
     baseline = [Method("none", None, subject.trained)] if config.window else []
     short = [
@@ -134,7 +139,7 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
             for pass_ in passes[length]:
                 plan, read = pass_.reading.plan, pass_.reading.text
                 limit = method.limit if method.limit and method.limit < plan.length else None
-                pass_key = key(
+                pass_key = cell_key(
                     model=model, encoding=numbers, limit=limit, length=plan.length, **machine
                 )
                 facts = _facts(subject, text.name, method, length, pass_, computed_by)
@@ -143,7 +148,7 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
                 if pass_.reading.part:
                     inputs["part"] = pass_.reading.part
                 protocol = pass_.protocol.name
-                cell = key(passing=pass_key, protocol=protocol, span=pass_.span, **inputs)
+                cell = cell_key(passing=pass_key, protocol=protocol, span=pass_.span, **inputs)
                 seen = encoding.windowed(limit)
                 cells.append(Cell(facts, seen, plan, pass_key, cell, read))
     for line in skipped:
@@ -232,3 +237,32 @@ def _beyond(method: Method, subject: Subject, length: int, reach: int) -> str:
     remedy = f"use extension {' or '.join(reaching)}" if reaching else plain.remedy
     name = f"{plain.name} with {method.name}" if method.name != "none" else plain.name
     return f"length {length} is skipped: {name} reaches {reach} positions; {remedy}"
+
+
+def extended_encoding(
+    subject: Subject, extension: str, max_length: int | None
+) -> tuple[Encoding, int]:
+    """The encoding of a run with an extension, and the length of the longest row it reads.
+
+    An extension that depends on the length read is applied once, for that length.
+    """
+    if len(words(extension)) != 1 or extension == "all":
+        raise ConfigError(f"give one extension; got {extension!r}")
+    wrong = methods.mistakes(extension)
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    unfit(Evaluation(extensions=extension), subject)
+    scales = [part.scale for _, part in extensions.named(extension) if part.scale is not None]
+    if max_length is None and extension != "none" and not scales:
+        raise ConfigError(f"extension {extension!r} has no scale; give a maximum length")
+    if max_length is None:
+        max_length = reached(scales[0], subject.original) if scales else subject.trained
+    ratio = max_length / subject.original
+    (method,) = methods.methods(extension, subject.plain, ratio)
+    encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
+    if encoding.reach is not None and max_length > encoding.reach:
+        raise ConfigError(
+            f"encoding {subject.plain.name!r} with extension {extension!r} reaches "
+            f"{encoding.reach} positions; the maximum length is {max_length}"
+        )
+    return encoding.windowed(method.limit), max_length

@@ -10,14 +10,26 @@ from typing import Any
 import numpy as np
 
 from posenc_jax.data.texts import HELD_OUT
-from posenc_jax.errors import Damaged, DataError
-from posenc_jax.evaluation import protocols, sums_file
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.cells import (
+    BASELINES,
+    SUMS_FILE,
+    Measured,
+    Places,
+    Record,
+    Sums,
+    curve_of,
+    exists,
+    is_baseline,
+    label,
+    read_record,
+    write_record,
+)
 from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
-from posenc_jax.evaluation.sums import BASELINES, Measured, Sums, curve_of, is_baseline, label
-from posenc_jax.evaluation.sums_file import Places, Record
-from posenc_jax.files import write_atomically
 from posenc_jax.runs.metrics import null_for_nan
-from posenc_jax.terminal import warn
+from posenc_jax.runtime.errors import Damaged, DataError
+from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.terminal import warn
 
 COLUMNS = (
     "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,nll,"
@@ -85,7 +97,7 @@ def rows_left_out(subject: Any, evaluation: str, unfit: Mapping[str, str]) -> li
 
 def rows(cells: Sequence[Measured]) -> list[dict]:
     """One row per cell, with the null of its own curve."""
-    all_curves, all_baselines = curves(cells), baselines(cells)
+    all_curves, all_baselines = cells_by_curve(cells), baselines(cells)
     made = []
     for cell in cells:
         one = row(cell) | over_baselines(cell, all_baselines)
@@ -124,7 +136,7 @@ def _place(facts: Mapping, method: str) -> tuple:
     return method, *(facts[name] for name in names)
 
 
-def curves(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
+def cells_by_curve(cells: Sequence[Measured]) -> dict[tuple, dict[tuple[str, int], Sums]]:
     """Sums of cells by curve and targets, then by protocol and length."""
     by_curve: dict[tuple, dict[tuple[str, int], Sums]] = {}
     for cell in cells:
@@ -165,7 +177,7 @@ def _against(terms: Terms, sums: Sums) -> dict:
 def beyond_trained(cell: Measured, cells: Sequence[Measured]) -> float | None:
     """Null at places beyond L, in nats per token, of a cell with losses by place."""
     facts = cell.facts
-    curve = curves(cells)[_targets_of_curve(facts)]
+    curve = cells_by_curve(cells)[_targets_of_curve(facts)]
     terms = protocols.find(facts["protocol"]).null(facts["train_length"], cell.sums, curve)
     if terms is None:
         return None
@@ -185,14 +197,14 @@ def write(
     New cells come first and replace those of the same evaluation and checkpoint. sums.parquet has
     the sums, curves.csv and curves.jsonl the rows computed from them.
     """
-    earlier = before(folder) if earlier is None else earlier
+    earlier = earlier_record(folder) if earlier is None else earlier
     new = {_asked_together(cell.facts) for cell in cells}
     every = [*cells, *(c for c in earlier.cells if _asked_together(c.facts) not in new)]
     named = {cell.facts["evaluation"] for cell in every}
     windows = {p.evaluation: p for p in [*earlier.places, *places] if p.evaluation in named}
     others = (one for one in earlier.left_out if _asked_together(one) not in new)
     record = Record(every, list(windows.values()), [*left_out, *others])
-    sums_file.write(folder, record)
+    write_record(folder, record)
     made = [*rows(every), *record.left_out]
     table = io.StringIO()
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
@@ -216,21 +228,21 @@ def _asked_together(facts: Mapping) -> tuple:
     return facts["evaluation"], facts["step"]
 
 
-def before(folder: Path) -> Record:
+def earlier_record(folder: Path) -> Record:
     """Read the record in a folder; a damaged one is renamed, with a warning."""
-    if not sums_file.exists(folder):
+    if not exists(folder):
         return NOTHING
     try:
-        return sums_file.read(folder)
+        return read_record(folder)
     except Damaged as damage:
-        kept = (folder / sums_file.FILE).rename(folder / f"{sums_file.FILE}.damaged")
+        kept = (folder / SUMS_FILE).rename(folder / f"{SUMS_FILE}.damaged")
         warn(f"{damage}: the rows of other evaluations are lost; the file is kept as {kept}")
         return NOTHING
 
 
-def read(folder: Path) -> list[Measured]:
+def read_cells(folder: Path) -> list[Measured]:
     """Read the cells of every evaluation of a run."""
-    return sums_file.read(folder).cells
+    return read_record(folder).cells
 
 
 def of_evaluation(cells: Sequence[Measured], name: str = "") -> list[Measured]:

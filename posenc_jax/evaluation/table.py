@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 
+from posenc_jax.display import Table, prose, text
 from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.cells import BASELINES, FRESH, is_baseline, label
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.evaluation.sums import BASELINES, FRESH, is_baseline, label
-from posenc_jax.terminal import counted
-from posenc_jax.typeset import Table, prose, text
+from posenc_jax.runtime.terminal import counted
 
 
 def counts(row: dict) -> str:

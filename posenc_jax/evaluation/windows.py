@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posenc_jax.data.corpora import Split
-from posenc_jax.errors import DataError
+from posenc_jax.runtime.errors import DataError
 
 FEWEST = 50  # documents to read, if there are that many
 

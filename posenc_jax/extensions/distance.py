@@ -14,7 +14,7 @@ import numpy as np
 from posenc_jax.checks import flag, positive, token_count
 from posenc_jax.encoding import DistanceBias, Encoding, Region, Tokens, fixed, static
 from posenc_jax.extensions._record import Kind, check_log_length, extension, float64
-from posenc_jax.extensions.everywhere import TEMPERATURE, WINDOW
+from posenc_jax.extensions.any_encoding import TEMPERATURE, WINDOW
 from posenc_jax.layers import Wrapper
 from posenc_jax.schemes.randomized import Randomized
 from posenc_jax.schemes.rope import RoPE

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posenc_jax.display import Line
 from posenc_jax.evaluation.statistics import smooth
-from posenc_jax.lines import Line
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import draw_lines
 

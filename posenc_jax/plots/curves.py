@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posenc_jax.data.texts import HELD_OUT
-from posenc_jax.evaluation import protocols, records, sums
+from posenc_jax.display import Line, Panels
+from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.cells import FRESH as FRESH_ROW
+from posenc_jax.evaluation.cells import curve_of, is_baseline, label
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import smooth
-from posenc_jax.evaluation.sums import curve_of, is_baseline, label
 from posenc_jax.evaluation.table import counts
-from posenc_jax.lines import Line, Panels
-from posenc_jax.plots import captions, style
-from posenc_jax.terminal import warn
+from posenc_jax.plots import style
+from posenc_jax.runtime.terminal import warn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,7 +192,7 @@ def draw(
         style.formed(path).unlink(missing_ok=True)  # from an earlier evaluation of that name
         if figure is not None:
             written[style.save(figure, path)] = _caption(name, rows, figure)
-    captions.write(folder / f"captions{suffix}.md", written)
+    style.write_captions(folder / f"captions{suffix}.md", written)
     return list(written)
 
 
@@ -206,7 +207,7 @@ def _caption(name: str, rows: Sequence[dict], figure: "Figure") -> str:
         f"{protocol}: {protocols.find(protocol).title}"
         + (f", {words}" if words else "")
         + f". {axes.get_ylabel()} against {axes.get_xlabel()}, of {runs}; {longest['evaluation']}: "
-        f"{counts(longest)}. {captions.unpaired('documents')}"
+        f"{counts(longest)}. {style.unpaired('documents')}"
     )
 
 
@@ -218,7 +219,7 @@ def against_length(
     Nats per token replace bits per byte where the tokenizer loses text.
     """
     rows = [row for row in rows if row["protocol"] == protocol and row["nll"] is not None]
-    rows = [row for row in rows if label(row) != sums.FRESH]  # drawn as the null
+    rows = [row for row in rows if label(row) != FRESH_ROW]  # drawn as the null
     if not rows:
         return None
     preferred = protocols.find(protocol).value

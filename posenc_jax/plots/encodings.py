@@ -7,15 +7,15 @@ import jax
 import numpy as np
 
 from posenc_jax import composition, extensions
+from posenc_jax.display import Line
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.evaluation import diagnostics
 from posenc_jax.layers import chunk_of
-from posenc_jax.lines import Line
 from posenc_jax.plots import style
 from posenc_jax.plots.curves import draw_lines
 from posenc_jax.plots.heat import heat_maps
+from posenc_jax.runtime.terminal import counted
 from posenc_jax.schemes.rope import RoPE
-from posenc_jax.terminal import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def title(encoding: Encoding, run: str | None) -> str:
 
 
 @style.styled
-def reach(rope: RoPE) -> "Figure":
+def wavelength_bounds(rope: RoPE) -> "Figure":
     """Bound on the score, against distance."""
     figure, panels = style.panels(1, len(CONTEXTS))
     for axes, context in zip(panels, CONTEXTS, strict=True):

@@ -16,10 +16,12 @@ import numpy as np
 
 from posenc_jax import composition
 from posenc_jax.checks import choice, positive
+from posenc_jax.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 # Colours after Okabe and Ito, and Tol. No palette has twenty colours that colour-blind readers can
 # distinguish, so each has its own mark; similar marks (round ones, diamonds) have distant colours.
@@ -381,3 +383,22 @@ def svg(figure: "Figure", name: str, title: str) -> str:
 def spread(shades: int) -> list[str]:
     """Greys from light to black, for ordered lines."""
     return [str(round(v, 3)) for v in np.linspace(0.75, 0.0, shades + 1)[1:]]
+
+
+CAPTIONS = "captions.md"
+
+
+def unpaired(over: str) -> str:
+    """Explain bands and bars over documents or seeds."""
+    return (
+        f"Bands and bars are 95% intervals over {over} of each line alone, unpaired: where two "
+        "overlap, their difference may still be significant; scripts/compare.py pairs them."
+    )
+
+
+def write_captions(path: Path, captions: Mapping[Path, str]) -> None:
+    """Write a paragraph per picture; without pictures, remove the file."""
+    path.unlink(missing_ok=True)
+    if captions:
+        paragraphs = (f"**{picture.name}** {words}\n" for picture, words in captions.items())
+        write_atomically(path, "\n".join(paragraphs))

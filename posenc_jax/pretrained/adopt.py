@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posenc_jax import backend
 from posenc_jax import fields as described
 from posenc_jax.config import Training, building, schema
 from posenc_jax.config.resolve import FORMAT, TOKENIZER, encoding_defaults, original_length
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import DONE, ConfigError, DataError
-from posenc_jax.files import locked, write_atomically
 from posenc_jax.pretrained import families, sources
 from posenc_jax.pretrained.families import Family, Position, Row
-from posenc_jax.pretrained.record import Source
-from posenc_jax.runs import parameters, trained_on
+from posenc_jax.pretrained.sources import Source
+from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, total_digest
-from posenc_jax.runs.workdir import Workdir
+from posenc_jax.runs.workdir import Workdir, hash_of_digests, keep_trained_on
+from posenc_jax.runtime import backend
+from posenc_jax.runtime.errors import DONE, ConfigError, DataError
+from posenc_jax.runtime.files import locked, write_atomically
 
 DTYPES = ("float32", "bfloat16", "float16")  # of weights, which are held as they are in the file
 STEP = 1  # of the only checkpoint
@@ -72,7 +72,7 @@ def adopt(
     with locked(run.path, "another program"):
         write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
         nothing = np.zeros(0, np.uint64)
-        trained_on.keep(run.path, nothing)
+        keep_trained_on(run.path, nothing)
         state = {PARAMETERS: adopted.params}
         belongs = {
             "data": "",  # of a text that is not known
@@ -80,7 +80,7 @@ def adopt(
             "tokenizer": encoder.hash,
             "config": schema.as_fields(config),
             "format": FORMAT,
-            "trained_on": trained_on.hash_of(nothing),
+            "trained_on": hash_of_digests(nothing),
         }
         with closing(Checkpoints(run.path, keep=1, in_place=True)) as checkpoints:
             checkpoints.save(STEP, state, belongs)
@@ -102,7 +102,7 @@ def adopt(
 def read(source: str | Path, train_length: int | None = None, dtype: str | None = None) -> Adopted:
     """Read a pretrained model; `dtype` is that of its computation, by default bfloat16 where all
     weights are."""
-    found = sources.read(source)
+    found = sources.read_source(source)
     try:
         family = families.family_of(found.config)
         settings, problems = families.settings_of(found.config, family)

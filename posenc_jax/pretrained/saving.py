@@ -9,12 +9,12 @@ import numpy as np
 
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import ConfigError
 from posenc_jax.extensions.rotary import turns
-from posenc_jax.files import write_atomically
 from posenc_jax.pretrained.families import LLAMA_FAMILY
 from posenc_jax.pretrained.sources import SINGLE
 from posenc_jax.runs.parameters import by_path
+from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.files import write_atomically
 from posenc_jax.schemes.rope import RoPE
 
 FIXED = {  # values of keys without a field of ours

@@ -1,27 +1,48 @@
 """Where a pretrained model is read from: a folder of safetensors, a GGUF file, an id of the Hub."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from posenc_jax.checks import may_be_of_hub
 from posenc_jax.data import tokenizer
-from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.pretrained import gguf_file
-from posenc_jax.pretrained.record import Source, digest_of
+from posenc_jax.pretrained import families
+from posenc_jax.runtime.errors import ConfigError, DataError
+
+
+class Source(NamedTuple):
+    """A model whose arrays are read when they are called for."""
+
+    config: dict[str, Any]  # as in config.json
+    arrays: Mapping[str, Callable[[], np.ndarray]]
+    tokenizer: tokenizer.Learned
+    prefix: int | None  # a token that is put before a text, which the model was trained with
+    digest: str  # sha256 of the files
+
+
+def digest_of(files: list[Path]) -> str:
+    """sha256 of the contents of files, one after another."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 PATTERNS = ["*.json", "*.safetensors", "tokenizer*", "vocab*", "merges*"]
 
 
-def read(source: str | Path) -> Source:
+def read_source(source: str | Path) -> Source:
     place = Path(source).expanduser()
     if place.is_file() and place.suffix == ".gguf":
-        return gguf_file.read(place)
+        return read_gguf(place)
     if place.is_dir():
         return _folder(place)
     if place.exists() or not may_be_of_hub(str(source)):
@@ -105,3 +126,214 @@ def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
         return encoder.tokenizer.token_to_id(token) if stated["add_bos_token"] and token else None
     plain, whole = (encoder.tokenizer.encode("a", add_special_tokens=a).ids for a in (False, True))
     return whole[0] if whole[:1] != plain[:1] else None
+
+
+KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
+PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
+PRE, ADD_BOS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
+LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
+FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
+CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
+
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def read_gguf(path: Path) -> Source:
+    gguf = _package()
+    try:
+        reader = gguf.GGUFReader(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    facts = {name: field.contents() for name, field in reader.fields.items()}
+    kind = facts.get("general.architecture")
+    if kind not in KINDS:
+        raise ConfigError(
+            f"{path}: architecture {kind!r} is not supported; have: {', '.join(KINDS)}"
+        )
+    tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
+    try:
+        config = _config(facts, kind, tensors)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    names = _names(gguf, kind, config["num_hidden_layers"])
+    arrays: dict[str, Callable[[], np.ndarray]] = {}
+    for name, tensor in tensors.items():
+        theirs = names.get(name) or name
+        arrays[theirs] = _reader(gguf, tensor, kind, theirs, config)
+    encoder = _tokenizer(facts, path)
+    begins = facts.get(ADD_BOS, facts.get(PRE) == LLAMA3)
+    prefix = facts["tokenizer.ggml.bos_token_id"] if begins else None
+    return Source(config, arrays, encoder, prefix, digest_of([path]))
+
+
+def _package() -> Any:
+    try:
+        import gguf
+    except ImportError as error:
+        raise ConfigError(
+            "a GGUF file is read by the package gguf: .venv/bin/pip install -e '.[gguf]'"
+        ) from error
+    return gguf
+
+
+def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
+    """The settings in the spelling of config.json."""
+
+    def of(name: str, default: Any = None) -> Any:
+        value = facts.get(f"{kind}.{name}", default)
+        return _shortest(value) if isinstance(value, float) else value
+
+    heads, width = of("attention.head_count"), of("embedding_length")
+    size = of("attention.key_length") or width // heads
+    rope = _rotary(of) | {"partial_rotary_factor": of("rope.dimension_count", size) / size}
+    if FACTORS in tensors:
+        factors = np.asarray(tensors.pop(FACTORS).data, np.float64)
+        rope |= _llama3(factors, of("rope.freq_base"))
+    return {
+        "model_type": KINDS[kind],
+        "num_hidden_layers": of("block_count"),
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": of("attention.head_count_kv", heads),
+        "head_dim": size,
+        "intermediate_size": of("feed_forward_length"),
+        "vocab_size": len(facts["tokenizer.ggml.tokens"]),
+        "rms_norm_eps": of("attention.layer_norm_rms_epsilon"),
+        "max_position_embeddings": of("context_length"),
+        "rope_theta": of("rope.freq_base"),
+        "rope_parameters": rope,
+        "num_local_experts": of("expert_count"),
+        "sliding_window": of("attention.sliding_window"),
+        "use_sliding_window": of("attention.sliding_window") is not None,
+        "tie_word_embeddings": "output.weight" not in tensors,
+    }
+
+
+def _rotary(of: Callable[..., Any]) -> dict[str, Any]:
+    """`rope_parameters` of a file, whose keys of YaRN have other names."""
+    scaling = of("rope.scaling.type", "none")
+    for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"):
+        if of(f"rope.scaling.{name}") is not None:  # a gain, which converters write with or
+            raise ValueError(f"rope.scaling.{name} is not supported")  # without YaRN's own in it
+    rope = {
+        "rope_type": "default" if scaling == "none" else scaling,
+        "factor": of("rope.scaling.factor"),
+        "original_max_position_embeddings": of("rope.scaling.original_context_length"),
+        "beta_fast": of("rope.scaling.yarn_beta_fast"),
+        "beta_slow": of("rope.scaling.yarn_beta_slow"),
+    }
+    return {name: value for name, value in rope.items() if value is not None}
+
+
+def _llama3(factors: np.ndarray, base: float) -> dict[str, Any]:
+    """Llama 3's rule from the divisors of its pairs: those between 1 and the scale tell L."""
+    low, high, scale = 1.0, 4.0, float(factors.max())
+    theta = base ** -(np.arange(len(factors)) / len(factors))
+    between = (factors > 1) & (factors < scale)
+    fastness = (1 / factors - 1 / scale) / (1 - 1 / scale) if scale > 1 else np.zeros_like(theta)
+    lengths = (low + (high - low) * fastness[between]) * 2 * np.pi / theta[between]
+    length = round(np.median(lengths)) if between.any() else 0
+    expected = np.clip((length * theta / (2 * np.pi) - low) / (high - low), 0, 1)
+    if not length or not np.allclose(fastness, expected, atol=1e-3):
+        raise ValueError(f"{FACTORS}: its factors are not those of Llama 3's rule (1 and 4 turns)")
+    return {
+        "rope_type": "llama3",
+        "factor": scale,
+        "low_freq_factor": low,
+        "high_freq_factor": high,
+        "original_max_position_embeddings": length,
+    }
+
+
+def _shortest(value: float) -> float:
+    """The decimal number that a float32 was written from: 1e-05, not 9.999999747378752e-06."""
+    return float(str(np.float32(value)))
+
+
+def _names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
+    """The names in config.json's family by those of the file."""
+    chosen = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
+    mapped = gguf.get_tensor_name_map(chosen, layers)
+    names = {}
+    for module, row in families.FAMILIES[KINDS[kind]].names.items():
+        base = "" if module == "lm_head" else "model."
+        for layer in range(layers if "N" in module else 1):
+            for parameter in row.parameters:
+                theirs = f"{base}{module.replace('.N.', f'.{layer}.')}.{parameter}"
+                found = mapped.get_name(theirs, try_suffixes=(".weight", ".bias"))
+                if found is not None:
+                    names[found] = theirs
+    return names
+
+
+def _reader(
+    gguf: Any, tensor: Any, kind: str, name: str, config: dict[str, Any]
+) -> Callable[[], np.ndarray]:
+    heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+    module = name.split(".")[-2:-1]
+    permuted = kind in PERMUTED and module and module[0] in heads
+
+    def read() -> np.ndarray:
+        array = _dequantised(gguf, tensor)
+        return _unpermuted(array, config[heads[module[0]]]) if permuted else array
+
+    return read
+
+
+def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
+    if tensor.tensor_type == gguf.GGMLQuantizationType.BF16:
+        return np.asarray(tensor.data).view(ml_dtypes.bfloat16)
+    if tensor.data.dtype.kind == "f":
+        return np.asarray(tensor.data)
+    return gguf.dequantize(tensor.data, tensor.tensor_type)
+
+
+def _unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of pairs [H, K/2, 2] as halves [H, 2, K/2]."""
+    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
+    """The byte-level BPE of a file; its pre-tokenizer follows `tokenizer.ggml.pre`."""
+    import tokenizers
+
+    kind, pre = facts.get("tokenizer.ggml.model"), facts.get(PRE)
+    splitters = _pre_tokenizers(tokenizers)
+    if kind != "gpt2" or pre not in splitters:
+        raise ConfigError(
+            f"{path}: a tokenizer of kind {kind!r} with pre-tokenizer {pre!r} is not supported; "
+            f"those that are: gpt2 with {', '.join(splitters)}"
+        )
+    tokens, types = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
+    merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    bpe = tokenizers.models.BPE(vocabulary, merges, ignore_merges=pre == LLAMA3)
+    built = tokenizers.Tokenizer(bpe)
+    if pre == "qwen2":
+        built.normalizer = tokenizers.normalizers.NFC()
+    built.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(splitters[pre])
+    built.decoder = tokenizers.decoders.ByteLevel()
+    for kind, add in ((CONTROL, built.add_special_tokens), (USER_DEFINED, built.add_tokens)):
+        chosen = [t for t, one in zip(tokens, types, strict=True) if one == kind]
+        add([tokenizers.AddedToken(t, normalized=False, special=kind == CONTROL) for t in chosen])
+    return tokenizer.Learned(path, read=built)
+
+
+def _pre_tokenizers(tokenizers: Any) -> dict[str, list[Any]]:
+    """What splits a text into words and then bytes, by `tokenizer.ggml.pre`."""
+    of = tokenizers.pre_tokenizers
+    words, whole = (of.ByteLevel(add_prefix_space=False, use_regex=one) for one in (True, False))
+
+    def split(pattern: str) -> Any:
+        return of.Split(tokenizers.Regex(pattern), "isolated")
+
+    return {
+        "smollm": [of.Digits(individual_digits=True), words],
+        "gpt-2": [words],
+        LLAMA3: [split(_LLAMA3), whole],
+        "qwen2": [split(_LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")), whole],
+    }

@@ -1,18 +1,23 @@
-"""Retrieval accuracy in a report: lines against context, a map by distance, oracles, controls."""
+"""Retrieval accuracy in a report: lines, a map by distance, oracles, reach and order."""
 
 import os
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from posenc_jax.lines import Line
+from posenc_jax.display import Line
+from posenc_jax.evaluation.protocols.latest import ALL
+from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import answers, curves, style
+from posenc_jax.plots.answers import Arrow, Place, reach_and_order
 from posenc_jax.report import figures
-from posenc_jax.report.gather import Frame, Gathered
+from posenc_jax.report.runs import Frame, Gathered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 ADMITTED = 0.8  # share of the range from chance to ceiling that an oracle must reach
 FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncertain
@@ -31,7 +36,7 @@ class Answers(NamedTuple):
     names: dict[str, str]  # of groups; the encoding where it is unique among them
 
 
-def of(data: Gathered) -> Answers | None:
+def collect(data: Gathered) -> Answers | None:
     """Collect the answers of a report; None where none were scored."""
     scored = data.points[data.points.accuracy.notna()]
     points = scored[scored.protocol == "answers"]
@@ -65,7 +70,7 @@ def _shared(groups: list[str], encodings: set[str]) -> str:
     return "" if names_encoding or len(groups) < 2 else start
 
 
-def entry(results: Answers, group: str, method: str) -> str:
+def legend_entry(results: Answers, group: str, method: str) -> str:
     """Name of a line or a row."""
     if method == "window":
         return "a window of L"
@@ -90,7 +95,7 @@ def oracles(data: Gathered, results: Answers) -> dict[str, float]:
     return {group: best[group, "none"] for group in long_runs if (group, "none") in best}
 
 
-def called(data: Gathered, results: Answers) -> dict[str, str]:
+def display_names(data: Gathered, results: Answers) -> dict[str, str]:
     """Name of every group, with oracles marked."""
     known = oracles(data, results)
     return {g: f"{name}, oracle" if g in known else name for g, name in results.names.items()}
@@ -133,15 +138,15 @@ def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Lin
     looks = figures.looks(data)
     numbers = {group: number for number, group in enumerate(figures.groups(data))}
     result = []
-    for group, method in _spread(drawn(data, results), most):
+    for group, method in _spread(drawn_methods(data, results), most):
         points = results.points[(results.points.group == group) & (results.points.method == method)]
-        name, gid = entry(results, group, method), f"group-{numbers[group]}"
+        name, gid = legend_entry(results, group, method), f"group-{numbers[group]}"
         look = look_of(looks[group], method)
         result.append(figures.line(name, points, look, "relative", gid=gid))
     return result + controls(data, results)
 
 
-def drawn(data: Gathered, results: Answers) -> list[tuple[str, str]]:
+def drawn_methods(data: Gathered, results: Answers) -> list[tuple[str, str]]:
     """Groups and methods of the lines, best first."""
     known, best = oracles(data, results), at_longest(results)
     chosen: dict[str, list[str]] = {}  # methods drawn per group, best first
@@ -183,7 +188,7 @@ def controls(data: Gathered, results: Answers) -> list[Line]:
     window = results.points[results.points.method == "window"]
     window = window[window.trained == results.trained]
     result.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
-    names = called(data, results)
+    names = display_names(data, results)
     for group in oracles(data, results):
         points = results.points[(results.points.group == group) & (results.points.method == "none")]
         look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
@@ -218,12 +223,14 @@ def grid(
     beyond = [int(part.partition("-")[0]) > results.trained for part in parts]
     near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
     near = {p for p in near if _close(rows[p], window, beyond)}
-    named = results._replace(names=called(data, results))
+    named = results._replace(names=display_names(data, results))
     pairs = [p for p in pairs if p not in near]
     if brief:
         first = {group: (group, method) for group, method in reversed(pairs)}
         pairs = [p for p in pairs if p[1] == "none" or p == first[p[0]]]
-    names = [entry(named, *pair) for pair in pairs] + (["windows of L (mean)"] if windows else [])
+    names = [legend_entry(named, *pair) for pair in pairs] + (
+        ["windows of L (mean)"] if windows else []
+    )
     if near:
         names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
     values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
@@ -231,11 +238,11 @@ def grid(
     if orderless.notna().any():
         names.append("no order: one of the settings seen")
         values = np.vstack([values, [orderless.get(part, np.nan) for part in parts]])
-    unknown = few(results.gaps)
+    unknown = parts_with_few_answers(results.gaps)
     return np.where([part in unknown for part in parts], np.nan, values), names, parts
 
 
-def few(points: Frame) -> set[str]:
+def parts_with_few_answers(points: Frame) -> set[str]:
     """Parts with too few answers to show an accuracy."""
     counts = points.groupby("part").answers.max()
     return {str(part) for part in counts.index[counts < FEWEST_ANSWERS]}
@@ -271,7 +278,7 @@ def text(
 
 def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Figure]":
     """One picture for a screen, or its two parts for a paper's column."""
-    results = of(data)
+    results = collect(data)
     if results is None or results.gaps.empty:
         return {}
     if not style.narrow():
@@ -289,16 +296,122 @@ def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Fi
 
 def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None":
     """Accuracy of answers with a small chart of bits of text, by default from `data`."""
-    results = of(data)
+    results = collect(data)
     if results is None or results.gaps.empty:
         return None
     values, names, parts = grid(data, results, brief=True)
     title = f"Retrieval accuracy by distance to the answer, trained at {results.trained} tokens"
     encodings = dict(zip(results.points.group, results.points.encoding, strict=True))
-    pairs = [(encodings[group], method) for group, method in drawn(data, results)]
+    pairs = [(encodings[group], method) for group, method in drawn_methods(data, results)]
     extended = {pair for pair in pairs if pair[1] != "none"}
     text_lines = text(text_runs or data, results, text_runs is not None, extended)
     words = f"{MOST_LINES} of {len(pairs)} methods, from best to worst; the map has all"
     note = words if len(pairs) > MOST_LINES else ""
     chosen = lines(data, results, MOST_LINES)
     return answers.headline(chosen, text_lines, values, names, parts, results.trained, title, note)
+
+
+WORTH_A_MARK = 0.03  # gain from which an extension is drawn, in the lower of reach and order
+
+
+class Ordered(NamedTuple):
+    """Reach and order by group, method, length and seed."""
+
+    points: Frame  # columns group, method, length, seed, reach, order
+    trained: int  # L of all runs but the oracles
+    longest: int
+
+
+def collect_order(data: Gathered) -> Ordered | None:
+    """Collect reach and order; None where either protocol is missing.
+
+    Reach is the accuracy without an older setting, relative to the ceiling; order the accuracy with
+    one, rescaled from 0 for a reader without order to 1.
+    """
+    keys = ["group", "method", "length", "seed", "trained"]
+    points = data.points
+    reach = points[points.protocol == "reach"]
+    latest = points[(points.protocol == "latest") & (points.part == ALL)]
+    if reach.empty or latest.empty:
+        return None
+    reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
+    rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
+    merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
+    longest = int(merged.length.max())
+    beyond = merged[merged.trained < longest]
+    trained = int(beyond.trained.min()) if len(beyond) else longest
+    return Ordered(merged, trained, longest)
+
+
+def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arrow]:
+    """Arrows from L to the longest length, best first; an oracle is a point.
+
+    The brief list has every encoding as trained, its best extension, and the mean window of L.
+    """
+    scored = collect(data)
+    looks, result = figures.looks(data), []
+    named = None if scored is None else scored._replace(names=display_names(data, scored))
+    shown = _brief(results) if brief else None
+    for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
+        lengths = set(rows.length)
+        if results.longest not in lengths:
+            continue
+        if shown is not None and (group, method) not in shown:
+            continue
+        oracle = (rows.trained >= results.longest).all()
+        end = _place(rows[rows.length == results.longest])
+        begin = _place(rows[rows.length == results.trained]) if results.trained in lengths else end
+        name = f"{group} + {method}" if named is None else legend_entry(named, group, method)
+        look = look_of(looks[group], method)
+        if oracle:
+            look = look | {"fillstyle": "left"}
+        result.append(Arrow(name, look, end if oracle else begin, end))
+    result.sort(key=lambda arrow: -min(arrow.end.reach, arrow.end.order))
+    if brief:
+        result += _window(results)
+    return result
+
+
+def _brief(results: Ordered) -> set[tuple[str, str]]:
+    """Every group as trained, with its best method where that gains; oracles only as trained."""
+    far = results.points[
+        (results.points.length == results.longest) & (results.points.method != "window")
+    ]
+    scores = far.groupby(["group", "method", "trained"])[["reach", "order"]].mean().min(axis=1)
+    best: dict[tuple[str, str], float] = {}
+    for (group, method, trained), value in scores.items():
+        if method == "none" or trained < results.longest:
+            best[str(group), str(method)] = float(value)
+    chosen = {pair for pair in best if pair[1] == "none"}
+    for group, _ in list(chosen):
+        top = max((pair for pair in best if pair[0] == group), key=lambda pair: best[pair])
+        if best[top] > best[group, "none"] + WORTH_A_MARK:
+            chosen.add(top)
+    return chosen
+
+
+def _window(results: Ordered) -> list[Arrow]:
+    """Arrow of the mean over all windows of L."""
+    points = results.points[
+        (results.points.method == "window") & (results.points.trained < results.longest)
+    ]
+    at = [points[points.length == length] for length in (results.trained, results.longest)]
+    if any(at_length.empty for at_length in at):
+        return []
+    begin, end = (Place(float(p.reach.mean()), float(p.order.mean())) for p in at)
+    return [
+        Arrow("windows of L (mean)", {"color": style.WINDOW["color"], "marker": "x"}, begin, end)
+    ]
+
+
+def _place(points: Frame) -> Place:
+    spread = [over_seeds(points[name]) for name in ("reach", "order")]
+    ends = [None if interval is None else interval[1:] for interval in spread]
+    return Place(float(points.reach.mean()), float(points.order.mean()), *ends)
+
+
+def picture_of_order(data: Gathered) -> "Figure | None":
+    results = collect_order(data)
+    if results is None:
+        return None
+    return reach_and_order(arrows(data, results, brief=True), results.trained, results.longest)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from posenc_jax.display import Line
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
-from posenc_jax.lines import Line
 from posenc_jax.plots import style
 from posenc_jax.report import figures
-from posenc_jax.report.gather import Frame, Gathered, in_means, members
+from posenc_jax.report.runs import Frame, Gathered, in_means, members
 
 FASTER = 2.0  # a loss that falls this many times as fast as the best's is not done
 LATE = 0.75  # share of the steps; the fall starts at the last loss logged before
@@ -64,7 +64,7 @@ def losses(data: Gathered, name: str) -> Frame:
     return pd.DataFrame(rows, columns=["group", "step", name])
 
 
-def lines(data: Gathered, name: str) -> list[Line]:
+def learning_curves(data: Gathered, name: str) -> list[Line]:
     """Lines of means over seeds against steps, lowest final loss first."""
     looks, table, result = figures.looks(data), losses(data, name), []
     for number, group in enumerate(figures.groups(data)):
@@ -75,7 +75,7 @@ def lines(data: Gathered, name: str) -> list[Line]:
     return sorted(result, key=lambda item: item.y[-1])
 
 
-def of(data: Gathered) -> list[Learned]:
+def groups_by_loss(data: Gathered) -> list[Learned]:
     """Groups with a held-out loss before the last quarter and at the end, lowest first."""
     families: dict[str, list[Learned]] = {}
     for group in figures.groups(data):
@@ -108,13 +108,13 @@ def _beside_best(data: Gathered, family: Sequence[Learned]) -> list[Learned]:
     best = min(family, key=lambda item: item.loss)
     return [
         item._replace(
-            of_best=None if item is best else best.falls, reached=reached(data, item.group)
+            of_best=None if item is best else best.falls, reached=ngram_reached(data, item.group)
         )
         for item in family
     ]
 
 
-def reached(data: Gathered, group: str) -> str:
+def ngram_reached(data: Gathered, group: str) -> str:
     """Longest n-gram that, like all shorter ones, is no better than a group on its targets at L.
 
     Longer ones get worse again if counted on little text. Empty where no n-gram was counted.
@@ -131,4 +131,4 @@ def reached(data: Gathered, group: str) -> str:
 
 
 def not_done(data: Gathered) -> list[str]:
-    return [item.group for item in of(data) if not item.done]
+    return [item.group for item in groups_by_loss(data) if not item.done]

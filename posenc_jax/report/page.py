@@ -1,20 +1,31 @@
-"""The page: one self-contained file that needs no network."""
+"""Write a report: the page, its summary, the pictures and their captions."""
 
 import sys
+from collections.abc import Iterable, Sequence
 from html import escape
+from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from posenc_jax.files import write_atomically
-from posenc_jax.report import sections, summary
-from posenc_jax.report.elements import tag
-from posenc_jax.report.gather import Gathered
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.statistics import FEWEST_SEEDS
+from posenc_jax.plots import curves, style
+from posenc_jax.report import answers, figures, sections, table
+from posenc_jax.report.figures import tag
+from posenc_jax.report.ranking import Rank
+from posenc_jax.report.runs import Gathered, gather
 from posenc_jax.runs.workdir import now
-from posenc_jax.terminal import counted
+from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.terminal import counted, say, warn
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def write(data: Gathered, folder: Path) -> Path:
+def write_page(data: Gathered, folder: Path) -> Path:
     evaluated = sum(run["evaluated"] for run in data.runs)
     encodings, seeds = (len({run[name] for run in data.runs}) for name in ("encoding", "seed"))
     summary_line = (
@@ -22,11 +33,201 @@ def write(data: Gathered, folder: Path) -> Path:
         f"seeds: {seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
     )
     notes = tag("ul", *(tag("li", escape(note)) for note in data.notes), class_="notes")
-    lead = [tag("p", escape(sentence), class_="lead") for sentence in summary.sentences(data)]
+    lead = [tag("p", escape(sentence), class_="lead") for sentence in sentences(data)]
     parts = [*lead, tag("p", escape(summary_line)), notes if data.notes else ""]
     parts += [section.html() for section in sections.every(data)]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     page = TEMPLATE.read_text(encoding="utf-8").replace("<!-- sections -->", "\n".join(parts))
     write_atomically(path, page)
+    return path
+
+
+def draw_pictures(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
+    """Draw a picture for every protocol, answers beside `text`; return the files."""
+    drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
+    drawn |= answers.pictures(data, text)
+    drawn["reach_and_order"] = answers.picture_of_order(data)
+    drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
+    captions_of = {}
+    for name, figure in drawn.items():
+        path = folder / f"{name}.png"
+        style.formed(path).unlink(missing_ok=True)  # left by an earlier report
+        if figure is not None:
+            captions_of[style.save(figure, path)] = _caption(data, name)
+    style.write_captions(folder / style.CAPTIONS, captions_of)
+    return list(captions_of)
+
+
+def _caption(data: Gathered, name: str) -> str:
+    """Caption: content, data and meaning of the bands."""
+    if name == "reach_and_order":
+        return (
+            f"{name}: reach is the accuracy of answers without an older setting, relative to the "
+            "ceiling; order is the accuracy of answers with one older setting in the window, from "
+            "0 (a reader that takes either) to 1. Arrows go from L to the longest length; means "
+            f"over seeds. Data: {on_what(data, 'reach')} {style.unpaired('seeds')}"
+        )
+    value = curves.VALUES[figures.value_of(name)]
+    words = f"{protocols.find(name).title}. {value.capitalize()} against length, without extensions"
+    if name in ("answers", "gap"):
+        words = (
+            "retrieval accuracy. The map shows accuracy by distance to the answer in tokens; the "
+            "lines show accuracy against context, relative to the ceiling, for at most "
+            f"{answers.MOST_LINES} methods from best to worst"
+        )
+    bands = "" if name == "gap" else f" {style.unpaired('seeds')}"
+    return f"{name}: {words}; means over seeds. Data: {on_what(data, name)}{bands}"
+
+
+def _picture(data: Gathered, protocol: str) -> "Figure | None":
+    """Chart of all lines on the left; on the right a closer view of those near the best."""
+    value = figures.value_of(protocol)
+    lines = figures.against_length(data, protocol, value)
+    if not lines:
+        return None
+    points = data.points[data.points.protocol == protocol]
+    closer = curves.near(lines) if value == "bpb" else None
+    views = (None,) if closer is None else (None, closer)
+    return curves.chart(
+        lines + curves.baselines(lines),
+        y=curves.VALUES[value],
+        views=views,
+        title=f"{protocol}: {protocols.find(protocol).title}\n{figures.counts(points)}",
+        size=(6 * len(views) + 2, 5),
+        **figures.tokens_axis(points),
+    )
+
+
+MOST = 4  # names in a list, before "and 3 more"
+NAMED = 3  # entries behind the best one: the nearest and the last
+
+
+def sentences(data: Gathered) -> list[str]:
+    """Results, then the data they are from; empty where nothing has been evaluated."""
+    results = [sentence for sentence in (_answered(data), _ranked(data)) if sentence]
+    if not results:
+        return []
+    return [" ".join(results), on_what(data, protocols.HEADLINE, "answers")]
+
+
+def _answered(data: Gathered) -> str:
+    results = answers.collect(data)
+    if results is None:
+        return ""
+    known, best = answers.oracles(data, results), answers.at_longest(results)
+    entries = [p for p in best if p[0] not in known and p[1] != "window"]
+    plain = [p for p in entries if p[1] == "none"]
+    if not entries or not plain:
+        return ""
+    words = [f"{answers.legend_entry(results, *entries[0])} {best[entries[0]]:.2f}"]
+    if plain[-1] != entries[0]:
+        ranks = data.ranking.get("answers", {}).get(results.longest, [])
+        behind = [f", {_behind(rank)}" for rank in ranks[1:] if rank[:2] == plain[-1]]
+        words.append(
+            f"{answers.legend_entry(results, *plain[-1])} {best[plain[-1]]:.2f}{''.join(behind)}"
+        )
+    floors = [best[p] for p in best if p[1] == "window" and p[0] not in known]
+    if floors:
+        words.append(f"a window of the last {results.trained:,} tokens at most {max(floors):.2f}")
+    return f"Retrieval accuracy up to {results.longest:,} tokens back: {_list(words)}."
+
+
+def _ranked(data: Gathered) -> str:
+    """Sentence on the ranking of text at the longest length."""
+    tables = data.ranking.get(protocols.HEADLINE, {})
+    if not tables:
+        return ""
+    length = max(tables)
+    best, *others = tables[length]
+    named = others if len(others) <= NAMED else [*others[: NAMED - 1], others[-1]]
+    words = [
+        f"At {length:,} tokens {_name(best)} has the lowest loss, {best.loss:.3f} bits per byte",
+        *(
+            f"{_name(rank)} {'ties with it,' if rank.verdict == 'tie' else 'is'} {_behind(rank)}"
+            for rank in named
+        ),
+    ]
+    few = {rank.shared for rank in named if rank.by_seeds is None}
+    if few:
+        seeds = "one seed does" if few == {1} else f"fewer than {FEWEST_SEEDS} common seeds do"
+        words.append(f"{seeds} not rank training")
+    return "; ".join(words) + "."
+
+
+def _behind(rank: Rank) -> str:
+    """Difference of an entry to the best, with the interval that decides its verdict."""
+    (low, high), over = rank.by_documents, "documents"
+    if rank.by_seeds is not None and (rank.verdict != "tie" or rank.by_seeds[0] < low):
+        (low, high), over = rank.by_seeds, "seeds"  # for a tie, the interval that contains zero
+    if not isfinite(low):
+        return f"{rank.behind:.3f} behind on a single document"
+    open_ = rank.verdict == "open" and rank.by_seeds is not None
+    among = f", open among {counted(rank.comparisons, 'comparison')}" if open_ else ""
+    return f"{rank.behind:.3f} behind (95%: {low:.3f} to {high:.3f} over {over}{among})"
+
+
+def _name(rank: Rank) -> str:
+    return rank.group if rank.method == "none" else f"{rank.group} + {rank.method}"
+
+
+def on_what(data: Gathered, *scored: str) -> str:
+    """L, size, data, targets of the protocols `scored`, and seeds of all evaluated runs."""
+    runs = [run for run in data.runs if run["evaluated"]]
+    shown = data.points[data.points.protocol.isin(scored)]
+    longest = shown.sort_values("length").groupby(["id", "protocol"], sort=False).counts.last()
+    texts = dict.fromkeys((run["data"] or "unknown").partition(": ")[2] for run in runs)
+    facts = [
+        "L = " + " and ".join(f"{length:,}" for length in sorted({run["trained"] for run in runs})),
+        _list(dict.fromkeys(run["size"] for run in runs)),
+        _each(sorted({run["steps"] for run in runs}), "step"),
+        _each(sorted(_seeds(runs)), "seed") + " a group",
+        "trained on " + _list(texts),
+        "scored: " + _list(longest.unique()),
+    ]
+    return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
+
+
+def _seeds(runs: Sequence[dict]) -> set[int]:
+    groups: dict[str, set[int]] = {}
+    for run in runs:
+        groups.setdefault(run["group"], set()).add(run["seed"])
+    return {len(seeds) for seeds in groups.values()}
+
+
+def _each(values: Sequence[int], noun: str) -> str:
+    *first, last = values
+    return "".join(f"{value:,} and " for value in first) + counted(last, noun)
+
+
+def _list(words: Iterable[str]) -> str:
+    """Words joined as "one, two and three"; of many the first few."""
+    names = list(words)
+    if len(names) > MOST + 1:
+        names = [*names[:MOST], f"{len(names) - MOST} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def report(
+    runs: Sequence[Path],
+    out: Path,
+    evaluation: str = "",
+    text: Sequence[Path] = (),
+    form: style.Form = style.USUAL,
+) -> Path:
+    """Write OUT/index.html and a picture per protocol, print the table, and return the page's path.
+
+    The picture of answers also shows bits of text, from the runs `text` if given.
+    """
+    data = gather(runs, evaluation)
+    for note in data.notes:
+        warn(note)
+    path = write_page(data, out)
+    with style.printed(form):
+        drawn = draw_pictures(data, out, gather(text) if text else None)
+    say(table.table(data))
+    written = [*drawn, *([out / style.CAPTIONS] if drawn else []), *table.write(data, out)]
+    say("\n".join(map(str, written)))
+    evaluated = sum(run["evaluated"] for run in data.runs)
+    say(f"{path}: {counted(len(data.runs), 'run')}, {evaluated} of them evaluated")
     return path

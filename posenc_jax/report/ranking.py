@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation.cells import Sums, is_baseline, label, targets_of
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import (
     FEWEST_DOCUMENTS,
@@ -17,7 +18,6 @@ from posenc_jax.evaluation.statistics import (
     p_of_both,
     paired,
 )
-from posenc_jax.evaluation.sums import Sums, is_baseline, label, targets_of
 
 LEVEL = 0.05  # familywise error rate of a table
 
@@ -50,7 +50,7 @@ class Rank(NamedTuple):
 Tables = dict[str, dict[int, list[Rank]]]  # protocol -> length -> entries, best first
 
 
-class Lost(NamedTuple):
+class DocumentLoss(NamedTuple):
     """Loss of a cell by document: the ratio of `amount` to `size`, times `unit`."""
 
     amount: np.ndarray  # [D]
@@ -58,17 +58,17 @@ class Lost(NamedTuple):
     unit: float | None  # None: the loss is undefined
 
 
-def bits(sums: Sums) -> Lost:
-    return Lost(sums.nats, sums.tokens, records.per_byte_of(sums))
+def bits(sums: Sums) -> DocumentLoss:
+    return DocumentLoss(sums.nats, sums.tokens, records.per_byte_of(sums))
 
 
-def wrong_answers(sums: Sums) -> Lost:
+def wrong_answers(sums: Sums) -> DocumentLoss:
     answered = sums.answers > 0
     size = sums.answers[answered]
-    return Lost(size - sums.right[answered], size, 1.0 if len(size) else None)
+    return DocumentLoss(size - sums.right[answered], size, 1.0 if len(size) else None)
 
 
-def loss_of(protocol: str) -> Callable[[Sums], Lost]:
+def loss_of(protocol: str) -> Callable[[Sums], DocumentLoss]:
     """Loss by which a protocol ranks."""
     return wrong_answers if protocols.find(protocol).value == "accuracy" else bits
 
@@ -134,7 +134,7 @@ def _without_oracles(
 
 
 def _table(
-    entries: Mapping[tuple[str, str], Sequence[Measured]], lost: Callable[[Sums], Lost]
+    entries: Mapping[tuple[str, str], Sequence[Measured]], lost: Callable[[Sums], DocumentLoss]
 ) -> list[Rank]:
     seeds = {
         entry: {cell.facts["seed"]: lost(cell.sums).amount for cell in cells}

@@ -2,25 +2,28 @@
 
 from collections.abc import Iterable
 from html import escape
-from math import isnan
+from math import inf, isfinite, isnan
 
-from posenc_jax.evaluation import protocols, sums
+from posenc_jax.display import Line
+from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.cells import FRESH
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS
-from posenc_jax.lines import Line
 from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
-from posenc_jax.report import elements, fairness, figures, order
-from posenc_jax.report.elements import Row, Section, block, select, table, tag
-from posenc_jax.report.gather import Gathered
+from posenc_jax.report import figures
+from posenc_jax.report.answers import arrows, collect_order, picture_of_order
+from posenc_jax.report.figures import Row, Section, block, html_table, select, tag
+from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
-from posenc_jax.terminal import counted
+from posenc_jax.report.runs import Frame, Gathered
+from posenc_jax.runtime.terminal import counted
 
 
 def every(data: Gathered) -> list[Section]:
     """All sections, in order."""
     sections = [reach_and_order(data), answers(data), loss(data), ranking(data)]
-    sections += [fairness.rates(data), fairness.learning(data)]
+    sections += [rates(data), learning(data)]
     sections += [extensions(data), places(data), runs(data)]
     return [section for section in sections if section is not None]
 
@@ -33,12 +36,12 @@ def shown(data: Gathered) -> list[str]:
 
 def answers(data: Gathered) -> Section | None:
     """Retrieval accuracy against context and by distance to the answer."""
-    results = report_answers.of(data)
+    results = report_answers.collect(data)
     if results is None:
         return None
     drawn = report_answers.lines(data, results)
     label = curves.VALUES["relative"]
-    content = elements.lines(
+    content = figures.chart_with_table(
         drawn,
         "answers-accuracy",
         f"answers: {protocols.find('answers').title}",
@@ -49,33 +52,37 @@ def answers(data: Gathered) -> Section | None:
     if not results.gaps.empty:
         values, names, parts = report_answers.grid(data, results)
         title = f"gap: {protocols.find('gap').title}"
-        map_ = elements.figure(by_gap(values, names, parts, results.trained), "answers-gap", title)
+        map_ = figures.html_figure(
+            by_gap(values, names, parts, results.trained), "answers-gap", title
+        )
         head = ["accuracy by tokens back", *parts]
         rows = [
             Row([name, *("–" if isnan(value) else f"{value:.2f}" for value in row)])
             for name, row in zip(names, values, strict=True)
         ]
-        content += tag("div", map_, class_="figures") + table(head, rows)
+        content += tag("div", map_, class_="figures") + html_table(head, rows)
     return Section(
         f"Retrieval accuracy, trained at {results.trained}, evaluated to {results.longest} tokens",
         "Means over seeds. The lines show accuracy relative to the ceiling, which finds every "
         "answer within its window and guesses the rest. The reader without order takes one of the "
         "settings in its window at random; the window is limited to the last L tokens. "
         + report_answers.admitted(data, results),
-        content + elements.csv(results.points, "answers") + elements.csv(results.gaps, "gap"),
+        content
+        + figures.csv_link(results.points, "answers")
+        + figures.csv_link(results.gaps, "gap"),
     )
 
 
 def reach_and_order(data: Gathered) -> Section | None:
     """Reach against order, as a picture and a table."""
-    results, drawn = order.of(data), order.picture(data)
+    results, drawn = collect_order(data), picture_of_order(data)
     if results is None or drawn is None:
         return None
     head = ["", f"reach at {results.trained}", f"at {results.longest}"]
     head += [f"order at {results.trained}", f"at {results.longest}"]
     rows = [
         Row([arrow.name, *(f"{value:.2f}" for value in (*reaches, *orders))])
-        for arrow in order.arrows(data, results)
+        for arrow in arrows(data, results)
         for reaches, orders in [zip(arrow.begin[:2], arrow.end[:2], strict=True)]
     ]
     title = f"Reach and order at {results.longest:,} tokens"
@@ -85,8 +92,8 @@ def reach_and_order(data: Gathered) -> Section | None:
         "is the accuracy of answers with one older setting in the window: 0 is a reader that takes "
         "either of the two, 1 a reader that always takes the last. Means over seeds; arrows go "
         "from L to the longest length.",
-        tag("div", elements.figure(drawn, "reach-and-order", title), class_="figures")
-        + table(head, rows),
+        tag("div", figures.html_figure(drawn, "reach-and-order", title), class_="figures")
+        + html_table(head, rows),
     )
 
 
@@ -99,7 +106,7 @@ def loss(data: Gathered) -> Section:
         blocks.append(block(tag("p", escape(words)), protocol=protocol))
         for value in ("bpb", "ppl"):
             drawn = figures.against_length(data, protocol, value)
-            content = elements.lines(
+            content = figures.chart_with_table(
                 drawn,
                 f"{protocol}-{value}",
                 f"{protocol}, {curves.VALUES[value]}",
@@ -118,7 +125,7 @@ def loss(data: Gathered) -> Section:
         "L tokens. Window is the run limited to the last L tokens; streaming sees the first tokens "
         "too. The grey line (from scripts/yardstick.py) is the best interpolated n-gram of the "
         "training text, scored on the same targets; the table has all n-grams.",
-        "".join(blocks) + elements.csv(data.points, "curves"),
+        "".join(blocks) + figures.csv_link(data.points, "curves"),
         _controls(data),
     )
 
@@ -196,13 +203,13 @@ def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
             cells[3:] = (
                 f"{row.behind:+.3f}",
                 verdict,
-                elements.ends(row.by_documents),
-                elements.ends(row.by_seeds),
+                figures.ends(row.by_documents),
+                figures.ends(row.by_seeds),
             )
             group = f"group-{numbers[row.group]}"
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
-        rows.append(Row([*cells, elements.ends(row.interval), seeds], group, row.verdict))
-    return table(head, rows, left=2)
+        rows.append(Row([*cells, figures.ends(row.interval), seeds], group, row.verdict))
+    return html_table(head, rows, left=2)
 
 
 def _why_open(row: Rank) -> str:
@@ -234,7 +241,7 @@ def extensions(data: Gathered) -> Section | None:
     options, blocks = {}, []
     for number, group in enumerate(figures.groups(data)):
         extended = data.points[(data.points.group == group) & data.points.window.isna()]
-        if extended[extended.method != sums.FRESH].method.nunique() < 2:
+        if extended[extended.method != FRESH].method.nunique() < 2:
             continue
         scales = extended.groupby("extension").scale.nunique()
         for by in ("", *scales[scales > 1].index):
@@ -243,7 +250,7 @@ def extensions(data: Gathered) -> Section | None:
             for protocol in shown(data):
                 points = extended[extended.protocol == protocol]
                 drawn = figures.extended(data, group, points, by)
-                content = elements.lines(
+                content = figures.chart_with_table(
                     drawn,
                     f"extensions-{len(options)}-{protocol}",
                     f"{protocol}, {options[name]}",
@@ -272,7 +279,7 @@ def places(data: Gathered) -> Section | None:
     options, blocks = {}, []
 
     def add(key: str, words: str, lines: list[Line], points) -> None:
-        content = elements.lines(
+        content = figures.chart_with_table(
             lines,
             f"place-{key}",
             words,
@@ -321,3 +328,109 @@ def runs(data: Gathered) -> Section:
         config = tag("pre", escape(run["config"]), tabindex="0")
         entries.append(tag("details", tag("summary", escape(words)), *lines, config))
     return Section("Runs", "Configuration, data and command of every run.", "".join(entries))
+
+
+def rates(data: Gathered) -> Section | None:
+    """Rates tried and chosen for every scheme of a tuned sweep."""
+    choices = data.choices
+    if choices.empty:
+        return None
+    head = ["scheme", "learning rate", "encoding rate", "tuned at L", "as shipped", "tried"]
+    by_scheme = choices.groupby(["sweep", "scheme"], sort=False)
+    rows = [Row([scheme, *_rates(tried)]) for (_, scheme), tried in by_scheme]
+    times = ", ".join(f"{value:g}" for value in sorted(choices.times.unique()))
+    several = [tried for _, tried in by_scheme if tried.encoding_rate.nunique() > 1]
+    shared = set(choices.encoding_rate).intersection(*(tried.encoding_rate for tried in several))
+    encoding_rates = ", ".join(f"{value:g}" for value in sorted(shared))
+    return Section(
+        "Rates, tuned at L",
+        "Every scheme was tried with one seed at the same multiples of its recipe's learning rate "
+        f"({times}; one further where the best was at the edge)"
+        + (
+            "; schemes with trained arrays then at encoding rates "
+            f"{encoding_rates} with the best learning rate"
+            if several
+            else ""
+        )
+        + "; and at its recipe's rates, as shipped. Values are the loss at L on a third split, "
+        "which is neither trained on nor held out, in bits per byte, or else in nats. Lengths "
+        "beyond L were not used. The chosen run is also the first of the scheme's seeds.",
+        html_table(head, rows, prose=True)
+        + figures.csv_link(choices.drop(columns=["id"]), "choices"),
+    )
+
+
+def _rates(rows: Frame) -> list[str]:
+    """Cells of a scheme: chosen rates, their loss, the loss as shipped, and all rates tried."""
+    values = rows.choose_bpb if rows.choose_bpb.notna().any() else rows.choose_loss
+    values = values.where(rows.choose_loss != inf, inf)
+    chosen, shipped = rows[rows.chosen == "yes"], rows[rows.shipped == "yes"]
+    cells = ["–", "–"]
+    for row in chosen.itertuples():
+        edge = " (at the edge)" if row.edge else ""
+        cells = [f"{row.learning_rate:g}{edge}", f"{row.encoding_rate:g}"]
+    has_encoding_rates = rows.encoding_rate.nunique() > 1
+    tried = []
+    for row in rows.itertuples():
+        rate = f", encoding {row.encoding_rate:g}" if has_encoding_rates else ""
+        tried.append(f"{row.learning_rate:g}{rate}: {_value(values[row.Index])}")
+    losses = [_value(values[part.index].min()) for part in (chosen, shipped)]
+    return [*cells, *losses, "; ".join(tried)]
+
+
+def _value(value: float) -> str:
+    if isnan(value):
+        return "–"
+    return f"{value:.3f}" if isfinite(value) else "not finite"
+
+
+def learning(data: Gathered) -> Section | None:
+    """Loss against steps, and a verdict on which groups are not done."""
+    options, blocks = {}, []
+    titles = {"loss": "training loss", "valid_loss": "loss on held-out text"}
+    for name, words in titles.items():
+        drawn = learning_curves(data, name)
+        if not drawn:
+            continue
+        spacing = max(1, len({at for line in drawn for at in line.x}) // 8)
+        label = f"{words}, {curves.VALUES['nll']}"
+        axes = {"x": "training step", "y": label, "closer": curves.near(drawn), "every": spacing}
+        content = figures.chart_with_table(drawn, f"learning-{name}", label, **axes)
+        options[name] = words
+        blocks.append(block(content, learning=name))
+    if not options:
+        return None
+    return Section(
+        "Loss against steps",
+        "Means over seeds. A group is not done if its held-out loss at the end falls more than "
+        f"{FASTER:g} times as fast as that of the best group trained on the same text for "
+        "as long; with three common seeds the difference must be significant. Its rank depends on "
+        "the budget. The fall, in nats per token, is from the last held-out loss in the first "
+        "three quarters of the steps to the final one, scaled to a quarter of the steps. Decaying "
+        "the learning rate makes every loss fall, a high rate more. The n-gram reached is the "
+        "longest that, like all shorter ones, is no better than the group on the targets of "
+        "same_token at L.",
+        "".join(blocks) + _falls(data),
+        select("learning", "loss", options),
+    )
+
+
+def _falls(data: Gathered) -> str:
+    numbers = {group: number for number, group in enumerate(figures.groups(data))}
+    rows = []
+    for row in groups_by_loss(data):
+        verdict = "" if row.done else "not done"
+        cells = [
+            row.group,
+            f"{row.loss:.3f}",
+            f"{row.fall:.3f}",
+            figures.ends(row.interval),
+        ]
+        group = f"group-{numbers[row.group]}"
+        rows.append(Row([*cells, row.reached or "–", verdict], group))
+    head = ["group", "held-out loss", "its fall", "95%, seeds", "n-gram reached at L", "verdict"]
+    no_verdict = (
+        "No verdict: it needs a held-out loss in the first three quarters of the steps and at the "
+        "last step (valid_every)."
+    )
+    return html_table(head, rows) if rows else figures.tag("p", no_verdict)

@@ -1,13 +1,16 @@
-"""The table of a report as plain text."""
+"""The tables of a report as plain text, Markdown and LaTeX."""
 
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 
+from posenc_jax.display import Table, latex, markdown, text
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.sums import BASELINES
+from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.plots import curves
-from posenc_jax.report import figures, learning
-from posenc_jax.report.gather import Frame, Gathered
-from posenc_jax.typeset import Table, text
+from posenc_jax.report import answers, figures, learning
+from posenc_jax.report.runs import Frame, Gathered
 
 
 def table(data: Gathered) -> str:
@@ -59,3 +62,103 @@ def means_over_seeds(points: Frame, value: str = "bpb") -> Frame:
     """Mean of a value by group and method (rows) and length; NaN where a seed is not finite."""
     by_length = points.groupby(["group", "method", "length"])[value]
     return by_length.mean(skipna=False).unstack("length")
+
+
+DIGITS = 3
+NONE = "–"
+
+
+def write(data: Gathered, folder: Path) -> list[Path]:
+    """Write OUT/tables.md and OUT/tables.tex if anything has been evaluated."""
+    tables = every(data)
+    paths = []
+    for name, form in (("tables.md", markdown), ("tables.tex", latex)):
+        path = folder / name
+        path.unlink(missing_ok=True)  # left by an earlier report
+        if tables:
+            path.write_text("\n\n".join(map(form, tables)) + "\n", encoding="utf-8")
+            paths.append(path)
+    return paths
+
+
+def every(data: Gathered) -> list[Table]:
+    """One table per protocol: groups and methods by length or by part, best first."""
+    tables = []
+    for name in data.points.protocol.unique():
+        protocol = protocols.find(name)
+        points = data.points[data.points.protocol == name]
+        value = figures.value_of(name)
+        if protocol.by_part and protocol.value != "accuracy" or protocol.needs:
+            continue
+        columns = "part" if protocol.by_part else "length"
+        if protocol.by_part:
+            points = points[points.length == points.length.max()]
+        if points[value].notna().any():
+            tables.append(_table_of_protocol(data, name, points, value, columns))
+    return tables
+
+
+def _table_of_protocol(
+    data: Gathered, protocol: str, points: Frame, value: str, columns: str
+) -> Table:
+    seeds = points.groupby(["group", "method", columns])[value]
+    mean = seeds.mean(skipna=False).unstack(columns)
+    spread = seeds.std(skipna=False).unstack(columns)
+    counts = points.groupby(["group", "method"]).seed.nunique()
+    unknown = set()
+    if columns == "part":
+        mean = mean[sorted(mean.columns, key=_numbers)]
+        unknown = answers.parts_with_few_answers(points)
+    results = answers.collect(data)
+    names = (
+        answers.display_names(data, results) if results is not None and value == "accuracy" else {}
+    )
+    upward = value == "bpb"
+    pairs = figures.distinct(
+        {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
+    )
+    counts = counts[[pair in pairs for pair in counts.index]]
+    few, most = int(counts.min()), int(counts.max())
+    rows = [
+        [_name(names, *pair)]
+        + [NONE if at in unknown else _cell(mean.at[pair, at], spread.at[pair, at]) for at in mean]
+        + ([str(counts.at[pair])] if few < most else [])
+        for pair in mean.sort_values(mean.columns[-1], ascending=upward).index
+        if pair in pairs
+    ]
+    if value == "accuracy" and columns == "length":
+        ceiling = points.groupby("length").ceiling.mean()
+        row = ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)]
+        rows.insert(0, row + [NONE] * (few < most))
+    if value == "accuracy" and points.orderless.notna().any():
+        orderless = points.groupby(columns).orderless.mean()
+        row = ["no order", *(_cell(orderless[at], np.nan) for at in mean)]
+        rows.append(row + [NONE] * (few < most))
+    over = f"{most}" if few == most else f"{few} to {most}"
+    of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
+    unit = "bits per byte" if value == "bpb" else "accuracy"
+    left_out = f" {NONE}: fewer than {answers.FEWEST_ANSWERS} answers." if unknown else ""
+    caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}.{left_out}"
+    head = ["", *(f"{at:,}" if columns == "length" else at for at in mean)]
+    return Table(caption, head + ["seeds"] * (few < most), rows)
+
+
+def _numbers(part: str) -> list[float]:
+    """Numbers of a part: `65-128`, `0.1-0.2`, `3-8`; words come first."""
+    try:
+        return [float(word) for word in part.split("-")]
+    except ValueError:
+        return [-1.0]
+
+
+def _name(names: dict[str, str], group: str, method: str) -> str:
+    name = names.get(group, group)
+    if method in BASELINES:
+        return f"{name}, {BASELINES[method]}"
+    return name if method == "none" else f"{name} + {method}"
+
+
+def _cell(mean: float, spread: float) -> str:
+    if pd.isna(mean):
+        return NONE
+    return f"{mean:.{DIGITS}f}" + ("" if pd.isna(spread) else f" ±{spread:.{DIGITS}f}")

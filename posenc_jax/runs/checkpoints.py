@@ -19,10 +19,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from posenc_jax.errors import Damaged, OtherConfig, Stop
-from posenc_jax.files import NO_PERMISSION, NO_RESOURCES, REMEDY, caused_by, causes
 from posenc_jax.runs.parameters import by_path, with_leaves
-from posenc_jax.terminal import warn
+from posenc_jax.runtime.errors import Damaged, OtherConfig, Stop
+from posenc_jax.runtime.files import NO_PERMISSION, NO_RESOURCES, REMEDY, caused_by, causes
+from posenc_jax.runtime.terminal import warn
 
 PARAMETERS = "params"  # of a state, which also has the optimizer's arrays and the step
 

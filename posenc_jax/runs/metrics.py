@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 
-from posenc_jax.errors import Stop
-from posenc_jax.files import REMEDY, write_atomically
-from posenc_jax.terminal import warn
+from posenc_jax.runtime.errors import Stop
+from posenc_jax.runtime.files import REMEDY, write_atomically
+from posenc_jax.runtime.terminal import warn
 
 
 class Metrics:

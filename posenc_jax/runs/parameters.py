@@ -9,7 +9,7 @@ import models
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError
 
 Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
 

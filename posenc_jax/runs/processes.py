@@ -16,10 +16,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from posenc_jax import errors
 from posenc_jax.config import Evaluation, Training, schema
-from posenc_jax.runtime import devices
-from posenc_jax.terminal import code_of, say
+from posenc_jax.runtime import devices, errors
+from posenc_jax.runtime.terminal import code_of, say
 
 NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 NEEDS = (

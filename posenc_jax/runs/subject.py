@@ -11,15 +11,15 @@ import numpy as np
 from posenc_jax import extensions
 from posenc_jax.config import Training
 from posenc_jax.config.resolve import TOKENIZER, trained_length
-from posenc_jax.data import encoders, tokenizer
+from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data.prepare import Encoder
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
-from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
-from posenc_jax.errors import Damaged, DataError, Stop
-from posenc_jax.runs import parameters, trained_on
+from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints
-from posenc_jax.runs.workdir import Workdir, refuse_edited
+from posenc_jax.runs.workdir import Workdir, read_trained_on, refuse_edited
+from posenc_jax.runtime.errors import Damaged, DataError, Stop
 
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
@@ -98,7 +98,7 @@ def load_subject(workdir: Path, step: int | None = None) -> Subject:
         extensible=loaded.extensible,
         trained=trained_length(config),
         tokenizer=_tokenizer(workdir, loaded),
-        digests=trained_on.read(workdir, card),
+        digests=read_trained_on(workdir, card),
         text=OwnText(config.data.source, config.seed, card["data"], card.get("text")),
         prefix=config.data.prefix,
     )
@@ -147,7 +147,7 @@ def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable
                     f"{kept} is not the tokenizer that the run was trained with; delete it"
                 )
             return encoder
-    return encoders.encoder_of(source)
+    return corpora.encoder_of(source)
 
 
 def run_config(workdir: Path) -> Training:

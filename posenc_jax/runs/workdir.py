@@ -1,19 +1,36 @@
-"""The folder of a run: its configuration, status and log."""
+"""The folder of a run: its configuration, status, log, facts and training documents."""
 
+import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from posenc_jax.config import resolve, schema
+import numpy as np
+
+from posenc_jax.config import Training, resolve, schema
 from posenc_jax.config.compare import FREE, PLACES, differences
-from posenc_jax.config.schema import Training
-from posenc_jax.errors import AGAIN, CONFIG, FAULT, IO, MEANING, OTHER_CONFIG, OtherConfig, Stop
-from posenc_jax.files import write_atomically
-from posenc_jax.runs.facts import KEPT
-from posenc_jax.terminal import warn
+from posenc_jax.runtime.errors import (
+    AGAIN,
+    CONFIG,
+    FAULT,
+    IO,
+    MEANING,
+    OTHER_CONFIG,
+    DataError,
+    OtherConfig,
+    Stop,
+)
+from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.terminal import counted, warn
+
+if TYPE_CHECKING:
+    from posenc_jax.data.batches import Mixture
+    from posenc_jax.data.corpora import Corpus
+
 
 # Types of the optional fields of status.json.
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -54,7 +71,7 @@ class Workdir:
         if not (self / "config.json").exists():
             return None
         try:
-            return resolve.read(self.path)
+            return resolve.saved_config(self.path)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
 
@@ -96,7 +113,7 @@ class Workdir:
             )
         self.saved = step
 
-    def saves(self, step: int, saved: int) -> None:
+    def set_saved(self, step: int, saved: int) -> None:
         """Record that a step is being saved, and that `saved` is the last complete one."""
         self.saved = saved
         self.status("running", AGAIN, step=step)
@@ -107,11 +124,11 @@ class Workdir:
             stream.write(text + "\n")
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def recording_failure(self) -> Iterator[None]:
         """Record an error that ends a run in status.json, unless the run was already done."""
         last = self._last_status()
         self.saved = last.get("saved", 0)
-        self.facts = {name: last[name] for name in KEPT if name in last}
+        self.facts = {name: last[name] for name in KEPT_FACTS if name in last}
         try:
             yield
         except Stop as stop:
@@ -196,3 +213,78 @@ def _json(value: Any) -> str:
 
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+# Facts about the whole run, independent of its state.
+KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed")
+
+
+def data_facts(corpus: "Corpus") -> dict[str, Any]:
+    splits = corpus.card["splits"]
+    train = splits["train"]
+    return {
+        "fingerprint": corpus.fingerprint,
+        "documents": train["documents"],
+        "tokens": train["tokens"],
+        "bytes_per_token": train["bytes_per_token"],
+        "held_out": splits["valid"]["documents"],
+    }
+
+
+def data_in_words(data: Mapping[str, Any]) -> str:
+    """Describe a run's training data in one line; empty if its status has none."""
+    if not data:
+        return ""
+    return (
+        f"{data['fingerprint'][:16]}: {counted(data['documents'], 'document')}, "
+        f"{counted(data['tokens'], 'token')} to train on, "
+        f"{round(data['bytes_per_token'], 3)} bytes each"
+    )
+
+
+def speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the median tokens per second of lines of metrics, except the first (compilation)."""
+    speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
+    return float(median(speeds[1:] or speeds)) if speeds else None
+
+
+TRAINED_ON = "trained_on.txt"  # one digest per line; the card has the hash of all
+
+
+def keep_trained_on(workdir: Path, digests: np.ndarray) -> None:
+    write_atomically(
+        workdir / TRAINED_ON, "".join(f"{digest:016x}\n" for digest in digests.tolist())
+    )
+
+
+def hash_of_digests(digests: np.ndarray) -> str:
+    return hashlib.sha256(digests.astype("<u8").tobytes()).hexdigest()
+
+
+def training_digests(config: Training, corpus: "Corpus | Mixture") -> np.ndarray:
+    """Digests of a run's own documents and of those of the run whose weights it took."""
+    from posenc_jax.runs.checkpoints import Checkpoints  # imports jax
+
+    own = corpus.digests
+    if not config.init_from:
+        return np.unique(own)
+    source = Path(config.init_from)
+    with closing(Checkpoints(source, read_only=True)) as checkpoints:
+        card = checkpoints.card(checkpoints.steps()[-1])
+    return np.union1d(own, read_trained_on(source, card))
+
+
+def read_trained_on(workdir: Path, card: Mapping[str, Any]) -> np.ndarray:  # uint64, ascending
+    """Digests of a run's training documents, which must match the card of its checkpoint."""
+    path = workdir / TRAINED_ON
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+        digests = np.array([int(line, 16) for line in lines], np.uint64)
+        if hash_of_digests(digests) == card["trained_on"]:
+            return digests
+    except (OSError, ValueError, OverflowError):
+        pass
+    raise DataError(
+        f"{path}, the list of training documents, is missing or was changed; the command that "
+        "trained the run writes it again"
+    )

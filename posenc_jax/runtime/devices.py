@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from posenc_jax.checks import whole_number
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError
 
 DATA, SEQUENCE = AXES = ("data", "sequence")
 

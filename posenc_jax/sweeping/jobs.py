@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from posenc_jax import errors
 from posenc_jax.checks import known
-from posenc_jax.config import Training, parse, schema
+from posenc_jax.config import Training, flags, schema
 from posenc_jax.config import check as checks
 from posenc_jax.config.check import BUILT_FROM as NUMBERS
 from posenc_jax.config.compare import FREE, differences, flat
-from posenc_jax.errors import ConfigError, OtherConfig, Stop
-from posenc_jax.evaluation import judging
-from posenc_jax.files import write_atomically
+from posenc_jax.evaluation import validate
 from posenc_jax.registry import ROOT
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
+from posenc_jax.runtime import errors
+from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
+from posenc_jax.runtime.files import write_atomically
 
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
@@ -77,7 +77,7 @@ class Job:
 
     @functools.cached_property
     def _checked(self) -> checks.Checked:
-        return checks.without_building(parse.parse(self._train[1:])[1], self.existing)
+        return checks.without_building(flags.parse(self._train[1:])[1], self.existing)
 
     @property
     def config(self) -> Training:
@@ -106,7 +106,7 @@ class Job:
 
     def _mistakes_of_evaluation(self) -> list[str]:
         try:
-            judging.load(parse.evaluation_of(parse.without_evaluation(self._evaluated)[1]) or {})
+            validate.load(flags.evaluation_of(flags.without_evaluation(self._evaluated)[1]) or {})
         except ConfigError as error:
             return str(error).splitlines()
         return []

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from posenc_jax.errors import ConfigError
-from posenc_jax.terminal import counted
+from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.terminal import counted
 
 # Sets the cores and PR_SET_PDEATHSIG, so that a killed sweep leaves no process with a locked
 # workdir, then becomes the command. A preexec_fn would fork this process with the threads of jax.

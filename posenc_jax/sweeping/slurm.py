@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.errors import AGAIN, IO, ConfigError, Stop
-from posenc_jax.files import write_atomically
+from posenc_jax.runtime.errors import AGAIN, IO, ConfigError, Stop
+from posenc_jax.runtime.files import write_atomically
 
 LOST = -int(signal.SIGKILL)  # code of a job that left the queue without an exit code
 ASK_EVERY = 5.0  # seconds between calls of squeue

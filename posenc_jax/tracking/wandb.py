@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posenc_jax.config import Training, environment, schema
-from posenc_jax.errors import DONE, Stop
-from posenc_jax.files import write_atomically
-from posenc_jax.terminal import say, warn
+from posenc_jax.runtime.errors import DONE, Stop
+from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.terminal import say, warn
 
 
 class View:

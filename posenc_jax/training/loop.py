@@ -1,4 +1,4 @@
-"""The training loop: start or resume a run, train, save and record it."""
+"""Checkpoints during training, which the lead reads and writes for all processes."""
 
 import dataclasses
 import shutil
@@ -9,30 +9,74 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
-from posenc_jax import backend, errors
 from posenc_jax.config import Training, schema
 from posenc_jax.config.resolve import FORMAT, TOKENIZER
-from posenc_jax.data import encoders, mixtures, tokenizer
+from posenc_jax.data import batches, corpora, tokenizer
+from posenc_jax.data.batches import Mixture
 from posenc_jax.data.corpora import Corpus
-from posenc_jax.data.mixtures import Mixture
-from posenc_jax.files import locked, write_atomically
-from posenc_jax.runs import parameters, processes, trained_on
+from posenc_jax.runs import parameters, processes
 from posenc_jax.runs import subject as subjects
-from posenc_jax.runs.checkpoints import total_digest
-from posenc_jax.runs.facts import data_facts, speed
+from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.processes import is_lead
-from posenc_jax.runs.signals import stop_requests
-from posenc_jax.runs.workdir import Workdir, refuse_another, sealed
-from posenc_jax.runtime import devices
-from posenc_jax.terminal import counted, warn
+from posenc_jax.runs.workdir import (
+    Workdir,
+    data_facts,
+    hash_of_digests,
+    keep_trained_on,
+    read_trained_on,
+    refuse_another,
+    sealed,
+    speed,
+    training_digests,
+)
+from posenc_jax.runtime import backend, devices, errors
+from posenc_jax.runtime.files import locked, write_atomically
+from posenc_jax.runtime.terminal import counted, stop_requests, warn
 from posenc_jax.tracking.wandb import TrainingView, View
-from posenc_jax.training import adamw, compiled
-from posenc_jax.training.recorder import Recorder
-from posenc_jax.training.report import Report, first_screen
-from posenc_jax.training.saving import Saving
+from posenc_jax.training import optimizer
+from posenc_jax.training.console import Recorder, Report, first_screen
+from posenc_jax.training.train_step import fresh_state, train_step
 from posenc_jax.training.validation import Validation
+
+
+class Saving:
+    """Transfer of arrays between devices and checkpoints; all processes make the same calls."""
+
+    def __init__(self, run: Workdir, keep: int):
+        self.checkpoints = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
+        self.saved = -1  # the last step that was restored or saved
+
+    def steps(self) -> list[int]:
+        """The steps on disk, once they are complete; none in processes other than the lead."""
+        return self.checkpoints.steps() if self.checkpoints else []
+
+    def save(self, step: int, state: Any, belongs: dict) -> None:
+        state = processes.on_host(state)
+        if self.checkpoints:
+            self.checkpoints.save(step, state, belongs)
+        self.saved = step
+
+    def last(self) -> int:
+        return self.checkpoints.last() if self.checkpoints else 0
+
+    def restore_last(
+        self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
+    ) -> tuple[int, Any]:
+        """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
+        step, state = -1, processes.on_host(fresh)
+        if self.checkpoints:
+            step, state = self.checkpoints.restore_last(state, accept) or (step, state)
+        step, state = processes.arrays_of_lead((np.int32(step), state))
+        self.saved = int(step)
+        # A copy of the host's memory: the state is donated to each step.
+        return max(self.saved, 0), jax.device_put(state, shardings, may_alias=False)
+
+    def close(self) -> None:
+        if self.checkpoints:
+            self.checkpoints.close()
 
 
 def train(config: Training, workdir: Path) -> int:
@@ -42,13 +86,13 @@ def train(config: Training, workdir: Path) -> int:
         _check_source(config, run.config())
         if is_lead():
             stack.enter_context(_locked(run))
-            stack.enter_context(run.explained())
+            stack.enter_context(run.recording_failure())
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         _check_devices(config)
         unusual = backend.unusual_settings()
         if unusual and is_lead():
             warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
-        corpus = mixtures.prepare(
+        corpus = batches.prepare_corpora(
             config.data.source, config.seed, quiet=not is_lead(), stopping=signals
         )
         processes.check_same(corpus.fingerprint, "data")
@@ -110,7 +154,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     resumes = bool(saving.steps())
     # All processes get the lead's state, so the others need only its shape.
     parts = parameters.make(config) if resumes or not is_lead() else starting_parts(config)
-    fresh = compiled.fresh_state(parts, adamw.make(config))
+    fresh = fresh_state(parts, optimizer.make(config))
     shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(fresh, shardings, accept)
     del fresh
@@ -140,7 +184,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         def save(step: int, state) -> None:
             saving.save(step, state, belongs)
             if is_lead():
-                run.saves(step, saving.last())
+                run.set_saved(step, saving.last())
 
         step, state = _steps(config, parts, corpus, mesh, save, record, step, state, stopping)
         if step != saving.saved:
@@ -180,18 +224,18 @@ def _steps(
     stopping: processes.Stopping,
 ):
     """Train from a step to the last one, `stop_at` or a stop signal."""
-    train_step = compiled.train_step(parts, adamw.make(config), config, mesh)
+    step_once = train_step(parts, optimizer.make(config), config, mesh)
     validate = Validation(config, parts, corpus, mesh)
-    rate = adamw.schedule(config)
-    rows = mixtures.batches(corpus, config)
+    rate = optimizer.schedule(config)
+    rows = batches.batches_of(corpus, config)
     local_rows = devices.own_rows(mesh, config.batch_size)
     # A `stop_at` already reached is ignored, so the same command resumes.
     last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
     while step < last and not stopping():
-        state, measured = train_step(state, devices.spread(rows.batch(step, local_rows), mesh))
+        state, measured = step_once(state, devices.spread(rows.batch(step, local_rows), mesh))
         step += 1
         record.flush()  # the previous step, while this one is computed
-        record.later(step, measured, rate, rows)
+        record.record(step, measured, rate, rows)
         if validate.due(step):
             record.validation(step, validate(state["params"]))
         if step % config.save_every == 0 and step < config.steps:
@@ -225,7 +269,7 @@ def starting_parts(config) -> parameters.Parts:
         return parameters.make(config)
     source = subjects.load(Path(config.init_from))
     _refuse_extended(config.init_from, source.config)
-    if source.card["tokenizer"] != encoders.encoder_of(config.data.source).hash:
+    if source.card["tokenizer"] != corpora.encoder_of(config.data.source).hash:
         raise errors.OtherConfig(
             f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
             "the one of that run"
@@ -292,15 +336,15 @@ def _keep_trained_on(config, run: Workdir, corpus, card: dict | None) -> str:
     """Write the list of training documents, unless a resumed run has it, and return its hash."""
     if card is not None:
         with suppress(errors.DataError):
-            return trained_on.hash_of(trained_on.read(run.path, card))
-    digests = trained_on.digests_of(config, corpus)
-    trained_on.keep(run.path, digests)
-    return trained_on.hash_of(digests)
+            return hash_of_digests(read_trained_on(run.path, card))
+    digests = training_digests(config, corpus)
+    keep_trained_on(run.path, digests)
+    return hash_of_digests(digests)
 
 
 def _keep_tokenizer(config, run: Workdir) -> str:
     """Keep the tokenizer in the run's folder, where it is found wherever that is; its hash."""
-    encoder = encoders.encoder_of(config.data.source)
+    encoder = corpora.encoder_of(config.data.source)
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
     return encoder.hash

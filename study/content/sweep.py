@@ -8,8 +8,8 @@ gates stand beside these. Rates are tuned as in study/text/sweep.py, by the loss
 L = 64 on a third split.
 """
 
-from posenc_jax.sweeping.choosing import Rates
 from posenc_jax.sweeping.grid import axis, product
+from posenc_jax.sweeping.rates import Rates
 from study.order import sweep as ordered
 
 BY_CONTENT = "relative dape cope stick_breaking selective_rope".split()

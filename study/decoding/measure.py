@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from posenc_jax import backend
+from posenc_jax.runtime import backend
 
 backend.configure()
 
@@ -21,11 +21,11 @@ import pandas as pd  # noqa: E402
 import models  # noqa: E402
 import posenc_jax  # noqa: E402
 from posenc_jax.config import Evaluation  # noqa: E402
+from posenc_jax.display import Line  # noqa: E402
 from posenc_jax.encoding import Encoding  # noqa: E402
 from posenc_jax.evaluation import evaluate  # noqa: E402
 from posenc_jax.evaluation.losses import Reader  # noqa: E402
 from posenc_jax.evaluation.windows import Text  # noqa: E402
-from posenc_jax.lines import Line  # noqa: E402
 from posenc_jax.plots import curves, style  # noqa: E402
 from posenc_jax.runs.subject import Subject, load_subject  # noqa: E402
 

@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks.timing import table
-from posenc_jax import backend
-from posenc_jax.errors import AGAIN, FAULT
-from posenc_jax.errors import DONE as OK
-from posenc_jax.terminal import clock
+from posenc_jax.runtime import backend
+from posenc_jax.runtime.errors import AGAIN, FAULT
+from posenc_jax.runtime.errors import DONE as OK
+from posenc_jax.runtime.terminal import clock
 from study.gpu import determinism, kernels, steps
 from study.gpu.records import BEGUN, DONE, FAILED, Records
 

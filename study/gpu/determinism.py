@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.peers import ROOT
-from posenc_jax.errors import AGAIN, DONE
+from posenc_jax.runtime.errors import AGAIN, DONE
 
 FLAG = "--xla_gpu_deterministic_ops=true"
 SMALLEST = {"model.layers": 1, "model.width": 32, "model.heads": 2, "train_length": 32}

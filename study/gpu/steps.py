@@ -13,8 +13,9 @@ from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
-from posenc_jax.training import adamw, compiled
-from posenc_jax.training.report import PEAK_FLOPS
+from posenc_jax.training import train_step
+from posenc_jax.training.console import PEAK_FLOPS
+from posenc_jax.training.optimizer import make
 
 ROWS = {"tiny": 256, "small": 128, "base": 64, "125m": 32}  # keep a device busy
 VOCAB = {"tiny": 256, "small": 256, "base": 4_096, "125m": 50_304}
@@ -45,12 +46,12 @@ def step(size: str, name: str, rows: int) -> dict:
     recipe.model.update(vocab=VOCAB[size], dtype="bfloat16")
     recipe.batch_size = rows
     config = load(recipe)
-    parts, optimizer = parameters.make(config), adamw.make(config)
+    parts, optimizer = parameters.make(config), make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
-    state = jax.device_put(compiled.fresh_state(parts, optimizer), devices.replicated(mesh))
+    state = jax.device_put(train_step.fresh_state(parts, optimizer), devices.replicated(mesh))
     batch = jax.device_put(random_batch(rows, config.train_length, VOCAB[size]))
     began = time.perf_counter()
-    program = compiled.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()
+    program = train_step.train_step(parts, optimizer, config, mesh).lower(state, batch).compile()
     compile_seconds = time.perf_counter() - began
 
     def call() -> float:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from posenc_jax.evaluation import sums_file
-from posenc_jax.evaluation.sums import label
-from posenc_jax.lines import Line
+from posenc_jax.display import Line
+from posenc_jax.evaluation import cells
+from posenc_jax.evaluation.cells import label
 from posenc_jax.plots import curves, style
 from study.real.tables import L, losses_of_copies, lost, real
 
@@ -29,7 +29,7 @@ KEYS = ["method", "protocol", "length", "part", "token_hash", "processor"]
 def rows_of(run: Path) -> pd.DataFrame:
     """A row per cell and document."""
     found = []
-    for cell in sums_file.read(run / "eval").cells:
+    for cell in cells.read_record(run / "eval").cells:
         sums, facts = cell.sums, cell.facts | {"method": label(cell.facts)}
         columns = {name: facts[name] for name in KEYS}
         own = {"nats": sums.nats.round(4), "targets": sums.tokens, "right": sums.right}

@@ -10,8 +10,8 @@ four layers (rates.md) nor at any of four rates. 65 runs, 30 of them evaluated, 
 two CPU cores.
 """
 
-from posenc_jax.sweeping.choosing import Rates
 from posenc_jax.sweeping.grid import axis, product
+from posenc_jax.sweeping.rates import Rates
 from study.retrieval import sweep as variables
 from study.retrieval.shipped import DEEP, WINDOWED
 from study.text import sweep as fair

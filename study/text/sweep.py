@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.sweeping.choosing import Rates, chosen
 from posenc_jax.sweeping.grid import axis, product
+from posenc_jax.sweeping.rates import Rates, chosen
 
 ENCODINGS = "nope rope alibi t5 kerple_log fire sandwich hybrid_nope ssmax fox".split()
 RESULTS = Path(__file__).parent / "rows" / "sweep"

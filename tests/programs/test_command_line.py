@@ -8,15 +8,15 @@ import sys
 import pytest
 from running import ROOT, python
 
-from posenc_jax import typeset
-from posenc_jax.config import parse, schema
-from posenc_jax.runs.facts import KEPT
+from posenc_jax import display
+from posenc_jax.config import flags, schema
+from posenc_jax.runs.workdir import KEPT_FACTS
 
 ROPE = f"--config={ROOT}/configs/rope.py"
 
 
 def read(*words):
-    return parse.parse(["train.py", *words])[1]
+    return flags.parse(["train.py", *words])[1]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_field_that_is_none_by_default_is_unset_again(field, value):
 
 
 def test_values_that_are_not_numbers_are_refused():
-    with pytest.raises(parse.errors.ConfigError, match="steps.*1.5"):
+    with pytest.raises(flags.errors.ConfigError, match="steps.*1.5"):
         read(ROPE, "--config.steps=1.5")
 
 
@@ -75,8 +75,8 @@ def test_a_recipe_of_a_few_fields_is_refused(evaluation, tmp_path):
         "from ml_collections import ConfigDict\n\n\ndef get_config():\n"
         "    return ConfigDict({'seed': 1, 'protocols': 'same_token'})\n"
     )
-    with pytest.raises(parse.errors.ConfigError, match="every field.*missing: .*wandb"):
-        parse.parse(["a program", f"--config={tmp_path}/few.py"], evaluation=evaluation)
+    with pytest.raises(flags.errors.ConfigError, match="every field.*missing: .*wandb"):
+        flags.parse(["a program", f"--config={tmp_path}/few.py"], evaluation=evaluation)
 
 
 @pytest.mark.parametrize("described", [schema.Training, schema.Evaluation])
@@ -108,7 +108,7 @@ def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path, capfd, monke
     assert "seed: 0 in the workdir, 1 now" in out
     out = python("train.py", f"--workdir={tmp_path}/none", code=2)
     assert "--workdir alone resumes a run, and there is none in it" in out
-    assert set(KEPT) - {"skipped"} <= json.loads((run / "status.json").read_text()).keys()
+    assert set(KEPT_FACTS) - {"skipped"} <= json.loads((run / "status.json").read_text()).keys()
     out = call("eval_extrapolation.py", run, "--config.multiples=0.25,0.5,1,2,4")
     tables = out[out.index("same_token, ") :].partition("/eval/")[0].splitlines()[:-1]
-    assert max(map(len, tables)) <= typeset.LINE
+    assert max(map(len, tables)) <= display.LINE

@@ -10,10 +10,10 @@ from running import finish
 from safetensors import safe_open
 
 import posenc_jax
-from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import export
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.parameters import by_path, trained_arrays
+from posenc_jax.runtime.errors import ConfigError, Stop
 from scripts import export as door
 
 

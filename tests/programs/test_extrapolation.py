@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from running import finish, python, script, wandb_records
 
-from posenc_jax import typeset
-from posenc_jax.evaluation import records, selection, sums_file
-from posenc_jax.files import locked
+from posenc_jax import display
+from posenc_jax.evaluation import compare, records
+from posenc_jax.evaluation.cells import read_record
 from posenc_jax.plots import curves
-from posenc_jax.report import gather
+from posenc_jax.report.runs import gather
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.subject import load_subject
+from posenc_jax.runtime.files import locked
 
 SMALL = [
     "--config.multiples=0.5,1,2",
@@ -84,7 +85,7 @@ def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
         assert word in out
     lines = [json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()]
     assert [r["nll"] for r in lines] == [float(r["nll"]) for r in rows]
-    assert records.rows(records.read(run / "eval")) == lines
+    assert records.rows(records.read_cells(run / "eval")) == lines
     pictures = {p.name for p in (run / "plots").iterdir()}
     drawn = {"same_token.png", "nonoverlap.png", "sliding.png", "position.png"}
     assert pictures == drawn | {"captions.md"}
@@ -227,7 +228,7 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
     call("eval_extrapolation.py", run, *SMALL, *words["words"])  # the same name, another text
     names = list(by_evaluation(run))
     assert len(names) == 3 and re.fullmatch("words-[0-9a-f]{6}", names[0])
-    assert records.rows(records.read(run / "eval")) == [
+    assert records.rows(records.read_cells(run / "eval")) == [
         json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()
     ]
     one, other = f"{run}@yarn", f"{run}@none"
@@ -238,7 +239,7 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
 
 def test_places_of_the_longest_windows_are_recorded(run, call):
     call("eval_extrapolation.py", run, *SMALL, "--config.windows=2")
-    (stored,) = sums_file.read(run / "eval").places
+    (stored,) = read_record(run / "eval").places
     assert stored.evaluation == "held-out"
     (row,) = {(r["windows"], r["documents"]) for r in rows_of(run) if r["protocol"] == "position"}
     assert len(stored.start) == int(row[0]) == 2 * int(row[1])
@@ -282,7 +283,7 @@ def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
 
 
 def test_parts_and_windows_are_keys_in_wandb_of_their_own(evaluated):
-    from posenc_jax.evaluation.sums import label
+    from posenc_jax.evaluation.cells import label
     from posenc_jax.tracking.wandb import summary_of
 
     rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
@@ -379,7 +380,7 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     said = float(re.search(r"same_token 64 against 32 +([+-][\d.]+)", out)[1])
     assert said == pytest.approx(rows["yarn", "64"] - rows["none", "32"], abs=1e-4)
     curves = (f"{evaluated}@yarn:2@64", f"{evaluated}@none@32")
-    made = {form: script("compare.py", *curves, f"--format={form}") for form in typeset.FORMS}
+    made = {form: script("compare.py", *curves, f"--format={form}") for form in display.FORMS}
     assert re.search(rf"^\| same_token 64 against 32 \| \{said:+.4f}\*? \|", made["markdown"], re.M)
     assert re.search(rf"^same\\_token 64 against 32 & \{said:+.4f}\*? &", made["latex"], re.M)
     out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
@@ -398,7 +399,7 @@ def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
     words = [f"{evaluated}@none", f"{other}@none,yarn:2", f"--out={tmp_path}/pictures"]
     script("plot_curves.py", *words)
     assert (tmp_path / "pictures" / "same_token.png").stat().st_size > 10_000
-    cells = selection.comparable(selection.readable(words[:2]))
+    cells = compare.comparable(compare.readable(words[:2]))
     assert {c.facts["run"] for c in cells} == {str(evaluated), str(other)}
 
 
@@ -440,14 +441,14 @@ def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp
     for run in runs:
         call("train.py", run, train_length=int(run.name[1:]), steps=4)
         call("eval_extrapolation.py", run, *asked)
-    found = gather.gather(runs)
+    found = gather(runs)
     assert found.notes == []
     for table in (found.ranking, found.plain_ranking):
         for protocol in ("same_token", "nonoverlap"):
             assert list(table[protocol]) == [16, 32, 64]
             for entries in table[protocol].values():
                 assert len({entry.group for entry in entries}) == 2
-    cells = selection.comparable(selection.readable(list(map(str, runs))))
+    cells = compare.comparable(compare.readable(list(map(str, runs))))
     pictures = curves.draw(cells, tmp_path / "pictures")
     assert "same_token.png" in {path.name for path in pictures}
     out = call("eval_extrapolation.py", runs[0], *asked, "--config.multiples=1,2", code=2)

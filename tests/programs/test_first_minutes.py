@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from running import ROOT, script
 
-from posenc_jax.config import parse
+from posenc_jax.config import flags
 from posenc_jax.evaluation import records
 
 WORDS = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
@@ -71,10 +71,10 @@ def test_all_mistakes_are_reported_together(call, tmp_path):
 def test_a_recipe_is_found_by_name_and_a_misspelt_one_suggested(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for written in ("rope", "rope.py", "configs/rope.py", "rope:small"):
-        config = parse.parse(["train.py", f"--config={written}"])[1]
+        config = flags.parse(["train.py", f"--config={written}"])[1]
         assert config.encoding.name == "rope"
-    with pytest.raises(parse.errors.ConfigError) as caught:
-        parse.parse(["train.py", "--config=configs/ropee.py", "--config.steps=x"])
+    with pytest.raises(flags.errors.ConfigError) as caught:
+        flags.parse(["train.py", "--config=configs/ropee.py", "--config.steps=x"])
     first, *_ = str(caught.value).splitlines()
     assert "there is no such recipe; did you mean configs/rope.py? have: alibi, " in first
     assert "steps must be a whole number" in str(caught.value)
@@ -126,7 +126,7 @@ def test_the_commands_that_a_sweep_lists_can_be_pasted(tmp_path):
     for line in commands:
         python, program, *words = shlex.split(line)
         assert program.endswith("train.py") and "python" in python
-        config = parse.parse([program, *parse.without_evaluation(words)[0]])[1]
+        config = flags.parse([program, *flags.without_evaluation(words)[0]])[1]
         assert config.steps == 400
 
 

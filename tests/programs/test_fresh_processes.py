@@ -89,7 +89,7 @@ for name in posenc_jax.__all__:
 WITHOUT_JAX = """
 import sys
 from importlib.metadata import version
-import posenc_jax, posenc_jax.checks, posenc_jax.backend
+import posenc_jax, posenc_jax.checks, posenc_jax.runtime.backend
 import models; models.Config()
 from configs import rope; from posenc_jax.config import check
 config = rope.get_config(); config.steps, config.encoding.name = 0, "ropee"

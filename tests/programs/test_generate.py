@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import models
-from posenc_jax.evaluation.continuing import continued
+from posenc_jax.evaluation.generate import continued
 from posenc_jax.runs.subject import load_subject
 from scripts import generate as door
 

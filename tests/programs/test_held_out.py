@@ -14,8 +14,8 @@ from running import script
 
 import posenc_jax
 from posenc_jax.data import sources
-from posenc_jax.errors import Stop
-from posenc_jax.runs import trained_on
+from posenc_jax.runs import workdir
+from posenc_jax.runtime.errors import Stop
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none", "--config.protocols=nonoverlap"]
 
@@ -33,11 +33,11 @@ def rows_of(run):
 
 def documents(run):
     """Digests of the listed training documents."""
-    return {int(line, 16) for line in (run / trained_on.FILE).read_text().split()}
+    return {int(line, 16) for line in (run / workdir.TRAINED_ON).read_text().split()}
 
 
 def shorten(run):
-    path = run / trained_on.FILE
+    path = run / workdir.TRAINED_ON
     path.write_text(path.read_text()[:17])
 
 
@@ -97,7 +97,7 @@ def test_a_changed_list_is_refused_and_training_writes_it_again(run, call, text)
     shorten(run)
     out = evaluated_on(run, call, text, code=65)
     assert "trained_on.txt, the list of training documents, is missing or was changed" in out
-    (run / trained_on.FILE).unlink()
+    (run / workdir.TRAINED_ON).unlink()
     assert "is missing or was changed" in evaluated_on(run, call, text, code=65)
     assert "already done" in call("train.py", run)
     assert documents(run) == listed

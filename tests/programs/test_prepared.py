@@ -15,8 +15,8 @@ import posenc_jax
 from configs import base
 from posenc_jax.config import check, schema
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.data import corpora, encoders, export, tokenizer
-from posenc_jax.errors import ConfigError, DataError
+from posenc_jax.data import corpora, export, tokenizer
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
 
@@ -108,7 +108,7 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
         np.testing.assert_array_equal(ours.gaps, theirs.gaps)
         assert ours.bytes_of is None
     assert theirs.gaps is not None and named(tmp_path / "tokens").has_answers
-    assert encoders.encoder_of(named(tmp_path / "tokens")).name == "bytes"
+    assert corpora.encoder_of(named(tmp_path / "tokens")).name == "bytes"
 
 
 def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
@@ -153,13 +153,13 @@ def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
 
 
 def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path):
-    ours = encoders.encoder_of(named(texts / "tokens"))
+    ours = corpora.encoder_of(named(texts / "tokens"))
     theirs = tokenizer.load(f"{texts}/bpe.json")
     assert ours.hash == theirs.hash and ours.decode(ours.encode(b"the of", "x")[0]) == "the of"
     folder = tmp_path / "tokens"
     shutil.copytree(texts / "tokens", folder)
     (folder / "tokenizer.json").unlink()
-    missing = encoders.encoder_of(named(folder))
+    missing = corpora.encoder_of(named(folder))
     assert (missing.vocab, missing.hash) == (300, theirs.hash)
     with pytest.raises(DataError, match="x cannot be tokenized: .* no tokenizer.json"):
         missing.encode(b"the", "x")
@@ -167,7 +167,7 @@ def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path)
         missing.decode([1])
     tokenizer.train_bpe(["a b c"], 260).save(str(folder / "tokenizer.json"))
     with pytest.raises(DataError, match="is not the tokenizer of the tokens"):
-        encoders.encoder_of(named(folder)).encode(b"the", "x")
+        corpora.encoder_of(named(folder)).encode(b"the", "x")
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_a_failure_of_one_process_ends_both(sent, number, start, tmp_path):
 
 
 def test_a_process_that_cannot_begin_ends_both(start, tmp_path):
-    from posenc_jax.files import locked
+    from posenc_jax.runtime.files import locked
 
     (tmp_path / "run").mkdir()
     with locked(tmp_path / "run", "another training run"):

@@ -143,9 +143,9 @@ def test_a_step_that_is_not_finite_ends_the_run_and_is_not_saved(call, tmp_path)
 
 
 def test_skipping_has_an_end(call, tmp_path, monkeypatch):
-    from posenc_jax.training import recorder
+    from posenc_jax.training import console
 
-    monkeypatch.setattr(recorder, "SKIPS", 5)
+    monkeypatch.setattr(console, "SKIPS", 5)
     fields = {"learning_rate": 1e30, "warmup_steps": 0, "skip_not_finite": True}
     out = call("train.py", tmp_path / "run", **fields, code=70)
     assert "Neither are the 4 before it" in out and status(tmp_path / "run")["code"] == 70

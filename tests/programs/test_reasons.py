@@ -23,7 +23,7 @@ def test_a_cell_with_a_damaged_directory_is_computed_again(run, call):
     before = pd.read_csv(run / "eval" / "curves.csv")
     cell = min((run / "eval" / "cells").glob("*.npz"), key=lambda path: path.stat().st_size)
     whole, name = cell.read_bytes(), cell.stem
-    from posenc_jax.evaluation.store import Store
+    from posenc_jax.evaluation.cells import Store
 
     store = Store(cell.parent)
     right = store.get(name)

@@ -15,8 +15,8 @@ import pytest
 from damage import flip, truncate
 from running import ROOT, finish
 
-from posenc_jax.files import locked
 from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runtime.files import locked
 
 # Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 from running import finish, script
 
-from posenc_jax.evaluation import sums_file
+from posenc_jax.evaluation import cells
 
 TRAINED = {
     "data.source": "stdlib",
@@ -59,7 +59,7 @@ def test_by_default_the_targets_are_enough(trained):
 @pytest.mark.slow
 def test_windows_lie_over_the_whole_of_a_document(trained):
     run, _ = trained
-    (stored,) = sums_file.read(run / "eval").places
+    (stored,) = cells.read_record(run / "eval").places
     starts, documents = stored.start, stored.document
     assert len(starts) >= 250 and len(set(zip(documents, starts, strict=True))) == len(starts)
     one = [starts[documents == n] for n in set(documents)]

@@ -16,8 +16,8 @@ from running import ROOT, python, script
 import posenc_jax
 from configs import base
 from posenc_jax.data import tokenizer
-from posenc_jax.errors import DataError
 from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runtime.errors import DataError
 
 
 @pytest.fixture

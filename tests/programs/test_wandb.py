@@ -10,7 +10,7 @@ import pytest
 import yaml
 from running import ROOT, wandb_records
 
-from posenc_jax.config import load, parse
+from posenc_jax.config import flags, load
 
 CLEAN = ("MODE", "PROJECT", "NAME", "RUN_GROUP", "DIR", "SWEEP_ID", "RUN_ID", "API_KEY")
 
@@ -332,7 +332,7 @@ def test_a_run_without_wandb_is_evaluated_too(call, started, tmp_path):
 def test_the_documented_sweep_is_a_command_that_runs():
     from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
-    from posenc_jax.evaluation import judging
+    from posenc_jax.evaluation import validate
 
     found = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
     assert found is not None
@@ -343,12 +343,12 @@ def test_the_documented_sweep_is_a_command_that_runs():
     }
     args = create_sweep_command_args({"args": least})["args"]
     written = sweep["command"][sweep["command"].index("train.py") :]
-    words, asked = parse.without_evaluation(
+    words, asked = flags.without_evaluation(
         [w for word in written for w in (args if word == "${args}" else [word])]
     )
-    evaluation = parse.read_evaluation(asked)
+    evaluation = flags.parse_evaluation(asked)
     assert evaluation is not None
-    judging.load(evaluation, load(parse.parse(words)[1]))
+    validate.load(evaluation, load(flags.parse(words)[1]))
     _, protocol, method = sweep["metric"]["name"].split("/")
     extension, _, multiple = method.partition("@")
     assert protocol in evaluation.protocols.split(",")

@@ -13,8 +13,8 @@ import time
 import pytest
 from running import ROOT, TINY, script
 
-from posenc_jax import errors
 from posenc_jax.registry import encodings
+from posenc_jax.runtime import errors
 from posenc_jax.sweeping.launch import Local, share
 
 
@@ -159,7 +159,7 @@ def test_whatever_happens_to_a_sweep_its_table_is_the_same(program, small_disk, 
 
 
 TUNED = """
-from posenc_jax.sweeping.choosing import Rates
+from posenc_jax.sweeping.rates import Rates
 
 def get_config():
     return {{

@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from posenc_jax.data import mixtures
-from posenc_jax.evaluation import records, yardsticks
-from posenc_jax.report import gather, page, pictures, table
+from posenc_jax.data.batches import batches_of, prepare_corpora
+from posenc_jax.evaluation import ngrams, records
+from posenc_jax.report import page, runs, table
 from posenc_jax.runs.subject import run_config
 
 EVALUATION = ["--config.multiples=0.5,1,2", "--config.protocols=same_token,nonoverlap"]
@@ -27,8 +27,8 @@ def evaluated(whole, tmp_path, call):
 def bits_of_a_trigram(run):
     """By dictionaries, from the rows of an epoch and the bytes of the held-out documents."""
     config = run_config(run)
-    corpus = mixtures.prepare(config.data.source, config.seed, quiet=True)
-    batches = mixtures.batches(corpus, config)
+    corpus = prepare_corpora(config.data.source, config.seed, quiet=True)
+    batches = batches_of(corpus, config)
     seen = Counter()
     rows = batches.at(range(batches.rows))
     for inputs, targets in zip(rows.inputs.tolist(), rows.targets.tolist(), strict=True):
@@ -38,7 +38,7 @@ def bits_of_a_trigram(run):
                 words = tuple(line[end + 1 - count : end + 1])
                 seen["target", words] += 1
                 seen["context", words[:-1]] += 1
-    (places,) = records.before(run / "eval").places
+    (places,) = records.earlier_record(run / "eval").places
     bits = []
     for document, start in zip(places.document, places.start, strict=True):
         begin = corpus.valid.starts[document] + start
@@ -56,7 +56,7 @@ def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, ca
     from scripts import yardstick
 
     assert yardstick.main(["yardstick.py", str(tmp_path)]) == 0
-    rows = yardsticks.read(evaluated / "eval")
+    rows = ngrams.read_yardsticks(evaluated / "eval")
     bits, counted = bits_of_a_trigram(evaluated)
     assert [row["order"] for row in rows] == [2, 3, 4, 5, 6]
     assert rows[1]["bpb"] == pytest.approx(bits, rel=1e-9) and rows[1]["counted"] == counted
@@ -69,11 +69,11 @@ def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, ca
         ]
     assert rows[0]["token_hash"] == row["token_hash"] and rows[0]["tokens"] == int(row["tokens"])
 
-    data = gather.gather([tmp_path])
+    data = runs.gather([tmp_path])
     assert "\n3-gram" in table.table(data)
-    text = page.write(data, tmp_path / "page").read_text()
+    text = page.write_page(data, tmp_path / "page").read_text()
     assert '<td class="left">3-gram</td>' in text and f"{rows[1]['bpb']:.3f}" in text
-    assert tmp_path / "same_token.png" in pictures.draw(data, tmp_path)
+    assert tmp_path / "same_token.png" in page.draw_pictures(data, tmp_path)
 
 
 def test_a_run_that_read_another_text_or_nothing_yet_has_none(evaluated, call, tmp_path, capfd):

@@ -13,7 +13,7 @@ from llamas import write
 import posenc_jax
 from benchmarks import peers
 from posenc_jax import pretrained
-from posenc_jax.data import stdlib
+from posenc_jax.data.sources import stdlib
 from posenc_jax.runs.parameters import by_path
 
 pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
@@ -77,7 +77,7 @@ def test_logits_and_tokens_are_those_of_transformers(file, theirs, ours):
     import torch
     from transformers import AutoTokenizer
 
-    text = stdlib.files()[0].read_text()[:4000]
+    text = stdlib.stdlib_files()[0].read_text()[:4000]
     assert (ours.facts["theta"], ours.facts["eps"], ours.facts["prefix"]) == (1e5, 1e-5, None)
     tokens, _ = ours.tokenizer.encode(text.encode(), "a text")
     assert ours.tokenizer.decode(tokens) == text

@@ -12,7 +12,7 @@ import clusters
 import pytest
 from running import ROOT, TINY
 
-from posenc_jax import errors
+from posenc_jax.runtime import errors
 
 pytestmark = [
     pytest.mark.slurm,

@@ -16,12 +16,12 @@ import models
 import posenc_jax
 from configs import base
 from posenc_jax import registry, schemes
-from posenc_jax.config import building, compare, environment, parse, resolve, schema
+from posenc_jax.config import building, compare, environment, flags, resolve, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
-from posenc_jax.errors import ConfigError, Stop
-from posenc_jax.evaluation import judging
+from posenc_jax.evaluation import validate
 from posenc_jax.runs import parameters
+from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.sweeping import jobs
 
 pytestmark = pytest.mark.sampled
@@ -140,7 +140,7 @@ def test_a_run_that_lacks_a_field_has_its_default(tmp_path):
     fields = schema.as_fields(run) | {"format": FORMAT}
     del fields["clip"], fields["wandb"], fields["data"]["mask_documents"], fields["model"]["bos"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
-    assert resolve.read(tmp_path) == run
+    assert resolve.saved_config(tmp_path) == run
 
 
 def test_a_tuple_read_back_from_json_is_no_difference():
@@ -172,12 +172,12 @@ def test_a_tuple_read_back_from_json_is_no_difference():
 )
 def test_evaluation_mistakes_are_reported(changes, message):
     config = import_module("configs.eval").get_config()
-    judging.load(config)
+    validate.load(config)
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
         (config[group] if group else config)[name] = value
     with pytest.raises(ConfigError) as caught:
-        judging.load(config)
+        validate.load(config)
     assert message in str(caught.value)
 
 
@@ -225,7 +225,7 @@ def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
     config = import_module("configs.eval").get_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ConfigError) as caught:
-        judging.load(config)
+        validate.load(config)
     assert message in str(caught.value)
 
 
@@ -341,7 +341,7 @@ def test_options_of_an_extension_stand_in_its_name_or_beside_it():
     inside = run_of(with_extension(name="yarn:8:beta_fast=16"))
     words = ["train.py", "--config=configs/rope.py", "--config.extension.name=yarn"]
     words += ["--config.extension.scale=8", "--config.extension.beta_fast=16"]
-    beside = run_of(parse.parse(words)[1])
+    beside = run_of(flags.parse(words)[1])
     assert inside.extension == beside.extension
     extension = inside.extension
     assert (extension.name, extension.scale, extension.options) == ("yarn", 8, {"beta_fast": 16})

@@ -5,8 +5,9 @@ import re
 import pytest
 from running import ROOT, committed
 
-from posenc_jax import errors, extensions, registry, schemes
+from posenc_jax import extensions, registry, schemes
 from posenc_jax.evaluation.records import COLUMNS
+from posenc_jax.runtime import errors
 
 README = (ROOT / "README.md").read_text()
 EVALUATION = (ROOT / "docs" / "evaluation.md").read_text()

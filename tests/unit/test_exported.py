@@ -11,7 +11,7 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.data import tokenizer
-from posenc_jax.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError
 
 LLAMA = {"activation": "swiglu", "tied": False, "kv_heads": 2, "vocab": 256}
 SLOW = pytest.mark.slow

@@ -8,9 +8,9 @@ from llamas import LAYERS, LLAMA, D, F, G, H, K, L, V, drawn, logits, write
 
 import posenc_jax
 from posenc_jax import pretrained
-from posenc_jax.data import pieces, tokenizer
-from posenc_jax.errors import ConfigError
+from posenc_jax.data import tokenizer
 from posenc_jax.pretrained.adopt import adopt, read
+from posenc_jax.runtime.errors import ConfigError
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -211,8 +211,8 @@ def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
 def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_path, monkeypatch):
     lacking = [c for c in CHARACTERS if c in "ÀÁõö÷øùúûüýþÿĄ"]
     encoder = read(write_gguf(tmp_path / "model.gguf", lacking=lacking)).tokenizer
-    byte_offsets, slow = pieces.byte_offsets, []
-    monkeypatch.setattr(pieces, "byte_offsets", lambda s: slow.append(s) or byte_offsets(s))
+    byte_offsets, slow = tokenizer.byte_offsets, []
+    monkeypatch.setattr(tokenizer, "byte_offsets", lambda s: slow.append(s) or byte_offsets(s))
     for text, offsets in (("caf\u00e9 12 \u6771\u4eac", 0), ("a\x04b", 1)):
         tokens, widths = encoder.encode(text.encode(), "a text")
         assert len(tokens) == len(widths) and widths.sum() == len(text.encode())

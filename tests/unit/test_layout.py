@@ -43,7 +43,7 @@ def imports(tree):
 # Modules of posenc_jax that each place may import: dependencies go one way.
 ALLOWED = {
     "posenc_jax/checks.py": set(),
-    "posenc_jax/backend.py": set(),
+    "posenc_jax/runtime/backend.py": set(),
     "posenc_jax/registry.py": set(),
     "posenc_jax/fields.py": {"checks"},
     "posenc_jax/composition.py": {"checks"},

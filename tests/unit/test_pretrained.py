@@ -17,13 +17,13 @@ import posenc_jax
 from posenc_jax import pretrained
 from posenc_jax.config import Evaluation
 from posenc_jax.config.resolve import refuse_unadopted
-from posenc_jax.errors import ConfigError, DataError
-from posenc_jax.evaluation import continuing
+from posenc_jax.evaluation import generate
 from posenc_jax.evaluation.evaluate import evaluate
 from posenc_jax.pretrained import families
 from posenc_jax.pretrained.adopt import adopt
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import load_subject
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -304,5 +304,5 @@ def test_a_continuation_keeps_its_first_space(folder, tmp_path, monkeypatch):
     adopt(folder, tmp_path / "run")
     subject = load_subject(tmp_path / "run")
     ids = subject.tokenizer.encode(b" ox", "a text")[0]
-    monkeypatch.setattr(continuing.models, "stream", lambda *_, **__: iter(ids.reshape(-1, 1, 1)))
-    assert "".join(continuing.continued(subject, "an", len(ids))) == " ox"
+    monkeypatch.setattr(generate.models, "stream", lambda *_, **__: iter(ids.reshape(-1, 1, 1)))
+    assert "".join(generate.continued(subject, "an", len(ids))) == " ox"

@@ -9,8 +9,8 @@ from configured import origin_of
 from configs import base
 from posenc_jax.config import check
 from posenc_jax.data import corpora
-from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import methods
+from posenc_jax.runtime.errors import ConfigError, DataError
 from posenc_jax.sweeping import jobs
 
 

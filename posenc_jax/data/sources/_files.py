@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from posenc_jax.data.sources import Document, Documents
-from posenc_jax.errors import DataError
 from posenc_jax.fields import default, true_or_false
+from posenc_jax.runtime.errors import DataError
 
 # Errors raised by damaged files, compressed or not.
 UNREADABLE = (OSError, EOFError, zlib.error)

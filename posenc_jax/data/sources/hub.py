@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax.data.sources import Document, _files
-from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.fields import default
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from posenc_jax.data.sources import Document, _files
-from posenc_jax.errors import DataError
+from posenc_jax.runtime.errors import DataError
 
 
 @dataclasses.dataclass(frozen=True)

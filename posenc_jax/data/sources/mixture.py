@@ -8,8 +8,8 @@ from posenc_jax import registry
 from posenc_jax.checks import known, positive
 from posenc_jax.data import sources
 from posenc_jax.data.sources import Documents, Text
-from posenc_jax.errors import ConfigError
 from posenc_jax.fields import default, parsed
+from posenc_jax.runtime.errors import ConfigError
 
 LEAST_SHARE = 1 / 2000  # half a row of a thousand
 

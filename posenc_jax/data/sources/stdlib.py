@@ -1,13 +1,19 @@
 """The standard library's source code, which every machine with Python has."""
 
 import dataclasses
+import sys
+import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from posenc_jax.data import stdlib
+import numpy as np
+
 from posenc_jax.data.sources import Document, Documents, _files
+from posenc_jax.data.splits import hash_of, split_of
 from posenc_jax.fields import default, one_of
+from posenc_jax.runtime.errors import DataError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +26,7 @@ class Stdlib(Documents):
     )
 
     def files(self) -> list[Path]:
-        return stdlib.files()
+        return stdlib_files()
 
     def identity(self, seed: int) -> dict[str, Any]:
         by_package = self.hold_out == "package"
@@ -28,8 +34,52 @@ class Stdlib(Documents):
 
     def documents(self, seed: int) -> Iterator[Document]:
         for path in self.files():
-            group = stdlib.package_of(path) if self.hold_out == "package" else None
+            group = package_of(path) if self.hold_out == "package" else None
             yield _files.whole(path)._replace(group=group)
 
 
 Source = Stdlib
+
+
+LEFT_OUT = {"test", "idlelib", "encodings", "pydoc_data"}
+
+
+def stdlib_files() -> list[Path]:
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found = []
+    for name in sorted(sys.stdlib_module_names - LEFT_OUT):
+        module, package = root / f"{name}.py", root / name
+        if module.is_file():
+            found.append(module)
+        elif package.is_dir():
+            inner = sorted(package.rglob("*.py"))
+            unwanted = LEFT_OUT | {"tests"}
+            found.extend(p for p in inner if not unwanted & set(p.relative_to(root).parts))
+    if not found:
+        raise DataError(f"the standard library's source is not at {root}; choose another source")
+    return found
+
+
+def package_of(path: Path) -> str:
+    """Top-level package or module of a file, such as `asyncio` or `heapq`."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    return path.relative_to(root).parts[0].removesuffix(".py")
+
+
+@cache
+def haystack(held_out: bool, valid_fraction: float) -> bytes:
+    """Concatenated held-out or training documents of a run with this fraction."""
+    texts = [path.read_bytes() for path in stdlib_files()]
+    chosen = [
+        text for text in texts if (split_of(hash_of(text), valid_fraction) == "valid") == held_out
+    ]
+    return b"\n".join(chosen or texts)
+
+
+def stretch(
+    rng: np.random.Generator, length: int, held_out: bool, valid_fraction: float
+) -> np.ndarray:  # [length], uint8
+    """Copy of `length` bytes of the haystack from a random place."""
+    code = haystack(held_out, valid_fraction)
+    begin = int(rng.integers(0, len(code) - length))
+    return np.frombuffer(code, np.uint8)[begin : begin + length].copy()

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax.checks import choice
-from posenc_jax.data import stdlib, tasks
-from posenc_jax.data.sources import Document, Documents
-from posenc_jax.errors import ConfigError
+from posenc_jax.data import tasks
+from posenc_jax.data.sources import Document, Documents, stdlib
 from posenc_jax.fields import Field, default, fields
 from posenc_jax.registry import tasks as names
+from posenc_jax.runtime.errors import ConfigError
 
 
 def _task(name: str, value: Any):
@@ -59,7 +59,7 @@ class Synthetic(Documents):
         return super().as_fields() | options
 
     def files(self) -> list[Path]:
-        return stdlib.files() if self.drawn.reads_code else []
+        return stdlib.stdlib_files() if self.drawn.reads_code else []
 
     def identity(self, seed: int) -> dict[str, Any]:
         return {"task": self.task, "seed": seed, **self.drawn.identity()}

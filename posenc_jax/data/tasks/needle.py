@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from posenc_jax.data import stdlib, tasks
+from posenc_jax.data import tasks
+from posenc_jax.data.sources import stdlib
 from posenc_jax.data.tasks import Drawn
 from posenc_jax.fields import default, whole
 

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from posenc_jax import registry
 from posenc_jax.config.schema import Evaluation, words
+from posenc_jax.display import Panels, Table
+from posenc_jax.evaluation.cells import Measured, Sums
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Plan, Text
-from posenc_jax.lines import Panels
-from posenc_jax.typeset import Table
 
 HEADLINE = "same_token"  # first in tables and pictures; sets the number of windows
 

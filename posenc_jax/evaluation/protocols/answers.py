@@ -3,11 +3,10 @@
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import questions
-from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.protocols import Reading, _questions
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.runtime.errors import ConfigError
 
 WANTED = 10_000  # targets, some of which are answers
 
@@ -51,11 +50,11 @@ class Answers(LastTargets):
         for part, chosen in self.parts(text, plan).items():
             if not chosen.any():
                 continue
-            own = questions.restricted(plan, chosen)
+            own = _questions.restricted(plan, chosen)
             # The answers of a part lie in the window.
             share = 1.0 if self.by_part else ceiling(text, gaps[chosen], seen[chosen])
             facts = {"chance": text.split.chance, "ceiling": share}
-            facts |= {"orderless": questions.orderless(text, own)} | self.facts(part)
+            facts |= {"orderless": _questions.orderless(text, own)} | self.facts(part)
             readings.append(Reading(text, own, text.token_hash(own), part, facts))
         return readings
 

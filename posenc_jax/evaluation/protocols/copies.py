@@ -8,13 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posenc_jax.errors import ConfigError
+from posenc_jax.display import Line, Panels, Table
+from posenc_jax.evaluation.cells import Measured, label
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.statistics import combined
-from posenc_jax.evaluation.sums import Measured, label
 from posenc_jax.evaluation.windows import Text, changed, plan_of
-from posenc_jax.lines import Line, Panels
-from posenc_jax.typeset import Table
+from posenc_jax.runtime.errors import ConfigError
 
 PASSAGE = 64  # tokens
 CUE = 16  # first tokens of a passage, which are not scored

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posenc_jax.evaluation.cells import FRESH, Measured, curve_of, label
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.evaluation.sums import FRESH, Measured, curve_of, label
 from posenc_jax.evaluation.windows import Plan, Text
 
 NATS = 0.01  # per token; smaller differences are ignored

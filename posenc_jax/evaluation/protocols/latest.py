@@ -1,6 +1,6 @@
 """Answers with one older setting, both in the window: a test of which of the two came last."""
 
-from posenc_jax.evaluation import questions
+from posenc_jax.evaluation.protocols import _questions
 from posenc_jax.evaluation.protocols.answers import Answers, Parts
 from posenc_jax.evaluation.windows import Plan, Text
 
@@ -14,7 +14,7 @@ class Latest(Answers):
 
     def parts(self, text: Text, plan: Plan) -> Parts:
         """All such answers and those by separation: `5-8` has those 5 to 8 tokens apart."""
-        settings = questions.of(text, plan)
+        settings = _questions.questions_of(text, plan)
         if settings is None:
             return {}
         both = (settings.older == 1) & (settings.visible.sum(axis=1) == 2)

@@ -13,10 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 from posenc_jax.config.schema import Evaluation
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Text, plan_of
+from posenc_jax.runtime.errors import ConfigError
 
 GAIN, LOSS = 2.0, 2.0  # nats, as published
 FEW = 100  # targets

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import ByTokensSeen
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.runtime.errors import ConfigError
 
 
 class NonOverlap(ByTokensSeen):

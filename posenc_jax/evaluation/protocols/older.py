@@ -1,6 +1,6 @@
 """Answers by the number of older settings, all in the window: parts `0`, `1`, `2`, ..."""
 
-from posenc_jax.evaluation import questions
+from posenc_jax.evaluation.protocols import _questions
 from posenc_jax.evaluation.protocols.answers import Answers, Parts
 from posenc_jax.evaluation.windows import Plan, Text
 
@@ -11,7 +11,7 @@ class Older(Answers):
     by_part = True
 
     def parts(self, text: Text, plan: Plan) -> Parts:
-        settings = questions.of(text, plan)
+        settings = _questions.questions_of(text, plan)
         if settings is None:
             return {}
         older, visible = settings.older, settings.visible.sum(axis=1)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posenc_jax.display import Line, Panels
+from posenc_jax.evaluation.cells import Measured, Sums
 from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.statistics import paired
-from posenc_jax.evaluation.sums import Measured, Sums
 from posenc_jax.evaluation.windows import Text, changed, plan_of
-from posenc_jax.lines import Line, Panels
 
 # Far contexts [W, F] and the documents of their windows [W] -> the same [W, F]
 Change = Callable[[np.ndarray, np.ndarray], np.ndarray]

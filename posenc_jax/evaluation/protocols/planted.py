@@ -13,12 +13,12 @@ import numpy as np
 
 from posenc_jax.config.schema import Evaluation
 from posenc_jax.data import tasks
-from posenc_jax.errors import ConfigError
+from posenc_jax.display import Line, Panels
+from posenc_jax.evaluation.cells import Measured, label
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.statistics import wilson
-from posenc_jax.evaluation.sums import Measured, label
 from posenc_jax.evaluation.windows import Text, changed, plan_of
-from posenc_jax.lines import Line, Panels
+from posenc_jax.runtime.errors import ConfigError
 
 SENTENCE = " The key of {} is {}."
 NAMES = (

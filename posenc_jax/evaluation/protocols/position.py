@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from posenc_jax.evaluation.cells import Sums
 from posenc_jax.evaluation.protocols import Curve, Protocol, by_early
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.sums import Sums
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
 
 

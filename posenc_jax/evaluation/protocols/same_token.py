@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.errors import ConfigError
+from posenc_jax.evaluation.cells import FRESH, Measured, Sums, label
 from posenc_jax.evaluation.protocols import Curve, Protocol
 from posenc_jax.evaluation.statistics import Terms
-from posenc_jax.evaluation.sums import FRESH, Measured, Sums, label
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
-from posenc_jax.terminal import counted
+from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.terminal import counted
 
 TARGETS = 2_000  # with fewer, the mean depends on the choice of targets
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation.protocols import ByTokensSeen
 from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.runtime.errors import ConfigError
 
 
 class Sliding(ByTokensSeen):

@@ -13,9 +13,11 @@ import pytest
 from configured import origin_of
 
 from configs import base
-from posenc_jax.data import corpora, hashes, tasks, tokenizer, writing
+from posenc_jax.data import corpora, tasks, tokenizer
+from posenc_jax.data import prepare as hashes
+from posenc_jax.data import prepare as writing
 from posenc_jax.data.batches import Batches, held_out
-from posenc_jax.errors import DataError
+from posenc_jax.runtime.errors import DataError
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     with hashes.remembered(tmp_path) as known:
         known.of(tmp_path / "a.txt")
-    assert not (tmp_path / hashes.FILE).exists()
+    assert not (tmp_path / hashes.HASHES_FILE).exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -7,7 +7,7 @@ from solving import solve
 
 from configs import rope
 from posenc_jax.config import check
-from posenc_jax.data import batches, mixtures
+from posenc_jax.data import batches
 
 L = 32
 
@@ -33,8 +33,8 @@ def prepared(texts, seed=0, **fields):
     chosen.seed = seed
     assert check.without_building(chosen).problems == []
     chosen = run_of(chosen)
-    corpus = mixtures.prepare(chosen.data.source, seed, quiet=True)
-    return corpus, mixtures.batches(corpus, chosen)
+    corpus = batches.prepare_corpora(chosen.data.source, seed, quiet=True)
+    return corpus, batches.batches_of(corpus, chosen)
 
 
 def is_task(rows):

@@ -14,7 +14,8 @@ from posenc_jax.data import tasks
 from posenc_jax.data.batches import Batch, Batches
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
-from posenc_jax.training import adamw, compiled
+from posenc_jax.training import train_step
+from posenc_jax.training.optimizer import make
 
 pytestmark = pytest.mark.sampled
 
@@ -49,13 +50,13 @@ def test_large_seeds_give_different_draws_in_training():
     tokens = np.random.default_rng(0).integers(0, 31, (4, 9)).astype(np.int32)
     ones, zeros = np.ones((4, 8), np.float32), np.zeros((4, 8), np.int32)
     batch = Batch(tokens[:, :-1], tokens[:, 1:], ones, zeros, ones.astype(int))
-    parts, optimizer = parameters.make(config(5)), adamw.make(config(5))
+    parts, optimizer = parameters.make(config(5)), make(config(5))
 
     def losses(seed):
-        step = compiled.train_step(
+        step = train_step.train_step(
             parts, optimizer, config(seed), devices.make_mesh(jax.devices()[:1])
         )
-        fresh = compiled.fresh_state(parts, optimizer)
+        fresh = train_step.fresh_state(parts, optimizer)
         copies = [jax.tree.map(jnp.copy, fresh) | {"step": jnp.int32(i)} for i in range(3)]
         return [float(step(state, batch)[1]["loss"]) for state in copies]
 

@@ -6,7 +6,7 @@ from configured import source_of
 
 from configs import base
 from posenc_jax.config import check
-from posenc_jax.data import mixtures
+from posenc_jax.data import batches
 
 
 def problems_of(mixture):
@@ -49,6 +49,6 @@ def test_shares_too_small_to_yield_rows_are_refused(mixture, message):
 def test_every_share_that_is_taken_trains_one_row_in_a_thousand(mixture):
     assert "share" not in problems_of(mixture)
     shares = source_of(mixture=mixture).shares.values()
-    rows = mixtures.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0).counts
+    rows = batches.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0).counts
     assert rows.sum() == 1000 and rows.min() >= 1
     np.testing.assert_allclose(rows, 1000 * np.array(list(shares)) / sum(shares), atol=2.5)

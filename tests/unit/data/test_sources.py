@@ -14,8 +14,8 @@ from configured import run_of
 from configs import base
 from posenc_jax.config import check
 from posenc_jax.data import corpora, tokenizer
-from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import windows
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 
 def words(seed, count=400):
@@ -271,8 +271,8 @@ def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
     rng = np.random.default_rng(0)
     letters = [*"ab c\n\n  \t.,é東😀'x1239\u00a0\u2003 \r\n", "foo ", " bar\n", "don't", "<end>"]
     text = "".join(rng.choice(letters, 4_000))
-    monkeypatch.setattr(tokenizer.pieces, "LENGTH", 200)
-    monkeypatch.setattr(tokenizer.pieces, "AROUND", 40)
+    monkeypatch.setattr(tokenizer, "LENGTH", 200)
+    monkeypatch.setattr(tokenizer, "AROUND", 40)
     bpe = tokenizer.train_bpe([text], 300)
     bpe.add_special_tokens(["<end>"])
     split = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -302,12 +302,12 @@ def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
         encoder = object.__new__(tokenizer.Learned)
         encoder.name, encoder.tokenizer = name, built
         encoder.vocab = 1 + max(built.get_vocab().values())
-        encoder.widths = tokenizer.pieces.widths(built, encoder.vocab)
-        cuts[name] = len(list(tokenizer.pieces.cut(text.encode(), built)))
+        encoder.widths = tokenizer.token_widths(built, encoder.vocab)
+        cuts[name] = len(list(tokenizer.cut(text.encode(), built)))
         tokens, widths = encoder.encode(text.encode(), name)
         whole = built.encode(text, add_special_tokens=False)
         np.testing.assert_array_equal(tokens, whole.ids, err_msg=name)
-        ends = tokenizer.pieces.byte_offsets(text)[[end for _, end in whole.offsets]]
+        ends = tokenizer.byte_offsets(text)[[end for _, end in whole.offsets]]
         ends = np.maximum.accumulate(ends)
         ends[-1] = len(text.encode())
         np.testing.assert_array_equal(widths, np.diff(ends, prepend=0), err_msg=name)

@@ -11,7 +11,7 @@ from configured import origin_of
 
 from configs import base
 from posenc_jax.data import corpora, sources, splits
-from posenc_jax.errors import DataError
+from posenc_jax.runtime.errors import DataError
 
 
 def words(seed, count=400):

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models
 
 from configs import base
 from posenc_jax.data import corpora, tokenizer
-from posenc_jax.errors import DataError
+from posenc_jax.runtime.errors import DataError
 
 
 def specials():

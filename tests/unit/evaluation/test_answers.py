@@ -9,10 +9,10 @@ from sizes import L
 
 from posenc_jax.config import check, schema
 from posenc_jax.data.tasks import variables
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import planning, protocols, records, table, windows
+from posenc_jax.evaluation.cells import Measured
 from posenc_jax.evaluation.statistics import wilson
-from posenc_jax.evaluation.sums import Measured
+from posenc_jax.runtime.errors import ConfigError
 
 LAST = 2
 ASKED = dict(last=LAST, window=False, multiples="1,2,4")
@@ -182,7 +182,7 @@ def test_records_keep_parts(tmp_path, measure):
         read=asked(), protocols="answers,gap", last=LAST, window=False, multiples="1,2,4"
     )
     records.write(tmp_path, cells)
-    again = records.read(tmp_path)
+    again = records.read_cells(tmp_path)
     assert records.rows(again) == records.rows(cells)
 
 

@@ -8,10 +8,10 @@ import pytest
 from measuring import split, text
 from sizes import L
 
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import copies
 from posenc_jax.plots import curves
+from posenc_jax.runtime.errors import ConfigError
 
 LENGTH = 1024
 REACH = 300  # of the stub

@@ -12,12 +12,11 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import evaluate, losses, planning, protocols, sums, table
-from posenc_jax.evaluation.losses import Reader, read
-from posenc_jax.evaluation.methods import mistakes
-from posenc_jax.evaluation.store import Store, tree_key
+from posenc_jax.evaluation import evaluate, losses, methods, planning, protocols, table
+from posenc_jax.evaluation.cells import DOCUMENTS, Store, tree_key
+from posenc_jax.evaluation.losses import Reader, losses_of
 from posenc_jax.runs.parameters import Parts
+from posenc_jax.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.sampled
 
@@ -116,7 +115,7 @@ def test_logits_of_targets_that_are_not_scored_are_not_computed(make_model):
     model, encoding = make_model(), posenc_jax.build("rope", DIMS)
     rows = np.zeros((2, 33), np.int32)
     for last in (32, 5):
-        lowered = losses.read.lower(model, encoding, rows, last).as_text()
+        lowered = losses.losses_of.lower(model, encoding, rows, last).as_text()
         assert f"tensor<{2 * last}x{VOCAB}xf32>" in lowered
         assert (f"tensor<64x{VOCAB}xf32>" in lowered) == (last == 32)
 
@@ -131,7 +130,7 @@ def test_windows_are_shared_evenly_among_calls(windows, calls, rows, make_model,
         read.append(len(tokens))
         return jnp.zeros((len(tokens), last)), jnp.zeros((len(tokens), last), bool)
 
-    monkeypatch.setattr(losses, "read", outputs)
+    monkeypatch.setattr(losses, "losses_of", outputs)
     reader = Reader(make_model(), split().tokens, 4 * 32)
     reader(posenc_jax.build("rope", DIMS), np.arange(windows), 32, 8)
     assert read == [rows] * calls
@@ -227,10 +226,10 @@ def test_other_windows_or_spans_are_other_cells(subject, settings):
 
 
 def test_one_program_per_shape_for_all_rotary_extensions(measure):
-    read.clear_cache()
+    losses_of.clear_cache()
     cells = measure(extensions="none,pi,ntk,yarn,dynamic_ntk,llama3", window=False)
     assert len({(c.facts["extension"], c.facts["length"]) for c in cells}) == 6 * 4
-    assert read._cache_size() == 4
+    assert losses_of._cache_size() == 4
 
 
 def test_finished_cells_are_cached(measure, monkeypatch):
@@ -274,13 +273,13 @@ def test_a_stop_in_the_last_call_of_a_pass_keeps_it_and_starts_no_other(
     config = settings(extensions="none", window=False, tokens_per_call=10**6)  # a call per pass
     who, read = subject(), text()
     cells = planning.plan(config, who, read, planning.lengths_of(config, who.trained))
-    signals, read_windows = [], losses.read
+    signals, read_windows = [], losses.losses_of
 
     def interrupted(*words):
         signals.append("SIGTERM")
         return read_windows(*words)
 
-    monkeypatch.setattr(losses, "read", interrupted)
+    monkeypatch.setattr(losses, "losses_of", interrupted)
     part = evaluate.measure(config, who, cells, Store(tmp_path / "cells"), lambda: bool(signals))
     assert len(signals) == 1
     assert {cell.facts["length"] for cell in part} == {cells[0].facts["length"]}
@@ -305,7 +304,7 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
 
 def test_methods_take_the_largest_scale_unless_they_say_one():
     rope = posenc_jax.build("rope", DIMS)
-    chosen = planning.methods("none, pi,yarn:4,dynamic_ntk,interpolate", rope, largest=8.0)
+    chosen = methods.methods("none, pi,yarn:4,dynamic_ntk,interpolate", rope, largest=8.0)
     assert [(m.name, m.scale) for m in chosen] == [
         ("none", None),
         ("pi", 8.0),
@@ -313,7 +312,7 @@ def test_methods_take_the_largest_scale_unless_they_say_one():
         ("dynamic_ntk", None),
     ]
     with pytest.raises(ValueError, match="did you mean 'yarn'?"):
-        planning.methods("yran", rope, 8.0)
+        methods.methods("yran", rope, 8.0)
     dynamic = chosen[-1]
     for ratio in (4.0, 0.5, 2.0):
         applied = dynamic.applied(rope, rope, ratio)
@@ -322,7 +321,7 @@ def test_methods_take_the_largest_scale_unless_they_say_one():
 
 
 def test_all_is_every_fitting_extension_that_needs_no_options():
-    names = [m.name for m in planning.methods("all", posenc_jax.build("rope", DIMS), 8.0)]
+    names = [m.name for m in methods.methods("all", posenc_jax.build("rope", DIMS), 8.0)]
     assert set(names) == set(posenc_jax.extensions.records()) - {
         "window",
         "abf",
@@ -331,7 +330,7 @@ def test_all_is_every_fitting_extension_that_needs_no_options():
         "interpolate",
         "clamp",
     }
-    assert [m.name for m in planning.methods("all,none", posenc_jax.build("alibi", DIMS), 8.0)] == [
+    assert [m.name for m in methods.methods("all,none", posenc_jax.build("alibi", DIMS), 8.0)] == [
         "none",
         "lm_infinite",
         "streaming",
@@ -342,7 +341,7 @@ def test_all_is_every_fitting_extension_that_needs_no_options():
 def test_a_fine_tuned_run_is_itself_under_none_and_others_start_without_its_extension():
     plain = posenc_jax.build("rope", DIMS)
     own = posenc_jax.extend("yarn", plain, 4.0)
-    none, pi = planning.methods("none,pi:2", plain, 8.0)
+    none, pi = methods.methods("none,pi:2", plain, 8.0)
     assert none.applied(plain, own, 4.0) is own
     expected = posenc_jax.extend("pi", plain, 2.0)
     np.testing.assert_array_equal(pi.applied(plain, own, 4.0).inv_freq, expected.inv_freq)
@@ -409,7 +408,9 @@ def test_compositions_have_their_options_and_windows_in_the_columns(measure, sub
 
 
 def test_all_mistakes_in_extensions_are_listed_at_once():
-    said = "\n".join(mistakes("yran,yarn:0.5,dynamic_ntk:2,abf,all:3,yarn:beta_fats=1,pi+ntk"))
+    said = "\n".join(
+        methods.mistakes("yran,yarn:0.5,dynamic_ntk:2,abf,all:3,yarn:beta_fats=1,pi+ntk")
+    )
     for part in (
         "unknown extension 'yran'; did you mean 'yarn'?",
         "the scale of yarn must be at least 1",
@@ -420,7 +421,9 @@ def test_all_mistakes_in_extensions_are_listed_at_once():
         "both change the rotation",
     ):
         assert part in said
-    assert mistakes("all,none,yarn:8:beta_fast=16+logn,dynamic_ntk+window,abf:base=5e5") == []
+    assert (
+        methods.mistakes("all,none,yarn:8:beta_fast=16+logn,dynamic_ntk+window,abf:base=5e5") == []
+    )
 
 
 @pytest.mark.parametrize(("farthest", "largest"), [(2 * L, 2.0), (8 * L, 1.0)])
@@ -455,7 +458,7 @@ def test_documents_held_out_together_are_one_in_errors(measure, subject):
     alone, joined = measure(who, apart), measure(who, grouped)
     for one, other in zip(alone, joined, strict=True):
         assert one.facts == other.facts and len(other.sums.tokens) == 2
-        for name in sums.DOCUMENTS:
+        for name in DOCUMENTS:
             a, b, c = getattr(one.sums, name)
             assert getattr(other.sums, name).tolist() == [a + c, b]
         assert np.array_equal(one.sums.by_place, other.sums.by_place)

@@ -14,8 +14,8 @@ from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax.data.tokenizer import Bytes
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import harness
+from posenc_jax.runtime.errors import ConfigError
 
 LONGEST = 5 * L  # no power of two times 32, so that the last padded length is of another kind
 NEW_LINE = ord("\n")
@@ -206,9 +206,9 @@ def test_padding_and_neighbours_do_not_change_a_log_likelihood(make_lm, monkeypa
 def test_rows_of_many_lengths_compile_one_program_per_padded_length(make_lm):
     lm = make_lm(tokens_per_call=LONGEST)  # two rows of 32, one of 64 or 80
     pairs = [(letters(length), "a") for length in range(1, LONGEST)]
-    harness.losses.read.clear_cache()
+    harness.losses.losses_of.clear_cache()
     lm.loglikelihood(requests("loglikelihood", *pairs))
-    assert harness.losses.read._cache_size() == 3  # 32, 64 and 80
+    assert harness.losses.losses_of._cache_size() == 3  # 32, 64 and 80
 
 
 def test_cut_contexts_are_counted_and_lose_their_first_tokens(make_lm, score, continue_greedily):
@@ -275,7 +275,7 @@ def test_positions_that_depend_on_the_length_are_those_of_the_longest_row(make_l
 )
 def test_an_extension_is_applied_for_the_longest_row(subject, extension, max_length, expected):
     run = subject("rope")
-    encoding, longest = harness.extended(run, extension, max_length)
+    encoding, longest = harness.extended_encoding(run, extension, max_length)
     assert longest == expected[0]
     if expected[1] is not None:
         other = posenc_jax.extend(expected[1], run.plain, 1.0)
@@ -296,7 +296,7 @@ def test_extensions_that_cannot_be_applied_are_refused(
     subject, name, extension, max_length, message
 ):
     with pytest.raises(ConfigError, match=message):
-        harness.extended(subject(name), extension, max_length)
+        harness.extended_encoding(subject(name), extension, max_length)
 
 
 def test_a_models_first_token_stands_before_a_text(make_lm):

@@ -7,10 +7,10 @@ import pytest
 from measuring import text
 from sizes import L
 
-from posenc_jax.errors import ConfigError
-from posenc_jax.evaluation import judging, losses, protocols, records
+from posenc_jax.evaluation import losses, protocols, records, validate
 from posenc_jax.evaluation.protocols import longppl
 from posenc_jax.runs import subject as subjects
+from posenc_jax.runtime.errors import ConfigError
 
 LONGEST, LAST = 4 * L, 4
 WHOLE = np.array([[1.9, 1.9, 2.1, 0.1], [0.0, 1.0, 1.5, 5.0]])  # nats of two windows, in turn
@@ -122,7 +122,7 @@ def test_a_text_without_such_targets_is_refused(reference, subject, settings, mo
     ],
 )
 def test_fields_of_the_reference_belong_to_longppl(fields, message, settings):
-    assert message in "\n".join(judging.mistakes(settings(stride=0, **fields)))
+    assert message in "\n".join(validate.mistakes(settings(stride=0, **fields)))
 
 
 def test_its_null_is_its_value_at_l(measured):

@@ -11,11 +11,11 @@ from sizes import L
 import posenc_jax
 from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
-from posenc_jax.errors import ConfigError
 from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import planted
 from posenc_jax.plots import curves
 from posenc_jax.pretrained.adopt import adopt
+from posenc_jax.runtime.errors import ConfigError
 
 LENGTH = 512
 CONTEXT = 5  # tokens before a value, which hold the name

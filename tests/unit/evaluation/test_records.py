@@ -11,11 +11,11 @@ import pytest
 from measuring import find, split, sums_by_document
 from sizes import L
 
-from posenc_jax.errors import Damaged, Stop
-from posenc_jax.evaluation import evaluate, protocols, records, sums_file, table, windows
-from posenc_jax.evaluation.sums import BASELINES, is_baseline
+from posenc_jax.evaluation import evaluate, protocols, records, table, windows
+from posenc_jax.evaluation.cells import BASELINES, FACTS, is_baseline
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
+from posenc_jax.runtime.errors import Damaged, Stop
 
 
 def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
@@ -23,7 +23,7 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
     written = records.write(tmp_path / "eval", cells)
     made = records.rows(written)
     assert made == records.rows(cells)
-    assert records.rows(records.read(tmp_path / "eval")) == made
+    assert records.rows(records.read_cells(tmp_path / "eval")) == made
     assert list(made[0]) == records.COLUMNS
     assert records.COLUMNS[:19] == (
         "run,encoding,extension,scale,protocol,window,stride,train_length,length,tokens,token_hash,"
@@ -39,7 +39,7 @@ def chosen():
     for protocol in ("same_token", "nonoverlap"):
         for method, window in methods.items():
             for length in (L // 4, L, 2 * L, 4 * L):
-                facts = {name: None for name in sums_file.FACTS} | {
+                facts = {name: None for name in FACTS} | {
                     "run": "rope",
                     "encoding": "rope",
                     "extension": "none" if window else method,
@@ -194,7 +194,7 @@ def test_the_null_of_two_published_numbers_is_the_famous_curve():
     read = dict(within_nats=tokens * np.log(18.66), within_tokens=tokens)
     last = dict(tail_nats=tokens * np.log(17.46), tail_tokens=tokens, early=tokens / 2)
     sums = sums_by_document(tokens * np.log(18.05), tokens, **read, **last)
-    facts = {name: None for name in sums_file.FACTS}
+    facts = {name: None for name in FACTS}
     facts |= {"protocol": "nonoverlap", "train_length": 1024}
     cells = [records.Measured(facts | {"length": n}, sums) for n in (1024, 2048)]
     assert abs(np.exp(records.rows(cells)[1]["null_nll"]) - 18.05) < 0.005
@@ -253,7 +253,7 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
     level = counts * np.random.default_rng(0).normal(2.0, 0.3, 20)
 
     def cell(extension, nats, counts=counts):
-        facts = {name: None for name in sums_file.FACTS} | {
+        facts = {name: None for name in FACTS} | {
             "run": "r",
             "extension": extension,
             "protocol": "same_token",
@@ -297,7 +297,7 @@ def test_a_full_disk_at_any_write_loses_no_row_of_another_evaluation(
         records.write(tmp_path, of("second"))
     monkeypatch.undo()
     records.write(tmp_path, of("third"))
-    names = {cell.facts["evaluation"] for cell in records.read(tmp_path)}
+    names = {cell.facts["evaluation"] for cell in records.read_cells(tmp_path)}
     assert {"first", "third"} <= names <= {"first", "second", "third"}
 
 
@@ -365,7 +365,7 @@ def test_a_flipped_byte_in_the_pages_of_the_file_of_sums_changes_no_cell(measure
     for place in range(0, pages, 31):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
         try:
-            assert records.rows(records.read(tmp_path)) == expected
+            assert records.rows(records.read_cells(tmp_path)) == expected
         except Damaged:
             noticed += 1
     assert noticed > pages / 31 / 2

@@ -7,8 +7,8 @@ import pytest
 from measuring import LENGTHS, STRIDE, split, text
 from sizes import L
 
-from posenc_jax.errors import ConfigError, DataError
 from posenc_jax.evaluation import planning, protocols, windows
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 
 def lies(chosen):

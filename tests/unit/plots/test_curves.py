@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import posenc_jax
+from posenc_jax.display import Line
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.lines import Line
 from posenc_jax.plots import curves, heat, style
 
 

@@ -11,8 +11,8 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax import layers
 from posenc_jax.evaluation import diagnostics
-from posenc_jax.plots import encodings
-from posenc_jax.report import portraits
+from posenc_jax.plots.encodings import title, windows
+from posenc_jax.report import diagnosis
 from posenc_jax.schemes.rope import RoPE
 
 BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich", "learned", "fox")
@@ -23,8 +23,8 @@ def test_pictures_of_random_arrays_are_labelled(name):
     one, other = (posenc_jax.build(name, DIMS, key=jax.random.key(seed)) for seed in (0, 1))
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     random = any(not np.array_equal(a, b) for a, b in pairs)
-    assert ("random" in encodings.title(one, None)) == random
-    assert encodings.title(one, "run-s0") == f"{name} of run-s0"
+    assert ("random" in title(one, None)) == random
+    assert title(one, "run-s0") == f"{name} of run-s0"
 
 
 def test_windows_chunks_and_full_layers_look_different():
@@ -32,7 +32,7 @@ def test_windows_chunks_and_full_layers_look_different():
         word: posenc_jax.build("hybrid", DIMS, window=L // 2, chunked=word == "chunks")
         for word in ("windows", "chunks")
     }
-    figure = encodings.windows(both, 4, 2 * L)
+    figure = windows(both, 4, 2 * L)
     names = [[text.get_text() for text in axes.get_legend().texts] for axes in figure.axes]
     assert names == [
         ["rope, a window", "nope, everything"],
@@ -47,8 +47,8 @@ def test_windows_chunks_and_full_layers_look_different():
 def portraits_of(monkeypatch, **encodings):
     """Portraits of runs that have these encodings, each in a folder of its name."""
     subjects = {name: SimpleNamespace(plain=one) for name, one in encodings.items()}
-    monkeypatch.setattr(portraits, "load_subject", lambda folder: subjects[folder.name])
-    return portraits.Portraits(DIMS, [Path(name) for name in encodings])
+    monkeypatch.setattr(diagnosis, "load_subject", lambda folder: subjects[folder.name])
+    return diagnosis.Portraits(DIMS, [Path(name) for name in encodings])
 
 
 @pytest.mark.parametrize("name", ["t5", "fire"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_jax.lines import Line
+from posenc_jax.display import Line
 from posenc_jax.plots import answers, curves, style
 
 LINES = [Line(f"line {i}", [64, 128], [1.0, 2.0], {}) for i in range(6)]

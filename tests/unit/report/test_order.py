@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from posenc_jax.plots.reach import Arrow, Place, reach_and_order
-from posenc_jax.report import order
+from posenc_jax.plots.answers import Arrow, Place, reach_and_order
+from posenc_jax.report import answers
 
 
 def points(rows):
@@ -30,7 +30,7 @@ def test_reach_is_of_the_ceiling_and_order_of_the_way_from_no_order():
         + rows_of("nope", "none", 512, 1, 64, 1.0, 0.5)
         + rows_of("rope-512", "none", 512, 0, 512, 1.0, 1.0)
     )
-    found = order.of(data)
+    found = answers.collect_order(data)
     assert (found.trained, found.longest) == (64, 512)
     at = found.points.set_index(["group", "length"])
     assert at.reach["rope", 64] == 1.0 and at.order["rope", 64] == pytest.approx(0.9)
@@ -40,7 +40,10 @@ def test_reach_is_of_the_ceiling_and_order_of_the_way_from_no_order():
 
 def test_without_questions_of_order_there_is_no_picture():
     only = [row for row in rows_of("rope", "none", 64, 0, 64, 0.6, 0.9) if row[0] == "reach"]
-    assert order.of(points(only)) is None and order.picture(points(only)) is None
+    assert (
+        answers.collect_order(points(only)) is None
+        and answers.picture_of_order(points(only)) is None
+    )
 
 
 def test_every_method_is_a_mark_with_its_intervals(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import gather, page, sections, summary
+from posenc_jax.report import page, runs, sections
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 ANSWERED = ("answers", "reach")  # of a text that asks nothing there are none
@@ -56,13 +56,13 @@ def half(tmp_path_factory):
         make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, scales=(2.0, 4.0))
         make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5, scales=())
     make_run(folder / "t5-s0", "t5", 0, evaluated=False)
-    return gather.gather([folder])
+    return runs.gather([folder])
 
 
 @pytest.fixture(scope="module")
 def path(half, tmp_path_factory):
     half.runs[0]["command"] = NAME
-    return page.write(half, tmp_path_factory.mktemp("page"))
+    return page.write_page(half, tmp_path_factory.mktemp("page"))
 
 
 def test_the_page_loads_nothing_and_its_ids_are_unique(path):
@@ -95,7 +95,7 @@ def test_drawn_values_are_in_tables_and_ties_are_marked(path, half):
 
 
 def test_the_page_opens_with_findings_and_data(path, half):
-    found, on_what = summary.sentences(half)
+    found, on_what = page.sentences(half)
     best = half.ranking["same_token"][LENGTHS[-1]][0]
     assert f"At 64 tokens {best.group}" in found and f"{best.loss:.3f} bits per byte" in found
     for word in ("6 runs", "L = 32", "2 layers of width 8", "10 steps", "3 seeds", "12 documents"):
@@ -108,9 +108,9 @@ def of_seeds(folder, seeds, **better):
     for encoding, value in better.items():
         for seed in seeds:
             make_run(folder / f"{encoding}-s{seed}", encoding, seed, better=value, scales=())
-    data = gather.gather([folder])
+    data = runs.gather([folder])
     ranks = {row.group: row for row in data.ranking["same_token"][LENGTHS[-1]]}
-    return summary.sentences(data)[0], ranks
+    return page.sentences(data)[0], ranks
 
 
 def test_one_seed_is_behind_over_documents_and_ranks_no_training(tmp_path):
@@ -138,14 +138,14 @@ def test_few_entries_are_named_and_one_of_anything_is_singular(tmp_path):
     for encoding, value in better.items():
         folder = tmp_path / f"{encoding}-s0"
         make_run(folder, encoding, 0, better=value, scales=(), model=model, steps=10)
-    found, on_what = summary.sentences(gather.gather([tmp_path]))
+    found, on_what = page.sentences(runs.gather([tmp_path]))
     assert [name for name in better if name in found] == ["alibi", "rope", "nope", "fox"]
     assert "1 layer of width 8; 10 steps; 1 seed a group" in on_what
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0, evaluated=False)
-    text = page.write(gather.gather([tmp_path]), tmp_path / "page").read_text()
+    text = page.write_page(runs.gather([tmp_path]), tmp_path / "page").read_text()
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
 
 

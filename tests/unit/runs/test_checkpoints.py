@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import pytest
 from damage import delete, empty, flip, truncate
 
-from posenc_jax.errors import OtherConfig, Stop
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
+from posenc_jax.runtime.errors import OtherConfig, Stop
 
 # Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -14,11 +14,12 @@ import posenc_jax
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Tokens
-from posenc_jax.errors import ConfigError
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
+from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.schemes import fox
-from posenc_jax.training import adamw, compiled
+from posenc_jax.training import train_step
+from posenc_jax.training.optimizer import make
 
 pytestmark = pytest.mark.sampled
 
@@ -192,10 +193,10 @@ config_of = functools.partial(sizes.config_of, **{"model.layers": 4, "train_leng
 
 
 def trained(config, steps=6):
-    parts, optimizer = parameters.make(config), adamw.make(config)
+    parts, optimizer = parameters.make(config), make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
-    step = compiled.train_step(parts, optimizer, config, mesh)
-    state = compiled.fresh_state(parts, optimizer)
+    step = train_step.train_step(parts, optimizer, config, mesh)
+    state = train_step.fresh_state(parts, optimizer)
     before = jax.tree.map(np.asarray, state["params"])
     tokens = np.random.default_rng(0).integers(0, 31, (4, 81)).astype(np.int32)
     ones, segments = np.ones((4, 80), np.float32), np.zeros((4, 80), np.int32)

@@ -15,7 +15,7 @@ import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.attention.kernels import Unfit, splash
-from posenc_jax.config import building, parse
+from posenc_jax.config import building, flags
 from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.extensions.distance import Remapped
 from posenc_jax.layers import Wrapper
@@ -294,7 +294,7 @@ def test_first_tokens_are_not_added_to_windowed_layers(chunked):
 def read(recipe, *words):
     name, _, size = recipe.partition(":")
     words = [f"--config=configs/{name}.py:{size or 'tiny'}", *words]
-    _, config = parse.parse(["train.py", *words])
+    _, config = flags.parse(["train.py", *words])
     return building.plain(run_of(config), jax.random.key(0))
 
 

@@ -15,9 +15,9 @@ from posenc_jax import schemes
 from posenc_jax.attention import attend, plain
 from posenc_jax.attention.regions import by_regions
 from posenc_jax.encoding import Dims, Tokens
-from posenc_jax.errors import ConfigError
 from posenc_jax.layers import overrides
 from posenc_jax.runs import parameters
+from posenc_jax.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.sampled
 

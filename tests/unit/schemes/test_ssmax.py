@@ -16,7 +16,7 @@ import posenc_jax
 from configs import ssmax as recipe
 from posenc_jax.attention import attend
 from posenc_jax.attention.plain import query_scale
-from posenc_jax.config import building, parse
+from posenc_jax.config import building, flags
 from posenc_jax.encoding import Dims
 from posenc_jax.layers import Wrapper
 from posenc_jax.positions import tokens_of_row
@@ -237,7 +237,7 @@ def test_inner_options_follow_its_name_or_are_keywords():
         assert encoding.inner.kernel.shape == (5, DIMS.heads)
     hybrid = build(inner="hybrid:pattern=local/global:window=3").inner
     assert hybrid.pattern == ("local", "global") and hybrid.layer(0).window == 3
-    _, config = parse.parse(
+    _, config = flags.parse(
         ["train.py", "--config=configs/ssmax.py", "--config.encoding.inner=rope:keep=turned"]
     )
     assert building.plain(run_of(config), KEY).inner.keep == "turned"

@@ -9,16 +9,15 @@ import pytest
 from rich.console import Console
 from running import ROOT
 
-from posenc_jax import errors
 from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.errors import ConfigError
 from posenc_jax.registry import encodings
-from posenc_jax.sweeping import grid, scheduler, slurm
+from posenc_jax.runtime import errors
+from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.sweeping import grid, run, slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
 from posenc_jax.sweeping.launch import Local, share
-from posenc_jax.sweeping.progress import Display, table
-from posenc_jax.sweeping.scheduler import Scheduler
+from posenc_jax.sweeping.run import Display, Scheduler, live_table
 from scripts.sweep import main
 
 
@@ -103,7 +102,7 @@ class Pretend:
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    monkeypatch.setattr(scheduler, "PAUSE", 0.0)
+    monkeypatch.setattr(run, "PAUSE", 0.0)
 
     def make(codes, names="ab"):
         for name in names:
@@ -162,7 +161,7 @@ def test_a_folder_that_is_busy_is_waited_for(sweep, monkeypatch):
     code, started, said, _ = sweep({"a": [errors.BUSY] * 5})
     assert code == errors.DONE and started.count("a") == 6
     assert said.count("waiting for another process") == 1
-    monkeypatch.setattr(scheduler, "BUSY_TRIES", 5)
+    monkeypatch.setattr(run, "BUSY_TRIES", 5)
     code, started, said, _ = sweep({"c": [errors.BUSY] * 99}, names="cd")
     assert code == errors.BUSY and "c: FAILED" in said and "d" in started
 
@@ -172,19 +171,19 @@ def test_the_reason_is_of_the_last_attempt_and_whole(tmp_path):
     (job,) = jobs_of({"grid": [{"recipe": str(tmp_path / "rope.py")}]}, tmp_path)
     job.folder.mkdir()
     job.log.write_text("error: of yesterday\n")
-    progress = scheduler.Progress(job, log_from=job.log.stat().st_size)
+    progress = run.Progress(job, log_from=job.log.stat().st_size)
     with job.log.open("a") as stream:
         stream.write(
             "step 1\nerror: it belongs to another:\n  seed: 0 there, 1 here\nuse another\n"
         )
-    said = scheduler.reason_of(progress, errors.IO)
+    said = run.reason_of(progress, errors.IO)
     assert said.endswith("error: it belongs to another:; seed: 0 there, 1 here; use another")
     status = {"state": "failed", "code": errors.IO, "reason": "no room\nfor a checkpoint"}
     (job.folder / "status.json").write_text(json.dumps(status))
-    said = scheduler.reason_of(progress, errors.IO)
+    said = run.reason_of(progress, errors.IO)
     assert said.endswith("error: no room; for a checkpoint")
     progress.before = status  # written by an earlier attempt
-    assert "belongs to another" in scheduler.reason_of(progress, errors.IO)
+    assert "belongs to another" in run.reason_of(progress, errors.IO)
 
 
 def test_a_job_that_exits_with_75_runs_again(sweep):
@@ -230,7 +229,7 @@ def test_a_full_disk_fails_its_job_only(sweep, monkeypatch, owner, method):
     assert "b" in started and "b: done" in said
 
 
-@pytest.mark.parametrize("code", scheduler.SAME_AGAIN)
+@pytest.mark.parametrize("code", run.SAME_AGAIN)
 def test_a_mistake_is_not_tried_again(sweep, code):
     found, started, said, _ = sweep({"a": [code] * 9})
     assert found == code and started.count("a") == 1 and "a: FAILED" in said
@@ -276,7 +275,7 @@ def test_minutes_are_a_time(capsys):
 
 def drawn(one, width=80, most=20):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(table(one, most))
+    console.print(live_table(one, most))
     return console.file.getvalue().splitlines()
 
 
@@ -316,7 +315,7 @@ def test_output_appears_above_the_table_and_a_closed_terminal_is_ignored(sweep, 
         raise OSError(errno.EIO, "Input/output error")
 
     silenced = []
-    monkeypatch.setattr("posenc_jax.sweeping.progress.silence", silenced.append)
+    monkeypatch.setattr("posenc_jax.sweeping.run.silence", silenced.append)
     with Display(Console(file=io.StringIO(), width=80, force_terminal=True)) as display:
         monkeypatch.setattr(display.console.file, "write", closed, raising=False)
         display(one)

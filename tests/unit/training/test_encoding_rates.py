@@ -9,7 +9,7 @@ from configured import run_of
 from configs import base
 from posenc_jax.config import building
 from posenc_jax.runs import parameters
-from posenc_jax.training import adamw
+from posenc_jax.training import optimizer
 
 pytestmark = pytest.mark.sampled
 
@@ -29,7 +29,7 @@ def parts_of(name, sink=False, **fields):
 def moved(name, rate, *, decay=0.1, steps=3):
     """Return the change of each encoding array and of a kernel after a few equal steps."""
     config, parts = parts_of(name, encoding_rate=rate, weight_decay=decay, warmup_steps=1)
-    adam, params = adamw.make(config), parts.params()
+    adam, params = optimizer.make(config), parts.params()
     state, start = adam.init(params), params
 
     @jax.jit
@@ -70,13 +70,13 @@ def test_encodings_have_no_weight_decay(name):
 def test_reach_is_the_largest_logit_change_by_adam():
     """Adam moves an entry of T5 by the rate in each step, and the bias by sqrt(K) times that."""
     config, parts = parts_of("t5", encoding_rate=3.0, steps=50, warmup_steps=5, learning_rate=0.01)
-    rates = sum(float(adamw.schedule(config)(step)) for step in range(50))
-    assert adamw.travel(config) == pytest.approx(3 * rates, rel=1e-5)
+    rates = sum(float(optimizer.schedule(config)(step)) for step in range(50))
+    assert optimizer.travel(config) == pytest.approx(3 * rates, rel=1e-5)
     expected = 3 * rates * np.sqrt(8)
-    assert adamw.reach(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
+    assert optimizer.bias_travel(config, parts.encoding) == pytest.approx(expected, rel=1e-5)
     for name in ("rope", "learned"):
         config, parts = parts_of(name)
-        assert adamw.reach(config, parts.encoding) is None
+        assert optimizer.bias_travel(config, parts.encoding) is None
 
 
 @pytest.mark.parametrize("name", ["rope", "alibi", "nope", "randomized"])
@@ -90,4 +90,4 @@ def test_an_encoding_rate_without_trained_arrays_is_refused(name):
 
 def test_a_trained_array_outside_the_bias_does_not_move_it():
     config, parts = parts_of("alibi", sink=True)
-    assert adamw.reach(config, parts.encoding) is None
+    assert optimizer.bias_travel(config, parts.encoding) is None

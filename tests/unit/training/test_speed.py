@@ -9,7 +9,7 @@ from configured import run_of
 
 from configs import rope
 from posenc_jax.runs import parameters
-from posenc_jax.training.report import Report
+from posenc_jax.training.console import Report
 
 MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
 

@@ -15,12 +15,13 @@ from training_rows import rows
 import models
 from configs import base
 from posenc_jax.config import schema
-from posenc_jax.errors import ConfigError, Stop
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runtime import devices
-from posenc_jax.training import adamw, compiled, loop
+from posenc_jax.runtime.errors import ConfigError, Stop
+from posenc_jax.training import loop, train_step
+from posenc_jax.training import optimizer as adamw
 
 pytestmark = pytest.mark.sampled
 
@@ -45,7 +46,7 @@ def compiled_of(fields):
     config = schema.from_fields(json.loads(fields))
     parts, optimizer = parameters.make(config), adamw.make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
-    return parts, optimizer, compiled.train_step(parts, optimizer, config, mesh)
+    return parts, optimizer, train_step.train_step(parts, optimizer, config, mesh)
 
 
 def step_of(config):
@@ -54,7 +55,7 @@ def step_of(config):
 
 def run(config, count=3):
     parts, optimizer, step = step_of(config)
-    state, losses = compiled.fresh_state(parts, optimizer), []
+    state, losses = train_step.fresh_state(parts, optimizer), []
     for i in range(count):
         state, measured = step(state, rows(seed=i))
         losses.append(float(measured["loss"]))
@@ -69,13 +70,13 @@ def test_a_kernel_missing_on_this_platform_is_refused(config):
 def test_the_loss_is_the_weighted_mean_of_nats(config):
     parts, optimizer, step = step_of(config())
     batch = rows()._replace(weights=np.tile(np.float32([1, 1, 1, 0, 1, 1, 0, 1]), (4, 1)))
-    nats = jax.jit(lambda: compiled.nll(parts, parts.params(), batch, None, False))()
+    nats = jax.jit(lambda: train_step.nll(parts, parts.params(), batch, None, False))()
     logits = np.float64(jax.jit(lambda x: parts.model(x, parts.encoding))(batch.inputs))
     shifted = logits - logits.max(-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     expected = -np.take_along_axis(log_p, batch.targets[..., None].astype(int), -1)[..., 0]
     np.testing.assert_allclose(nats, expected * batch.weights, atol=1e-5)
-    _, measured = step(compiled.fresh_state(parts, optimizer), batch)
+    _, measured = step(train_step.fresh_state(parts, optimizer), batch)
     mean = (expected * batch.weights).sum() / batch.weights.sum()
     np.testing.assert_allclose(measured["loss"], mean, rtol=1e-6)
     np.testing.assert_allclose(measured["bpb"], mean / np.log(2), rtol=1e-6)
@@ -136,7 +137,7 @@ def test_random_positions_depend_on_seed_and_step_only(config):
     parts, optimizer, step = step_of(config("randomized", weight_decay=0.5))
 
     def loss(at_step):
-        state = compiled.fresh_state(parts, optimizer) | {"step": jnp.int32(at_step)}
+        state = train_step.fresh_state(parts, optimizer) | {"step": jnp.int32(at_step)}
         return float(step(state, rows())[1]["loss"])
 
     assert loss(0) == loss(0) != loss(1) == loss(1)

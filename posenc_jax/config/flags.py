@@ -1,0 +1,253 @@
+"""Read the command line of the programs before anything heavy is imported."""
+
+import argparse
+import difflib
+import re
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from posenc_jax.runtime import errors, terminal
+
+try:
+    from ml_collections import ConfigDict
+except ModuleNotFoundError as error:
+    print(f"error: {errors.missing(error)}", file=sys.stderr)
+    raise SystemExit(errors.CONFIG) from None
+
+from posenc_jax import composition, fields
+from posenc_jax.config import check, environment, schema
+from posenc_jax.config.resolve import encoding_defaults
+from posenc_jax.config.resolve import saved_config as read_run
+from posenc_jax.config.schema import Training
+from posenc_jax.data import sources
+from posenc_jax.registry import ROOT
+
+HELP = ("-h", "--help", "-help", "--helpshort", "--helpfull")
+CONFIGS = ROOT / "configs"
+EVALUATION = CONFIGS / "eval.py"
+EVALUATE = re.compile(r"--evaluate(?=[.=]|$)")
+FIELD = re.compile(r"--config\.([\w.]+)=(.*)", re.DOTALL)
+
+Define = Callable[[argparse.ArgumentParser], object]
+
+
+def parse_flags(
+    argv: list[str], usage: str, *, evaluation=False, define: Define = id, resumes=False
+):
+    """Flags and recipe of a command; a mistake is printed and ends with exit code 2."""
+    if any(arg in HELP for arg in argv[1:]):
+        described = schema.Evaluation if evaluation else schema.Training
+        listed = "\n".join(schema.explained(described, "--config."))
+        codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in errors.MEANING.items())
+        terminal.say(f"{usage.strip()}\n\nFields:\n{listed}\n\nExit codes:\n{codes}")
+        raise SystemExit(errors.DONE)
+    try:
+        return parse(argv, evaluation=evaluation, define=define, resumes=resumes)
+    except errors.ConfigError as error:
+        refuse(str(error).splitlines())
+
+
+def without_evaluation(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The words of a training, and those of --evaluate as eval_extrapolation.py reads them."""
+    argv = _joined(argv)
+    training = [word for word in argv if not EVALUATE.match(word)]
+    return training, [EVALUATE.sub("--config", word) for word in argv if EVALUATE.match(word)]
+
+
+def parse_evaluation(words: list[str]) -> ConfigDict | None:
+    """The evaluation that follows a training; a mistake is printed and ends with exit code 2."""
+    try:
+        return evaluation_of(words)
+    except errors.ConfigError as error:
+        refuse(str(error).splitlines())
+
+
+def evaluation_of(words: list[str]) -> ConfigDict | None:
+    """The evaluation that follows a training; None where none is requested."""
+    if not words:
+        return None
+    if any(word.startswith("--config.wandb") for word in words):
+        raise errors.ConfigError(
+            "--evaluate.wandb has no effect: training and evaluation are one run of wandb"
+        )
+    try:
+        return parse(["train.py", *words], evaluation=True)[1]
+    except errors.ConfigError as error:
+        raise errors.ConfigError(str(error).replace("--config", "--evaluate")) from error
+
+
+def parse(
+    argv: Sequence[str], *, evaluation: bool = False, define: Define = id, resumes: bool = False
+) -> tuple[argparse.Namespace, ConfigDict]:
+    """Flags and recipe of a command; mistakes raise a ConfigError, a line for each.
+
+    `define` adds a program's own flags. With `resumes` the configuration is that of the run in the
+    workdir where no recipe is given.
+    """
+    words = _joined(list(argv))[1:]
+    settings = [FIELD.fullmatch(word) for word in words]
+    others = [word for word, setting in zip(words, settings, strict=True) if not setting]
+    flags, problems = _flags(others, define)
+    recipe, more = _recipe(flags, evaluation, resumes)
+    problems += more
+    mistaken = bool(problems)
+    for name, text in (setting.groups() for setting in settings if setting):
+        try:
+            _set(recipe, name, text)
+        except ValueError as error:
+            problems.append(str(error))
+    environment.apply(recipe, list(argv))
+    if problems:
+        if evaluation:
+            problems += check.mistakes_in_evaluation(recipe)
+        elif not mistaken or flags.config:
+            saved = _saved(flags) if resumes else None
+            checked = check.without_building(recipe, saved)
+            problems += checked.problems + checked.missing_files
+        raise errors.ConfigError("\n".join(problems))
+    return flags, recipe
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise errors.ConfigError(message)
+
+
+def _flags(words: list[str], define: Define) -> tuple[argparse.Namespace, list[str]]:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    parser.add_argument("--workdir")
+    define(parser)
+    flags, stray = parser.parse_known_args(words)
+    problems = []
+    known = [option for action in parser._actions for option in action.option_strings]
+    for word in stray:
+        if not word.startswith("-"):
+            problems.append(f"stray words: {word}; fields are set by --config.FIELD=VALUE")
+            continue
+        name = word.partition("=")[0]
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        problems.append(f"unknown flag {name}; {meant}have: {', '.join(known)}")
+    return flags, problems
+
+
+def _recipe(
+    flags: argparse.Namespace, evaluation: bool, resumes: bool
+) -> tuple[ConfigDict, list[str]]:
+    """The recipe that a command names, or the usual fields and what is wrong with it."""
+    usual = schema.evaluation() if evaluation else schema.training()
+    named = flags.config or (str(EVALUATION) if evaluation else None)
+    if named is None:
+        saved = _saved(flags) if resumes else None
+        if saved is not None:
+            return ConfigDict(schema.as_fields(saved)), []
+        more = "; --workdir alone resumes a run, and there is none in it" if resumes else ""
+        return usual, [f"--config=configs/... is missing{more}"]
+    path, _, size = named.partition(":")
+    places = (Path(path).expanduser(), ROOT / path, CONFIGS / f"{path.removesuffix('.py')}.py")
+    file = next((place for place in places if place.is_file()), None)
+    if file is None:
+        return usual, [_no_recipe(named, evaluation)]
+    try:
+        make = runpy.run_path(str(file))["get_config"]
+        made = make(size) if size else make()
+    except Exception as error:  # a recipe may raise anything
+        reason = str(error) if isinstance(error, ValueError) else repr(error)
+        return usual, [f"{named}: {reason}"]
+    if not isinstance(made, ConfigDict):
+        return usual, [f"{named}: get_config() must return a ConfigDict; got {type(made).__name__}"]
+    missing = [name for name in usual if name not in made]
+    if missing:
+        whole = f"schema.{'evaluation' if evaluation else 'training'}()"
+        more = f"begin with posenc_jax.config.{whole}; missing: {', '.join(missing)}"
+        return usual, [f"{named}: get_config() must return every field; {more}"]
+    return made, []
+
+
+def _no_recipe(named: str, evaluation: bool) -> str:
+    if evaluation:
+        return f"--config={named}: there is no such file; the default is configs/eval.py"
+    files = CONFIGS.glob("[!_]*.py")
+    recipes = sorted(file.stem for file in files if file.stem != "eval")
+    near = difflib.get_close_matches(Path(named.partition(":")[0]).stem, recipes, n=1)
+    meant = f"did you mean configs/{near[0]}.py? " if near else ""
+    return f"--config={named}: there is no such recipe; {meant}have: {', '.join(recipes)}"
+
+
+def _set(recipe: ConfigDict, field: str, text: str) -> None:
+    """Set a field from the text that a person wrote for it."""
+    group, _, name = field.rpartition(".")
+    place: Any = recipe
+    for inner in filter(None, group.split(".")):
+        place = place.get(inner) if isinstance(place, ConfigDict) else None
+    if not isinstance(place, ConfigDict) or isinstance(place.get(name), ConfigDict):
+        raise ValueError(schema.unknown(field, schema.every_field(recipe)))
+    value = _value(recipe, place, group, field, text)
+    with place.unlocked(), place.ignore_type():
+        place[name] = value
+
+
+def _value(recipe: ConfigDict, place: Any, group: str, field: str, text: str) -> Any:
+    name = field.rpartition(".")[2]
+    described = _described(recipe, group).get(name)
+    if described is not None:
+        if text == "None" and described.optional:
+            return None
+        return fields.parsed(field, described.kind, text)
+    if group not in ("encoding", "extension"):
+        names = [
+            *schema.every_field(recipe),
+            *(f"data.{option}" for option in sources.every_option()),
+        ]
+        raise ValueError(schema.unknown(field, names))
+    value = None if text == "None" else composition.value(text)
+    usual = encoding_defaults(place).get(name) if group == "encoding" else None
+    return float(value) if type(value) is int and type(usual) is float else value
+
+
+def _described(recipe: ConfigDict, group: str) -> dict[str, fields.Field]:
+    """The fields of a group that have a type; options of encodings and extensions have none."""
+    top: type = schema.Training if "model" in recipe else schema.Evaluation
+    inner = dict(fields.groups(top)).get(group, top)
+    found = {field.name: field for field in fields.fields(inner)}
+    if inner is schema.Data:
+        common = [*fields.fields(sources.Text), fields.Field("source", str, "stdlib", "", None)]
+        options = [field._replace(default=None) for field, _ in sources.every_option().values()]
+        found |= {field.name: field for field in [*options, *common]}
+    return found
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """`--config FILE` as `--config=FILE`, and so with fields."""
+    joined: list[str] = []
+    for word in argv:
+        before = joined[-1] if joined else ""
+        opened = before.startswith(("--config", "--workdir", "--evaluate")) and "=" not in before
+        if opened and not word.startswith("-"):
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _saved(flags: argparse.Namespace) -> Training | None:
+    """The configuration of the run in the workdir."""
+    if not flags.workdir:
+        return None
+    folder = Path(environment.workdir_of(flags.workdir))
+    if not (folder / "config.json").exists():
+        return None
+    try:
+        return read_run(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.ConfigError(f"cannot read {folder / 'config.json'}: {error}") from error
+
+
+def refuse(problems: Sequence[str]) -> NoReturn:
+    for problem in problems:
+        terminal.say(f"error: {problem}", error=True)
+    raise SystemExit(errors.CONFIG)

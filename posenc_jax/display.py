@@ -1,0 +1,117 @@
+"""What a protocol or a report hands to be drawn or printed: lines, panels and tables."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Line(NamedTuple):
+    """One method in a picture and in the table beside it."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    look: dict[str, Any]  # options of matplotlib
+    band: tuple[Sequence[float], Sequence[float]] | None = None  # low and high
+    seeds: Sequence[Sequence[float]] = ()  # values of all seeds at each x
+    gid: str | None = None
+    listed: bool = True  # in the legend
+    method: Mapping[str, Any] | None = None  # columns of a row whose look it has below `look`
+
+
+class Panels(NamedTuple):
+    """Lines over tokens, side by side with a common vertical axis."""
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, Sequence[Line]]  # by the title of their panel
+    trained: Sequence[int] = ()  # lengths marked on the horizontal axis
+
+
+SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+LINE, NAME, GAP = 80, 24, 2  # letters of a line, of a name beside its values, between columns
+
+
+class Table(NamedTuple):
+    caption: str
+    head: Sequence[str]  # the name of each column
+    rows: Sequence[Sequence[str]]  # a name, and a value for each further column
+
+
+def text(table: Table) -> str:
+    """For a terminal: columns that do not fit a line continue below, under the same names."""
+    columns = list(zip(table.head, *table.rows, strict=True))
+    names, values = columns[0], columns[1:]
+    left = min(NAME, max(map(len, names)))
+    widths = [max(map(len, column)) + GAP for column in values]
+    lines, first = prose(table.caption), 0
+    while first < len(values):
+        last, width = first + 1, left + widths[first]
+        while last < len(values) and width + widths[last] <= LINE:
+            width, last = width + widths[last], last + 1
+        for number, name in enumerate(names):
+            if len(name) > left:  # on a line of its own
+                lines.append(name)
+            cells = "".join(values[i][number].rjust(widths[i]) for i in range(first, last))
+            lines.append(f"{name if len(name) <= left else '':<{left}}{cells}".rstrip())
+        first = last
+    return "\n".join(lines)
+
+
+def prose(*paragraphs: str) -> list[str]:
+    """Paragraphs as lines, without breaking names."""
+    wrapper = textwrap.TextWrapper(LINE, break_long_words=False, break_on_hyphens=False)
+    return [
+        line
+        for paragraph in paragraphs
+        for part in paragraph.splitlines()
+        for line in wrapper.wrap(part)
+    ]
+
+
+def markdown(table: Table) -> str:
+    lines = [table.head, ["---"] * len(table.head), *table.rows]
+    body = "\n".join("| " + " | ".join(_escaped(line)) + " |" for line in lines)
+    return f"{table.caption}\n\n{body}"
+
+
+def _escaped(cells: Sequence[str]) -> list[str]:
+    return [cell.replace("|", "\\|") for cell in cells]
+
+
+def latex(table: Table) -> str:
+    """With booktabs."""
+
+    def form(cells: Sequence[str]) -> str:
+        return " & ".join(map(tex, cells)) + r" \\"
+
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{tex(table.caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
+            r"\toprule",
+            form(table.head),
+            r"\midrule",
+            *map(form, table.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def tex(text: str) -> str:
+    """A text as LaTeX prints it."""
+    written = "".join(SPECIAL.get(c, c) for c in text)
+    return written.replace("±", r"$\pm$").replace("–", "--")
+
+
+FORMS = {"text": text, "markdown": markdown, "latex": latex}

@@ -1,0 +1,73 @@
+"""Atomic writes, locks and disk errors."""
+
+import errno
+import fcntl
+import os
+import platform
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from posenc_jax.runtime.errors import Busy, Stop
+
+NO_PERMISSION = {errno.EACCES, errno.EPERM}
+NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
+REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
+NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
+
+
+def is_replaceable(path: Path) -> bool:
+    """True if a path can be written: it does not exist yet or is a regular file."""
+    return path.is_file() or not path.exists()
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    scratch = path.with_name(f".{path.name}.part")  # a fixed name: the next write replaces it
+    try:
+        if not is_replaceable(path):
+            raise Stop(f"cannot write {path}: {NO_FILE}")
+        with scratch.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise Stop(f"cannot write {path}: {error}") from error
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock file, after waiting for other processes to release it."""
+    with path.open("a", encoding="utf-8") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Lock a folder, or raise Busy with its holder; the lock ends with the process."""
+    with (folder / ".lock").open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read().strip() or "an unnamed process"
+            raise Busy(f"{folder} is in use by {what}: {holder}") from None
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {platform.node()}")
+        stream.flush()
+        yield
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Return an error and the errors it was raised from."""
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    return chain
+
+
+def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
+    """True if an error, or a cause of it, is a system error with one of these errnos."""
+    return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))

@@ -1,0 +1,103 @@
+"""Terminal output, exit codes and stop signals; a closed terminal does not end a program."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from posenc_jax.runtime import errors
+
+
+def say(text: str, *, error: bool = False) -> None:
+    stream = sys.stderr if error else sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:  # a closed pipe or terminal
+        silence(stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Discard everything written to a stream from now on."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
+
+
+def counted(count: int, noun: str) -> str:
+    """Format a count with its noun: `1 document`, `2,000 documents`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def warn(text: str) -> None:
+    say(f"warning: {text}", error=True)
+
+
+def program(main: Callable[[list[str]], int]) -> int:
+    """Run a program and return its exit code; a closed pipe, as by `head`, is not an error."""
+    try:
+        return main(sys.argv)
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return errors.DONE
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                silence(stream)
+
+
+def clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def code_of(body: Callable[[], object]) -> int:
+    """Run the body of a program and return its exit code; errors are reported in one line."""
+    try:
+        code = body()
+        return code if isinstance(code, int) else errors.DONE
+    except KeyboardInterrupt as error:
+        say("stopped immediately; the same command resumes from the last save", error=True)
+        return errors.code_of(error)
+    except ModuleNotFoundError as error:
+        if errors.missing(error) is None:
+            raise
+        say(f"error: {errors.missing(error)}", error=True)
+        return errors.CONFIG
+    except (errors.Stop, OSError) as error:
+        say(f"error: {error}", error=True)
+        return errors.code_of(error)
+
+
+@contextmanager
+def stop_requests() -> Iterator[list[str]]:
+    """Collect the names of stop signals received.
+
+    A second ^C interrupts immediately; other signals, which launchers often send twice, do not.
+    Only the main thread receives signals, so other threads collect none. Under nohup SIGHUP stays
+    ignored.
+    """
+    received: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number, frame):
+        received.append(signal.Signals(number).name)
+        if number == signal.SIGINT:
+            signal.signal(number, previous[number])
+
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,454 @@
+"""Run a sweep: read its file, start, resume and retry its jobs, and draw the live table."""
+
+import collections
+import dataclasses
+import importlib.util
+import math
+import shlex
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from posenc_jax.runs.workdir import Workdir
+from posenc_jax.runtime import errors
+from posenc_jax.runtime.files import locked
+from posenc_jax.runtime.terminal import clock, counted, say, silence, stop_requests
+from posenc_jax.sweeping.jobs import Job, check, jobs_of, refuse_mistakes
+from posenc_jax.sweeping.launch import Launcher, Local, Task
+from posenc_jax.sweeping.rates import Plan, Scheme, Trial, checked_rates
+from posenc_jax.sweeping.slurm import Slurm
+
+RETRIES = 2
+PATIENCE = 3  # exits with "run again" in a row without a new checkpoint
+PAUSE = 5.0  # seconds before a failed command is retried
+BUSY_TRIES = 60  # PAUSE apart, while the run of a killed sweep saves and exits
+# Exit codes that a retry would repeat.
+SAME_AGAIN = (errors.CONFIG, errors.DATA, errors.NOT_FINITE, errors.OTHER_CONFIG)
+
+
+@dataclasses.dataclass
+class Progress:
+    """State of a job in this process, beyond its folder."""
+
+    job: Job
+    state: str = "waiting"  # waiting, running, done, failed, stopped
+    code: int | None = None
+    reason: str = ""
+    failures: int = 0
+    idle: int = 0  # exits with "run again" in a row without a new checkpoint
+    step: int = 0
+    not_before: float = 0.0
+    began: float = 0.0
+    log_from: int = 0  # bytes of its log that are from earlier commands
+    before: dict = dataclasses.field(default_factory=dict)  # the run's status before the command
+    busy: int = 0  # times in a row that another process had locked its folder
+    seconds: float = 0.0  # run time of its commands
+
+
+class Scheduler:
+    """Runs jobs; after each that ends, `more` returns all jobs known now, in order."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        launcher: Launcher,
+        retries: int = RETRIES,
+        more: Callable[[], Sequence[Job]] | None = None,
+    ):
+        self.all = [Progress(job) for job in jobs]
+        self.launcher, self.retries, self.more = launcher, retries, more
+        self.waiting = collections.deque(self.all)
+        self.running: dict[str, tuple[Progress, Task]] = {}
+
+    def run(
+        self,
+        stopping: list[str],
+        show: Callable[["Scheduler"], None],
+        say: Callable[[str], None],
+        every: float = 0.2,
+        until: float = math.inf,
+    ) -> int:
+        """Run all jobs; return 0, the exit code of the first failed job, or 75 after a stop.
+
+        `stopping` names the source of a stop request; `until` (of `time.monotonic`) adds one.
+        """
+        stop_sent = False
+        while self.running or (self.waiting and not stopping):
+            if time.monotonic() >= until and not stopping:
+                stopping.append("--minutes")
+            if stopping and not stop_sent:
+                stop_sent = True
+                say(f"stopping by {stopping[0]}: running jobs save first")
+                for _, task in self.running.values():
+                    task.stop()
+            if not stopping:
+                self._start(say)
+                self.launcher.launch()
+            for name, (progress, task) in list(self.running.items()):
+                code = task.poll()
+                if code is not None:
+                    del self.running[name]
+                    self._ended(progress, code, bool(stopping), say)
+            show(self)
+            time.sleep(every)
+        if stopping:
+            say("stopped; the same command resumes")
+            return errors.AGAIN
+        failed = [progress for progress in self.all if progress.state == "failed"]
+        return (failed[0].code or errors.FAULT) if failed else errors.DONE
+
+    def _start(self, say) -> None:
+        for _ in range(len(self.waiting)):
+            if len(self.running) >= self.launcher.workers:
+                return
+            progress = self.waiting.popleft()
+            job = progress.job
+            # A run that is measured may still be ending as a trial.
+            if progress.not_before > time.monotonic() or job.name in self.running:
+                self.waiting.append(progress)
+                continue
+            try:
+                done = job.is_done()
+            except OSError as error:
+                self._failed(progress, errors.IO, f"its folder cannot be read: {error}", say)
+                continue
+            if done:
+                already_done = progress.seconds == 0
+                self._finish(progress, "done", "done already" if already_done else "done", say)
+                continue
+            progress.state = "running"
+            progress.began = time.monotonic()
+            try:
+                job.folder.mkdir(parents=True, exist_ok=True)
+                progress.before = job.status()
+                progress.log_from = job.log.stat().st_size if job.log.exists() else 0
+                task = self.launcher.start(job.name, job.command, job.log)
+            except OSError as error:  # such as a full disk; other jobs may still start
+                self._failed(progress, errors.IO, f"could not be started: {error}", say)
+            else:
+                self.running[job.name] = progress, task
+
+    def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
+        job = progress.job
+        progress.seconds += time.monotonic() - progress.began
+        done, reason = False, None
+        status = job.status()
+        step = status.get("saved", 0) or 0
+        if code in job.ends_well:
+            try:
+                job.mark_evaluated()
+                done = job.is_done()
+            except (OSError, errors.Stop) as error:
+                code, reason = errors.IO, f"succeeded but could not be recorded: {error}"
+        if done:
+            progress.failures = progress.idle = progress.busy = 0
+            self._wait(progress, first=True)
+        elif stopping:
+            progress.state = "stopped"
+        elif code == errors.AGAIN and (step > progress.step or progress.idle < PATIENCE):
+            progress.idle = 0 if step > progress.step else progress.idle + 1
+            self._wait(progress, first=True)
+        elif code == errors.BUSY and progress.busy < BUSY_TRIES:
+            progress.busy += 1
+            if progress.busy == 1:
+                say(f"{job.name}: waiting for another process, which has locked its folder")
+            self._wait(progress, pause=PAUSE)
+        else:
+            self._failed(progress, code, reason or reason_of(progress, code), say)
+        progress.step = step
+
+    def _failed(self, progress: Progress, code: int, reason: str, say) -> None:
+        progress.failures += 1
+        progress.code, progress.reason = code, reason
+        if code in SAME_AGAIN or progress.failures > self.retries:
+            self._finish(progress, "failed", f"FAILED, {reason}", say)
+        else:
+            say(f"{progress.job.name}: {reason}; retrying")
+            self._wait(progress, pause=PAUSE)
+
+    def _wait(self, progress: Progress, *, first: bool = False, pause: float = 0.0) -> None:
+        progress.state, progress.not_before = "waiting", time.monotonic() + pause
+        self.waiting.appendleft(progress) if first else self.waiting.append(progress)
+
+    def _finish(self, progress: Progress, state: str, word: str, say) -> None:
+        progress.state = state
+        metrics = progress.job.last_metrics()
+        numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
+        took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
+        ended = sum(p.state in ("done", "failed") for p in self.all)
+        picture = progress.job.picture if word == "done" else None
+        drawn = f"; {picture}" if picture else ""
+        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
+        if self.more is not None:
+            self._grow(self.more())
+
+    def _grow(self, jobs: Sequence[Job]) -> None:
+        """Add new jobs; a tuning run that is now to be evaluated is replaced by its full job."""
+        known = [progress.job for progress in self.all]
+        new = [Progress(job) for job in jobs if job not in known]
+        replaced = {progress.job.name for progress in new}
+        self.all = [p for p in self.all if p.job.name not in replaced] + new
+        order = {job.name: number for number, job in enumerate(jobs)}
+        self.waiting = collections.deque(
+            sorted([*self.waiting, *new], key=lambda p: order.get(p.job.name, -1))
+        )
+
+
+def reason_of(progress: Progress, code: int) -> str:
+    """Reason why a command ended, from status.json or its log."""
+    job = progress.job
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"was killed by {name}; its output: {job.log}"
+    if code == errors.DONE:
+        return job.no_result
+    meaning = errors.MEANING.get(code, "an unknown exit code")
+    status = job.status()
+    error = ""
+    if status != progress.before and status.get("code") == code and "reason" in status:
+        error = f"error: {_in_a_line(status['reason'])}"
+    error = error or _last_error(job.log, progress.log_from)
+    return f"ended with {code} ({meaning}){': ' + error if error else ''}"
+
+
+def _in_a_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())[:600]
+
+
+def _last_error(log: Path, begin: int) -> str:
+    """Output from the first error on, or the last line.
+
+    Evaluations and commands with a wrong configuration write no status.json.
+    """
+    try:
+        text = log.read_bytes()[begin:].decode(errors="replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if line.lower().startswith("error:")), None)
+    shown = lines[-1:] if first is None else lines[first:]
+    return _in_a_line("\n".join(shown))
+
+
+def sweep(
+    file: str,
+    workdir: Path,
+    words: Sequence[str] = (),
+    *,
+    launcher: str = "local",
+    workers: int | None = None,
+    minutes: float | None = None,
+) -> int:
+    """Run the jobs of a sweep file and return the exit code; `words` are --config.FIELD=VALUE."""
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    content = read_sweep(file)
+    plan = planned(content, workdir, words)
+    if workers is not None and workers < 1:
+        raise errors.ConfigError(f"--workers must be at least 1; got {workers}")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise errors.ConfigError(f"--minutes must be above 0; got {minutes}")
+    if launcher == "slurm":
+        slurm = Slurm(workdir.resolve(), content.get("slurm", {}), workers)
+        return run_plan(plan, slurm, until)
+    return run_plan(plan, Local(workers), until)
+
+
+def commands(file: str, workdir: Path, words: Sequence[str] = ()) -> str:
+    """The command of every job known now, to paste into a shell."""
+    plan = planned(read_sweep(file), workdir, words)
+    lines = []
+    for job in plan.jobs():
+        done = job.is_done()
+        lines.append(f"# {job.name}: {'done' if done else 'to run'}")
+        if not done:
+            lines.append(shlex.join(job.command))
+    lines += [
+        f"# {scheme.name}: {_seeds(scheme)}, once its rates are chosen" for scheme in plan.open()
+    ]
+    return "\n".join(lines)
+
+
+def _seeds(scheme: Scheme) -> str:
+    return counted(len(scheme.seeds), "seed")
+
+
+def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> Plan:
+    """Plan of a sweep file, after all checks that need no run."""
+    leave_accelerators()
+    grid = jobs_of(content, workdir, fields_of(words))
+    if "choose" not in content:
+        check(grid)
+        return Plan(grid, workdir)
+    refuse_mistakes(grid)
+    plan = Plan(grid, workdir, checked_rates(content, grid))
+    check(plan.jobs())
+    return plan
+
+
+def run_plan(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
+    workdir = plan.workdir
+    Workdir(workdir).create()
+    with locked(workdir, "another sweep"), stop_requests() as stopping, Display() as display:
+        more = plan.more if plan.schemes else None
+        scheduler = Scheduler(more() if more else plan.grid, launcher, more=more)
+        known = len(scheduler.all)
+        say(f"{counted(known, 'run')} in {workdir}, {launcher.workers} at a time{_to_choose(plan)}")
+        code = scheduler.run(stopping, display, say, until=until)
+    for progress in scheduler.all:
+        if progress.state == "failed":
+            say(f"failed: {progress.job.name}: {progress.reason}")
+    if code != errors.AGAIN:
+        for scheme in plan.open():
+            hopeless = scheme.hopeless()
+            problem = "no rate was finite" if hopeless else "no rates were chosen"
+            say(f"{scheme.name}: {problem}, so {_seeds(scheme)} did not run")
+            if hopeless and code == errors.DONE:
+                code = errors.NOT_FINITE
+    if code == errors.DONE:
+        evaluated = sum(not isinstance(progress.job, Trial) for progress in scheduler.all)
+        of_them = "" if evaluated == len(scheduler.all) else f" {evaluated} of them"
+        say(f"done: {counted(len(scheduler.all), 'run')} trained and{of_them} evaluated")
+    return code
+
+
+def _to_choose(plan: Plan) -> str:
+    left = len(plan.open())
+    return f"; more when the rates of {counted(left, 'scheme')} are chosen" if left else ""
+
+
+def read_sweep(path: str) -> Mapping[str, Any]:
+    """Call get_config() of a sweep file, whose keys are in docs/sweeps.md."""
+    spec = importlib.util.spec_from_file_location("sweep_config", path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise errors.ConfigError(f"--config={path}: there is no such sweep file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        content = module.get_config()
+    except Exception as error:  # a user's file may raise anything
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == spec.origin]
+        where = f", line {lines[-1]}" if lines and not isinstance(error, SyntaxError) else ""
+        raise errors.ConfigError(f"--config={path}{where}: {error!r}") from error
+    if isinstance(content, ConfigDict):
+        raise errors.ConfigError(
+            f"--config={path} is the recipe of one run, for train.py; sweep files are in "
+            "configs/sweeps/"
+        )
+    return content
+
+
+def leave_accelerators() -> None:
+    """Check jobs on the CPU, so that this process takes no device from training."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+
+
+def fields_of(words: Sequence[str]) -> list[tuple[str, str]]:
+    fields = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name.startswith("--config.") or not equals:
+            raise errors.ConfigError(
+                f"unknown argument {word!r}; set fields with --config.FIELD=VALUE"
+            )
+        fields.append((name.removeprefix("--config."), value))
+    return fields
+
+
+EVERY = 1.0  # seconds
+ORDER = ("running", "failed", "waiting", "stopped", "done")
+
+
+class Display:
+    """Draws the table when called with a scheduler; other output appears above it."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console()
+        self.live = Live(
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stderr=sys.stderr.isatty(),
+        )
+        self.last = 0.0
+
+    def __enter__(self) -> "Display":
+        if self.console.is_interactive:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._draw("")
+        self.live.stop()
+
+    def __call__(self, scheduler: Scheduler) -> None:
+        if self.live.is_started and time.monotonic() - self.last >= EVERY:
+            self.last = time.monotonic()
+            self._draw(live_table(scheduler, self.console.height - 3))
+
+    def _draw(self, content: Group | str) -> None:
+        try:
+            self.live.update(content, refresh=self.live.is_started)
+        except OSError:  # the terminal is closed
+            silence(sys.stdout)
+
+
+def live_table(scheduler: Scheduler, most: int) -> Group:
+    """Counts, then a row per job, running jobs first; long names are folded, never cut."""
+    jobs = sorted(scheduler.all, key=lambda progress: ORDER.index(progress.state))
+    rows = Table(box=None, pad_edge=False)
+    rows.add_column("run", overflow="fold")
+    rows.add_column("state", min_width=10, no_wrap=True)
+    for name, width in (("done", 11), ("loss", 7), ("tokens/s", 9), ("left", 7)):
+        rows.add_column(name, justify="right", min_width=width, no_wrap=True)
+    for progress in jobs[: max(1, most)]:
+        rows.add_row(*map(Text, live_row(progress)))
+    counts = {state: sum(p.state == state for p in jobs) for state in ORDER}
+    total = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    return Group(Text(f"{counted(len(jobs), 'run')}: {total}{_left(scheduler)}"), rows)
+
+
+def live_row(progress: Progress) -> list[str]:
+    job, state = progress.job, progress.state
+    if state == "running":
+        state = "evaluating" if job.is_trained() else "training"
+    done = loss = speed = left = ""
+    metrics = job.last_metrics() if state in ("training", "evaluating", "done") else {}
+    if metrics:
+        steps = job.config.steps
+        done = f"{metrics['step']}/{steps}"
+        loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
+        if state != "evaluating":
+            speed = f"{metrics['tokens_per_second']:,.0f}"
+        if state == "training":
+            left = clock(_seconds_left(metrics, steps))
+    return [job.name, state, done, loss, speed, left]
+
+
+def _seconds_left(metrics: dict, steps: int) -> float:
+    per_step = metrics["tokens"] / metrics["step"]
+    return (steps - metrics["step"]) * per_step / max(metrics["tokens_per_second"], 1e-9)
+
+
+def _left(scheduler: Scheduler) -> str:
+    """Remaining time, estimated from the mean time of finished jobs."""
+    done = [p.seconds for p in scheduler.all if p.state == "done" and p.seconds]
+    open_ = [p for p in scheduler.all if p.state in ("waiting", "running")]
+    if not done or not open_:
+        return ""
+    mean = sum(done) / len(done)
+    spent = sum(p.seconds + (time.monotonic() - p.began) for p, _ in scheduler.running.values())
+    left = max(0.0, mean * len(open_) - spent) / scheduler.launcher.workers
+    return f"; about {clock(left)} left"

@@ -1,0 +1,91 @@
+"""AdamW with a learning-rate schedule and weight decay on matrices."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from posenc_jax.encoding import Encoding
+from posenc_jax.runs.parameters import models, trained_arrays, with_leaves
+
+
+def schedule(config) -> optax.Schedule:
+    """Warm up, then follow a cosine, or stay constant and fall linearly over the last fifth.
+
+    Takes the count of finished steps: optax counts from 0, so step n has the rate at count n - 1.
+    The peak is at the end of the warm-up, and the final rate at the last step.
+    """
+    peak, last = config.learning_rate, config.final_rate * config.learning_rate
+    warmup = warmup_of(config)
+    if config.schedule == "cosine":
+        rate = optax.warmup_cosine_decay_schedule(
+            0.0, peak, warmup, max(config.steps, warmup + 1), last
+        )
+    else:
+        fall = max(1, config.steps // 5)
+        rate = optax.join_schedules(
+            [
+                optax.linear_schedule(0.0, peak, max(1, warmup)),
+                optax.constant_schedule(peak),
+                optax.linear_schedule(peak, last, fall),
+            ],
+            [warmup, max(warmup, config.steps - fall)],
+        )
+    return lambda count: rate(count + 1)
+
+
+def warmup_of(config) -> int:
+    """Return the warm-up steps: as configured, but at most a tenth of all steps."""
+    return min(config.warmup_steps, max(1, config.steps // 10))
+
+
+def make(config) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(config.clip),
+        optax.adamw(
+            schedule(config),
+            b1=config.beta1,
+            b2=config.beta2,
+            weight_decay=config.weight_decay,
+            mask=functools.partial(decays, family=models.family(config.model)),
+        ),
+        optax.stateless(lambda updates, params: _scaled(updates, config.encoding_rate)),
+    )
+
+
+def _scaled(updates, rate: float):
+    """Multiply the encoding's Adam updates by `encoding_rate`."""
+    return updates | {"encoding": jax.tree.map(lambda u: rate * u, updates["encoding"])}
+
+
+def decays(params, family):
+    """Mask of arrays with weight decay: as the model has it, and none of the encoding."""
+    return {
+        "model": {name: family.decays(name) for name in params["model"]},
+        "encoding": dict.fromkeys(params["encoding"], False),
+    }
+
+
+def travel(config) -> float:
+    """Estimate how far a run can move an array of the encoding: by about its rate per step."""
+    rates = jax.vmap(schedule(config))(jnp.arange(config.steps))
+    return config.encoding_rate * float(jnp.sum(rates))
+
+
+def bias_travel(config, encoding: Encoding) -> float | None:
+    """Estimate by how many logits a run can move an encoding's bias: to first order, the maximum
+    over heads and distances up to L; None without a trained bias."""
+    trained = trained_arrays(encoding)
+    last = encoding.train_length - 1
+    back = jnp.unique(jnp.geomspace(1, last + 1, 32).astype(jnp.int32) - 1)  # 0, 1, ..., L - 1
+
+    def bias(arrays):
+        return with_leaves(encoding, arrays).layer(0).bias(jnp.array([last]), last - back)
+
+    if not trained or bias(trained) is None:
+        return None
+    slopes = jax.jacrev(bias)(trained)  # for every array: [H, 1, S, *shape]
+    moved = sum(jnp.sum(jnp.abs(s).reshape(*s.shape[:3], -1), axis=-1) for s in slopes.values())
+    most = float(jnp.max(moved))
+    return travel(config) * most if most else None  # 0: the trained arrays are not of the bias

@@ -1,0 +1,219 @@
+"""Fairness of a comparison: rates tried, losses that still fall."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from evaluated import make_run
+
+from posenc_jax.evaluation import ngrams, records
+from posenc_jax.report import figures, learning, runs, sections, table
+from posenc_jax.sweeping.rates import COLUMNS, FILE
+
+STEPS = 80
+
+
+def falling(folder, slopes, name="valid_loss", lower=0.0):
+    """Rewrites what a run logged: a loss that falls by so much over its last quarter."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for step in range(1, STEPS + 1):
+        loss = 3 - lower - slopes * step / (STEPS / 4) + 0.001 * rng.normal()
+        lines.append({"step": step, name: loss, "tokens_per_second": 1.0})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def three(tmp_path):
+    """The best, one that falls three times as fast, and one that falls faster by chance alone."""
+    for name, better, falls in (("rope", 0.5, 0.1), ("nope", 0.0, 0.3), ("t5", 0.2, 0.19)):
+        folder = make_run(tmp_path / f"{name}-s0", name, 0, better=better, steps=STEPS)
+        falling(folder, falls)
+    return tmp_path
+
+
+def test_a_loss_falling_twice_as_fast_as_the_best_is_unfinished(three):
+    falling(three / "rope-s0", 0.5)
+    falling(three / "nope-s0", 0.9)
+    (best, *others) = learning.groups_by_loss(runs.gather([three]))
+    assert best.group == "nope" and best.of_best is None and all(one.done for one in others)
+    rope = three / "rope-s0" / "metrics.jsonl"
+    lines = [json.loads(line) for line in rope.read_text().splitlines()]
+    rope.write_text(
+        "".join(json.dumps(line | {"valid_loss": line["valid_loss"] - 9}) + "\n" for line in lines)
+    )
+    falling(three / "nope-s0", 1.2)
+    found = {one.group: one for one in learning.groups_by_loss(runs.gather([three]))}
+    assert [name for name, one in found.items() if not one.done] == ["nope"]
+    assert found["nope"].fall == pytest.approx(1.2, abs=0.01)
+    assert found["nope"].of_best == {0: pytest.approx(0.5, abs=0.01)}
+    data = runs.gather([three])
+    assert table.table(data).splitlines()[-1].startswith("not done: nope: the held-out loss")
+    assert "not done" in sections.learning(data).html()
+
+
+def test_a_fall_that_seeds_may_turn_round_is_no_verdict(tmp_path):
+    for seed, falls in enumerate((0.9, 0.1, 0.1)):
+        for name, better, own in (("rope", 0.5, 0.1), ("nope", 0.0, falls), ("t5", 0.2, 0.4)):
+            folder = make_run(tmp_path / f"{name}-s{seed}", name, seed, better, steps=STEPS)
+            falling(folder, own + 0.002 * seed, lower=5 * better)
+    found = {one.group: one for one in learning.groups_by_loss(runs.gather([tmp_path]))}
+    assert found["nope"].fall > 0.3 and found["nope"].done and not found["t5"].done
+    low, high = found["t5"].interval
+    assert 0.39 < low < found["t5"].fall < high < 0.41
+
+
+def test_a_fall_over_more_than_a_quarter_is_scaled(three):
+    run = {"steps": 600, "learned": {"valid_loss": [(200, 3.0), (400, 2.5), (600, 2.1)]}}
+    assert learning.fall_of(run) == pytest.approx(0.4 * 150 / 200)
+    run["learned"]["valid_loss"].insert(2, (450, 2.4))
+    assert learning.fall_of(run) == pytest.approx(0.3)
+    assert learning.fall_of(run | {"steps": 700}) is None
+    run["learned"]["valid_loss"] = [(500, 2.4), (600, 2.1)]
+    assert learning.fall_of(run) is None
+
+
+def test_groups_trained_on_another_text_or_for_longer_are_not_the_best_of_others(three):
+    folder = make_run(three / "fire-s0", "fire", 0, better=2.0, steps=STEPS, train_length=64)
+    falling(folder, 0.001)
+    assert {
+        one.group for one in learning.groups_by_loss(runs.gather([three])) if one.of_best is None
+    } == {
+        "nope",
+        "fire",
+    }
+
+
+def test_without_a_late_held_out_loss_there_is_no_verdict(tmp_path):
+    make_run(tmp_path / "rope-s0", "rope", 0)
+    data = runs.gather([tmp_path])
+    assert learning.groups_by_loss(data) == []
+    assert "(valid_every)" in sections.learning(data).html()
+
+
+@pytest.fixture
+def counted(three):
+    """n-gram losses between the runs' losses at L, on their targets and on others."""
+    cell = next(
+        cell
+        for cell in records.read_cells(three / "rope-s0" / "eval")
+        if cell.facts["protocol"] == "same_token"
+    )
+    row = {"evaluation": "held-out", "last": 8, "tokens": 9, "counted": 99, "nll": 1.0}
+    data = runs.gather([three])
+    points = data.points[(data.points.protocol == "same_token") & (data.points.length == 32)]
+    rope, nope = (
+        points[(points.group == name) & (points.method == "none")].bpb.item()
+        for name in ("rope", "nope")
+    )
+    rows = [
+        row | {"order": n, "bpb": bits, "token_hash": cell.facts["token_hash"]}
+        for n, bits in ((2, nope - 0.01), (3, rope + 0.01), (4, rope - 0.01))
+    ]
+    rows.append(row | {"order": 5, "bpb": 0.5, "token_hash": "others"})
+    ngrams.write_yardsticks(three / "rope-s0" / "eval", rows)
+    ngrams.write_yardsticks(three / "nope-s0" / "eval", rows)
+    return three
+
+
+def test_n_grams_of_a_budget_come_from_its_own_runs(counted):
+    """Trained four times as long, and scored on the same targets."""
+    rows = ngrams.read_yardsticks(counted / "rope-s0" / "eval")
+    more = [row | {"counted": 396_000_000, "bpb": row["bpb"] - 9} for row in rows]
+    longer = make_run(counted / "rope-long-s0", "rope", 0, better=0.5, steps=4 * STEPS)
+    falling(longer, 0.1)
+    ngrams.write_yardsticks(longer / "eval", more)
+    data = runs.gather([counted])
+    found = {one.group: one.reached for one in learning.groups_by_loss(data)}
+    assert found["nope"] == "not the 2-gram" and found["rope"] == "3-gram"
+    points = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
+    assert len(figures.yardsticks(data, points)) == 2 * 3
+    assert figures.yardsticks(data, points).name.str.contains(" of 396M").sum() == 3
+
+
+def test_runs_outside_the_means_are_outside_the_losses(three):
+    """The same seed again, and a run in training."""
+    falling(make_run(three / "zz-rope-s0", "rope", 0, better=0.5, steps=STEPS), 5.0)
+    falling(make_run(three / "zz-rope-s1", "rope", 1, evaluated=False, steps=STEPS), 5.0)
+    data = runs.gather([three])
+    found = {one.group: one for one in learning.groups_by_loss(data)}
+    assert found["rope"].fall == pytest.approx(0.1, abs=0.01)
+
+
+def test_the_n_gram_reached_is_the_longest_that_is_no_better(counted):
+    data = runs.gather([counted])
+    found = {one.group: one.reached for one in learning.groups_by_loss(data)}
+    assert found["rope"] == "3-gram" and found["nope"] == "not the 2-gram"
+
+
+def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
+    """With few counts the 4-gram is worse than the 2-gram, which beats nope."""
+    for run in ("rope-s0", "nope-s0"):
+        rows = ngrams.read_yardsticks(counted / run / "eval")
+        ngrams.write_yardsticks(
+            counted / run / "eval",
+            [row | ({"bpb": 9.0} if row["order"] == 4 else {}) for row in rows],
+        )
+    found = {one.group: one.reached for one in learning.groups_by_loss(runs.gather([counted]))}
+    assert found["rope"] == "4-gram" and found["nope"] == "not the 2-gram"
+
+
+def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
+    data = runs.gather([counted])
+    lines = {line.name: line for line in figures.against_length(data, "same_token")}
+    assert [name for name in lines if name.endswith("gram")] == ["2-gram", "3-gram", "4-gram"]
+    assert lines["3-gram"].x == [16, 32, 64] and len(set(lines["3-gram"].y)) == 1
+    assert not any("gram" in line.name for line in figures.against_length(data, "sliding"))
+    said = table.table(data).splitlines()
+    assert sum(line.startswith("3-gram") for line in said) == 1
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A sweep of one scheme that tried three rates, two of them only to choose."""
+    rows = []
+    for times, bits in ((1 / 3, 2.5), (1.0, 2.25), (3.0, float("inf"))):
+        rate = float(f"{3e-3 * times:.6g}")
+        name, chosen = f"rope-s0-learning_rate={rate:g}", "yes" if times == 1 else ""
+        make_run(tmp_path / name, "rope", 0, evaluated=bool(chosen), learning_rate=rate)
+        row = dict.fromkeys(COLUMNS, "") | {"scheme": "rope", "run": name, "times": times}
+        row |= {"learning_rate": rate, "encoding_rate": 1.0, "chosen": chosen, "shipped": chosen}
+        finite = {"choose_loss": bits, "choose_bpb": bits} if bits < 9 else {"choose_loss": "inf"}
+        rows.append(row | finite)
+    make_run(tmp_path / "rope-s1-learning_rate=0.003", "rope", 1, learning_rate=3e-3)
+    with (tmp_path / FILE).open("w") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return tmp_path
+
+
+def test_trial_runs_appear_in_the_table_of_rates_only(tuned):
+    data = runs.gather([tuned])
+    assert {run["name"] for run in data.runs} == {
+        "rope-s0-learning_rate=0.003",
+        "rope-s1-learning_rate=0.003",
+    }
+    assert data.notes == [] and {run["group"] for run in data.runs} == {"rope"}
+    html = sections.rates(data).html()
+    for cell in ("2.250", "0.001: 2.500; 0.003: 2.250; 0.009: not finite"):
+        assert cell in html
+    assert "(0.333333, 1, 3;" in html and "trained arrays" not in html
+
+
+def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
+    shipped = tmp_path / "zoo"
+    make_run(shipped / "rope-s0", "rope", 0, data={"source": "stdlib", "choose_fraction": 0.0})
+    for config in tuned.glob("*/config.json"):
+        fields = json.loads(config.read_text())
+        config.write_text(json.dumps(fields | {"data": fields["data"] | {"choose_fraction": 0.1}}))
+    data = runs.gather([tuned, shipped])
+    assert {run["group"] for run in data.runs} == {"rope", "rope, tuned"}
+
+
+def test_a_damaged_table_of_rates_is_a_note(tuned):
+    (tuned / FILE).write_text("scheme,run\nrope,x\n")
+    data = runs.gather([tuned])
+    assert any("choices.csv cannot be read" in note for note in data.notes)
+    assert sections.rates(data) is None

@@ -1,0 +1,60 @@
+"""Only a regular file is ever replaced."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+from posenc_jax.runs import export
+from posenc_jax.runtime.errors import Stop
+from posenc_jax.runtime.files import write_atomically
+from scripts import prepare_data
+
+
+@pytest.fixture(params=["folder", "pipe", "socket", "device"])
+def not_a_file(request, tmp_path, monkeypatch):
+    """A path that is not a regular file."""
+    path = tmp_path / "out"
+    if request.param == "folder":
+        path.mkdir()
+    elif request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param == "socket":
+        with monkeypatch.context() as patch, socket.socket(socket.AF_UNIX) as bound:
+            patch.chdir(tmp_path)  # a socket's name must be short
+            bound.bind("out")
+    else:
+        path.symlink_to("/dev/full")
+    return path
+
+
+def test_writing_leaves_folders_pipes_and_devices(not_a_file):
+    before = stat.S_IFMT(not_a_file.stat().st_mode)
+    with pytest.raises(Stop, match="out: it is a folder, device or pipe; only regular"):
+        write_atomically(not_a_file, "text")
+    assert stat.S_IFMT(not_a_file.stat().st_mode) == before
+    assert os.listdir(not_a_file.parent) == ["out"]
+
+
+def test_export_checks_its_output_before_reading_the_run(not_a_file, tmp_path):
+    with pytest.raises(Stop, match="only regular files are replaced") as caught:
+        export.export(tmp_path / "none", not_a_file, overwrite=True)
+    assert caught.value.code == 2
+
+
+def test_tokenizer_training_checks_its_output_first(not_a_file, tmp_path, capsys):
+    words = ["prepare_data.py", "--config=configs/rope.py", "--vocab=300", f"--out={not_a_file}"]
+    with pytest.raises(SystemExit) as caught:
+        prepare_data.main([*words, f"--config.data.cache={tmp_path / 'cache'}"])
+    assert caught.value.code == 2
+    assert f"--out={not_a_file}: it is a folder, device or pipe" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
+def test_files_and_dangling_links_are_replaced(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for name in ("file", "link", "new"):
+        write_atomically(tmp_path / name, "new")
+        assert (tmp_path / name).read_text() == "new" and not (tmp_path / name).is_symlink()
