@@ -9,7 +9,7 @@ USE = """
 import posenc_jax
 from configs import rope
 from posenc_jax import extensions
-from posenc_jax.config import building, check, load, parse
+from posenc_jax.config import building, check, flags, load
 from posenc_jax.evaluation import methods
 
 encoding = posenc_jax.build("rope", posenc_jax.Dims(2, 8, 16, 16))
@@ -22,7 +22,7 @@ assert methods.mistakes("slowed:2,slowed:shares=1") == [
 ]
 words = ["train.py", "--config=configs/rope.py", "--config.extension.scale=2"]
 words += ["--config.extension.name=slowed", "--config.extension.share=0.25"]
-recipe = parse.parse(words)[1]
+recipe = flags.parse(words)[1]
 ours = building.extended(load(recipe), encoding)
 assert (ours.inv_freq == extended.inv_freq).all()
 recipe.extension.share = -1.0

@@ -30,7 +30,8 @@ from configured import run_of
 from training_rows import rows
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
-from posenc_jax.training import adamw, compiled
+from posenc_jax.training import train_step
+from posenc_jax.training.optimizer import make
 def losses(count, sharding='replicated', attention='plain'):
     config = import_module('configs.alibi').get_config()
     config.sharding, config.model.attention = sharding, attention
@@ -38,10 +39,10 @@ def losses(count, sharding='replicated', attention='plain'):
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
     config = run_of(config)
     mesh = devices.make_mesh(jax.devices()[:count])
-    parts, optimizer = parameters.make(config), adamw.make(config)
-    state = compiled.fresh_state(parts, optimizer)
+    parts, optimizer = parameters.make(config), make(config)
+    state = train_step.fresh_state(parts, optimizer)
     state = jax.device_put(state, devices.shardings(state, mesh, sharding))
-    step = compiled.train_step(parts, optimizer, config, mesh)
+    step = train_step.train_step(parts, optimizer, config, mesh)
     out = []
     for i in range(20):
         state, measured = step(state, rows(batch=8, seed=i))

@@ -108,9 +108,9 @@ def test_reading_sums_starts_no_thread(evaluated):
         f"""
 import os
 from pathlib import Path
-from posenc_jax.evaluation import sums_file
+from posenc_jax.evaluation import cells
 before = os.listdir("/proc/self/task")
-assert sums_file.read(Path({str(evaluated / "eval")!r})).cells
+assert cells.read_record(Path({str(evaluated / "eval")!r})).cells
 assert os.listdir("/proc/self/task") == before
 """,
     )

@@ -203,9 +203,9 @@ def test_a_signal_inside_a_save_saves(call, tmp_path, monkeypatch):
 
 
 def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, monkeypatch):
-    from posenc_jax.training import train_step
+    from posenc_jax.training import loop
 
-    real, asked = train_step.train_step, threading.Event()
+    real, asked = loop.train_step, threading.Event()
 
     def slow(parts, optimizer, config, mesh):
         step = real(parts, optimizer, config, mesh)
@@ -222,7 +222,7 @@ def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, m
 
         return compiling
 
-    monkeypatch.setattr(train_step, "train_step", slow)
+    monkeypatch.setattr(loop, "train_step", slow)
     out = call("train.py", tmp_path / "run", code=75)
     assert "stopped by SIGTERM: saved step 1;" in out
 

@@ -74,7 +74,12 @@ def test_training_states_no_bits_per_byte_of_it(lossy_text, call, tmp_path, monk
 
     logged = []
     run = SimpleNamespace(
-        log=logged.append, define_metric=lambda *a, **k: None, finish=lambda **k: None, summary={}
+        log=logged.append,
+        define_metric=lambda *a, **k: None,
+        finish=lambda **k: None,
+        summary={},
+        url="",
+        dir="",
     )
     monkeypatch.setattr(wandb, "init", lambda **options: run)
     fields = {"data.choose_fraction": 0.3, "wandb.mode": "online", "steps": 6}

@@ -14,8 +14,7 @@ from configured import origin_of
 
 from configs import base
 from posenc_jax.data import corpora, tasks, tokenizer
-from posenc_jax.data import prepare as hashes
-from posenc_jax.data import prepare as writing
+from posenc_jax.data import prepare as to_disk
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.runtime.errors import DataError
 
@@ -83,9 +82,9 @@ def test_a_corpus_is_rebuilt_only_when_a_file_changes(texts, tmp_path):
 
 
 def test_unchanged_files_are_not_hashed_again(texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(hashes, "YOUNG", -60)  # remember files at once
-    read, real = [], hashes.hash_of_file
-    monkeypatch.setattr(hashes, "hash_of_file", lambda path: read.append(path.name) or real(path))
+    monkeypatch.setattr(to_disk, "YOUNG", -60)  # remember files at once
+    read, real = [], to_disk.hash_of_file
+    monkeypatch.setattr(to_disk, "hash_of_file", lambda path: read.append(path.name) or real(path))
     first = prepare(texts)
     assert read.count("03.txt") == 1
     read.clear()
@@ -100,9 +99,9 @@ def test_unchanged_files_are_not_hashed_again(texts, tmp_path, monkeypatch):
 
 def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
     (tmp_path / "a.txt").write_text("a")
-    with hashes.remembered(tmp_path) as known:
+    with to_disk.remembered(tmp_path) as known:
         known.of(tmp_path / "a.txt")
-    assert not (tmp_path / hashes.HASHES_FILE).exists()
+    assert not (tmp_path / to_disk.HASHES_FILE).exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -112,12 +111,12 @@ def test_progress_reaches_its_total(packed, tmp_path, settings, monkeypatch):
     path.write_bytes(gzip.compress(rows) if packed else rows)
     bars = []
 
-    class Bar(writing.tqdm):
+    class Bar(to_disk.tqdm):
         def __init__(self, **options):
             super().__init__(**options | {"disable": False, "file": io.StringIO()})
             bars.append(self)
 
-    monkeypatch.setattr(writing, "tqdm", Bar)
+    monkeypatch.setattr(to_disk, "tqdm", Bar)
     prepare(settings(source="jsonl", path=str(path), valid_fraction=0.0))
     (bar,) = bars
     assert bar.total == path.stat().st_size == pytest.approx(bar.n)

@@ -11,7 +11,6 @@ from posenc_jax.config.compare import without_seed
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.sweeping import grid
-from posenc_jax.sweeping import run as scheduler
 from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.rates import FILE, Plan, Rates, Trial, checked_rates, chosen
 from posenc_jax.sweeping.run import Scheduler, run_plan
@@ -68,7 +67,7 @@ class Measuring:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setattr(scheduler, "PAUSE", 0.0)
+    monkeypatch.setattr("posenc_jax.sweeping.run.PAUSE", 0.0)
 
     def make(made, loss, **options):
         plan, launcher, said = plan_of(made, tmp_path), Measuring(loss, **options), []

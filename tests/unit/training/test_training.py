@@ -21,7 +21,7 @@ from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.training import loop, train_step
-from posenc_jax.training import optimizer as adamw
+from posenc_jax.training.optimizer import decays, make, schedule
 
 pytestmark = pytest.mark.sampled
 
@@ -44,7 +44,7 @@ def config():
 def compiled_of(fields):
     """Parts, optimizer and step of a configuration, compiled once for all tests."""
     config = schema.from_fields(json.loads(fields))
-    parts, optimizer = parameters.make(config), adamw.make(config)
+    parts, optimizer = parameters.make(config), make(config)
     mesh = devices.make_mesh(jax.devices()[:1])
     return parts, optimizer, train_step.train_step(parts, optimizer, config, mesh)
 
@@ -111,7 +111,7 @@ def test_rope_frequencies_keep_their_bits_over_200_steps(config):
 
 def test_weight_decay_applies_to_kernels_only(config):
     params = parameters.make(config("learned", **{"model.tied": False})).params()
-    decayed = adamw.decays(params, models.Transformer)
+    decayed = decays(params, models.Transformer)
     assert not any(jax.tree.leaves(decayed["encoding"]))
     assert not decayed["model"]["embed.embedding"]
     names = {name for name, yes in decayed["model"].items() if yes}
@@ -144,21 +144,19 @@ def test_random_positions_depend_on_seed_and_step_only(config):
 
 
 def test_learning_rates_rise_then_fall(config):
-    cosine = adamw.schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
+    cosine = schedule(config(steps=100, warmup_steps=10, learning_rate=1.0))
     at = lambda rate, *steps: [rate(step - 1) for step in steps]  # noqa: E731 optax counts from 0
     np.testing.assert_allclose(at(cosine, 1, 5, 10, 55, 100), [0.1, 0.5, 1, 0.55, 0.1], rtol=1e-5)
-    linear = adamw.schedule(
-        config(steps=100, warmup_steps=10, learning_rate=1.0, schedule="linear")
-    )
+    linear = schedule(config(steps=100, warmup_steps=10, learning_rate=1.0, schedule="linear"))
     np.testing.assert_allclose(at(linear, 5, 10, 50, 80), [0.5, 1, 1, 1])
     np.testing.assert_allclose(at(linear, 90, 100), [0.55, 0.1], rtol=1e-5)
     for warmup in (0, 1):
-        flat = adamw.schedule(config(steps=10, warmup_steps=warmup, learning_rate=1.0))
+        flat = schedule(config(steps=10, warmup_steps=warmup, learning_rate=1.0))
         assert all(rate > 0 for rate in at(flat, *range(1, 11)))  # no step has rate 0
 
 
 def test_a_gradient_is_clipped_to_the_norm(config):
-    chain = adamw.make(config(clip=0.5, weight_decay=0.0))
+    chain = make(config(clip=0.5, weight_decay=0.0))
     params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
     state = chain.init(params)
     big = {"model": {"norm.scale": jnp.full(4, 100.0)}, "encoding": {}}
