@@ -126,7 +126,7 @@ class LayerCache(struct.PyTreeNode):
 
 
 class Cache(struct.PyTreeNode):
-    """What a model holds of each row; `step` takes one and returns the next."""
+    """Keys and values held for each row; `step` takes a cache and returns the next."""
 
     layers: tuple[LayerCache, ...]
     length: jax.Array  # tokens read: [], or [B] if rows differ
@@ -217,7 +217,7 @@ def _rotates_once(config: Config, layer: Encoding) -> bool:
 
 
 class Seen(NamedTuple):
-    """What new queries attend to, and the queries, rotated if the cache is."""
+    """Keys that new queries attend to, and the queries, rotated if the cache is."""
 
     q: jax.Array  # [B, H, t, K]
     k: jax.Array  # [B, G, S, K]

@@ -466,7 +466,7 @@ class Attention(nnx.Module):
         return attention(q, k, v, encoding, tokens, k_tokens, **options)
 
     def held(self, x: jax.Array, batch: int) -> tuple[jax.Array, jax.Array]:
-        """What a cache holds of an input: keys and values, [B, G, T, K] of each."""
+        """Keys and values that a cache holds of an input, [B, G, T, K] each."""
         return self.keys(x, batch), _by_head(self.v(x), batch, self.config.groups)
 
     def queries(self, x: jax.Array, batch: int) -> jax.Array:  # [..., D] -> [B, H, T, K]

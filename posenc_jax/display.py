@@ -1,4 +1,4 @@
-"""What a protocol or a report hands to be drawn or printed: lines, panels and tables."""
+"""Lines, panels and tables, which protocols and reports hand over to be drawn or printed."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What cells of tables are made of: means with intervals, differences, and Markdown."""
+"""Parts of the cells of tables: means with intervals, differences, and Markdown."""
 
 from pathlib import Path
 from typing import Any

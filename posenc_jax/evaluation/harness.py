@@ -78,7 +78,7 @@ class RunLM(TemplateLM):
 
     @property
     def _first(self) -> list[int]:
-        """What every row begins with: a token, or nothing."""
+        """The token that begins every row, if any."""
         begins = self.model.config.bos or self.prefix is not None
         return [self.prefix_token_id] if begins else []
 

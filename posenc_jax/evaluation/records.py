@@ -131,7 +131,7 @@ def over_baselines(cell: Measured, known: Mapping[tuple, Sums]) -> dict:
 
 
 def _place(facts: Mapping, method: str) -> tuple:
-    """What must be equal for a baseline to score the same targets of the same run."""
+    """Columns that must be equal for a baseline to score the same targets of the same run."""
     names = ("evaluation", "run", "seed", "step", "protocol", "length", "part", "token_hash")
     return method, *(facts[name] for name in names)
 

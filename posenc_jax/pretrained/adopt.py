@@ -278,7 +278,7 @@ def _facts(
     config: Training,
     dtypes: set[str],
 ) -> dict[str, Any]:
-    """What a wrong reading would show, to be compared with the publisher's page."""
+    """Facts to compare with the model card; a misread checkpoint shows here."""
     rope = position.rope
     facts: dict[str, Any] = {"source": str(source), "model_type": settings["model_type"]}
     if rope is not None:

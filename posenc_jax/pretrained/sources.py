@@ -1,4 +1,4 @@
-"""Where a pretrained model is read from: a folder of safetensors, a GGUF file, an id of the Hub."""
+"""Read a pretrained model from a folder of safetensors, a GGUF file or an id of the Hub."""
 
 import hashlib
 import json
@@ -324,7 +324,7 @@ def _tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
 
 
 def _pre_tokenizers(tokenizers: Any) -> dict[str, list[Any]]:
-    """What splits a text into words and then bytes, by `tokenizer.ggml.pre`."""
+    """Pre-tokenizers that split a text into words, then bytes, by `tokenizer.ggml.pre`."""
     of = tokenizers.pre_tokenizers
     words, whole = (of.ByteLevel(add_prefix_space=False, use_regex=one) for one in (True, False))
 

@@ -1,4 +1,4 @@
-"""Checkpoints during training, which the lead reads and writes for all processes."""
+"""The training loop: start or resume a run, train, save and record it."""
 
 import dataclasses
 import shutil
@@ -321,7 +321,7 @@ def _check_steps(config, saved: list[int]) -> None:
 
 
 def _belongs(config, run: Workdir, corpus, card: dict | None) -> dict[str, Any]:
-    """What a checkpoint says about its run, with the files that it names kept in the folder."""
+    """Facts of a checkpoint about its run; the files that it names are kept in the folder."""
     return {
         "data": corpus.fingerprint,
         "text": corpus.key,

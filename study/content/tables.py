@@ -28,7 +28,7 @@ def seeds_of_content(sweep: str) -> str:
 
 
 def changes_by_logn() -> str:
-    """What log-n scaling changes at 8 L, by seed."""
+    """Change by log-n scaling at 8 L, by seed."""
     rows, body = ordered(TUNED), []
     for group, own in rows.groupby("group"):
         plain, scaled = own[own.method == "none"], own[own.method == "logn"]

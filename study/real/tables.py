@@ -68,7 +68,7 @@ def of_copies(length: int) -> str:
 
 
 def far_copies(length: int) -> str:
-    """What a copy beyond L gains each method, against its own loss without one."""
+    """Gain of each method from a copy beyond L, against its own loss without one."""
     every = copies(length)
     backs = [back for back in every.index.unique("back") if back > L]
 
@@ -81,7 +81,7 @@ def far_copies(length: int) -> str:
 
 
 def lost(method: str, length: int, other: str = "none", than: int = L) -> Any:
-    """What a method loses, in nats per target, against another on the books that both read: by
+    """Loss of a method, in nats per target, against another on the books that both read: by
     default a plain row of L."""
     rows = real()[["nats", "targets"]]
     own, baseline = rows.loc[method, length].align(rows.loc[other, than], join="inner", axis=0)
@@ -91,7 +91,7 @@ def lost(method: str, length: int, other: str = "none", than: int = L) -> Any:
 def real_lengths(
     methods: str, lengths: tuple[int, ...], other: str = "none", than: int | None = L
 ) -> str:
-    """What each method loses at each length against another method at length `than` (None: at the
+    """Loss of each method at each length against another method at length `than` (None: at the
     same length), by default a plain row of L; a dagger marks what was measured on three books."""
     books = real().groupby(["method", "length"]).size()
 
@@ -159,7 +159,7 @@ def order_of_planted() -> str:
 
 
 def losses_of_planted() -> str:
-    """What a method loses against `none` on the right values, by the number of older settings."""
+    """Loss of a method against `none` on the right values, by the number of older settings."""
     rows = of_smollm2("planted")
     rows = rows.assign(older=rows.part.str.split("-").str[0])
     sums = rows.groupby(["method", "older", "document"])[["nats", "targets"]].sum()

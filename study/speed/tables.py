@@ -81,7 +81,7 @@ def ratio(row: Any) -> str:
 
 
 def machines() -> str:
-    """What was measured where, with which versions."""
+    """Machine and versions of every measurement."""
     rows = speeds().fillna("").drop_duplicates(["machine", "benchmark", "commit"])
     columns = ["machine", "processor", "cores", "benchmark", "jaxlib", "torch", "commit", "date"]
     return markdown(columns, rows[columns].astype(str).to_numpy().tolist())
