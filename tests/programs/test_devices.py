@@ -249,7 +249,7 @@ for count in (1, 4):
     mesh = devices.make_mesh(jax.devices()[:count], sequence=count)
     rows = jax.ShapeDtypeStruct((1, length + 1), jnp.int32, sharding=devices.by_rows(mesh))
     placed = devices.copied((model, encoding), mesh)
-    compiled = losses.read.lower(*placed, rows, length, mesh).compile()
+    compiled = losses.losses_of.lower(*placed, rows, length, mesh).compile()
     print(compiled.memory_analysis().temp_size_in_bytes)
 """
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
