@@ -4,7 +4,7 @@ import numpy as np
 
 import posenc_jax
 
-L, BASE = 16, 10_000.0
+L = 16
 SIZES = {"width": 8, "heads": 2, "head_dim": 12, "value_dim": 3, "latent_dim": 5, "rotary_dim": 8}
 DIMS = posenc_jax.Dims(heads=2, head_dim=12, width=8, train_length=L, rotary_dim=8)
 TOKENS, LAST = 40, 8  # of the golden row, and how many of its outputs are kept

@@ -412,7 +412,7 @@ def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
 def token_widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
     """Bytes of text of each token of a byte-level tokenizer; None for others.
 
-    A vocabulary may lack bytes that its training text did not have; `ends` shows where they occur.
+    A vocabulary may lack bytes that its training text did not have; `token_ends` shows where they occur.
     """
     import tokenizers
 

@@ -23,7 +23,7 @@ from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
 from posenc_jax.runtime import devices
-from posenc_jax.runtime.errors import ConfigError, DataError, Interrupted, Stop
+from posenc_jax.runtime.errors import ConfigError, DataError, Stop, Stopped
 from posenc_jax.runtime.files import locked
 from posenc_jax.runtime.terminal import counted, stop_requests, warn
 
@@ -75,10 +75,10 @@ def _evaluate(
     earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
     earlier = records.renamed(earlier, workdir.resolve().name)
     text = subject = None
-    requested = saved_steps(workdir) if steps is None else list(steps)
-    if config.distributed:  # a run in training may save meanwhile
-        requested = [saved_steps(workdir)[-1] if step is None else step for step in requested]
-        processes.check_same(requested, "checkpoints")
+    requested = list(steps or [])
+    if steps is None or None in requested and config.distributed:  # it may save meanwhile
+        saved = processes.numbers_of_lead(saved_steps(workdir))
+        requested = saved if steps is None else [saved[-1] if s is None else s for s in requested]
     for step in requested:
         if stopping():
             break
@@ -94,7 +94,7 @@ def _evaluate(
         planning.check_cut(config, subject.plain)
         if text is None:
             text = choose(config, subject, lengths, signals, earlier)
-            processes.check_same(text.hash, "text")
+            processes.check_same(text.hash, "text", DataError)
             _tell_targets(config, subject, lengths, text)
         unfit = planning.unfit(config, subject)
         if unfit and not left_out:
@@ -108,7 +108,7 @@ def _evaluate(
         measured += found
         recorded = _record(folder, measured, text, earlier, left_out)
     if stopping():
-        raise Interrupted(
+        raise Stopped(
             f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
             "same command resumes"
         )

@@ -27,7 +27,7 @@ NEEDS = (
 )
 HEARTBEAT_SECONDS = 30  # a process that is silent for so long is dead, and jax ends the others
 SHUTDOWN_SECONDS = 30  # processes wait this long for each other at the end
-TOGETHER = errors.Interrupted, errors.NotFinite  # every process raises them at the same step
+TOGETHER = errors.Stopped, errors.NotFinite  # every process raises them at the same step
 
 
 @contextmanager
@@ -119,14 +119,22 @@ def only_lead_speaks() -> Iterator[None]:
         yield
 
 
-def check_same(value: Any, what: str) -> None:
+def check_same(
+    value: Any, what: str, error: type[errors.Stop] = errors.ConfigError
+) -> None:
     """Refuse processes that were given different values, such as those of another command."""
     if jax.process_count() == 1:
         return
     own = np.uint32(zlib.crc32(json.dumps(value, sort_keys=True).encode()))
     if np.ptp(multihost_utils.process_allgather(own)):
         jax.distributed.shutdown()  # every process ends here
-        raise errors.ConfigError(f"all processes must be given the same {what}")
+        raise error(f"all processes must be given the same {what}")
+
+
+def numbers_of_lead(own: Sequence[int]) -> list[int]:
+    """The lead's numbers, of which there may be more or fewer than this process has."""
+    count = int(arrays_of_lead(np.int32(len(own))))
+    return arrays_of_lead(np.resize(np.int32(own), count)).tolist()
 
 
 def arrays_of_lead(tree: Any) -> Any:

@@ -53,6 +53,10 @@ class Interrupted(Stop):
     code = AGAIN
 
 
+class Stopped(Interrupted):
+    """Every process stops at the same place."""
+
+
 class OtherConfig(Stop):
     code = OTHER_CONFIG
 

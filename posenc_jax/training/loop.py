@@ -95,7 +95,7 @@ def train(config: Training, workdir: Path) -> int:
         corpus = batches.prepare_corpora(
             config.data.source, config.seed, quiet=not is_lead(), stopping=signals
         )
-        processes.check_same(corpus.fingerprint, "data")
+        processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = with_vocab(config, corpus.vocab)
         saving = stack.enter_context(closing(Saving(run, config.keep)))
         _check_steps(config, saving.steps())
