@@ -33,8 +33,8 @@ def count(runs: list[Path], evaluation: str, whole: bool) -> None:
     from posenc_jax.evaluation import ngrams
     from posenc_jax.report.runs import runs_in
 
-    for folder in ngrams.distinct(runs_in(runs), evaluation):
-        rows = ngrams.measure(folder, evaluation, whole=whole)
+    for folder in ngrams.distinct_folders(runs_in(runs), evaluation):
+        rows = ngrams.measure_ngrams(folder, evaluation, whole=whole)
         path = ngrams.write_yardsticks(folder / "eval", rows)
         bits = ", ".join(
             f"{row['order']}-gram {row['nll' if row['bpb'] is None else 'bpb']:.3f}" for row in rows

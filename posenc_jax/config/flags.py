@@ -19,8 +19,7 @@ except ModuleNotFoundError as error:
 
 from posenc_jax import composition, fields
 from posenc_jax.config import check, environment, schema
-from posenc_jax.config.resolve import encoding_defaults
-from posenc_jax.config.resolve import saved_config as read_run
+from posenc_jax.config.resolve import encoding_defaults, saved_config
 from posenc_jax.config.schema import Training
 from posenc_jax.data import sources
 from posenc_jax.registry import ROOT
@@ -242,7 +241,7 @@ def _saved(flags: argparse.Namespace) -> Training | None:
     if not (folder / "config.json").exists():
         return None
     try:
-        return read_run(folder)
+        return saved_config(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise errors.ConfigError(f"cannot read {folder / 'config.json'}: {error}") from error
 

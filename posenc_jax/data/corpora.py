@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posenc_jax.data import tokenizer
-from posenc_jax.data.prepare import (
+from posenc_jax.data.sources import Documents, Origin, Text
+from posenc_jax.data.sources.tokens import Tokens
+from posenc_jax.data.writing import (
     GROUPS,
     SPLITS,
     TOKENIZER,
@@ -22,8 +24,6 @@ from posenc_jax.data.prepare import (
     lossless,
     remembered,
 )
-from posenc_jax.data.sources import Documents, Origin, Text
-from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime.backend import cache_home
 from posenc_jax.runtime.errors import DataError, Stop
 from posenc_jax.runtime.files import alone

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_jax.data import tokenizer
 from posenc_jax.data.corpora import WIDTHS, Corpus, Split, of_folder
-from posenc_jax.data.prepare import GROUPS, SPLITS, TOKENIZER, Encoder, Hashes, fingerprint_of
+from posenc_jax.data.writing import GROUPS, SPLITS, TOKENIZER, Encoder, Hashes, fingerprint_of
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 
 

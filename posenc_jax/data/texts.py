@@ -10,13 +10,13 @@ from typing import NamedTuple
 from posenc_jax.data import batches, corpora, sources
 from posenc_jax.data.batches import Mixture
 from posenc_jax.data.corpora import Corpus, Split
-from posenc_jax.data.prepare import Encoder
 from posenc_jax.data.sources import Documents, EvaluationData, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.data.tokenizer import Unavailable
+from posenc_jax.data.writing import Encoder
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 HELD_OUT, CHOOSE = "held-out", "choose"  # names of evaluations of a run's own text

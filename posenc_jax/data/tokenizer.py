@@ -18,6 +18,9 @@ BLOCK = 1 << 24  # bytes of text per block of byte tokens
 
 
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+PIECE_BYTES = 1 << 15  # approximate bytes of a piece
+CUT_CONTEXT = 128  # bytes tried on either side of a cut
+CUT_TRIES = 8  # places tried near the end of a piece
 
 
 class Named(Protocol):
@@ -108,7 +111,7 @@ class Learned:
 
     def _pieces(self, texts: Iterable[Named]) -> Iterator["_Piece"]:
         for text in texts:
-            for start, stop in cut(text.text, self.tokenizer):
+            for start, stop in cut_pieces(text.text, self.tokenizer):
                 content = text.text[start:stop]
                 yield _Piece(text, start, content, stop == len(text.text))
 
@@ -273,7 +276,7 @@ class _Piece(NamedTuple):
 
 def _groups(every: Iterable[_Piece]) -> Iterator[list[_Piece]]:
     """Groups of pieces for all cores: four pieces each, or as many bytes of shorter ones."""
-    room = 4 * (os.cpu_count() or 1) * LENGTH
+    room = 4 * (os.cpu_count() or 1) * PIECE_BYTES
     group: list[_Piece] = []
     size = 0
     for piece in every:
@@ -361,27 +364,24 @@ def bytes_as_bpe():
     return tokenizer
 
 
-LENGTH = 1 << 15  # approximate bytes of a piece
-AROUND = 128  # bytes tried on either side of a cut
-TRIES = 8  # places tried near the end of a piece
 SPACE = b" \t\r\n\f\v"
 # Characters of every width in UTF-8, and every kind of white space.
 SAMPLE = "Once  upon a\ttime,\n\n  caf\u00e9 \u6771\u4eac \U0001f600\u00a0! x1 \n "
 
 
-def cut(text: bytes, tokenizer: Any) -> Iterator[tuple[int, int]]:
+def cut_pieces(text: bytes, tokenizer: Any) -> Iterator[tuple[int, int]]:
     """Start and end of each piece, cut before white space where the tokenizer splits words.
 
     Where it does not, pieces are longer, up to the whole text.
     """
-    start, end = 0, LENGTH
-    while tokenizer.pre_tokenizer is not None and end + AROUND < len(text):
-        places = _candidates(text, max(start + AROUND, end - LENGTH), end)
+    start, end = 0, PIECE_BYTES
+    while tokenizer.pre_tokenizer is not None and end + CUT_CONTEXT < len(text):
+        places = _candidates(text, max(start + CUT_CONTEXT, end - PIECE_BYTES), end)
         place = next((p for p in places if _apart(text, p, tokenizer)), None)
         if place is not None:
             yield start, place
             start = end = place
-        end += LENGTH
+        end += PIECE_BYTES
     yield start, len(text)
 
 
@@ -390,7 +390,7 @@ def _candidates(text: bytes, low: int, high: int) -> Iterator[int]:
     tries = 0
     for space in (b"\n", b" "):
         place = high
-        while tries < TRIES and (place := text.rfind(space, low, place)) > low:
+        while tries < CUT_TRIES and (place := text.rfind(space, low, place)) > low:
             if text[place - 1] not in SPACE:
                 tries += 1
                 yield place
@@ -400,7 +400,7 @@ def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
     """True if a cut at this place leaves the tokens around it unchanged."""
     left, right = (
         side.decode(errors="ignore")
-        for side in (text[place - AROUND : place], text[place : place + AROUND])
+        for side in (text[place - CUT_CONTEXT : place], text[place : place + CUT_CONTEXT])
     )
     whole, first, second = (
         tokenizer.encode(part, add_special_tokens=False) for part in (left + right, left, right)
@@ -412,7 +412,8 @@ def _apart(text: bytes, place: int, tokenizer: Any) -> bool:
 def token_widths(tokenizer: Any, vocab: int) -> np.ndarray | None:  # [V]
     """Bytes of text of each token of a byte-level tokenizer; None for others.
 
-    A vocabulary may lack bytes that its training text did not have; `token_ends` shows where they occur.
+    A vocabulary may lack bytes that its training text did not have; `token_ends` shows where they
+    occur.
     """
     import tokenizers
 

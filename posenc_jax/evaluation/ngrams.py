@@ -99,7 +99,7 @@ def ngrams_of(batch: Batch, order: int) -> np.ndarray:  # [n, order]
     return all_grams[:, -batch.targets.shape[1] :][batch.weights > 0]
 
 
-def trained_on(batches: Batches, rows: int, order: int) -> Iterator[np.ndarray]:
+def training_ngrams(batches: Batches, rows: int, order: int) -> Iterator[np.ndarray]:
     """Yield the n-grams of the first rows of training, at most one epoch."""
     size = max(1, TOKENS_AT_ONCE // batches.length)
     rows = min(rows, batches.rows)
@@ -107,7 +107,9 @@ def trained_on(batches: Batches, rows: int, order: int) -> Iterator[np.ndarray]:
         yield ngrams_of(batches.at(range(first, min(first + size, rows))), order)
 
 
-def before(tokens: np.ndarray, places: np.ndarray, first: np.ndarray, order: int) -> np.ndarray:
+def ngrams_before(
+    tokens: np.ndarray, places: np.ndarray, first: np.ndarray, order: int
+) -> np.ndarray:
     """Tokens [N, order] at and before places [N]; -1 before each place's first token [N]."""
     index = places[:, None] + np.arange(1 - order, 1)
     inside = index >= first[:, None]
@@ -129,7 +131,9 @@ class Targets(NamedTuple):
     part: str  # of the run's mixture
 
 
-def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list[dict[str, Any]]:
+def measure_ngrams(
+    workdir: Path, evaluation: str = "", *, whole: bool = False
+) -> list[dict[str, Any]]:
     """Rows of eval/yardsticks.csv, with n-grams counted on the rows that a run was trained on, at
     most one epoch, or on its whole training text."""
     config = run_config(workdir)
@@ -143,8 +147,8 @@ def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list
     batches, rows = _rows(batches_of(corpus, config), config, corpus, targets.part)
     part = corpus.parts[targets.part]
     order = max(ORDERS)
-    counted = _Counting(trained_on(batches, batches.rows if whole else rows, order))
-    grams = before(targets.split.tokens, targets.places, targets.first, order)
+    counted = _Counting(training_ngrams(batches, batches.rows if whole else rows, order))
+    grams = ngrams_before(targets.split.tokens, targets.places, targets.first, order)
     nats = -np.log(probabilities(grams, counted, part.vocab))
     widths = targets.split.bytes_of
     size = len(targets.places) if widths is None else int(widths[targets.places].sum())
@@ -163,7 +167,7 @@ def measure(workdir: Path, evaluation: str = "", *, whole: bool = False) -> list
     ]
 
 
-def distinct(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
+def distinct_folders(folders: Iterable[Path], evaluation: str = "") -> list[Path]:
     """Keep one evaluated run of those with the same training text, amount and targets."""
     by_identity: dict[str, Path] = {}
     for folder in folders:
@@ -257,7 +261,9 @@ def _split(workdir: Path, corpus: Corpus | Mixture, facts: dict) -> tuple[str, S
 
 
 YARDSTICKS_FILE = "yardsticks.csv"
-COLUMNS: Sequence[str] = "evaluation,order,last,token_hash,tokens,nll,bpb,counted".split(",")
+YARDSTICK_COLUMNS: Sequence[str] = "evaluation,order,last,token_hash,tokens,nll,bpb,counted".split(
+    ","
+)
 
 
 def write_yardsticks(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -265,7 +271,7 @@ def write_yardsticks(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
     new = {row["evaluation"] for row in rows}
     every = [*(row for row in read_yardsticks(folder) if row["evaluation"] not in new), *rows]
     table = io.StringIO()
-    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(table, YARDSTICK_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(every)
     write_atomically(folder / YARDSTICKS_FILE, table.getvalue())
@@ -281,7 +287,7 @@ def read_yardsticks(folder: Path) -> list[dict[str, Any]]:
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             return [
-                {n: kinds.get(n, str)(row[n]) if row[n] else None for n in COLUMNS}
+                {n: kinds.get(n, str)(row[n]) if row[n] else None for n in YARDSTICK_COLUMNS}
                 for row in csv.DictReader(stream)
             ]
     except (KeyError, ValueError) as error:

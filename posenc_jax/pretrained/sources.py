@@ -128,11 +128,11 @@ def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
     return whole[0] if whole[:1] != plain[:1] else None
 
 
-KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
-PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
+GGUF_KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
+GGUF_PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
 PRE, ADD_BOS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
 LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
-FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
+GGUF_FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
 CONTROL, USER_DEFINED = 3, 4  # types of tokens that are found before the text is split
 
 _LLAMA3 = (
@@ -142,34 +142,34 @@ _LLAMA3 = (
 
 
 def read_gguf(path: Path) -> Source:
-    gguf = _package()
+    gguf = _gguf_package()
     try:
         reader = gguf.GGUFReader(path)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
     facts = {name: field.contents() for name, field in reader.fields.items()}
     kind = facts.get("general.architecture")
-    if kind not in KINDS:
+    if kind not in GGUF_KINDS:
         raise ConfigError(
-            f"{path}: architecture {kind!r} is not supported; have: {', '.join(KINDS)}"
+            f"{path}: architecture {kind!r} is not supported; have: {', '.join(GGUF_KINDS)}"
         )
     tensors: dict[str, Any] = {tensor.name: tensor for tensor in reader.tensors}
     try:
-        config = _config(facts, kind, tensors)
+        config = _gguf_config(facts, kind, tensors)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
-    names = _names(gguf, kind, config["num_hidden_layers"])
+    names = _gguf_names(gguf, kind, config["num_hidden_layers"])
     arrays: dict[str, Callable[[], np.ndarray]] = {}
     for name, tensor in tensors.items():
         theirs = names.get(name) or name
-        arrays[theirs] = _reader(gguf, tensor, kind, theirs, config)
-    encoder = _tokenizer(facts, path)
+        arrays[theirs] = _gguf_reader(gguf, tensor, kind, theirs, config)
+    encoder = _gguf_tokenizer(facts, path)
     begins = facts.get(ADD_BOS, facts.get(PRE) == LLAMA3)
     prefix = facts["tokenizer.ggml.bos_token_id"] if begins else None
     return Source(config, arrays, encoder, prefix, digest_of([path]))
 
 
-def _package() -> Any:
+def _gguf_package() -> Any:
     try:
         import gguf
     except ImportError as error:
@@ -179,7 +179,7 @@ def _package() -> Any:
     return gguf
 
 
-def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
+def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[str, Any]:
     """The settings in the spelling of config.json."""
 
     def of(name: str, default: Any = None) -> Any:
@@ -188,12 +188,12 @@ def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[s
 
     heads, width = of("attention.head_count"), of("embedding_length")
     size = of("attention.key_length") or width // heads
-    rope = _rotary(of) | {"partial_rotary_factor": of("rope.dimension_count", size) / size}
-    if FACTORS in tensors:
-        factors = np.asarray(tensors.pop(FACTORS).data, np.float64)
+    rope = _gguf_rotary(of) | {"partial_rotary_factor": of("rope.dimension_count", size) / size}
+    if GGUF_FACTORS in tensors:
+        factors = np.asarray(tensors.pop(GGUF_FACTORS).data, np.float64)
         rope |= _llama3(factors, of("rope.freq_base"))
     return {
-        "model_type": KINDS[kind],
+        "model_type": GGUF_KINDS[kind],
         "num_hidden_layers": of("block_count"),
         "hidden_size": width,
         "num_attention_heads": heads,
@@ -212,7 +212,7 @@ def _config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> dict[s
     }
 
 
-def _rotary(of: Callable[..., Any]) -> dict[str, Any]:
+def _gguf_rotary(of: Callable[..., Any]) -> dict[str, Any]:
     """`rope_parameters` of a file, whose keys of YaRN have other names."""
     scaling = of("rope.scaling.type", "none")
     for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"):
@@ -238,7 +238,9 @@ def _llama3(factors: np.ndarray, base: float) -> dict[str, Any]:
     length = round(np.median(lengths)) if between.any() else 0
     expected = np.clip((length * theta / (2 * np.pi) - low) / (high - low), 0, 1)
     if not length or not np.allclose(fastness, expected, atol=1e-3):
-        raise ValueError(f"{FACTORS}: its factors are not those of Llama 3's rule (1 and 4 turns)")
+        raise ValueError(
+            f"{GGUF_FACTORS}: its factors are not those of Llama 3's rule (1 and 4 turns)"
+        )
     return {
         "rope_type": "llama3",
         "factor": scale,
@@ -253,12 +255,12 @@ def _shortest(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def _names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
+def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     """The names in config.json's family by those of the file."""
     chosen = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
     mapped = gguf.get_tensor_name_map(chosen, layers)
     names = {}
-    for module, row in families.FAMILIES[KINDS[kind]].names.items():
+    for module, row in families.FAMILIES[GGUF_KINDS[kind]].names.items():
         base = "" if module == "lm_head" else "model."
         for layer in range(layers if "N" in module else 1):
             for parameter in row.parameters:
@@ -269,12 +271,12 @@ def _names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     return names
 
 
-def _reader(
+def _gguf_reader(
     gguf: Any, tensor: Any, kind: str, name: str, config: dict[str, Any]
 ) -> Callable[[], np.ndarray]:
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
     module = name.split(".")[-2:-1]
-    permuted = kind in PERMUTED and module and module[0] in heads
+    permuted = kind in GGUF_PERMUTED and module and module[0] in heads
 
     def read() -> np.ndarray:
         array = _dequantised(gguf, tensor)
@@ -297,7 +299,7 @@ def _unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
-def _tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
+def _gguf_tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
     """The byte-level BPE of a file; its pre-tokenizer follows `tokenizer.ggml.pre`."""
     import tokenizers
 

@@ -141,7 +141,7 @@ def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Lin
     for group, method in _spread(drawn_methods(data, results), most):
         points = results.points[(results.points.group == group) & (results.points.method == method)]
         name, gid = legend_entry(results, group, method), f"group-{numbers[group]}"
-        look = look_of(looks[group], method)
+        look = look_with_method(looks[group], method)
         result.append(figures.line(name, points, look, "relative", gid=gid))
     return result + controls(data, results)
 
@@ -172,7 +172,7 @@ def _spread(pairs: list[tuple[str, str]], most: int | None) -> list[tuple[str, s
     return [pair for pair in pairs if pair in chosen]
 
 
-def look_of(plain: style.Look, method: str) -> dict[str, Any]:
+def look_with_method(plain: style.Look, method: str) -> dict[str, Any]:
     """Look of an encoding, dashed with an extension."""
     fields = plain._asdict()
     return fields if method == "none" else fields | {"linestyle": "--", "markerfacecolor": "white"}
@@ -270,7 +270,9 @@ def text(
         encoding, methods = of_group.encoding.iloc[0], list(of_group.method.unique())
         shown = [method for method in methods if (encoding, method) in extended]
         for method in (*(["window"] if shown else []), *shown, "none"):
-            look = style.WINDOW if method == "window" else look_of(looks[str(group)], method)
+            look = (
+                style.WINDOW if method == "window" else look_with_method(looks[str(group)], method)
+            )
             own_points = of_group[of_group.method == method]
             result.append(figures.line(str(group), own_points, dict(look)))
     return [line for line in result if line.x]
@@ -351,7 +353,7 @@ def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arr
     scored = collect(data)
     looks, result = figures.looks(data), []
     named = None if scored is None else scored._replace(names=display_names(data, scored))
-    shown = _brief(results) if brief else None
+    shown = _brief_order(results) if brief else None
     for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
         lengths = set(rows.length)
         if results.longest not in lengths:
@@ -359,20 +361,24 @@ def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arr
         if shown is not None and (group, method) not in shown:
             continue
         oracle = (rows.trained >= results.longest).all()
-        end = _place(rows[rows.length == results.longest])
-        begin = _place(rows[rows.length == results.trained]) if results.trained in lengths else end
+        end = _order_place(rows[rows.length == results.longest])
+        begin = (
+            _order_place(rows[rows.length == results.trained])
+            if results.trained in lengths
+            else end
+        )
         name = f"{group} + {method}" if named is None else legend_entry(named, group, method)
-        look = look_of(looks[group], method)
+        look = look_with_method(looks[group], method)
         if oracle:
             look = look | {"fillstyle": "left"}
         result.append(Arrow(name, look, end if oracle else begin, end))
     result.sort(key=lambda arrow: -min(arrow.end.reach, arrow.end.order))
     if brief:
-        result += _window(results)
+        result += _window_arrow(results)
     return result
 
 
-def _brief(results: Ordered) -> set[tuple[str, str]]:
+def _brief_order(results: Ordered) -> set[tuple[str, str]]:
     """Every group as trained, with its best method where that gains; oracles only as trained."""
     far = results.points[
         (results.points.length == results.longest) & (results.points.method != "window")
@@ -390,7 +396,7 @@ def _brief(results: Ordered) -> set[tuple[str, str]]:
     return chosen
 
 
-def _window(results: Ordered) -> list[Arrow]:
+def _window_arrow(results: Ordered) -> list[Arrow]:
     """Arrow of the mean over all windows of L."""
     points = results.points[
         (results.points.method == "window") & (results.points.trained < results.longest)
@@ -404,7 +410,7 @@ def _window(results: Ordered) -> list[Arrow]:
     ]
 
 
-def _place(points: Frame) -> Place:
+def _order_place(points: Frame) -> Place:
     spread = [over_seeds(points[name]) for name in ("reach", "order")]
     ends = [None if interval is None else interval[1:] for interval in spread]
     return Place(float(points.reach.mean()), float(points.order.mean()), *ends)

@@ -1,4 +1,5 @@
-"""Diagnostics of position in one run, and pictures of every encoding."""
+"""Diagnostics of position in one run: tables in its eval/diagnose, pictures in its plots; and
+pictures of every encoding, as initialised or as learned."""
 
 import csv
 import dataclasses
@@ -18,10 +19,8 @@ from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.evaluation import compare, diagnostics, evaluate, methods
 from posenc_jax.evaluation.cells import label
 from posenc_jax.layers import overrides
-from posenc_jax.plots import attention as of_attention
+from posenc_jax.plots import attention, style
 from posenc_jax.plots import encodings as pictures
-from posenc_jax.plots import style
-from posenc_jax.plots.encodings import spectrum
 from posenc_jax.runs.subject import Subject, load_subject
 from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError
@@ -92,7 +91,7 @@ def _spectrum(
         for pair, (wave, turns) in enumerate(zip(waves, all_turns, strict=True))
     )
     table = _write(tables / "spectrum.csv", "extension,table,pair,wavelength,turns_in_L", lines)
-    return [table, style.save(spectrum(ropes, trained), plots / "spectrum.png")]
+    return [table, style.save(pictures.spectrum(ropes, trained), plots / "spectrum.png")]
 
 
 def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Path) -> list[Path]:
@@ -113,7 +112,7 @@ def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Pa
     )
     table = _write(tables / "bias.csv", "length,head,distance,bias", lines)
     layer = "" if encoding.depth is None else "layer 0, "
-    return [table, style.save(of_attention.bias(biases, trained, layer), plots / "bias.png")]
+    return [table, style.save(attention.bias(biases, trained, layer), plots / "bias.png")]
 
 
 def _attention(
@@ -143,7 +142,7 @@ def _attention(
         for layer, heads in enumerate(weight)
     )
     by_layer = _write(tables / "token_0.csv", "extension,layer,mean_of_heads,largest_head", lines)
-    picture = of_attention.attention(results, subject.trained)
+    picture = attention.attention(results, subject.trained)
     return [table, by_layer, style.save(picture, plots / "attention.png")]
 
 
@@ -160,10 +159,10 @@ BIASES = ("alibi", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
 ADDITIVE = ("sinusoidal", "learned")
 LAYERED = "hybrid"
 GATED = "fox"
-TOKENS = 80  # for which gates are drawn
-LAYERS = 8  # of untrained layered encodings
-ROWS = 16  # of held-out text
-MOST = 512  # tokens along a map of distances; with more the first few would be invisible
+GATE_TOKENS = 80  # for which gates are drawn
+UNTRAINED_LAYERS = 8  # of untrained layered encodings
+TERM_ROWS = 16  # of held-out text
+MOST_ALONG_MAP = 512  # tokens along a map of distances; with more the first few would be invisible
 TEXT = b"The quick brown fox jumps over the lazy dog. The dog sleeps, and the fox is gone"
 
 
@@ -183,7 +182,7 @@ class Portraits:
         trained = self.dims.train_length
         rope, far = self.of(ROTARY), int(scale * trained)
         assert isinstance(rope, RoPE)
-        longest = min(max(far, 8), MOST)
+        longest = min(max(far, 8), MOST_ALONG_MAP)
         figures = {
             "rope_reach": pictures.wavelength_bounds(rope),
             "rope_distances": pictures.distances(rope),
@@ -223,7 +222,11 @@ class Portraits:
 
     @property
     def layers(self) -> int:
-        return self.runs[LAYERED][1].parts.model.config.layers if LAYERED in self.runs else LAYERS
+        return (
+            self.runs[LAYERED][1].parts.model.config.layers
+            if LAYERED in self.runs
+            else UNTRAINED_LAYERS
+        )
 
     def layered(self) -> dict[str, Encoding]:
         encodings = self.titled(LAYERED)
@@ -236,7 +239,7 @@ class Portraits:
         if GATED not in self.runs:
             return _untrained_gates(self.dims)
         _, subject = self.runs[GATED]
-        row = self._rows(subject)[0, :TOKENS]
+        row = self._rows(subject)[0, :GATE_TOKENS]
         decode = subject.tokenizer.decode
         letters = [repr(decode([token]))[1:-1] for token in row]
         return diagnostics.gates(subject.parts.model, subject.parts.encoding, row), letters
@@ -264,7 +267,7 @@ class Portraits:
             )
 
     def _rows(self, subject: Subject) -> np.ndarray:
-        return rows_of(subject, ROWS, subject.trained)
+        return rows_of(subject, TERM_ROWS, subject.trained)
 
 
 def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
@@ -272,6 +275,6 @@ def _untrained_gates(dims: Dims) -> tuple[np.ndarray, list[str]]:
     key = jax.random.key(0)
     config = models.Config(layers=2, width=dims.width, heads=dims.heads)
     encoding = schemes.build(GATED, dataclasses.replace(dims, layers=2), key=key)
-    row = np.frombuffer(TEXT[:TOKENS], np.uint8).astype("int32")
+    row = np.frombuffer(TEXT[:GATE_TOKENS], np.uint8).astype("int32")
     gates = diagnostics.gates(models.make(config, key), encoding, row)
     return gates, [chr(token) for token in row]

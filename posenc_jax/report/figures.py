@@ -78,7 +78,7 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
             baselines.append(line(name, beyond, entry.look | colour, "null_bpb", **grey))
     lines = sorted((item for item in lines if item.x), key=lambda item: (-item.x[-1], item.y[-1]))
     points = data.points[(data.points.protocol == protocol) & (data.points.method == "none")]
-    grey = counted(data, points, value) if protocol == protocols.HEADLINE else []
+    grey = ngram_lines(data, points, value) if protocol == protocols.HEADLINE else []
     return lines + grey + [item._replace(seeds=(), band=None) for item in baselines if item.x]
 
 
@@ -95,7 +95,7 @@ def yardsticks(data: Gathered, points: Frame) -> Frame:
     return rows.assign(name=names).sort_values(["counted", "order"])
 
 
-def counted(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]:
+def ngram_lines(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]:
     """A grey line for the loss of each n-gram on the same targets."""
     lengths = sorted(points.length.unique())
     return [
@@ -159,7 +159,7 @@ def tokens_axis(points: Frame) -> dict[str, Any]:
     return {"lengths": sorted(points.length.unique()), "trained": points.trained.unique()}
 
 
-def counts(points: Frame) -> str:
+def counts_in_words(points: Frame) -> str:
     """Counts of targets behind the numbers at the longest length."""
     longest = points.sort_values("length").groupby("id", sort=False).counts.last()
     return "; ".join(longest.unique()[:3])

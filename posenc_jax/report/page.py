@@ -93,7 +93,7 @@ def _picture(data: Gathered, protocol: str) -> "Figure | None":
         lines + curves.baselines(lines),
         y=curves.VALUES[value],
         views=views,
-        title=f"{protocol}: {protocols.find(protocol).title}\n{figures.counts(points)}",
+        title=f"{protocol}: {protocols.find(protocol).title}\n{figures.counts_in_words(points)}",
         size=(6 * len(views) + 2, 5),
         **figures.tokens_axis(points),
     )

@@ -20,7 +20,7 @@ from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts
 from posenc_jax.report.ranking import Tables, most_common, ranked
 from posenc_jax.runs.metrics import read_metrics
-from posenc_jax.runs.workdir import Workdir, data_in_words, speed
+from posenc_jax.runs.workdir import Workdir, data_in_words, median_speed
 from posenc_jax.runtime.errors import NOT_FINITE, DataError, OtherConfig, Stop
 from posenc_jax.runtime.terminal import counted
 from posenc_jax.sweeping import rates
@@ -110,12 +110,12 @@ def choices_in(folders: Iterable[Path], notes: list[str]) -> Frame:
     rows = []
     for folder in map(Path.resolve, folders):
         try:
-            choices = rates.read(folder)
+            choices = rates.read_choices(folder)
         except Stop as error:
             notes.append(str(error))
             continue
         rows += [{"sweep": str(folder), "id": str(folder / row["run"])} | row for row in choices]
-    return pd.DataFrame(rows, columns=["sweep", "id", *rates.COLUMNS])
+    return pd.DataFrame(rows, columns=["sweep", "id", *rates.CHOICES_COLUMNS])
 
 
 def yardsticks_of(runs: Iterable[dict]) -> Frame:
@@ -124,7 +124,7 @@ def yardsticks_of(runs: Iterable[dict]) -> Frame:
     for run in runs:
         rows_of_run = _or(functools.partial(ngrams.read_yardsticks, Path(run["id"], "eval")), [])
         rows += [row | {"read": run["read"]} for row in rows_of_run]
-    frame = pd.DataFrame(rows, columns=[*ngrams.COLUMNS, "read"])
+    frame = pd.DataFrame(rows, columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
     return frame.drop_duplicates(["token_hash", "order", "read", "counted"])
 
 
@@ -168,7 +168,8 @@ def run_facts(folder: Path, notes: list[str]) -> dict[str, Any]:
         "step": status.get("step") or (lines[-1]["step"] if lines else 0),
         "state": status.get("state", "unknown"),
         "diverged": status.get("code") == NOT_FINITE,
-        "speed": status.get("speed") or speed(lines),  # the speed so far of a run in training
+        "speed": status.get("speed")
+        or median_speed(lines),  # the speed so far of a run in training
         "memory": max(memory, default=None),
         "parameters": status.get("parameters", {}),
         "learned": learned,

@@ -102,7 +102,7 @@ def loss(data: Gathered) -> Section:
     blocks = []
     for protocol in shown(data):
         points = data.points[data.points.protocol == protocol]
-        words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts(points)}."
+        words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts_in_words(points)}."
         blocks.append(block(tag("p", escape(words)), protocol=protocol))
         for value in ("bpb", "ppl"):
             drawn = figures.against_length(data, protocol, value)

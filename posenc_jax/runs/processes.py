@@ -119,9 +119,7 @@ def only_lead_speaks() -> Iterator[None]:
         yield
 
 
-def check_same(
-    value: Any, what: str, error: type[errors.Stop] = errors.ConfigError
-) -> None:
+def check_same(value: Any, what: str, error: type[errors.Stop] = errors.ConfigError) -> None:
     """Refuse processes that were given different values, such as those of another command."""
     if jax.process_count() == 1:
         return
@@ -134,7 +132,7 @@ def check_same(
 def numbers_of_lead(own: Sequence[int]) -> list[int]:
     """The lead's numbers, of which there may be more or fewer than this process has."""
     count = int(arrays_of_lead(np.int32(len(own))))
-    return arrays_of_lead(np.resize(np.int32(own), count)).tolist()
+    return arrays_of_lead(np.resize(np.array(own, np.int32), count)).tolist()
 
 
 def arrays_of_lead(tree: Any) -> Any:

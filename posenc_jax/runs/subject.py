@@ -12,9 +12,9 @@ from posenc_jax import extensions
 from posenc_jax.config import Training
 from posenc_jax.config.resolve import TOKENIZER, trained_length
 from posenc_jax.data import corpora, tokenizer
-from posenc_jax.data.prepare import Encoder
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
+from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints

@@ -46,6 +46,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "skipped": int,
     "speed": (int, float),
 }
+KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed")
 
 
 class Workdir:
@@ -216,7 +217,6 @@ def now() -> str:
 
 
 # Facts about the whole run, independent of its state.
-KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed")
 
 
 def data_facts(corpus: "Corpus") -> dict[str, Any]:
@@ -242,7 +242,7 @@ def data_in_words(data: Mapping[str, Any]) -> str:
     )
 
 
-def speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
+def median_speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the median tokens per second of lines of metrics, except the first (compilation)."""
     speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
     return float(median(speeds[1:] or speeds)) if speeds else None

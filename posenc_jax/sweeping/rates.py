@@ -26,8 +26,8 @@ from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.runtime.files import write_atomically
 from posenc_jax.sweeping.jobs import Job, built_from, name_of, run_of
 
-FILE = "choices.csv"  # in the folder of the sweep: every rate tried
-COLUMNS: Sequence[str] = (
+CHOICES_FILE = "choices.csv"  # in the folder of the sweep: every rate tried
+CHOICES_COLUMNS: Sequence[str] = (
     "scheme,run,times,learning_rate,encoding_rate,choose_loss,choose_bpb,shipped,chosen,edge"
 ).split(",")
 CHOSEN = ("learning_rate", "encoding_rate")  # fields set by tuning
@@ -233,13 +233,13 @@ class Plan:
 
     def write(self) -> None:
         table = io.StringIO()
-        writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(table, CHOICES_COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(row for scheme in self.schemes for row in rows(scheme))
-        write_atomically(self.workdir / FILE, table.getvalue())
+        writer.writerows(row for scheme in self.schemes for row in choice_rows(scheme))
+        write_atomically(self.workdir / CHOICES_FILE, table.getvalue())
 
 
-def rows(scheme: Scheme) -> list[dict[str, Any]]:
+def choice_rows(scheme: Scheme) -> list[dict[str, Any]]:
     """One row per rate tried or to be tried for a scheme."""
     points, chosen = scheme.stages()
     learning_rates = [point.learning_rate for point in points]
@@ -264,16 +264,16 @@ def rows(scheme: Scheme) -> list[dict[str, Any]]:
     return result
 
 
-def read(workdir: Path) -> list[dict[str, Any]]:
+def read_choices(workdir: Path) -> list[dict[str, Any]]:
     """Read the table in the folder of a sweep, empty if there is none; unknown losses are nan."""
-    path = workdir / FILE
+    path = workdir / CHOICES_FILE
     if not path.exists():
         return []
     numbers = ("times", *Point._fields, "choose_loss", "choose_bpb")
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             return [
-                {name: row[name] for name in COLUMNS}
+                {name: row[name] for name in CHOICES_COLUMNS}
                 | {name: float(row[name] or "nan") for name in numbers}
                 for row in csv.DictReader(stream)
             ]
@@ -283,9 +283,9 @@ def read(workdir: Path) -> list[dict[str, Any]]:
 
 def chosen(folder: Path) -> dict[str, dict[str, float]]:
     """Rates chosen by a tuned sweep, by scheme, as fields for the grid of another sweep."""
-    rows = read(Path(folder))
+    rows = read_choices(Path(folder))
     if not rows:
-        raise Stop(f"{folder} has no {FILE}, which a sweep with `choose` writes")
+        raise Stop(f"{folder} has no {CHOICES_FILE}, which a sweep with `choose` writes")
     undecided = {row["scheme"] for row in rows} - {row["scheme"] for row in rows if row["chosen"]}
     if undecided:
         raise Stop(f"{folder} has not chosen the rates of {', '.join(sorted(undecided))} yet")

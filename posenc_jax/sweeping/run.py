@@ -298,7 +298,7 @@ def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> 
 def run_plan(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
     workdir = plan.workdir
     Workdir(workdir).create()
-    with locked(workdir, "another sweep"), stop_requests() as stopping, Display() as display:
+    with locked(workdir, "another sweep"), stop_requests() as stopping, LiveTable() as display:
         more = plan.more if plan.schemes else None
         scheduler = Scheduler(more() if more else plan.grid, launcher, more=more)
         known = len(scheduler.all)
@@ -367,11 +367,11 @@ def fields_of(words: Sequence[str]) -> list[tuple[str, str]]:
     return fields
 
 
-EVERY = 1.0  # seconds
-ORDER = ("running", "failed", "waiting", "stopped", "done")
+REDRAW_SECONDS = 1.0  # seconds
+STATE_ORDER = ("running", "failed", "waiting", "stopped", "done")
 
 
-class Display:
+class LiveTable:
     """Draws the table when called with a scheduler; other output appears above it."""
 
     def __init__(self, console: Console | None = None):
@@ -384,7 +384,7 @@ class Display:
         )
         self.last = 0.0
 
-    def __enter__(self) -> "Display":
+    def __enter__(self) -> "LiveTable":
         if self.console.is_interactive:
             self.live.start()
         return self
@@ -394,7 +394,7 @@ class Display:
         self.live.stop()
 
     def __call__(self, scheduler: Scheduler) -> None:
-        if self.live.is_started and time.monotonic() - self.last >= EVERY:
+        if self.live.is_started and time.monotonic() - self.last >= REDRAW_SECONDS:
             self.last = time.monotonic()
             self._draw(live_table(scheduler, self.console.height - 3))
 
@@ -407,7 +407,7 @@ class Display:
 
 def live_table(scheduler: Scheduler, most: int) -> Group:
     """Counts, then a row per job, running jobs first; long names are folded, never cut."""
-    jobs = sorted(scheduler.all, key=lambda progress: ORDER.index(progress.state))
+    jobs = sorted(scheduler.all, key=lambda progress: STATE_ORDER.index(progress.state))
     rows = Table(box=None, pad_edge=False)
     rows.add_column("run", overflow="fold")
     rows.add_column("state", min_width=10, no_wrap=True)
@@ -415,7 +415,7 @@ def live_table(scheduler: Scheduler, most: int) -> Group:
         rows.add_column(name, justify="right", min_width=width, no_wrap=True)
     for progress in jobs[: max(1, most)]:
         rows.add_row(*map(Text, live_row(progress)))
-    counts = {state: sum(p.state == state for p in jobs) for state in ORDER}
+    counts = {state: sum(p.state == state for p in jobs) for state in STATE_ORDER}
     total = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     return Group(Text(f"{counted(len(jobs), 'run')}: {total}{_left(scheduler)}"), rows)
 

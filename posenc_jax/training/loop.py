@@ -26,10 +26,10 @@ from posenc_jax.runs.workdir import (
     data_facts,
     hash_of_digests,
     keep_trained_on,
+    median_speed,
     read_trained_on,
     refuse_another,
     sealed,
-    speed,
     training_digests,
 )
 from posenc_jax.runtime import backend, devices, errors
@@ -40,43 +40,6 @@ from posenc_jax.training import optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
 from posenc_jax.training.train_step import fresh_state, train_step
 from posenc_jax.training.validation import Validation
-
-
-class Saving:
-    """Transfer of arrays between devices and checkpoints; all processes make the same calls."""
-
-    def __init__(self, run: Workdir, keep: int):
-        self.checkpoints = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
-        self.saved = -1  # the last step that was restored or saved
-
-    def steps(self) -> list[int]:
-        """The steps on disk, once they are complete; none in processes other than the lead."""
-        return self.checkpoints.steps() if self.checkpoints else []
-
-    def save(self, step: int, state: Any, belongs: dict) -> None:
-        state = processes.on_host(state)
-        if self.checkpoints:
-            self.checkpoints.save(step, state, belongs)
-        self.saved = step
-
-    def last(self) -> int:
-        return self.checkpoints.last() if self.checkpoints else 0
-
-    def restore_last(
-        self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
-    ) -> tuple[int, Any]:
-        """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
-        step, state = -1, processes.on_host(fresh)
-        if self.checkpoints:
-            step, state = self.checkpoints.restore_last(state, accept) or (step, state)
-        step, state = processes.arrays_of_lead((np.int32(step), state))
-        self.saved = int(step)
-        # A copy of the host's memory: the state is donated to each step.
-        return max(self.saved, 0), jax.device_put(state, shardings, may_alias=False)
-
-    def close(self) -> None:
-        if self.checkpoints:
-            self.checkpoints.close()
 
 
 def train(config: Training, workdir: Path) -> int:
@@ -139,6 +102,43 @@ def with_vocab(config: Training, vocab: int) -> Training:
             f"data.prefix = {prefix} is not a token of the vocabulary, which has {model.vocab_size}"
         )
     return dataclasses.replace(config, model=model)
+
+
+class Saving:
+    """Transfer of arrays between devices and checkpoints; all processes make the same calls."""
+
+    def __init__(self, run: Workdir, keep: int):
+        self.checkpoints = Checkpoints(run.path, keep=keep) if processes.is_lead() else None
+        self.saved = -1  # the last step that was restored or saved
+
+    def steps(self) -> list[int]:
+        """The steps on disk, once they are complete; none in processes other than the lead."""
+        return self.checkpoints.steps() if self.checkpoints else []
+
+    def save(self, step: int, state: Any, belongs: dict) -> None:
+        state = processes.on_host(state)
+        if self.checkpoints:
+            self.checkpoints.save(step, state, belongs)
+        self.saved = step
+
+    def last(self) -> int:
+        return self.checkpoints.last() if self.checkpoints else 0
+
+    def restore_last(
+        self, fresh: Any, shardings: Any, accept: Callable[[int, dict], None]
+    ) -> tuple[int, Any]:
+        """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
+        step, state = -1, processes.on_host(fresh)
+        if self.checkpoints:
+            step, state = self.checkpoints.restore_last(state, accept) or (step, state)
+        step, state = processes.arrays_of_lead((np.int32(step), state))
+        self.saved = int(step)
+        # A copy of the host's memory: the state is donated to each step.
+        return max(self.saved, 0), jax.device_put(state, shardings, may_alias=False)
+
+    def close(self) -> None:
+        if self.checkpoints:
+            self.checkpoints.close()
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
@@ -247,7 +247,7 @@ def _steps(
 
 def _speed(run: Workdir) -> dict[str, float]:
     with suppress(errors.Stop):  # a damaged file of metrics
-        rate = speed(read_metrics(run / "metrics.jsonl"))
+        rate = median_speed(read_metrics(run / "metrics.jsonl"))
         return {"speed": rate} if rate else {}
     return {}
 

@@ -13,8 +13,7 @@ import pytest
 from configured import origin_of
 
 from configs import base
-from posenc_jax.data import corpora, tasks, tokenizer
-from posenc_jax.data import prepare as to_disk
+from posenc_jax.data import corpora, tasks, tokenizer, writing
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.runtime.errors import DataError
 
@@ -82,9 +81,9 @@ def test_a_corpus_is_rebuilt_only_when_a_file_changes(texts, tmp_path):
 
 
 def test_unchanged_files_are_not_hashed_again(texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(to_disk, "YOUNG", -60)  # remember files at once
-    read, real = [], to_disk.hash_of_file
-    monkeypatch.setattr(to_disk, "hash_of_file", lambda path: read.append(path.name) or real(path))
+    monkeypatch.setattr(writing, "SETTLED_SECONDS", -60)  # remember files at once
+    read, real = [], writing.hash_of_file
+    monkeypatch.setattr(writing, "hash_of_file", lambda path: read.append(path.name) or real(path))
     first = prepare(texts)
     assert read.count("03.txt") == 1
     read.clear()
@@ -99,9 +98,9 @@ def test_unchanged_files_are_not_hashed_again(texts, tmp_path, monkeypatch):
 
 def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
     (tmp_path / "a.txt").write_text("a")
-    with to_disk.remembered(tmp_path) as known:
+    with writing.remembered(tmp_path) as known:
         known.of(tmp_path / "a.txt")
-    assert not (tmp_path / to_disk.HASHES_FILE).exists()
+    assert not (tmp_path / writing.HASHES_FILE).exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -111,12 +110,12 @@ def test_progress_reaches_its_total(packed, tmp_path, settings, monkeypatch):
     path.write_bytes(gzip.compress(rows) if packed else rows)
     bars = []
 
-    class Bar(to_disk.tqdm):
+    class Bar(writing.tqdm):
         def __init__(self, **options):
             super().__init__(**options | {"disable": False, "file": io.StringIO()})
             bars.append(self)
 
-    monkeypatch.setattr(to_disk, "tqdm", Bar)
+    monkeypatch.setattr(writing, "tqdm", Bar)
     prepare(settings(source="jsonl", path=str(path), valid_fraction=0.0))
     (bar,) = bars
     assert bar.total == path.stat().st_size == pytest.approx(bar.n)

@@ -271,8 +271,8 @@ def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
     rng = np.random.default_rng(0)
     letters = [*"ab c\n\n  \t.,é東😀'x1239\u00a0\u2003 \r\n", "foo ", " bar\n", "don't", "<end>"]
     text = "".join(rng.choice(letters, 4_000))
-    monkeypatch.setattr(tokenizer, "LENGTH", 200)
-    monkeypatch.setattr(tokenizer, "AROUND", 40)
+    monkeypatch.setattr(tokenizer, "PIECE_BYTES", 200)
+    monkeypatch.setattr(tokenizer, "CUT_CONTEXT", 40)
     bpe = tokenizer.train_bpe([text], 300)
     bpe.add_special_tokens(["<end>"])
     split = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -303,7 +303,7 @@ def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
         encoder.name, encoder.tokenizer = name, built
         encoder.vocab = 1 + max(built.get_vocab().values())
         encoder.widths = tokenizer.token_widths(built, encoder.vocab)
-        cuts[name] = len(list(tokenizer.cut(text.encode(), built)))
+        cuts[name] = len(list(tokenizer.cut_pieces(text.encode(), built)))
         tokens, widths = encoder.encode(text.encode(), name)
         whole = built.encode(text, add_special_tokens=False)
         np.testing.assert_array_equal(tokens, whole.ids, err_msg=name)

@@ -90,14 +90,14 @@ def test_every_target_of_a_row_is_counted_with_the_tokens_before_it_in_its_row(o
 
 def test_no_more_than_an_epoch_is_counted():
     batches = Batches(split(), length=16, batch_size=4, seed=0, within_documents=False)
-    count = sum(len(part) for part in ngrams.trained_on(batches, 10**6, 3))
+    count = sum(len(part) for part in ngrams.training_ngrams(batches, 10**6, 3))
     assert count == 16 * batches.rows
-    assert sum(len(part) for part in ngrams.trained_on(batches, 5, 3)) == 5 * 16
+    assert sum(len(part) for part in ngrams.training_ngrams(batches, 5, 3)) == 5 * 16
 
 
 def test_n_grams_use_no_tokens_before_a_window():
     tokens = np.arange(10, 30)
-    found = ngrams.before(tokens, np.array([5, 6]), np.array([4, 0]), 4)
+    found = ngrams.ngrams_before(tokens, np.array([5, 6]), np.array([4, 0]), 4)
     np.testing.assert_array_equal(found, [[-1, -1, 14, 15], [13, 14, 15, 16]])
 
 

@@ -11,7 +11,7 @@ from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.report import figures, runs
 from posenc_jax.runtime.errors import DataError
-from posenc_jax.sweeping.rates import COLUMNS, FILE
+from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
 
 def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path):
@@ -138,7 +138,10 @@ def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
 
 
 def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
-    rows = [dict.fromkeys(COLUMNS, "") | {"scheme": "nope", "run": "nope-s0-learning_rate=0.009"}]
+    rows = [
+        dict.fromkeys(CHOICES_COLUMNS, "")
+        | {"scheme": "nope", "run": "nope-s0-learning_rate=0.009"}
+    ]
     bos = {"model": {"layers": 2, "width": 8, "bos": True}}
     for folder, name, own in (
         ("fair", "nope-s0-learning_rate=0.009", {}),
@@ -146,8 +149,8 @@ def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
         ("long", "nope-s0-learning_rate=0.009", {"steps": 40}),
     ):
         make_run(tmp_path / folder / name, "nope", 0, learning_rate=0.009, **own)
-    with (tmp_path / "fair" / FILE).open("w") as stream:
-        writer = csv.DictWriter(stream, COLUMNS)
+    with (tmp_path / "fair" / CHOICES_FILE).open("w") as stream:
+        writer = csv.DictWriter(stream, CHOICES_COLUMNS)
         writer.writeheader()
         writer.writerows(row | {"chosen": "yes"} for row in rows)
 

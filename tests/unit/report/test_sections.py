@@ -9,7 +9,7 @@ from evaluated import make_run
 
 from posenc_jax.evaluation import ngrams, records
 from posenc_jax.report import figures, learning, runs, sections, table
-from posenc_jax.sweeping.rates import COLUMNS, FILE
+from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
 STEPS = 80
 
@@ -177,13 +177,13 @@ def tuned(tmp_path):
         rate = float(f"{3e-3 * times:.6g}")
         name, chosen = f"rope-s0-learning_rate={rate:g}", "yes" if times == 1 else ""
         make_run(tmp_path / name, "rope", 0, evaluated=bool(chosen), learning_rate=rate)
-        row = dict.fromkeys(COLUMNS, "") | {"scheme": "rope", "run": name, "times": times}
+        row = dict.fromkeys(CHOICES_COLUMNS, "") | {"scheme": "rope", "run": name, "times": times}
         row |= {"learning_rate": rate, "encoding_rate": 1.0, "chosen": chosen, "shipped": chosen}
         finite = {"choose_loss": bits, "choose_bpb": bits} if bits < 9 else {"choose_loss": "inf"}
         rows.append(row | finite)
     make_run(tmp_path / "rope-s1-learning_rate=0.003", "rope", 1, learning_rate=3e-3)
-    with (tmp_path / FILE).open("w") as stream:
-        writer = csv.DictWriter(stream, COLUMNS)
+    with (tmp_path / CHOICES_FILE).open("w") as stream:
+        writer = csv.DictWriter(stream, CHOICES_COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
     return tmp_path
@@ -213,7 +213,7 @@ def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
 
 
 def test_a_damaged_table_of_rates_is_a_note(tuned):
-    (tuned / FILE).write_text("scheme,run\nrope,x\n")
+    (tuned / CHOICES_FILE).write_text("scheme,run\nrope,x\n")
     data = runs.gather([tuned])
     assert any("choices.csv cannot be read" in note for note in data.notes)
     assert sections.rates(data) is None

@@ -12,7 +12,7 @@ from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.sweeping import grid
 from posenc_jax.sweeping.jobs import jobs_of
-from posenc_jax.sweeping.rates import FILE, Plan, Rates, Trial, checked_rates, chosen
+from posenc_jax.sweeping.rates import CHOICES_FILE, Plan, Rates, Trial, checked_rates, chosen
 from posenc_jax.sweeping.run import Scheduler, run_plan
 from scripts.sweep import main
 
@@ -79,7 +79,7 @@ def run(tmp_path, monkeypatch):
 
 
 def table(folder):
-    with (folder / FILE).open() as stream:
+    with (folder / CHOICES_FILE).open() as stream:
         return list(csv.DictReader(stream))
 
 

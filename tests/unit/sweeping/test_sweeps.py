@@ -17,7 +17,7 @@ from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.sweeping import grid, run, slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
 from posenc_jax.sweeping.launch import Local, share
-from posenc_jax.sweeping.run import Display, Scheduler, live_table
+from posenc_jax.sweeping.run import LiveTable, Scheduler, live_table
 from scripts.sweep import main
 
 
@@ -305,7 +305,7 @@ def test_the_table_fits_80_columns_with_whole_names_and_says_what_a_job_does(swe
 def test_output_appears_above_the_table_and_a_closed_terminal_is_ignored(sweep, monkeypatch):
     *_, one = sweep({})
     file = io.StringIO()
-    with Display(Console(file=file, width=80, force_terminal=True)) as display:
+    with LiveTable(Console(file=file, width=80, force_terminal=True)) as display:
         display(one)
         print("a line")
     said = file.getvalue()
@@ -316,7 +316,7 @@ def test_output_appears_above_the_table_and_a_closed_terminal_is_ignored(sweep, 
 
     silenced = []
     monkeypatch.setattr("posenc_jax.sweeping.run.silence", silenced.append)
-    with Display(Console(file=io.StringIO(), width=80, force_terminal=True)) as display:
+    with LiveTable(Console(file=io.StringIO(), width=80, force_terminal=True)) as display:
         monkeypatch.setattr(display.console.file, "write", closed, raising=False)
         display(one)
         monkeypatch.undo()
@@ -326,7 +326,7 @@ def test_output_appears_above_the_table_and_a_closed_terminal_is_ignored(sweep, 
 def test_nothing_is_drawn_where_there_is_no_terminal(sweep):
     *_, one = sweep({})
     file = io.StringIO()
-    with Display(Console(file=file)) as display:
+    with LiveTable(Console(file=file)) as display:
         display(one)
     assert file.getvalue() == ""
 

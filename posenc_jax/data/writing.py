@@ -1,4 +1,4 @@
-"""Write the tokens of a text to disk, without duplicate documents, by split."""
+"""Write the tokens of a text to disk, without duplicate documents, by split; hashes of files."""
 
 import hashlib
 import itertools
@@ -20,7 +20,7 @@ from posenc_jax.runtime.files import write_atomically
 
 HASHES_FILE = "hashes.json"  # in the cache folder: size, times, inode and hash of each file
 MOST_HASHES = 20_000  # files remembered, the newest
-YOUNG = 2.0  # seconds within which a file may change again without a new time
+SETTLED_SECONDS = 2.0  # seconds within which a file may change again without a new time
 
 
 class Hashes:
@@ -38,7 +38,7 @@ class Hashes:
         if self.known.get(name, [])[:-1] == stamp:
             return self.known[name][-1]
         digest = hash_of_file(path)
-        if time.time() - max(stamp[1], stamp[2]) / 1e9 > YOUNG and _stamp(path) == stamp:
+        if time.time() - max(stamp[1], stamp[2]) / 1e9 > SETTLED_SECONDS and _stamp(path) == stamp:
             self.known.pop(name, None)  # the newest come last
             self.known[name] = [*stamp, digest]
             self.new = True
