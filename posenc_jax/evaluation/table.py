@@ -1,7 +1,7 @@
 """Print the curves of a run as text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from posenc_jax.display import Table, prose, text
 from posenc_jax.evaluation import protocols, records
@@ -10,6 +10,8 @@ from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
 from posenc_jax.runtime.terminal import counted
+
+Shown = Callable[[dict | None], str]  # a row in a table; None: the method lacks it
 
 
 def counts(row: dict) -> str:
@@ -21,24 +23,37 @@ def counts(row: dict) -> str:
 
 def table(cells: Sequence[Measured]) -> str:
     """Tables of all protocols in an evaluation, with lengths or parts as columns."""
-    rows = records.rows(cells)
-    blocks = []
-    for step in dict.fromkeys(row["step"] for row in rows):
+    rows = list(zip(records.rows(cells), cells, strict=True))
+    blocks: list[str] = []
+    for step in dict.fromkeys(row["step"] for row, _ in rows):
         for protocol in protocols.shown():
-            chosen = [
-                (row, cell)
-                for row, cell in zip(rows, cells, strict=True)
-                if row["protocol"] == protocol.name and row["step"] == step
-            ]
-            if chosen and protocol.value == "accuracy" and not protocol.by_part:
-                blocks.append(_answers(protocol, [row for row, _ in chosen]))
-            elif chosen and protocol.by_part:
-                blocks += _parts(protocol, [row for row, _ in chosen])
-            elif chosen and protocol.needs:
-                blocks.append(_shortest(protocol, [row for row, _ in chosen]))
-            elif chosen and not protocol.by_place:
-                blocks += [_block(protocol, chosen), *_gains(protocol, [row for row, _ in chosen])]
+            wanted = (protocol.name, step)
+            chosen = [pair for pair in rows if (pair[0]["protocol"], pair[0]["step"]) == wanted]
+            if chosen:
+                blocks += _blocks(protocol, chosen)
     return "\n\n".join(blocks)
+
+
+def _blocks(protocol: Protocol, chosen: Sequence[tuple[dict, Measured]]) -> list[str]:
+    """The tables of a protocol and step."""
+    rows = [row for row, _ in chosen]
+    longest = max(rows, key=lambda row: row["length"])
+    run = f"{longest['run']}, step {longest['step']}, {longest['evaluation']}"
+    title = f"{run}: {protocol.name}, {protocol.title}"
+    lengths = sorted({row["length"] for row in rows})
+    if protocol.by_part:
+        by_length = [[row for row in rows if row["length"] == length] for length in lengths]
+        return [_parts(protocol, title, here) for here in by_length]
+    if protocol.needs:
+        shortest = (f"{label(row)} {row['length']}" for row in rows)
+        return ["\n".join(prose(title, ", ".join(shortest)))]
+    if protocol.by_place:
+        return []
+    title += f"; {counts(longest)}"
+    if protocol.value == "accuracy":
+        return [_answers(title, rows, lengths)]
+    best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
+    return [_losses(title, rows, best), *_gains(protocol, rows, lengths[-1])]
 
 
 def without_null(rows: Sequence[dict]) -> str | None:
@@ -58,29 +73,48 @@ def without_null(rows: Sequence[dict]) -> str | None:
     )
 
 
-def _block(protocol: Protocol, chosen: Sequence[tuple[dict, Measured]]) -> str:
-    """Perplexity against length, above the gain over the null."""
-    rows = [row for row, _ in chosen]
-    lengths = sorted({row["length"] for row in rows})
-    best = {n: _best([pair for pair in chosen if pair[0]["length"] == n]) for n in lengths}
-    caption = (
-        f"{_title(protocol, rows[0])}; {counts(rows[-1])}\nperplexity, and gain over null in bits "
-        "per byte | nats per token; * best, and significantly better than the next (95%, "
-        f"{FEWEST_DOCUMENTS} documents or more)"
-    )
+def _by_method(
+    caption: str, rows: Sequence[dict], column: str, columns: Sequence, shown: Sequence[Shown]
+) -> Table:
+    """A line per method and shown value, with the values of a column of the rows as columns."""
     body = []
     for name in dict.fromkeys(map(label, rows)):
-        by_length = {row["length"]: row for row in rows if label(row) == name}
-        body.append([name, *(_value(by_length.get(n), best[n]) for n in lengths)])
-        gains = [_gain(by_length.get(n)) for n in lengths]
-        if any(gains) and name != FRESH:
-            body.append(["", *gains])
-    return text(Table(caption, ["", *map(str, lengths)], body))
+        own = {row[column]: row for row in rows if label(row) == name}
+        for first, value in zip((name, ""), shown, strict=False):
+            line = [value(own.get(wanted)) for wanted in columns]
+            if first or any(line):
+                body.append([first, *line])
+    return Table(caption, ["", *map(str, columns)], body)
 
 
-def _gains(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
+def _losses(title: str, rows: Sequence[dict], best: dict[int, list[str]]) -> str:
+    """Perplexity against length, above the gain over the null."""
+
+    def perplexity(row: dict | None) -> str:
+        if row is None:
+            return "-"
+        if row["ppl"] is None:
+            return row["flag"]
+        return f"{'*' if label(row) in best[row['length']] else ''}{row['ppl']:.3f}"
+
+    caption = (
+        f"{title}\nperplexity, and gain over null in bits per byte | nats per token; * best, and "
+        f"significantly better than the next (95%, {FEWEST_DOCUMENTS} documents or more)"
+    )
+    return text(_by_method(caption, rows, "length", list(best), (perplexity, _gain)))
+
+
+def _gain(row: dict | None) -> str:
+    if row is None or row["null_nll"] is None or row["length"] <= row["train_length"]:
+        return ""
+    if label(row) == FRESH:
+        return ""
+    bits = "" if row["gain_bpb"] is None else f"{row['gain_bpb']:+.3f} | "
+    return f"{bits}{row['null_nll'] - row['nll']:+.3f}"
+
+
+def _gains(protocol: Protocol, rows: Sequence[dict], longest: int) -> list[str]:
     """Gain of every method over the baselines at the longest length; empty within L."""
-    longest = max(row["length"] for row in rows)
     last = [row for row in rows if row["length"] == longest]
     known = [name for name in BASELINES if any(row[f"over_{name}"] is not None for row in last)]
     if not known:
@@ -103,92 +137,47 @@ def _over(row: dict, name: str) -> str:
     return f"{gain:+.3f}{'*' if significant else ''} [{low:+.3f}, {high:+.3f}]"
 
 
-def _title(protocol: Protocol, row: dict) -> str:
-    """First line of a block."""
-    return (
-        f"{row['run']}, step {row['step']}, {row['evaluation']}: {protocol.name}, {protocol.title}"
-    )
-
-
-def _answers(protocol: Protocol, rows: Sequence[dict]) -> str:
+def _answers(title: str, rows: Sequence[dict], lengths: Sequence[int]) -> str:
     """Accuracy against length above bits per answer, with the ceiling and the chance level."""
-    lengths = sorted({row["length"] for row in rows})
-    last = max(rows, key=lambda row: row["length"])
-    guess = "" if last["chance"] is None else f"\na guess is right in {last['chance']:.3f}"
-    caption = (
-        f"{_title(protocol, last)}; {counts(last)}\nshare of answers that are right, above bits "
-        f"per answer{guess}"
-    )
-    body = []
+    chance = rows[-1]["chance"]
+    guess = "" if chance is None else f"\na guess is right in {chance:.3f}"
+    caption = f"{title}\nshare of answers that are right, above bits per answer{guess}"
+    table = _by_method(caption, rows, "length", lengths, (_accuracy, _bits))
+    limits = []
     for name, column in (("ceiling", "ceiling"), ("no order", "orderless")):
         known = {row["length"]: row[column] for row in rows if row[column] is not None}
         if known:
-            body.append([name, *(_share(known.get(n)) for n in lengths)])
-    for name in dict.fromkeys(map(label, rows)):
-        by_length = {row["length"]: row for row in rows if label(row) == name}
-        body.append([name, *(_share(_field(by_length.get(n), "accuracy")) for n in lengths)])
-        body.append(["", *(_share(_bits(by_length.get(n))) for n in lengths)])
-    return text(Table(caption, ["", *map(str, lengths)], body))
+            limits.append([name, *(_share(known.get(length)) for length in lengths)])
+    return text(table._replace(rows=[*limits, *table.rows]))
 
 
-def _parts(protocol: Protocol, rows: Sequence[dict]) -> list[str]:
-    """Blocks with parts as columns, one per length."""
-    blocks = []
+def _parts(protocol: Protocol, title: str, rows: Sequence[dict]) -> str:
+    """The rows of one length with parts as columns, or as the protocol shows them."""
     accuracy = protocol.value == "accuracy"
-    shown = "share of answers that are right" if accuracy else "bits per token"
-    for length in sorted({row["length"] for row in rows}):
-        here = [row for row in rows if row["length"] == length]
-        title = f"{_title(protocol, here[0])}; windows of {length} tokens"
-        own = protocol.table(here)
-        if own is not None:
-            blocks.append(text(own._replace(caption=f"{title}\n{own.caption}")))
-            continue
-        parts = list(dict.fromkeys(row["part"] for row in here))
-        body = []
-        for name in dict.fromkeys(map(label, here)):
-            own = {row["part"]: row for row in here if label(row) == name}
-            values = (own.get(part) for part in parts)
-            body.append(
-                [name, *(_share(_field(v, "accuracy") if accuracy else _bits(v)) for v in values)]
-            )
-        blocks.append(text(Table(f"{title}\n{shown}", ["", *parts], body)))
-    return blocks
+    table = protocol.table(rows) or _by_method(
+        "share of answers that are right" if accuracy else "bits per token",
+        rows,
+        "part",
+        list(dict.fromkeys(row["part"] for row in rows)),
+        (_accuracy if accuracy else _bits,),
+    )
+    caption = f"{title}; windows of {rows[0]['length']} tokens\n{table.caption}"
+    return text(table._replace(caption=caption))
 
 
-def _shortest(protocol: Protocol, rows: Sequence[dict]) -> str:
-    lengths = [f"{label(row)} {row['length']}" for row in rows]
-    return "\n".join(prose(_title(protocol, rows[0]), ", ".join(lengths)))
+def _accuracy(row: dict | None) -> str:
+    return _share(None if row is None else row["accuracy"])
 
 
-def _field(row: dict | None, field: str) -> float | None:
-    return None if row is None else row[field]
-
-
-def _bits(row: dict | None) -> float | None:
-    return None if row is None or row["nll"] is None else row["nll"] / math.log(2)
+def _bits(row: dict | None) -> str:
+    return _share(None if row is None or row["nll"] is None else row["nll"] / math.log(2))
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _value(row: dict | None, best: list[str]) -> str:
-    if row is None:
-        return "-"
-    if row["ppl"] is None:
-        return row["flag"]
-    mark = "*" if label(row) in best and not is_baseline(row) else ""
-    return f"{mark}{row['ppl']:.3f}"
-
-
-def _gain(row: dict | None) -> str:
-    if row is None or row["null_nll"] is None or row["length"] <= row["train_length"]:
-        return ""
-    bits = "" if row["gain_bpb"] is None else f"{row['gain_bpb']:+.3f} | "
-    return f"{bits}{row['null_nll'] - row['nll']:+.3f}"
-
-
-def _best(chosen) -> list[str]:
+def _best(chosen: Sequence[tuple[dict, Measured]]) -> list[str]:
     """Labels of the lowest loss at a length, if it is significantly below the next."""
     finite = sorted(
         ((row, cell) for row, cell in chosen if row["nll"] is not None and not is_baseline(row)),
