@@ -130,32 +130,21 @@ def comparable(cells: Sequence[Measured]) -> list[Measured]:
     return [c._replace(facts=c.facts | {"run": names[c.facts["run"]]}) for c in cells]
 
 
-class Difference(NamedTuple):
-    """A difference between two curves at one length, as text; empty fields are unknown."""
-
-    name: str  # protocol, length and part
-    nats: str
-    mark: str  # * where the difference is clear
-    interval: str
-    bits: str
-    documents: str
-
-
 def compare(
     a: str, b: str, protocols: Sequence[str], evaluation: str = "", form: str = "text"
 ) -> str:
     """Compare two selections, one row per protocol, common length and part; the default method is
     none."""
-    rows = differences(a, b, protocols, evaluation)
     caption = (
         f"nats per token of {a} minus those of {b}, with 95% intervals over documents; * clear: "
         f"the interval excludes zero, over {FEWEST_DOCUMENTS} documents or more."
     )
-    cells = [[r.name, r.nats + r.mark, r.interval, r.bits, r.documents] for r in rows]
-    return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "documents"], cells))
+    rows = differences(a, b, protocols, evaluation)
+    return FORMS[form](Table(caption, ["", "nats", "95%", "bits/byte", "documents"], rows))
 
 
-def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[Difference]:
+def differences(a: str, b: str, protocols: Sequence[str], evaluation: str = "") -> list[list[str]]:
+    """A row per protocol, length and part: name, nats, interval, bits per byte, documents."""
     first, second = selected_curve(a, evaluation), selected_curve(b, evaluation)
     rows = []
     unequal = set()
@@ -206,19 +195,18 @@ def _by_length_and_part(
     return {(cell.facts["length"], cell.facts["part"] or ""): cell for cell in chosen}
 
 
-def _difference(one: Measured, other: Measured) -> Difference:
+def _difference(one: Measured, other: Measured) -> list[str]:
     name = " ".join(str(one.facts[n]) for n in ("protocol", "length", "part") if one.facts[n])
     if one.facts["length"] != other.facts["length"]:
         name += f" against {other.facts['length']}"
     difference = paired(one.sums.nats, other.sums.nats, one.sums.tokens)
     if not np.isfinite(difference.mean):
-        return Difference(name, "not finite", "", "", "", "")
+        return [name, "not finite", "", "", ""]
     per_byte = records.per_byte_of(one.sums)
-    return Difference(
+    return [
         name,
-        f"{difference.mean:+.4f}",
-        "*" if difference.clear else "",
+        f"{difference.mean:+.4f}{'*' if difference.clear else ''}",
         f"[{difference.low:+.4f}, {difference.high:+.4f}]",
         f"{difference.mean * per_byte:+.4f}" if per_byte else "",
         f"{difference.documents:,}",
-    )
+    ]

@@ -54,7 +54,7 @@ def test_comparing_names_every_length_and_part(tmp_path):
     records.write(run / "eval", parts)
     rows = compare.differences(f"{run}@pi", str(run), ["order"])
     names = [f"order {n} {part}" for n in (32, 64) for part in ("whole", "shuffled-4", "dropped-4")]
-    assert [row.name for row in rows] == names
-    assert len({row.nats for row in rows if " 64 " in row.name}) == 3
+    assert [row[0] for row in rows] == names
+    assert len({row[1] for row in rows if " 64 " in row[0]}) == 3
     rows = compare.differences(f"{run}@none@64", f"{run}@none@32", ["order"])
-    assert [row.name for row in rows][0] == "order 64 whole against 32" and len(rows) == 3
+    assert [row[0] for row in rows][0] == "order 64 whole against 32" and len(rows) == 3
