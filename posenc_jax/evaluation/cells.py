@@ -3,9 +3,6 @@
 import hashlib
 import io
 import json
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,7 +122,7 @@ class Store:
                 if str(stored["key"]) != name:
                     raise ValueError(f"it holds the cell {stored['key']}")
                 return Sums(*(stored[field] for field in Sums._fields))
-        except _UNREADABLE as error:
+        except Exception as error:  # a damaged archive raises many kinds
             warn(f"{path} is computed again: {error}")
             return None
 
@@ -133,19 +130,6 @@ class Store:
         stream = io.BytesIO()
         np.savez(stream, allow_pickle=False, key=np.array(name), **sums._asdict())
         write_atomically(self.folder / f"{name}.npz", stream.getvalue())
-
-
-# Errors that a damaged archive may raise.
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    RuntimeError,  # an entry marked as encrypted, or compressed by an unknown method
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 SUMS_FILE = "sums.parquet"
