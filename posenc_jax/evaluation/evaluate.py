@@ -1,8 +1,8 @@
 """Evaluate checkpoints of a run: each pass reads the text once, finished cells are cached."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.evaluation import planning, protocols, records, windows
 from posenc_jax.evaluation.cells import Measured, Places, Store, Sums, label
-from posenc_jax.evaluation.losses import Reader, reader_of
+from posenc_jax.evaluation.losses import reader_of
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
 from posenc_jax.evaluation.windows import Plan, Text
@@ -49,15 +49,9 @@ def evaluate(
         folder = workdir / "eval"
         run_config(workdir)  # before a folder is made in it
         if is_lead():
-            stack.enter_context(_locked(folder))
+            folder.mkdir(exist_ok=True)
+            stack.enter_context(locked(folder, "another evaluation of this run"))
         return _evaluate(config, workdir, folder, steps, signals)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(exist_ok=True)
-    with locked(folder, "another evaluation of this run"):
-        yield
 
 
 def _evaluate(
@@ -73,7 +67,6 @@ def _evaluate(
     stopping = processes.Stopping(signals, devices.make_mesh())
     store = Store(folder / "cells")
     earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
-    earlier = records.renamed(earlier, workdir.resolve().name)
     text = subject = None
     requested = list(steps or [])
     if steps is None or None in requested and config.distributed:  # it may save meanwhile
@@ -106,7 +99,8 @@ def _evaluate(
             for protocol in protocols.asked(config):
                 found += protocol.derived(found)
         measured += found
-        recorded = _record(folder, measured, text, earlier, left_out)
+        if measured:  # of the lead
+            recorded = records.write(folder, measured, [_places(text)], earlier, left_out)
     if stopping():
         raise Stopped(
             f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
@@ -129,20 +123,7 @@ def _evaluate(
     return Evaluated(text.name, measured, every, names, left_out, facts)
 
 
-def _record(
-    folder: Path,
-    measured: list[Measured],
-    text: Text,
-    earlier: records.Record,
-    left_out: list[dict[str, Any]],
-) -> list[Measured]:
-    """Write the cells and return those of all evaluations; none in processes that have none."""
-    if not measured:
-        return []
-    return records.write(folder, measured, [places_of(text)], earlier, left_out)
-
-
-def places_of(text: Text) -> Places:
+def _places(text: Text) -> Places:
     return Places(text.name, text.document, text.starts - text.split.starts[text.document])
 
 
@@ -244,11 +225,13 @@ def measure(
 
         try:
             for group in passes.values():
-                bar.set_description(_pass_in_words(group[0].facts))
-                split = group[0].text.split
-                reader = reader_of(config, subject, split.tokens)
-                losses = _read(reader, group, before_call, bar.update)
-                done |= _stored(store, split, group, *losses)
+                one, starts, last = group[0], _union(group), max(map(_last_read, group))
+                bar.set_description(_pass_in_words(one.facts))
+                reader = reader_of(config, subject, one.text.split.tokens)
+                hooks = before_call, bar.update
+                losses = reader(one.encoding, starts, one.plan.length, last, *hooks)
+                if is_lead():
+                    done |= _stored(store, group, starts, *losses)
         except _Stopping:
             pass
     return [
@@ -285,28 +268,17 @@ class _Stopping(Exception):
 
 
 def _union(group: Iterable[Cell]) -> np.ndarray:
+    """Starts of the windows of a group, each window once."""
     return np.unique(np.concatenate([cell.plan.starts for cell in group]))
 
 
-def _read(
-    reader: Reader,
-    group: Sequence[Cell],
-    before_call: Callable[[], None],
-    after_call: Callable[[int], object],
-) -> tuple[np.ndarray, np.ndarray]:  # [N, last] twice
-    """Read the windows of all cells of a group in one pass, each window once."""
-    last = max(map(_last_read, group))
-    length = group[0].plan.length
-    return reader(group[0].encoding, _union(group), length, last, before_call, after_call)
-
-
 def _stored(
-    store: Store, split: Split, group: Sequence[Cell], nats: np.ndarray, right: np.ndarray
+    store: Store, group: Sequence[Cell], starts: np.ndarray, nats: np.ndarray, right: np.ndarray
 ) -> dict[str, Sums]:
-    """Sum the losses of a group's windows by cell and store the sums; the lead alone does so."""
-    starts, done = _union(group), {}
-    for cell in {cell.key: cell for cell in group if is_lead()}.values():
-        index = np.searchsorted(starts, cell.plan.starts)
+    """Sum the losses of a group's windows by cell and store the sums."""
+    done = {}
+    for cell in {cell.key: cell for cell in group}.values():
+        index, split = np.searchsorted(starts, cell.plan.starts), cell.text.split
         places, trained = _by_place(cell), cell.facts["train_length"]
         sums = sums_of(cell.plan, nats[index], right[index], split, trained, places)
         store.put(cell.key, sums)

@@ -97,23 +97,20 @@ def rows_left_out(subject: Any, evaluation: str, unfit: Mapping[str, str]) -> li
 
 def rows(cells: Sequence[Measured]) -> list[dict]:
     """One row per cell, with the null of its own curve."""
-    all_curves, all_baselines = cells_by_curve(cells), baselines(cells)
-    made = []
-    for cell in cells:
-        one = row(cell) | over_baselines(cell, all_baselines)
-        terms = null(one, all_curves[_targets_of_curve(one)], cell.sums)
-        if terms is not None and one["nll"] is not None:
-            one |= _against(terms, cell.sums)
-        made.append(one)
-    return made
-
-
-def baselines(cells: Sequence[Measured]) -> dict[tuple, Sums]:
-    return {
+    curves = cells_by_curve(cells)
+    baselines = {
         _place(cell.facts, label(cell.facts)): cell.sums
         for cell in cells
         if is_baseline(cell.facts)
     }
+    made = []
+    for cell in cells:
+        one = row(cell) | over_baselines(cell, baselines)
+        terms = null(one, curves[_targets_of_curve(one)], cell.sums)
+        if terms is not None and one["nll"] is not None:
+            one |= _against(terms, cell.sums)
+        made.append(one)
+    return made
 
 
 def over_baselines(cell: Measured, known: Mapping[tuple, Sums]) -> dict:
@@ -216,28 +213,24 @@ def write(
     return every
 
 
-def renamed(record: Record, run: str) -> Record:
-    """The record of a run whose folder may have had another name."""
-    cells = [Measured(cell.facts | {"run": run}, cell.sums) for cell in record.cells]
-    return record._replace(
-        cells=cells, left_out=[dict(one) | {"run": run} for one in record.left_out]
-    )
-
-
 def _asked_together(facts: Mapping) -> tuple:
     return facts["evaluation"], facts["step"]
 
 
 def earlier_record(folder: Path) -> Record:
-    """Read the record in a folder; a damaged one is renamed, with a warning."""
+    """Read the record in an `eval/` folder, whose run may have had another name; a damaged one is
+    renamed, with a warning."""
     if not exists(folder):
         return NOTHING
+    run = {"run": folder.parent.resolve().name}
     try:
-        return read_record(folder)
+        record = read_record(folder)
     except Damaged as damage:
         kept = (folder / SUMS_FILE).rename(folder / f"{SUMS_FILE}.damaged")
         warn(f"{damage}: the rows of other evaluations are lost; the file is kept as {kept}")
         return NOTHING
+    cells = [cell._replace(facts=cell.facts | run) for cell in record.cells]
+    return record._replace(cells=cells, left_out=[one | run for one in record.left_out])
 
 
 def read_cells(folder: Path) -> list[Measured]:
