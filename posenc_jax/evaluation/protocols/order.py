@@ -5,7 +5,6 @@ The added loss on the same last targets shows how far back a model uses order, o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -80,16 +79,7 @@ class Order(LastTargets):
         lines = {}
         for length in lengths:
             parts = {c.facts["part"]: c.sums for c in chosen if c.facts["length"] == length}
-            lines[f"{length:,} tokens"] = [
-                Line(
-                    CHANGE_WORDS.get(change, change),
-                    cost.near,
-                    cost.mean,
-                    LOOKS[change],
-                    (cost.low, cost.high),
-                )
-                for change, cost in costs(parts).items()
-            ]
+            lines[f"{length:,} tokens"] = _lines(parts)
         return Panels(
             f"{self.name}: {self.title}",
             "unchanged context (tokens)",
@@ -104,25 +94,17 @@ class Order(LastTargets):
         return plan_of(text, length, offsets, near - 1)
 
 
-class Cost(NamedTuple):
-    """Added loss by unchanged context, with 95% intervals."""
-
-    near: list[int]  # unchanged tokens
-    mean: list[float]
-    low: list[float]
-    high: list[float]
-
-
-def costs(parts: Mapping[str, Sums]) -> dict[str, Cost]:
-    """Added loss of each change against the unchanged context."""
-    whole, by_change = parts["whole"], {}
-    for change in LOOKS:
+def _lines(parts: Mapping[str, Sums]) -> list[Line]:
+    """Added loss of each change by unchanged context, with 95% intervals."""
+    whole, lines = parts["whole"], []
+    for change, look in LOOKS.items():
         near = sorted(int(p.partition("-")[2]) for p in parts if p.startswith(f"{change}-"))
         added = [paired(parts[f"{change}-{n}"].nats, whole.nats, whole.tokens) for n in near]
         if near:
-            ends = ([getattr(loss, end) for loss in added] for end in ("mean", "low", "high"))
-            by_change[change] = Cost(near, *ends)
-    return by_change
+            band = [loss.low for loss in added], [loss.high for loss in added]
+            means = [loss.mean for loss in added]
+            lines.append(Line(CHANGE_WORDS.get(change, change), near, means, look, band))
+    return lines
 
 
 def _beyond(near: int, change: Change, document: np.ndarray):
