@@ -92,7 +92,7 @@ def _evaluate(
         unfit = planning.unfit(config, subject)
         if unfit and not left_out:
             tqdm.write(f"left out: {methods_in_words(unfit)}")
-        left_out += records.rows_left_out(subject, text.name, unfit)
+        left_out += records.rows_left_out(planning.facts_of(subject, text.name), unfit)
         cells = plan(config, subject, text, lengths)
         found = measure(config, subject, cells, store, stopping)
         if not stopping():  # else cells that they derive from may be missing

@@ -1,6 +1,5 @@
 """Plan the cells of an evaluation: extensions, protocols, lengths, and the windows they read."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -121,7 +120,8 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
         )
     passes = passes_of(config, subject, text, lengths)
     model, machine = model_key(subject.parts.model), backend.machine()
-    computed_by = {"weights": total_digest(subject.parts.params())[:16], **machine}
+    weights = total_digest(subject.parts.params())[:16]
+    common = facts_of(subject, text.name) | {"weights": weights, **machine}
     cells: list[Cell] = []
     skipped: dict[str, None] = {}  # each line once
     for length in lengths:
@@ -137,20 +137,18 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
                 continue
             numbers = tree_key(encoding)
             for pass_ in passes[length]:
-                plan, read = pass_.reading.plan, pass_.reading.text
+                protocol, span, reading = pass_
+                plan, read = reading.plan, reading.text
                 limit = method.limit if method.limit and method.limit < plan.length else None
                 pass_key = cell_key(
                     model=model, encoding=numbers, limit=limit, length=plan.length, **machine
                 )
-                facts = _facts(subject, text.name, method, length, pass_, computed_by)
-                targets = pass_.reading.token_hash
-                inputs = dict(text=read.hash, trained=subject.trained, targets=targets)
-                if pass_.reading.part:
-                    inputs["part"] = pass_.reading.part
-                protocol = pass_.protocol.name
-                cell = cell_key(passing=pass_key, protocol=protocol, span=pass_.span, **inputs)
-                seen = encoding.windowed(limit)
-                cells.append(Cell(facts, seen, plan, pass_key, cell, read))
+                inputs = dict(text=read.hash, trained=subject.trained, targets=reading.token_hash)
+                if reading.part:
+                    inputs["part"] = reading.part
+                key = cell_key(passing=pass_key, protocol=protocol.name, span=span, **inputs)
+                facts = common | _facts(method, length, pass_)
+                cells.append(Cell(facts, encoding.windowed(limit), plan, pass_key, key, read))
     for line in skipped:
         tqdm.write(line)
     if not cells:
@@ -193,34 +191,32 @@ def passes_of(
     return passes
 
 
-def _facts(
-    subject: Subject,
-    evaluation: str,
-    method: Method,
-    length: int,
-    pass_: Pass,
-    computed_by: Mapping[str, str],
-) -> dict:
-    options = {name: pass_.span if pass_.protocol.option == name else None for name in OPTIONS}
+def facts_of(subject: Subject, evaluation: str) -> dict:
+    """Columns of all rows of a checkpoint."""
     return {
         "run": subject.name,
         "encoding": subject.plain.name,
-        "extension": method.name,
-        "scale": method.scale,
-        "protocol": pass_.protocol.name,
-        "window": method.limit,
         "train_length": subject.trained,
-        "length": length,
-        "token_hash": pass_.reading.token_hash,
         "seed": subject.seed,
         "step": subject.step,
         "evaluation": evaluation,
-        "text": pass_.reading.text.source,
-        "data": pass_.reading.text.data,
-        "part": pass_.reading.part,
-        **{name: pass_.reading.facts.get(name) for name in READING_COLUMNS},
-        **options,
-        **computed_by,
+    }
+
+
+def _facts(method: Method, length: int, pass_: Pass) -> dict:
+    protocol, span, reading = pass_
+    return {
+        "extension": method.name,
+        "scale": method.scale,
+        "window": method.limit,
+        "length": length,
+        "protocol": protocol.name,
+        "token_hash": reading.token_hash,
+        "text": reading.text.source,
+        "data": reading.text.data,
+        "part": reading.part,
+        **{name: reading.facts.get(name) for name in READING_COLUMNS},
+        **{name: span if protocol.option == name else None for name in OPTIONS},
     }
 
 

@@ -5,7 +5,6 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -81,16 +80,8 @@ def per_byte_of(sums: Sums) -> float | None:
     return float(sums.tokens.sum() / size / np.log(2)) if size else None
 
 
-def rows_left_out(subject: Any, evaluation: str, unfit: Mapping[str, str]) -> list[dict]:
+def rows_left_out(facts: dict, unfit: Mapping[str, str]) -> list[dict]:
     """One row per method that does not fit a run, with the reason as its flag and no numbers."""
-    facts = {
-        "run": subject.name,
-        "encoding": subject.plain.name,
-        "train_length": subject.trained,
-        "seed": subject.seed,
-        "step": subject.step,
-        "evaluation": evaluation,
-    }
     own = ({"method": word, "flag": f"left out: {reason}"} for word, reason in unfit.items())
     return [{name: None for name in COLUMNS} | facts | one for one in own]
 
