@@ -6,11 +6,12 @@ import re
 import shutil
 import signal
 import time
+from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
-from running import finish, python, script, wandb_records
+from curves import rows_of
+from running import finish, python, wandb_records
 
 from posenc_jax import display
 from posenc_jax.evaluation import compare, records
@@ -28,35 +29,50 @@ SMALL = [
 ]
 
 
+def copied(run, folder, *left_out):
+    return Path(shutil.copytree(run, folder, ignore=shutil.ignore_patterns(*left_out)))
+
+
 @pytest.fixture
 def run(whole, tmp_path):
     """A finished run of one's own."""
-    shutil.copytree(whole[0], tmp_path / "run", ignore=shutil.ignore_patterns("eval", "plots"))
-    return tmp_path / "run"
+    return copied(whole[0], tmp_path / "run", "eval", "plots")
+
+
+@pytest.fixture(scope="module")
+def evaluated_once(whole, program, tmp_path_factory):
+    folder = copied(whole[0], tmp_path_factory.mktemp("evaluated") / "run", "eval", "plots")
+    return folder, finish(program("eval_extrapolation.py", folder, *SMALL))
 
 
 @pytest.fixture
-def evaluated(run, call):
-    call("eval_extrapolation.py", run, *SMALL)
+def evaluated(evaluated_once, tmp_path):
+    """An evaluated run of one's own."""
+    return copied(evaluated_once[0], tmp_path / "run")
+
+
+@pytest.fixture
+def script(capfd):
+    """Run a script in this process, check its exit code and return its output."""
+
+    def run(name, *words, code=0):
+        capfd.readouterr()
+        main = import_module(f"scripts.{name.removesuffix('.py')}").main
+        assert main([name, *map(str, words)]) == code
+        return "".join(capfd.readouterr())
+
     return run
 
 
-def rows_of(run):
-    with (run / "eval" / "curves.csv").open() as stream:
-        return list(csv.DictReader(stream))
-
-
 def files(folder):
-    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(run, call):
-    before = files(run)
-    out = call("eval_extrapolation.py", run, *SMALL)
-    after = files(run)
-    assert {p: after[p] for p in before} == before
-    new = {p.relative_to(run).parts[0] for p in set(after) - set(before)}
-    assert new == {"eval", "plots"}
+def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(whole, evaluated_once):
+    run, out = evaluated_once
+    before, after = files(whole[0]), files(run)
+    assert {path: after[path] for path in before} == before
+    assert {path.parts[0] for path in set(after) - set(before)} == {"eval", "plots"}
     rows = rows_of(run)
     assert list(rows[0]) == records.COLUMNS
     lengths = {"same_token": 3, "nonoverlap": 3, "sliding": 2, "position": 1}
@@ -116,32 +132,23 @@ assert os.listdir("/proc/self/task") == before
     )
 
 
-def test_a_killed_evaluation_resumes(run, evaluated, program, call, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(run, other, ignore=shutil.ignore_patterns("eval", "plots"))
-    process = program("eval_extrapolation.py", other, *SMALL, "--config.tokens_per_call=64")
+def test_an_interrupted_evaluation_leaves_the_curves_of_what_is_done_and_resumes(
+    evaluated, program, call, tmp_path
+):
+    other = copied(evaluated, tmp_path / "other", "eval", "plots")
+    process = program("eval_extrapolation.py", other, *SMALL, "--config.tokens_per_call=32")
     while not list(other.glob("eval/cells/[!.]*.npz")):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
-    assert not (other / "eval" / "curves.csv").exists()
-    out = call("eval_extrapolation.py", other, *SMALL)
-    assert int(re.search(r"(\d+) of 45 cells cached", out)[1]) > 0
-    for a, b in zip(rows_of(other), rows_of(evaluated), strict=True):
-        assert a["token_hash"] == b["token_hash"]
-        np.testing.assert_allclose(float(a["nll"]), float(b["nll"]), rtol=1e-5)
-
-
-def test_interrupted_it_leaves_the_curves_of_what_is_done(run, program):
-    process = program("eval_extrapolation.py", run, *SMALL, "--config.tokens_per_call=32")
-    while not list(run.glob("eval/cells/[!.]*.npz")):
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     out = finish(process, 75)
     assert "stopped by SIGTERM" in out and "the same command resumes" in out
-    assert 0 < len(rows_of(run)) < 45
+    assert 0 < len(rows_of(other)) < 45
+    out = call("eval_extrapolation.py", other, *SMALL)
+    assert int(re.search(r"(\d+) of 45 cells cached", out)[1]) > 0
+    for a, b in zip(rows_of(other), rows_of(evaluated), strict=True):
+        assert a["token_hash"] == b["token_hash"]
+        assert float(a["nll"]) == pytest.approx(float(b["nll"]), rel=1e-5)
 
 
 def test_one_evaluation_at_a_time(run, call):
@@ -199,7 +206,7 @@ def by_evaluation(run):
 
 
 @pytest.mark.slow
-def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tmp_path):
+def test_evaluations_of_several_texts_stay_beside_each_other(run, call, script, text, tmp_path):
     words = {}
     for name, count in (("words", 20), ("more", 30)):
         (tmp_path / name).mkdir()
@@ -237,20 +244,16 @@ def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tm
     assert "have: words-" in script("compare.py", one, other, "--evaluation=no", code=65)
 
 
-def test_places_of_the_longest_windows_are_recorded(run, call):
-    call("eval_extrapolation.py", run, *SMALL, "--config.windows=2")
+def test_places_of_the_longest_windows_are_recorded_and_few_targets_warned_of(run, call):
+    out = call("eval_extrapolation.py", run, *SMALL, "--config.windows=2", "--config.last=1")
+    assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
+    assert re.search(r"3 documents, 6 windows of 64 tokens, 384 targets, 6 of them for same", out)
     (stored,) = read_record(run / "eval").places
     assert stored.evaluation == "held-out"
     (row,) = {(r["windows"], r["documents"]) for r in rows_of(run) if r["protocol"] == "position"}
     assert len(stored.start) == int(row[0]) == 2 * int(row[1])
     assert len(set(stored.document)) == int(row[1])
     assert 0 < stored.start.min() < stored.start.max() <= 240 - 65
-
-
-def test_few_targets_are_warned_of(run, call):
-    out = call("eval_extrapolation.py", run, *SMALL, "--config.last=1")
-    assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
-    assert re.search(r"3 documents, 9 windows of 64 tokens, 576 targets, 9 of them for same", out)
 
 
 def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
@@ -264,52 +267,24 @@ def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
     assert "the run's text changed since it was trained" in out
 
 
-def test_several_scales_are_several_keys_in_wandb(evaluated, monkeypatch):
-    from posenc_jax.tracking.wandb import Curves, View, log_curves
-
-    rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
-    rows += [
-        row | {"scale": 1.5, "method": "yarn:1.5"} for row in rows if row["extension"] == "yarn"
-    ]
-    summaries = []
-    view = View(lambda: None, required=False)
-    view.run = type("Run", (), {"log": lambda self, values: None})()
-    monkeypatch.setattr(view, "finish", lambda code, summary: summaries.append(summary))
-    log_curves(view, Curves(rows, [], [], {}))
-    keys = {key for key in summaries[0] if key.startswith("extrap/same_token/yarn")}
-    at = ("0.5x", "1x", "2x")
-    expected = {f"extrap/same_token/{name}@{x}" for name in ("yarn", "yarn:1.5") for x in at}
-    assert keys == expected
-
-
-def test_parts_and_windows_are_keys_in_wandb_of_their_own(evaluated):
+def test_scales_parts_and_windows_are_keys_in_wandb_of_their_own(evaluated):
     from posenc_jax.evaluation.cells import label
     from posenc_jax.tracking.wandb import summary_of
 
-    rows = [json.loads(s) for s in (evaluated / "eval" / "curves.jsonl").read_text().splitlines()]
+    rows = records.rows(records.read_cells(evaluated / "eval"))
     row = next(row for row in rows if row["length"] == row["train_length"])
-    rows = [
-        row | {"extension": "none", "scale": None, "protocol": "gap", "part": part, "window": size}
-        for part in ("1-2", "3-4")
-        for size in (None, 8)
-    ] + [row | {"extension": "window", "scale": None, "protocol": "same_token", "window": 4}]
-    rows = [row | {"method": label(row)} for row in rows]
-    assert set(summary_of(rows)) == {
+    row |= {"extension": "none", "scale": None, "protocol": "gap"}
+    several = [
+        *(row | {"part": part, "window": size} for part in ("1-2", "3-4") for size in (None, 8)),
+        *(row | {"extension": "yarn", "scale": scale, "part": ""} for scale in (2.0, 1.5)),
+        row | {"extension": "window", "protocol": "same_token", "part": "", "window": 4},
+    ]
+    keys = set(summary_of([row | {"method": label(row)} for row in several]))
+    assert keys == {
         *(f"extrap/gap/{part}/{name}@1x" for part in ("1-2", "3-4") for name in ("none", "window")),
+        *(f"extrap/gap/{name}@1x" for name in ("yarn", "yarn:1.5")),
         "extrap/same_token/window:size=4@1x",
     }
-
-
-def test_marked_answers_are_counted(call, tmp_path):
-    fields = {"data.source": "synthetic", "data.task": "copy", "data.documents": 40}
-    fields |= {"data.document_length": 200, "steps": 3, "data.cache": tmp_path / "cache"}
-    call("train.py", tmp_path / "run", **fields)
-    words = ["--config.multiples=1,2", "--config.extensions=none,yarn"]
-    call("eval_extrapolation.py", tmp_path / "run", *words)
-    for row in rows_of(tmp_path / "run"):
-        if row["protocol"] != "same_token":
-            assert 0.3 < int(row["answers"]) / int(row["tokens"]) < 0.7
-            assert 0 <= float(row["accuracy"]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -364,7 +339,7 @@ def test_wandb_shows_the_curves_by_length(run, call):
     assert len(list(run.glob("wandb/offline-run-*"))) == 1  # the same curves, once
 
 
-def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):
+def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, script, tmp_path):
     out = script("compare.py", f"{evaluated}@yarn", evaluated)
     compared = [line for line in out.splitlines() if re.match(r"\w+ \d+ ", line)]
     assert len(compared) == 3 + 3 + 2 + 1
@@ -393,7 +368,7 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_pa
     assert "different targets" in script("plot_curves.py", evaluated, other, code=65)
 
 
-def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
+def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, script, tmp_path):
     other = tmp_path / "elsewhere" / "run"
     shutil.copytree(evaluated, other)
     words = [f"{evaluated}@none", f"{other}@none,yarn:2", f"--out={tmp_path}/pictures"]
@@ -403,9 +378,8 @@ def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
     assert {c.facts["run"] for c in cells} == {str(evaluated), str(other)}
 
 
-def test_a_run_may_be_renamed(evaluated, call, tmp_path):
-    renamed = tmp_path / "renamed"
-    shutil.copytree(evaluated, renamed)
+def test_a_run_may_be_renamed(evaluated, call, script, tmp_path):
+    renamed = evaluated.rename(tmp_path / "renamed")
     call("eval_extrapolation.py", renamed, *SMALL, "--config.name=again")
     out = f"--out={tmp_path}/pictures"
     for words in ([], ["--evaluation=again"]):
@@ -415,7 +389,7 @@ def test_a_run_may_be_renamed(evaluated, call, tmp_path):
     assert {row["run"] for row in rows_of(renamed)} == {"renamed"}
 
 
-def test_a_run_is_diagnosed(evaluated):
+def test_a_run_is_diagnosed(evaluated, script):
     out = script("diagnose.py", f"{evaluated}@none,yarn@64", "--documents=2")
     for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png", "token_0.csv"):
         assert name in out
