@@ -1,7 +1,6 @@
 """Protocols against naive loops, what is shared and what is not, methods."""
 
 import functools
-import itertools
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from sizes import DIMS, VOCAB, L
 
 import posenc_jax
 from configs import eval as defaults
-from posenc_jax.evaluation import evaluate, losses, methods, planning, protocols, table
+from posenc_jax.evaluation import evaluate, losses, methods, planning, table
 from posenc_jax.evaluation.cells import DOCUMENTS, Store, tree_key
 from posenc_jax.evaluation.losses import Reader, losses_of
 from posenc_jax.runs.parameters import Parts
@@ -32,13 +31,14 @@ def naive_nats(model, encoding, tokens, window=None):
 
 
 def naive(protocol, model, encoding, chosen, length, window):
-    """Sums and counts of each document, target by target."""
+    """Sums and counts of each document, and sums of each place, target by target."""
     fast = functools.cache(
         lambda start, size: naive_nats(
             model, encoding, chosen.split.tokens[start : start + size + 1], window
         )
     )
     sums, counts = np.zeros(len(chosen.documents)), np.zeros(len(chosen.documents))
+    places = np.zeros(chosen.longest if protocol == "position" else 0)
     for number, begin in zip(chosen.document, chosen.starts, strict=True):
         document = list(chosen.documents).index(number)
         before = begin - chosen.split.starts[number]  # tokens of the document
@@ -55,9 +55,11 @@ def naive(protocol, model, encoding, chosen, length, window):
                 first = end - length
             else:
                 first = (target - 1) // size * size
-            sums[document] += fast(begin + first, size)[target - first - 1]
+            nats = fast(begin + first, size)[target - first - 1]
+            sums[document] += nats
             counts[document] += 1
-    return sums, counts
+            places[target - 1 : target] += nats
+    return sums, counts, places
 
 
 @pytest.mark.parametrize(
@@ -88,11 +90,12 @@ def test_every_protocol_is_its_naive_loop_in_float64(name, spread, subject, meas
         if facts["extension"] == "yarn":
             encoding = posenc_jax.extend("yarn", encoding, 2.0)
         model = functools.partial(forward, who.parts.model)
-        sums, counts = naive(
+        sums, counts, places = naive(
             facts["protocol"], model, encoding, chosen, facts["length"], facts["window"]
         )
         np.testing.assert_array_equal(cell.sums.tokens, counts)
         np.testing.assert_allclose(cell.sums.nats, sums, rtol=1e-6)
+        np.testing.assert_allclose(cell.sums.by_place, places, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -134,22 +137,6 @@ def test_windows_are_shared_evenly_among_calls(windows, calls, rows, make_model,
     reader = Reader(make_model(), split().tokens, 4 * 32)
     reader(posenc_jax.build("rope", DIMS), np.arange(windows), 32, 8)
     assert read == [rows] * calls
-
-
-@pytest.mark.parametrize("name", ["rope", "t5"])
-def test_a_prefix_of_a_window_is_the_shorter_window(name, measure, subject):
-    """Causality through the whole path: the first places of the longest window are those of a
-    window of L from the same start."""
-    who = subject(name)
-    cells = measure(who, text(64), multiples="1,4", protocols="position", extensions="none")
-    short = measure(who, text(64), multiples="1,4", protocols="nonoverlap", extensions="none")
-    long = find(cells, protocol="position").sums
-    chosen = text(64)
-    reader = Reader(who.parts.model, chosen.split.tokens, 128)
-    plan = protocols.find("position").plan(chosen, 64, None)
-    first, _ = reader(who.plain, plan.starts, L, L)
-    np.testing.assert_allclose(long.by_place[:L], first.sum(axis=0, dtype=float), rtol=1e-6)
-    assert find(short, length=64).sums.nats.sum() == pytest.approx(long.nats.sum(), rel=1e-12)
 
 
 # What is shared
@@ -232,39 +219,21 @@ def test_one_program_per_shape_for_all_rotary_extensions(measure):
     assert losses_of._cache_size() == 4
 
 
-def test_finished_cells_are_cached(measure, monkeypatch):
-    first = measure()
-    monkeypatch.setattr(Reader, "__call__", lambda *words, **options: pytest.fail("read again"))
-    for cell, again in zip(first, measure(), strict=True):
-        assert cell.facts == again.facts
-        for a, b in zip(cell.sums, again.sums, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-def test_a_cell_that_was_cut_off_is_read_again(measure, tmp_path):
-    first = measure(protocols="nonoverlap", extensions="none", window=False)
+def test_finished_cells_are_cached_and_one_that_was_cut_off_is_read_again(
+    measure, tmp_path, monkeypatch
+):
+    asked = dict(protocols="nonoverlap,position", extensions="none", multiples="1,4")
+    first, read = measure(**asked), []
     (path, *_) = sorted((tmp_path / "cells").glob("*.npz"))
     path.write_bytes(path.read_bytes()[:50])
-    again = measure(protocols="nonoverlap", extensions="none", window=False)
-    for cell, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(cell.sums.nats, other.sums.nats)
-
-
-@pytest.mark.slow
-def test_a_stop_keeps_whole_passes_and_the_rest_is_read_later(subject, settings, tmp_path):
-    who, config, read = subject(), settings(tokens_per_call=64), text()
-    lengths = planning.lengths_of(config, who.trained)
-    cells = planning.plan(config, who, read, lengths)
-
-    looks = itertools.count()
-    store = Store(tmp_path / "cells")
-    part = evaluate.measure(config, who, cells, store, lambda: next(looks) >= 25)
-    assert 0 < len(part) < len(cells)
-    rest = evaluate.measure(config, who, cells, store)
-    whole = evaluate.measure(config, who, cells, Store(tmp_path / "other"))
-    assert len(rest) == len(cells)
-    for a, b in zip(rest, whole, strict=True):
-        np.testing.assert_array_equal(a.sums.nats, b.sums.nats)
+    whole = Reader.__call__
+    monkeypatch.setattr(Reader, "__call__", lambda *words: read.append(1) or whole(*words))
+    for again in (measure(**asked), measure(**asked)):
+        assert len(read) == 1
+        for cell, other in zip(first, again, strict=True):
+            assert cell.facts == other.facts
+            for a, b in zip(cell.sums, other.sums, strict=True):
+                np.testing.assert_array_equal(a, b)
 
 
 def test_a_stop_in_the_last_call_of_a_pass_keeps_it_and_starts_no_other(
@@ -297,9 +266,17 @@ def test_a_method_that_cannot_be_is_left_out_and_nothing_at_all_is_refused(
         planning.plan(config, who, text(), planning.lengths_of(config, who.trained))
     longer = posenc_jax.extend("clamp", who.plain, 2.0)
     who = subject("learned", extensible=False, plain=longer, parts=Parts(who.parts.model, longer))
-    cells = planning.plan(settings(), who, text(), planning.lengths_of(settings(), who.trained))
+    cells = planning.plan(settings(), who, text(), LENGTHS)
     assert {c.facts["length"] for c in cells} == {L // 4, L, 2 * L}
     assert f"length {4 * L} is skipped: learned reaches {2 * L}" in capsys.readouterr().out
+    for extension, reached in (("none", [L // 4, L]), ("interpolate", LENGTHS)):
+        asked = settings(extensions=extension, window=False)
+        cells = planning.plan(asked, subject("learned"), text(), LENGTHS)
+        assert list(dict.fromkeys(c.facts["length"] for c in cells)) == reached
+    assert (
+        f"length {2 * L} is skipped: learned reaches {L} positions; use extension interpolate or "
+        "clamp" in capsys.readouterr().out
+    )
 
 
 def test_methods_take_the_largest_scale_unless_they_say_one():
@@ -358,16 +335,6 @@ def test_a_fine_tuned_run_is_measured_by_its_longest_length_and_extended_by_its_
     cells = planning.plan(config, who, text(8 * L, lengths=(300, 200)), lengths)
     assert {c.facts["scale"] for c in cells if c.facts["extension"] == "pi"} == {8.0}
     assert {c.facts["window"] for c in cells} == {None, 4 * L}
-
-
-def test_lengths_beyond_reach_are_skipped_with_a_remedy(subject, measure, capsys):
-    cells = measure(subject("learned"), extensions="none", window=False)
-    assert {c.facts["length"] for c in cells} == {L // 4, L}
-    said = capsys.readouterr().out
-    assert f"length {2 * L} is skipped: learned reaches {L} positions; use extension" in said
-    assert "extension interpolate or clamp" in said
-    cells = measure(subject("learned"), extensions="interpolate", window=False)
-    assert {c.facts["length"] for c in cells} == set(LENGTHS)
 
 
 def test_a_scale_below_the_tested_ratio_is_said(subject, settings, capsys):

@@ -55,24 +55,6 @@ def test_probabilities_are_those_of_a_dictionary(vocab):
     np.testing.assert_allclose(ngrams.probabilities(asked, chunks, vocab), expected, rtol=1e-12)
 
 
-def test_the_next_token_has_one_distribution():
-    vocab, rng = 6, np.random.default_rng(0)
-    counted = text(rng, 500, vocab)
-    context = text(rng, 20, vocab)[:, 1:]
-    asked = np.concatenate(
-        [np.repeat(context, vocab, axis=0), np.tile(np.arange(vocab), 20)[:, None]], axis=1
-    )
-    made = ngrams.probabilities(asked, [counted], vocab)
-    np.testing.assert_allclose(made.reshape(ORDER, 20, vocab).sum(axis=2), 1, rtol=1e-12)
-
-
-def test_longer_contexts_help_where_the_text_repeats_itself():
-    line = np.tile([0, 0, 1, 0, 1, 1], 100)
-    grams = np.lib.stride_tricks.sliding_window_view(line, ORDER)
-    made = -np.log2(ngrams.probabilities(grams[:50], [grams], 2)).mean(axis=1)
-    assert made[0] > 0.9 and made[-1] < 0.2 and np.all(np.diff(made) < 0)
-
-
 @pytest.mark.parametrize("order", [2, 5])
 @pytest.mark.parametrize("within", [True, False])
 def test_every_target_of_a_row_is_counted_with_the_tokens_before_it_in_its_row(order, within):

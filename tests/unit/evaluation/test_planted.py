@@ -13,7 +13,6 @@ from posenc_jax.config import Evaluation
 from posenc_jax.data import tokenizer
 from posenc_jax.evaluation import losses, protocols, records, table, windows
 from posenc_jax.evaluation.protocols import planted
-from posenc_jax.plots import curves
 from posenc_jax.pretrained.adopt import adopt
 from posenc_jax.runtime.errors import ConfigError
 
@@ -200,31 +199,11 @@ def test_rows_the_table_and_the_picture(accuracies):
             ("without order", [8, 32], [0.25] * 2),
         ],
     }
-
-
-def test_an_interrupted_evaluation_is_drawn_as_far_as_it_goes(accuracies):
-    cells, _ = accuracies(0, count=3)
+    # Of an interrupted evaluation
     some = [cell for cell in cells if cell.facts["older"] < 3]
     panels = planted.protocol.picture(some)
     assert panels is not None and list(panels.lines) == ["1 older setting"]
     assert planted.protocol.picture([c for c in some if not c.facts["older"]]) is None
-
-
-def test_methods_of_one_extension_have_different_looks(accuracies):
-    cells, _ = accuracies(0, count=3)
-    names = [f"self_extend:group={n}:window=8" for n in (2, 4, 8)]
-    several = [
-        cell._replace(facts=cell.facts | {"extension": name, "scale": None})
-        for name in names
-        for cell in cells
-        if cell.facts["scale"] is None
-    ]
-    panels = planted.protocol.picture(several)
-    assert panels is not None
-    for axes in curves.side_by_side(panels).axes:
-        drawn = [line for line in axes.lines if line.get_label().startswith("self_extend")]
-        looks = {(line.get_marker(), line.get_linestyle(), line.get_color()) for line in drawn}
-        assert len(looks) == len(drawn) == 3
 
 
 def test_short_windows_are_refused_and_few_questions_warned_of():

@@ -151,14 +151,6 @@ def test_protocols_that_score_other_targets_have_other_hashes():
     assert len(hashes(3)) == len(hashes(4)) == 1 and hashes(3) != hashes(4)
 
 
-def test_every_protocol_has_a_complete_description():
-    for protocol in protocols.every():
-        assert protocol.title and protocol.option in (None, *planning.OPTIONS)
-        assert protocol.value in ("ppl", "bpb", "accuracy")
-        assert protocols.find(protocol.name) is protocol
-    assert protocols.find(protocols.HEADLINE) is protocols.shown()[0]
-
-
 def check(name, lengths, stride, last):
     config = SimpleNamespace(stride=stride, last=last)
     protocol = protocols.find(name)
@@ -183,17 +175,14 @@ def test_targets_that_would_differ_between_lengths_are_refused(
     with pytest.raises(ConfigError, match=message):
         check(protocol, lengths, stride, last)
     check("position", [16, 64], stride, last)  # each rule is of its protocol
+    for other in ("same_token", "answers", "gap", "order"):  # of targets with a common end
+        check(other, [16, 18, 20, 24], 8, 4)
 
 
 def test_last_does_not_depend_on_lengths_below_a_quarter_of_l():
     check("same_token", [4, 16, 18, 20, 24], 0, 4)
     plan = planned("same_token", text(), 4, 4)
     assert plan.scored().all() and (plan.starts + 4 == text().starts + 64).all()
-
-
-@pytest.mark.parametrize("protocol", ["same_token", "position", "answers", "gap", "order"])
-def test_lengths_with_a_common_end_need_not_divide_the_longest(protocol):
-    check(protocol, [16, 18, 20, 24], 8, 4)
 
 
 def test_a_length_below_two_is_refused(settings):
