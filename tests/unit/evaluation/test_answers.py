@@ -4,18 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
-from measuring import LENGTHS, find, split, text
+from measuring import LENGTHS, find, split, sums_by_document, text
 from sizes import L
 
 from posenc_jax.config import check, schema
 from posenc_jax.data.tasks import variables
 from posenc_jax.evaluation import planning, protocols, records, table, windows
 from posenc_jax.evaluation.cells import Measured
-from posenc_jax.evaluation.statistics import wilson
 from posenc_jax.runtime.errors import ConfigError
 
 LAST = 2
-ASKED = dict(last=LAST, window=False, multiples="1,2,4")
+SAME = "none", "same_token", L
 
 
 def asked(seed=0, documents=12):
@@ -58,11 +57,6 @@ def test_answers_are_the_marked_among_the_last_targets(length):
     known = np.mean(read.split.gaps[scored] <= before)
     assert reading.facts["ceiling"] == pytest.approx(known + (1 - known) * 0.25)
     assert reading.facts["chance"] == 0.25
-
-
-def test_a_ceiling_rises_with_context_and_ends_at_one():
-    found = [readings("answers", asked(), n)[0].facts["ceiling"] for n in LENGTHS]
-    assert found == sorted(found) and found[0] < 0.6 and found[-1] == 1.0
 
 
 def test_parts_by_gap_are_all_answers_of_the_longest_window_each_once():
@@ -151,59 +145,44 @@ def test_swapped_context_is_from_another_document():
     assert "swapped-4" not in {one.part for one in readings("order", most, L)}
 
 
-def test_other_lengths_are_not_changed():
-    assert readings("order", asked(), LENGTHS[0]) == []
-
-
-def test_a_run_is_measured_by_parts_and_its_table_says_so(measure):
-    names = "same_token,answers,gap,depth,order"
-    cells = measure(read=asked(), protocols=names, **ASKED)
-    rows = records.rows(cells)
-    answers = [row for row in rows if row["protocol"] == "answers"]
-    for row in answers:
-        assert row["tokens"] == row["answers"] == 18
-        assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
-        assert row["chance"] == 0.25
-    by_gap = [row for row in rows if row["protocol"] == "gap" and row["extension"] == "none"]
+def test_a_run_is_measured_by_parts_and_its_table_says_so(measure, tmp_path):
+    options = dict(read=asked(), last=LAST, window=False, extensions="none")
+    cells = measure(protocols="same_token,answers,gap,depth", multiples="1,4", **options)
+    # The changed contexts of L alone, as every length that is read is a program.
+    cells += measure(protocols="order", multiples="1", **options)
+    rows = records.rows(records.write(tmp_path, cells))
+    assert rows == records.rows(records.read_cells(tmp_path))
+    for row in rows:
+        if row["protocol"] == "answers":
+            assert row["tokens"] == row["answers"] == 18
+            assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
+            assert row["chance"] == 0.25
+    by_gap = [row for row in rows if row["protocol"] == "gap"]
     assert sum(row["answers"] for row in by_gap) == 18
     longest = find(cells, protocol="answers", length=LENGTHS[-1])
     assert sum(row["accuracy"] * row["answers"] for row in by_gap) == longest.sums.right.sum()
-    whole = [r for r in rows if r["protocol"] == "order" and r["part"] == "whole"]
-    same = {(r["extension"], r["length"]): r["nll"] for r in rows if r["protocol"] == "same_token"}
-    for row in whole:
-        assert row["nll"] == pytest.approx(same[row["extension"], row["length"]])
+    # Depths beyond L are of other answers than those at L.
+    deep = [row for row in rows if row["protocol"] == "depth" and row["length"] > L]
+    assert len(deep) > 2 and all(row["null_nll"] is row["gain_bpb"] is None for row in deep)
+    (whole,) = (row for row in rows if (row["protocol"], row["part"]) == ("order", "whole"))
+    (same,) = (r for r in rows if (r["method"], r["protocol"], r["length"]) == SAME)
+    assert whole["nll"] == pytest.approx(same["nll"])
     out = table.table(cells)
     for line in ("ceiling", "a guess is right in 0.250", "shuffled-4", "share of answers"):
         assert line in out
-
-
-def test_records_keep_parts(tmp_path, measure):
-    cells = measure(
-        read=asked(), protocols="answers,gap", last=LAST, window=False, multiples="1,2,4"
-    )
-    records.write(tmp_path, cells)
-    again = records.read_cells(tmp_path)
-    assert records.rows(again) == records.rows(cells)
 
 
 def curve(*nats, spread=0.0):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=20)
     noise = (noise - noise.mean()) * spread
+    facts = dict(evaluation="e", run="r", seed=0, step=1, extension="none", scale=None, window=None)
+    facts |= dict(protocol="same_token")
     cells = []
     for length, mean in zip(LENGTHS, nats, strict=True):
-        one = find_zero(length)
-        own = one.sums._replace(nats=np.full(20, mean) + noise * (length == LENGTHS[0]))
-        cells.append(Measured(one.facts, own))
+        own = np.full(20, mean) + noise * (length == LENGTHS[0])
+        cells.append(Measured(facts | {"length": length}, sums_by_document(own, np.ones(20))))
     return cells
-
-
-def find_zero(length):
-    from measuring import sums_by_document
-
-    facts = dict(evaluation="e", run="r", seed=0, step=1, extension="none", scale=None, window=None)
-    facts |= dict(protocol="same_token", length=length)
-    return Measured(facts, sums_by_document(np.ones(20), np.ones(20)))
 
 
 @pytest.mark.parametrize(
@@ -231,12 +210,6 @@ def test_a_derived_protocol_adds_the_protocol_it_needs(settings):
     assert protocols.mistakes(settings(protocols="answers", stride=0)) == []  # which reads `last`
 
 
-def test_wilson_is_sound_at_the_ends():
-    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
-    assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-    assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
-
-
 def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
     config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
     assert planning.lengths_of(config, subject().trained) == [16, 32, 64]
@@ -247,12 +220,6 @@ def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
         schema.as_fields(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
     )
     assert any("each of lengths" in line for line in said)
-
-
-def test_depths_beyond_the_trained_length_are_of_other_answers_and_have_no_null(measure, subject):
-    cells = measure(subject(), asked(), **ASKED, protocols="depth", extensions="none")
-    rows = [row for row in records.rows(cells) if row["length"] > L]
-    assert len(rows) > 4 and all(row["null_nll"] is row["gain_bpb"] is None for row in rows)
 
 
 def ordered(documents=40):

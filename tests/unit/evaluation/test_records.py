@@ -17,9 +17,11 @@ from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runtime.errors import Damaged, Stop
 
+ALL = "same_token,nonoverlap,sliding,position"
+
 
 def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
-    cells = measure(extensions="none,yarn")
+    cells = measure(extensions="none,yarn", protocols=ALL)
     written = records.write(tmp_path / "eval", cells)
     made = records.rows(written)
     assert made == records.rows(cells)
@@ -33,7 +35,8 @@ def test_rows_are_made_again_from_the_arrays_alone(measure, tmp_path):
 
 @pytest.fixture
 def chosen():
-    """Cells of none, window and streaming with random losses, by protocol, method and length."""
+    """Cells of none, window and streaming with random losses, by protocol, method and length; of
+    `none` also losses by place."""
     rng, methods = np.random.default_rng(0), {"none": None, "window": L, "streaming": None}
     cells = {}
     for protocol in ("same_token", "nonoverlap"):
@@ -53,14 +56,9 @@ def chosen():
                 }
                 sums = sums_by_document(rng.gamma(2.0, size=12), np.ones(12))
                 cells[protocol, method, length] = records.Measured(facts, sums)
-    return cells
-
-
-def test_other_protocols_have_no_fresh_row(chosen):
-    """Their cells of a length may be several, one per part."""
-    for name in ("answers", "order"):
-        cells = [one._replace(facts=one.facts | {"protocol": name}) for one in chosen.values()]
-        assert not protocols.find(name).derived(cells)
+    facts = cells["nonoverlap", "none", 4 * L].facts | {"protocol": "position"}
+    sums = sums_by_document(rng.gamma(2.0, size=12), np.ones(12), rng.gamma(2.0, size=4 * L))
+    return cells | {("position", "none", 4 * L): records.Measured(facts, sums)}
 
 
 def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
@@ -72,6 +70,9 @@ def test_fresh_is_the_value_at_the_trained_length_of_same_token_alone(chosen):
         assert cell.sums is chosen["same_token", "none", min(length, L)].sums
         plain = chosen["same_token", "none", length].facts
         assert cell.facts == plain | {"extension": "fresh"} and is_baseline(cell.facts)
+    for name in ("answers", "order"):  # of one length they have several cells, one per part
+        others = [one._replace(facts=one.facts | {"protocol": name}) for one in cells]
+        assert not protocols.find(name).derived(others)
     for kept in ([L // 4, 2 * L], [L // 4, L]):  # nothing to take it from, nothing beyond it
         assert same_token.derived([c for c in cells if c.facts["length"] in kept]) == []
 
@@ -82,7 +83,8 @@ def test_gains_over_the_baselines_are_paired_differences_beyond_the_trained_leng
     rows = {(r["protocol"], r["method"], r["length"]): r for r in records.rows(cells)}
     for (protocol, method, length), row in rows.items():
         for name in BASELINES:
-            known = length > L and method != name and (name != "fresh" or protocol == "same_token")
+            known = length > L and method != name and protocol != "position"
+            known = known and (name != "fresh" or protocol == "same_token")
             assert (row[f"over_{name}"] is not None) == known
             if known:
                 other = rows[protocol, name, length]
@@ -200,9 +202,6 @@ def test_the_null_of_two_published_numbers_is_the_famous_curve():
     assert abs(np.exp(records.rows(cells)[1]["null_nll"]) - 18.05) < 0.005
 
 
-ALL = "same_token,nonoverlap,sliding,position"
-
-
 def test_null_and_gain_are_of_the_curve_itself(measure):
     cells = measure(extensions="none,yarn", multiples="0.25,1,2,4", protocols=ALL)
     made = records.rows(cells)
@@ -241,13 +240,6 @@ def test_null_and_gain_are_of_the_curve_itself(measure):
         np.testing.assert_allclose(row["gain_bpb"], gain, atol=1e-12)
 
 
-def test_a_null_needs_the_length_it_is_computed_from(measure):
-    made = records.rows(measure(multiples="0.5,2", extensions="none", window=False, last=2))
-    assert all(
-        r["null_nll"] is None for r in made if r["length"] > L and r["protocol"] != "position"
-    )
-
-
 def test_the_best_is_marked_only_where_its_interval_is_clear():
     counts = np.full(20, 100.0)
     level = counts * np.random.default_rng(0).normal(2.0, 0.3, 20)
@@ -275,13 +267,12 @@ def test_the_best_is_marked_only_where_its_interval_is_clear():
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3, 4, 5, 6])
 def test_a_full_disk_at_any_write_loses_no_row_of_another_evaluation(
-    fails_at, measure, tmp_path, monkeypatch
+    fails_at, chosen, tmp_path, monkeypatch
 ):
     """The next evaluation finds the rows of the others, or those and the new ones."""
-    cells = measure(extensions="none", multiples="1,2", protocols="same_token,position")
 
     def of(name):
-        return [cell._replace(facts=cell.facts | {"evaluation": name}) for cell in cells]
+        return [cell._replace(facts=cell.facts | {"evaluation": name}) for cell in chosen.values()]
 
     records.write(tmp_path, of("first"))
     counted, replace = [], Path.replace
@@ -301,45 +292,40 @@ def test_a_full_disk_at_any_write_loses_no_row_of_another_evaluation(
     assert {"first", "third"} <= names <= {"first", "second", "third"}
 
 
-def test_the_file_of_sums_is_a_table_that_others_read(measure, tmp_path):
-    cells = measure(extensions="none,yarn", multiples="1,2")
+def test_the_file_of_sums_is_a_table_that_others_read(chosen, tmp_path):
+    cells = list(chosen.values())
     records.write(tmp_path, cells)
     table = pd.read_parquet(tmp_path / "sums.parquet")
     assert len(table) == sum(len(cell.sums.tokens) for cell in cells)
     keys = ["protocol", "extension", "window", "length"]
-    sums = table.groupby(keys, dropna=False, sort=False)[["nats", "tokens"]].sum()
-    (rows,) = {len(records.rows(cells))}
-    assert len(sums) == rows
-    np.testing.assert_array_equal(sums.nats, [cell.sums.nats.sum() for cell in cells])
+    by_cell = table.groupby(keys, dropna=False, sort=False)
+    assert by_cell.ngroups == len(records.rows(cells))
+    np.testing.assert_array_equal(table.nats, np.concatenate([cell.sums.nats for cell in cells]))
 
 
-def test_a_protocol_without_a_null_has_no_gain(measure, monkeypatch):
-    """At any length, the window's row included, whose gain would be 0."""
-    cells = measure(extensions="none", multiples="1,2", protocols="nonoverlap")
-    assert all(row["null_nll"] is not None for row in records.rows(cells))
-    kind = type(protocols.find("nonoverlap"))
+def test_a_null_is_of_a_protocol_with_one_and_of_the_same_targets_at_the_trained_length(
+    chosen, monkeypatch
+):
+    cells = [chosen["same_token", "none", length] for length in (L // 4, L, 2 * L)]
+
+    def with_null(cells):
+        return [row["length"] for row in records.rows(cells) if row["null_nll"] is not None]
+
+    assert with_null(cells) == [L // 4, L, 2 * L]
+    assert with_null([cells[0], cells[2]]) == [L // 4]
+    others = cells[1]._replace(facts=cells[1].facts | {"token_hash": "others"})
+    assert with_null([cells[0], others, cells[2]]) == [L // 4, L]
+    assert "no null and no gain for same_token" in table.without_null(records.rows(cells[2:]))
+    kind = type(protocols.find("same_token"))
     monkeypatch.setattr(kind, "null", protocols.Protocol.null)
-    rows = records.rows(cells)
-    assert all(row["null_nll"] is row["gain_bpb"] is None for row in rows)
-    assert table.without_null(rows) is None  # another length would bring none
-
-
-def test_a_null_is_of_the_same_targets_or_none(measure):
-    cells = measure(extensions="none", multiples="1,2", protocols="same_token")
-    other = [
-        cell._replace(facts=cell.facts | {"token_hash": "others"})
-        if cell.facts["length"] == L
-        else cell
-        for cell in cells
-    ]
-    at_longest = [row for row in records.rows(other) if row["length"] == 2 * L]
-    assert at_longest and all(row["null_nll"] is row["gain_bpb"] is None for row in at_longest)
+    assert with_null(cells) == []
+    assert table.without_null(records.rows(cells)) is None  # another length would bring none
 
 
 def test_a_damaged_file_is_set_aside_and_one_that_cannot_be_read_ends_the_program(
-    measure, tmp_path, monkeypatch
+    chosen, tmp_path, monkeypatch
 ):
-    cells = measure(extensions="none", multiples="1", protocols="same_token")
+    cells = list(chosen.values())
     records.write(tmp_path, cells)
     whole = (tmp_path / "sums.parquet").read_bytes()
     (tmp_path / "sums.parquet").write_bytes(whole[: len(whole) // 2])
@@ -356,16 +342,16 @@ def test_a_damaged_file_is_set_aside_and_one_that_cannot_be_read_ends_the_progra
     assert (tmp_path / "sums.parquet").read_bytes() == whole
 
 
-def test_a_flipped_byte_in_the_pages_of_the_file_of_sums_changes_no_cell(measure, tmp_path):
-    cells = measure(extensions="none", multiples="1,2", protocols="same_token,position")
+def test_a_flipped_byte_in_the_pages_of_the_file_of_sums_changes_no_cell(chosen, tmp_path):
+    cells = list(chosen.values())
     records.write(tmp_path, cells)
     path = tmp_path / "sums.parquet"
     whole, expected, noticed = path.read_bytes(), records.rows(cells), 0
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # the footer follows them
-    for place in range(0, pages, 31):
+    for place in range(0, pages, 97):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
         try:
             assert records.rows(records.read_cells(tmp_path)) == expected
         except Damaged:
             noticed += 1
-    assert noticed > pages / 31 / 2
+    assert noticed > pages / 97 / 2

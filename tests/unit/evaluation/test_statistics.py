@@ -254,6 +254,12 @@ def test_p_of_both_is_never_below_that_of_either():
     assert statistics.p_of_both(alone, of_seeds).tolist() == [1] * 500
 
 
+def test_wilson_is_sound_at_the_ends():
+    assert statistics.wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert statistics.wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert statistics.wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+
+
 def test_holms_correction_is_that_of_his_steps():
     values = [0.01, 0.04, 0.03, 0.005]
     found = statistics.holm(values)
