@@ -1,12 +1,12 @@
 """Adding a protocol is one file, shown on a copy of the project: it is checked, evaluated, drawn,
 reported and tested, and the numbers of the others stay as they are."""
 
-import csv
 import json
 import shutil
 
 import pytest
 from additions import DOUBLED, LAST_THREE
+from curves import rows_of
 from running import copy_of
 
 PROTOCOLS = "same_token,nonoverlap,sliding,position"
@@ -22,11 +22,6 @@ def copy(tmp_path):
     (place / "last_three.py").write_text(LAST_THREE)
     (place / "doubled.py").write_text(DOUBLED)
     return run
-
-
-def rows_of(workdir):
-    with (workdir / "eval" / "curves.csv").open() as stream:
-        return list(csv.DictReader(stream))
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """Evaluations name what they leave out; runs that could not be evaluated are refused."""
 
-import csv
 import shutil
 
 import pytest
+from curves import rows_of
 from running import ROOT, TINY, script
 
 from posenc_jax.sweeping.jobs import jobs_of
@@ -15,11 +15,6 @@ SMALL = ["--config.multiples=1,2", "--config.protocols=same_token", "--config.wi
 def alibi(call, tmp_path):
     call("train.py", tmp_path / "alibi", config="alibi", steps=3)
     return tmp_path / "alibi"
-
-
-def rows_of(run):
-    with (run / "eval" / "curves.csv").open() as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_extensions_that_do_not_fit_are_left_out_in_words_rows_and_page(alibi, call, tmp_path):

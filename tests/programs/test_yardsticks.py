@@ -1,11 +1,11 @@
 """n-gram baselines on a run's targets, in files, pictures and reports."""
 
-import csv
 import shutil
 from collections import Counter
 
 import numpy as np
 import pytest
+from curves import rows_of
 
 from posenc_jax.data.batches import batches_of, prepare_corpora
 from posenc_jax.evaluation import ngrams, records
@@ -60,13 +60,11 @@ def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, ca
     bits, counted = bits_of_a_trigram(evaluated)
     assert [row["order"] for row in rows] == [2, 3, 4, 5, 6]
     assert rows[1]["bpb"] == pytest.approx(bits, rel=1e-9) and rows[1]["counted"] == counted
-    with (evaluated / "eval" / "curves.csv").open() as stream:
-        (row,) = [
-            r
-            for r in csv.DictReader(stream)
-            if (r["protocol"], r["length"], r["window"]) == ("same_token", "64", "")
-            and r["extension"] == "none"
-        ]
+    (row,) = [
+        row
+        for row in rows_of(evaluated)
+        if (row["protocol"], row["length"], row["method"]) == ("same_token", "64", "none")
+    ]
     assert rows[0]["token_hash"] == row["token_hash"] and rows[0]["tokens"] == int(row["tokens"])
 
     data = runs.gather([tmp_path])
