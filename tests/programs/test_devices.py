@@ -1,6 +1,7 @@
 """Training and evaluation on several devices of one process."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -57,7 +58,7 @@ def losses(count, sharding='replicated', attention='plain'):
 assert len(jax.devices()) == 8
 print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
 """
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     out = python("-c", code, env={"XLA_FLAGS": flags})
     one, eight, cut = json.loads(out.splitlines()[-1])
     np.testing.assert_allclose(eight, one, atol=1e-5)
