@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save_file
@@ -79,6 +80,9 @@ def write(folder, arrays=None, config=LLAMA, stated=None):
     return folder
 
 
-def logits(loaded, length=2 * L):
-    tokens = jnp.asarray(np.random.default_rng(1).integers(0, V, (1, length)))
-    return np.asarray(loaded.model(tokens, loaded.encoding))
+forward = jax.jit(lambda model, tokens, encoding: model(tokens, encoding))
+
+
+def logits(loaded):
+    tokens = jnp.asarray(np.random.default_rng(1).integers(0, V, (1, 2 * L)))
+    return np.asarray(forward(loaded.model, tokens, loaded.encoding))

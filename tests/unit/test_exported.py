@@ -17,11 +17,6 @@ LLAMA = {"activation": "swiglu", "tied": False, "kv_heads": 2, "vocab": 256}
 SLOW = pytest.mark.slow
 
 
-def logits(model, encoding):
-    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 256, (1, 4 * L)))
-    return np.asarray(model(tokens, encoding))
-
-
 @pytest.mark.parametrize(
     "extension",
     [
@@ -29,29 +24,42 @@ def logits(model, encoding):
         *(pytest.param(n, marks=SLOW) for n in ("none", "pi", "ntk", "llama3", "abf:base=500")),
     ],
 )
-def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, tmp_path):
+def test_a_saved_llama_is_read_back_with_its_extension(extension, make_model, forward, tmp_path):
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 256, (1, 4 * L)))
     model = make_model(**LLAMA)
     rope = posenc_jax.build("rope", DIMS, base=1000.0)
     encoding = posenc_jax.extend(extension, rope, 4.0)
     pretrained.save(model, encoding, tokenizer.Bytes(), tmp_path / "out")
     read = pretrained.load(tmp_path / "out")
-    expected = logits(model, encoding)
-    np.testing.assert_allclose(logits(read.model, read.encoding), expected, atol=2e-5)
+    expected = forward(model, tokens, encoding)
+    actual = forward(read.model, tokens, read.encoding)
+    np.testing.assert_allclose(actual, expected, atol=2e-5)
     if extension != "none":
-        assert np.abs(logits(model, rope) - expected).max() > 1e-3
+        assert np.abs(forward(model, tokens, rope) - expected).max() > 1e-3
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"]
     tokens, _ = read.tokenizer.encode("caf\u00e9\n".encode(), "a text")
     assert tokens.tolist() == list("caf\u00e9\n".encode())
 
 
-def test_the_length_of_a_saved_llama_is_exact(make_model, tmp_path):
-    """Frequencies of float32 made 2049 of 2048."""
-    for base in (1e3, 5e3, 1e4, 5e5):
-        rope = posenc_jax.build("rope", dataclasses.replace(DIMS, train_length=2048), base=base)
-        out = tmp_path / str(base)
-        pretrained.save(make_model(**LLAMA), rope, tokenizer.Bytes(), out)
-        assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == 2048
+@pytest.mark.parametrize(
+    ("length", "base", "scale"),
+    [
+        (2048, 1e3, 1),
+        (2048, 5e3, 1),
+        (2048, 1e4, 1),
+        (2048, 5e5, 1),
+        (8192, 1e5, 2),
+        (8192, 1e5, 8),
+    ],
+)
+def test_a_saved_length_is_read_back_exactly(length, base, scale, make_model, tmp_path):
+    """Frequencies of float32 made 2049 of 2048 and 16383 of 16384."""
+    rope = posenc_jax.build("rope", dataclasses.replace(DIMS, train_length=length), base=base)
+    encoding = posenc_jax.extend("yarn", rope, float(scale)) if scale > 1 else rope
+    pretrained.save(make_model(**LLAMA), encoding, tokenizer.Bytes(), tmp_path / "out")
+    facts = pretrained.load(tmp_path / "out").facts
+    assert (facts["L"], facts["train_length"]) == (length, scale * length)
 
 
 def test_what_has_no_form_is_refused_with_the_reason(make_model, tmp_path):
@@ -81,13 +89,3 @@ def test_the_first_token_of_rows_is_saved(prefix, make_model, tmp_path):
     assert read.facts["prefix"] == prefix
     first = [] if prefix is None else [prefix]  # as other programs put it
     assert read.tokenizer.tokenizer.encode("ab").ids == [*first, *b"ab"]
-
-
-@pytest.mark.parametrize("scale", [2.0, 8.0])
-def test_an_extended_length_is_read_back(scale, make_model, tmp_path):
-    """Frequencies of float32 made 16383 of 16384."""
-    rope = posenc_jax.build("rope", dataclasses.replace(DIMS, train_length=8192), base=1e5)
-    extended = posenc_jax.extend("yarn", rope, scale)
-    pretrained.save(make_model(**LLAMA), extended, tokenizer.Bytes(), tmp_path / "out")
-    facts = pretrained.load(tmp_path / "out").facts
-    assert (facts["L"], facts["train_length"]) == (8192, scale * 8192)

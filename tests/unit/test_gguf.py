@@ -103,19 +103,12 @@ def test_a_gguf_file_holds_the_arrays_of_its_folder(tmp_path):
         np.testing.assert_array_equal(file[name], array)
 
 
-def test_only_the_architecture_llama_is_interleaved(tmp_path):
-    """Sizes do not tell, and q has more heads than k."""
-    for kind in ("llama", "qwen3"):
-        params = read(write_gguf(tmp_path / f"{kind}.gguf", kind)).params["model"]
-        for name in "qk":
-            theirs = drawn()[f"model.layers.1.self_attn.{name}_proj.weight"]
-            np.testing.assert_array_equal(params[f"blocks.attention.{name}.kernel"][1].T, theirs)
+def test_the_architecture_qwen3_is_not_interleaved(tmp_path):
+    params = read(write_gguf(tmp_path / "qwen3.gguf", "qwen3")).params["model"]
+    for name in "qk":
+        theirs = drawn()[f"model.layers.1.self_attn.{name}_proj.weight"]
+        np.testing.assert_array_equal(params[f"blocks.attention.{name}.kernel"][1].T, theirs)
     assert params["blocks.attention.q_norm.scale"].shape == (LAYERS, K)
-
-
-def test_theta_and_eps_are_the_decimal_numbers_that_were_written(tmp_path):
-    facts = pretrained.load(write_gguf(tmp_path / "model.gguf")).facts
-    assert (facts["eps"], facts["theta"], facts["L"]) == (1e-5, 5000.0, L)
 
 
 @pytest.mark.parametrize("kind", ["F16", "BF16"])
@@ -187,18 +180,19 @@ def test_gains_of_two_meanings_are_refused(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pre", "expected"),
+    ("pre", "numbers", "word"),
     [
-        ("smollm", ["ĊĊ", "1", "2", "Ġa"]),  # digits are alone
-        ("gpt-2", ["Ċ", "Ċ", "12", "Ġa"]),
-        ("llama-bpe", ["ĊĊ", "12", "Ġa"]),
-        ("qwen2", ["ĊĊ", "1", "2", "Ġa"]),
+        ("smollm", ["ĊĊ", "1", "2", "Ġa"], ["c", "a", "b"]),  # digits are alone
+        ("gpt-2", ["Ċ", "Ċ", "12", "Ġa"], ["c", "a", "b"]),
+        ("llama-bpe", ["ĊĊ", "12", "Ġa"], ["cab"]),  # words that are tokens are not merged
+        ("qwen2", ["ĊĊ", "1", "2", "Ġa"], ["c", "a", "b"]),
     ],
 )
-def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, expected, tmp_path):
+def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, numbers, word, tmp_path):
     encoder = read(write_gguf(tmp_path / "model.gguf", pre=pre)).tokenizer
-    tokens, _ = encoder.encode(b"\n\n12 a", "a text")
-    assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
+    for text, expected in ((b"\n\n12 a", numbers), (b"cab", word)):
+        tokens, _ = encoder.encode(text, "a text")
+        assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
 
 
 def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
@@ -219,21 +213,16 @@ def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_p
         assert len(slow) == offsets
 
 
-def test_the_first_token_of_a_file_is_not_put_first_unless_it_says_so(tmp_path):
+def test_an_adopted_file_is_the_model_of_its_folder(tmp_path):
     run = tmp_path / "run"
     facts = adopt(write_gguf(tmp_path / "model.gguf"), run)
     assert facts["prefix"] is None
+    # The decimal numbers that were written, not their float32.
+    assert (facts["eps"], facts["theta"], facts["L"]) == (1e-5, 5000.0, L)
     loaded = posenc_jax.load_run(run)
     assert loaded.config.data.prefix is None and loaded.tokenizer.encode(b"a", "a")[0].size == 1
     folder = pretrained.load(write(tmp_path / "llama", config=LLAMA))
     np.testing.assert_array_equal(logits(loaded), logits(folder))
-
-
-def test_words_of_llama3_that_are_tokens_are_not_merged(tmp_path):
-    for pre, expected in (("llama-bpe", ["cab"]), ("qwen2", ["c", "a", "b"])):
-        encoder = read(write_gguf(tmp_path / "model.gguf", pre=pre)).tokenizer
-        tokens, _ = encoder.encode(b"cab", "a text")
-        assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
 
 
 @pytest.mark.parametrize(

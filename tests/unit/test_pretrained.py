@@ -25,6 +25,9 @@ from posenc_jax.runs.parameters import by_path
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import ConfigError, DataError
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
+EXTENDED = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 4 * L}
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -144,7 +147,6 @@ def test_an_id_of_the_hub_fetches_settings_weights_and_tokenizer_alone(
 @pytest.mark.parametrize(
     ("stated", "prefix"),
     [
-        ({}, None),
         ({"bos_token": "<s>"}, None),  # as SmolLM2's <|im_start|>
         ({"bos_token": "<s>", "add_bos_token": False}, None),
         ({"bos_token": "<s>", "add_bos_token": True}, 257),
@@ -214,10 +216,8 @@ def test_the_prefix_replaces_the_first_token_of_a_row(folder, tmp_path):
 
 
 def test_an_extension_of_the_model_is_the_run_s_and_plain_is_the_original(tmp_path):
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
-    config = LLAMA | {"rope_scaling": yarn, "max_position_embeddings": 4 * L}
-    adopt(write(tmp_path / "yarn", config=config), tmp_path / "run")
-    run = posenc_jax.runs.subject.load_subject(tmp_path / "run")
+    adopt(write(tmp_path / "yarn", config=EXTENDED), tmp_path / "run")
+    run = load_subject(tmp_path / "run")
     rope = posenc_jax.build("rope", posenc_jax.Dims(H, K, D, L, LAYERS), base=5000.0)
     np.testing.assert_array_equal(run.plain.inv_freq, rope.inv_freq)
     extended = posenc_jax.extend("yarn", rope, 4.0)
@@ -253,12 +253,6 @@ def test_a_model_in_place_of_a_run_is_answered_with_the_command(folder, tmp_path
     refuse_unadopted(tmp_path)
 
 
-def test_a_run_is_not_adopted_over(folder, tmp_path):
-    adopt(folder, tmp_path / "run")
-    with pytest.raises(ConfigError, match="holds a run already"):
-        adopt(folder, tmp_path / "run")
-
-
 def test_llama3_was_trained_at_its_longest_length(tmp_path):
     llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     llama3 |= {"rope_type": "llama3", "original_max_position_embeddings": L}
@@ -268,9 +262,7 @@ def test_llama3_was_trained_at_its_longest_length(tmp_path):
 
 
 def test_a_train_length_below_that_of_the_encoding_is_refused(tmp_path):
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
-    config = LLAMA | {"rope_scaling": yarn, "max_position_embeddings": 4 * L}
-    folder = write(tmp_path / "yarn", config=config)
+    folder = write(tmp_path / "yarn", config=EXTENDED)
     assert pretrained.load(folder, 2 * L).facts["train_length"] == 2 * L
     with pytest.raises(ConfigError, match=f"--train_length=16 is below {L}, L of its encoding"):
         pretrained.load(folder, 16)
