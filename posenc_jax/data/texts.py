@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.sources import Documents, EvaluationData, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
-from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.data.tokenizer import Unavailable
 from posenc_jax.data.writing import Encoder
@@ -53,38 +51,37 @@ def text_of(
         if corpus.fingerprint == own.fingerprint:
             return _part(corpus, origin, asked.part)
         return _prepared(encoder, corpus, asked)
-    if isinstance(origin, MixtureSource) and asked.source in ("", *origin.parts):
-        mixture = batches.prepare_corpora(origin, own.seed, stopping=stopping)
-        _check_unchanged(own, mixture)
-        return part_of(mixture, origin, asked)
-    if asked.source and not _is_own(asked, origin):
+    if not _is_own(asked, origin):
         moved = _moved(own, asked)
         if moved is None:
             return _other(asked, own, encoder, stopping)
         origin = moved
     if isinstance(origin, Unknown):
         raise ConfigError("\n".join(origin.mistakes()))
-    assert isinstance(origin, Documents | Tokens)
-    if isinstance(origin, Files) and not _is_there(origin):
+    if isinstance(origin, Files) and origin.missing():
         raise DataError(
             f"the run's text is no longer at {origin.path}. To read it where it is now, add "
             f"--config.data.source={origin.kind()} --config.data.path=NEW"
         )
-    corpus = corpora.prepare(origin, own.seed, stopping=stopping)
-    _check_unchanged(own, corpus)
-    return _part(corpus, origin, asked.part)
+    corpus = batches.prepare_corpora(origin, own.seed, stopping=stopping)
+    if corpus.fingerprint != own.fingerprint:
+        raise DataError(
+            "the run's text changed since it was trained, and its held-out documents with it: they "
+            "may have been trained on. Restore the text, or name another one (data.source, "
+            "data.path)"
+        )
+    return part_of(corpus, origin, asked)
 
 
 def own_split(asked: EvaluationData, origin: Origin, seed: int) -> Split | None:
     """The split of a run's own text that an evaluation will read; None if it names another text,
     whose files must be there."""
-    parts = origin.parts if isinstance(origin, MixtureSource) else {}
     if asked.tokens:
         corpora.of_folder(asked.tokens)
-    elif asked.source not in ("", *parts) and not _is_place_of(asked, origin):
-        _another(asked, origin, "bytes").files()
-    else:
+    elif _is_own(asked, origin):
         return part_of(batches.prepare_corpora(origin, seed), origin, asked).split
+    else:
+        _another(asked, origin, "bytes").files()
     return None
 
 
@@ -106,12 +103,14 @@ def _is_place_of(asked: EvaluationData, origin: Origin) -> bool:
 
 
 def _is_own(asked: EvaluationData, origin: Origin) -> bool:
-    """True if an evaluation names the run's own text at its place."""
+    """True if an evaluation names no text, a text of the run's mixture, or the run's own text at
+    its place."""
+    if isinstance(origin, MixtureSource):
+        return asked.source in ("", *origin.parts)
     own = {name: [getattr(origin, name, None)] for name in (*OPTIONS, "valid_path")}
     own["split"].append(getattr(origin, "valid_split", None))
-    return _is_place_of(asked, origin) and all(
-        getattr(asked, name) in ("", *values) for name, values in own.items()
-    )
+    same = all(getattr(asked, name) in ("", *values) for name, values in own.items())
+    return not asked.source or (_is_place_of(asked, origin) and same)
 
 
 def _other(
@@ -154,23 +153,13 @@ def _moved(own: OwnText, asked: EvaluationData) -> Files | None:
     origin = own.source
     if own.key is None or not isinstance(origin, Files) or asked.source != origin.kind():
         return None
-    if any(getattr(asked, name) for name in OPTIONS):
+    if any(getattr(asked, name) for name in OPTIONS) or not origin.missing():
         return None
     valid_path = asked.valid_path or origin.valid_path
     moved = dataclasses.replace(origin, path=asked.path, valid_path=valid_path)
-    if _is_there(origin) or not _is_there(moved):
-        return None
     with corpora.remembered(corpora.cache_folder(moved.cache)) as hashes:
         found = corpora.described(moved, own.seed, hashes)
     return moved if found.key == own.key else None
-
-
-def _is_there(files: Files) -> bool:
-    """True if the files of a text exist."""
-    with suppress(DataError):
-        files.held_out_files()
-        return bool(files.files())
-    return False
 
 
 def _part(corpus: Corpus, origin: Origin, part: str) -> Source:
@@ -207,12 +196,3 @@ def _prepared(encoder: Encoder | Unavailable, corpus: Corpus, asked: EvaluationD
 def digest_of(part: str, corpus: Corpus) -> str:
     """Digest of a part of a text, which counts as a text of its own."""
     return hashlib.sha256(f"{corpus.fingerprint} {part}".encode()).hexdigest()
-
-
-def _check_unchanged(own: OwnText, corpus: Corpus | Mixture) -> None:
-    if corpus.fingerprint != own.fingerprint:
-        raise DataError(
-            "the run's text changed since it was trained, and its held-out documents with it: they "
-            "may have been trained on. Restore the text, or name another one (data.source, "
-            "data.path)"
-        )
