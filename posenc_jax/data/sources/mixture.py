@@ -11,8 +11,6 @@ from posenc_jax.data.sources import Documents, Text
 from posenc_jax.fields import default, parsed
 from posenc_jax.runtime.errors import ConfigError
 
-LEAST_SHARE = 1 / 2000  # half a row of a thousand
-
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(Text):
@@ -40,7 +38,9 @@ class Mixture(Text):
             if problems:
                 raise ConfigError("\n".join(problems))
             parts[name], shares[name] = part, share
-        _check_shares(shares, given["mixture"])
+        if len(shares) < 2:
+            written = given["mixture"]
+            raise ConfigError(f"data.mixture: a mixture has two texts or more; got {written!r}")
         return cls(**given, parts=parts, shares=shares)
 
     @property
@@ -90,18 +90,6 @@ def _part(word: str) -> tuple[str, float, dict[str, Any]]:
             options[option] = parsed(f"{option} of {name}", kinds[option], text)
     what = f"the share of {name}"
     return name, positive(what, parsed(what, float, share[0])), options
-
-
-def _check_shares(shares: Mapping[str, float], written: str) -> None:
-    if len(shares) < 2:
-        raise ConfigError(f"data.mixture: a mixture has two texts or more; got {written!r}")
-    least = sum(shares.values()) * LEAST_SHARE
-    for name, share in shares.items():
-        if share < least:
-            raise ConfigError(
-                f"data.mixture: the share of {name} must be at least {least:g} here, 1/2000 of "
-                f"all: less is not trained on; got {share:g}"
-            )
 
 
 Source = Mixture
