@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from posenc_jax.checks import may_be_of_hub
+from posenc_jax.data.sources import Document
 from posenc_jax.runtime.errors import DataError
 
 BLOCK = 1 << 24  # bytes of text per block of byte tokens
@@ -23,20 +24,10 @@ CUT_CONTEXT = 128  # bytes tried on either side of a cut
 CUT_TRIES = 8  # places tried near the end of a piece
 
 
-class Named(Protocol):
-    """A text with a name for errors."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def text(self) -> bytes: ...
-
-
 class Stretch(NamedTuple):
     """Tokens of a stretch of text."""
 
-    text: Any  # the Named text that they belong to
+    text: Document  # that they belong to
     tokens: np.ndarray  # [N]
     widths: np.ndarray | None  # [N], bytes of text per token; None: one each
     size: int  # bytes of text
@@ -54,7 +45,7 @@ class Bytes:
         tokens = np.frombuffer(text, np.uint8)
         return tokens, np.ones(len(tokens), np.uint8)
 
-    def stream(self, texts: Iterable[Named]) -> Iterator[Stretch]:
+    def stream(self, texts: Iterable[Document]) -> Iterator[Stretch]:
         """Tokens of texts, in order."""
         for text in texts:
             tokens, length = np.frombuffer(text.text, np.uint8), len(text.text)
@@ -82,11 +73,11 @@ class Learned:
 
     def encode(self, text: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of a text and the bytes of text of each, which sum to its length."""
-        found = list(self.stream([_Text(name, text)]))
+        found = list(self.stream([Document(name, text)]))
         tokens, widths = zip(*((part.tokens, part.widths) for part in found), strict=True)
         return np.concatenate(tokens), np.concatenate(widths)
 
-    def stream(self, texts: Iterable[Named]) -> Iterator[Stretch]:
+    def stream(self, texts: Iterable[Document]) -> Iterator[Stretch]:
         """Tokens of texts, in order, computed piecewise on all cores in bounded memory."""
         held: Stretch | None = None  # last stretch, held back as its last token may grow
         end = 0  # end of that token, in bytes of its text
@@ -109,7 +100,7 @@ class Learned:
                 yield held
                 held = None
 
-    def _pieces(self, texts: Iterable[Named]) -> Iterator["_Piece"]:
+    def _pieces(self, texts: Iterable[Document]) -> Iterator["_Piece"]:
         for text in texts:
             for start, stop in cut_pieces(text.text, self.tokenizer):
                 content = text.text[start:stop]
@@ -262,13 +253,8 @@ def decode_utf8(text: bytes, name: str, start: int = 0) -> str:
         ) from error
 
 
-class _Text(NamedTuple):
-    name: str
-    text: bytes
-
-
 class _Piece(NamedTuple):
-    text: Named
+    text: Document
     start: int  # in the text, in bytes
     content: bytes
     last: bool
@@ -314,18 +300,12 @@ def _load(path: Path):
                         f"data.tokenizer: the folder {path} has neither {file.name} nor a "
                         "tokenizer.json"
                     )
-            tokenizer = tokenizers.Tokenizer(
-                tokenizers.models.BPE.from_file(str(vocab), str(merges))
-            )
-            tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-            tokenizer.decoder = tokenizers.decoders.ByteLevel()
-            return tokenizer
+            return _byte_level(tokenizers.models.BPE.from_file(str(vocab), str(merges)))
         if not path.is_file():
             raise DataError(
                 f"data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
                 f"vocab.json and merges.txt, or a name of the Hugging Face Hub; there is no {path}"
             )
-        json.loads(path.read_text(encoding="utf-8"))
         return tokenizers.Tokenizer.from_file(str(path))
     except DataError:
         raise
@@ -333,13 +313,20 @@ def _load(path: Path):
         raise DataError(f"data.tokenizer: cannot read {path}: {error}") from error
 
 
+def _byte_level(model):
+    """A tokenizer of a BPE whose characters stand for bytes."""
+    tokenizers = _package()
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
 def train_bpe(texts, vocab: int):
     """Train a byte-level BPE of `vocab` tokens."""
     tokenizers = _package()
 
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = _byte_level(tokenizers.models.BPE())
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab,
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
@@ -358,10 +345,7 @@ def bytes_as_bpe():
     letters = {byte: chr(byte) for byte in printable}
     letters |= {byte: chr(256 + number) for number, byte in enumerate(others)}
     vocabulary = {letters[byte]: byte for byte in range(256)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return tokenizer
+    return _byte_level(tokenizers.models.BPE(vocabulary, []))
 
 
 SPACE = b" \t\r\n\f\v"
