@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,25 +88,24 @@ class Corpus:
     def whole(self) -> Split:
         """All documents, as one split."""
         some = [s for s in (self.train, self.valid, self.choose) if len(s.lengths)]
-        if len(some) == 1:
-            return some[0]
 
-        def joined(columns: list) -> np.ndarray | None:
-            there = [column for column in columns if column is not None]
-            return np.concatenate(there) if there else None
+        def joined(name: str) -> np.ndarray | None:
+            columns = [getattr(split, name) for split in some]
+            return None if columns[0] is None else np.concatenate(columns)
 
-        lengths = np.concatenate([split.lengths for split in some])
-        return Split(
-            np.concatenate([split.tokens for split in some]),
-            np.concatenate([[0], np.cumsum(lengths)]),
-            joined([split.bytes_of for split in some]),
-            joined([split.answers for split in some]),
-            np.concatenate([split.digests for split in some]),
-            self.lossless,
-            joined([split.gaps for split in some]),
-            some[0].chance,
-            _joined_groups([split.groups for split in some]),
-            some[0].task,
+        of_tokens = {name: joined(name) for name in ("tokens", "bytes_of", "answers", "gaps")}
+        starts = np.concatenate([[0], np.cumsum(np.concatenate([split.lengths for split in some]))])
+        groups: list[np.ndarray] = []  # renumbered, as splits share no group
+        for split in some:
+            if split.groups is not None:
+                first = groups[-1].max() + 1 if groups else 0
+                groups.append(split.groups + first)
+        return replace(
+            some[0],
+            starts=starts,
+            digests=joined("digests"),
+            groups=np.concatenate(groups) if groups else None,
+            **of_tokens,
         )
 
     @property
@@ -201,11 +200,7 @@ def load(
     hashes = hashes or Hashes(folder.parent)
     if card is None or fingerprint_of(folder, card, hashes) != card["fingerprint"]:
         raise DataError(f"{folder} has changed since it was written; {remedy}")
-    try:
-        splits = [_load_split(folder, name, card) for name in SPLITS]
-    except ValueError as error:  # from groups, which the fingerprint leaves out
-        raise DataError(f"{folder} has changed since it was written ({error}); {remedy}") from error
-    return Corpus(folder, card, *splits)
+    return Corpus(folder, card, *(_load_split(folder, name, card) for name in SPLITS))
 
 
 def card_of(folder: Path) -> dict | None:
@@ -260,6 +255,7 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
     starts, digests = (
         np.load(folder / f"{name}.{kind}.npy", allow_pickle=False) for kind in ("starts", "digests")
     )
+    groups = folder / f"{name}.{GROUPS}"  # which the fingerprint leaves out
     widths = column("bytes", np.uint16)
     if (folder / WIDTHS).exists():
         odd = np.load(folder / f"{name}.odd.npy", allow_pickle=False)
@@ -274,31 +270,9 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
         lossless(card),
         column("gaps", np.dtype("<i4")),
         card.get("chance"),
-        _groups(folder / f"{name}.{GROUPS}", len(digests)),
+        np.load(groups, allow_pickle=False) if groups.exists() else None,
         card.get("task"),
     )
-
-
-def _groups(path: Path, documents: int) -> np.ndarray | None:
-    """Groups of documents held out together, which the fingerprint leaves out."""
-    if not path.exists():
-        return None
-    try:
-        groups = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    if groups.shape != (documents,):
-        raise ValueError(f"{path.name}: {groups.shape} groups for {documents} documents")
-    return groups
-
-
-def _joined_groups(every: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """Groups of several splits, renumbered, as splits share no group."""
-    own = [groups for groups in every if groups is not None]
-    if len(own) < len(every):
-        return None
-    before = np.cumsum([0, *(groups.max(initial=-1) + 1 for groups in own[:-1])])
-    return np.concatenate([groups + first for groups, first in zip(own, before, strict=True)])
 
 
 def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:

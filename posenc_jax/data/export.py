@@ -1,5 +1,6 @@
 """Write the tokens of a corpus into a folder, for machines without the text and the tokenizer."""
 
+import dataclasses
 import json
 import shutil
 import time
@@ -84,21 +85,13 @@ def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.nd
 
 def _chosen(split: Split, kept: np.ndarray) -> Split:
     there = np.repeat(kept, split.lengths)
-
-    def column(values: np.ndarray | None) -> np.ndarray | None:
-        return None if values is None else values[there]
-
-    return Split(
-        split.tokens[there],
-        np.concatenate([[0], np.cumsum(split.lengths[kept])]),
-        column(split.bytes_of),
-        column(split.answers),
-        split.digests[kept],
-        split.lossless,
-        column(split.gaps),
-        split.chance,
-        None if split.groups is None else split.groups[kept],
-        split.task,
+    of_tokens = {name: getattr(split, name) for name in ("tokens", "bytes_of", "answers", "gaps")}
+    return dataclasses.replace(
+        split,
+        starts=np.concatenate([[0], np.cumsum(split.lengths[kept])]),
+        digests=split.digests[kept],
+        groups=None if split.groups is None else split.groups[kept],
+        **{name: None if column is None else column[there] for name, column in of_tokens.items()},
     )
 
 

@@ -19,7 +19,6 @@ from posenc_jax.runtime.errors import DataError, Interrupted, Stop
 from posenc_jax.runtime.files import write_atomically
 
 HASHES_FILE = "hashes.json"  # in the cache folder: size, times, inode and hash of each file
-MOST_HASHES = 20_000  # files remembered, the newest
 SETTLED_SECONDS = 2.0  # seconds within which a file may change again without a new time
 
 
@@ -39,7 +38,6 @@ class Hashes:
             return self.known[name][-1]
         digest = hash_of_file(path)
         if time.time() - max(stamp[1], stamp[2]) / 1e9 > SETTLED_SECONDS and _stamp(path) == stamp:
-            self.known.pop(name, None)  # the newest come last
             self.known[name] = [*stamp, digest]
             self.new = True
         return digest
@@ -58,10 +56,7 @@ class Hashes:
         """Write new hashes if the cache folder is writable."""
         if self.new and self.path.parent.is_dir() and os.access(self.path.parent, os.W_OK):
             with suppress(Stop):
-                write_atomically(
-                    self.path, json.dumps(dict(list(self.known.items())[-MOST_HASHES:]))
-                )
-            self.new = False
+                write_atomically(self.path, json.dumps(self.known))
 
 
 @contextmanager
@@ -118,10 +113,7 @@ def build(
             card = _write(scratch, source, seed, encoder, bar, stopping)
         card |= {"tokenizer_hash": encoder.hash, **facts}
         card["built"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with (scratch / "corpus.json").open("w", encoding="utf-8") as stream:
-            stream.write(json.dumps(card, indent=1))
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_atomically(scratch / "corpus.json", json.dumps(card, indent=1))
         shutil.rmtree(folder, ignore_errors=True)  # an unfinished one, without corpus.json
         scratch.rename(folder)
     except BaseException:
@@ -156,11 +148,10 @@ def _write(
             document = part.text
             writers[document.split].add(part)
             bar.update(document.size * part.size / len(document.text))
-        written = {name: writer.close() for name, writer in writers.items()}
-    except BaseException:
+        written = {name: writer.finish() for name, writer in writers.items()}
+    finally:
         for writer in writers.values():
-            writer.abandon()
-        raise
+            writer.close()
     moved = documents.to_move() if moved is None else None
     if moved:
         for path in folder.iterdir():
@@ -282,7 +273,7 @@ class _Writer:
         self._write("tokens", np.zeros(0, dtype))
 
     def add(self, part: tokenizer.Stretch) -> None:
-        document: sources.Document = part.text
+        document = part.text
         self._write("tokens", part.tokens.astype(self.dtype))
         if part.widths is not None and len(part.widths):
             if part.widths.max() > 65535:
@@ -310,19 +301,16 @@ class _Writer:
             self.streams[kind] = (self.folder / f"{self.name}.{kind}").open("wb")
         self.streams[kind].write(values.tobytes())
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         for stream in self.streams.values():
             stream.close()
 
-    def close(self) -> dict:
-        for stream in self.streams.values():
-            stream.flush()
-            os.fsync(stream.fileno())
-            stream.close()
-        self._save("starts", np.array(self.starts, np.int64))
-        self._save("digests", np.array(self.digests, np.uint64))
+    def finish(self) -> dict:
+        """Write what is known at the end, and describe all of it."""
+        np.save(self.folder / f"{self.name}.starts.npy", np.array(self.starts, np.int64))
+        np.save(self.folder / f"{self.name}.digests.npy", np.array(self.digests, np.uint64))
         if self.group_of:
-            self._save("groups", np.array(self.group_of, np.int32))
+            np.save(self.folder / f"{self.name}.{GROUPS}", np.array(self.group_of, np.int32))
         tokens = self.tokens
         return {
             "documents": len(self.starts) - 1,
@@ -331,12 +319,6 @@ class _Writer:
             "bytes_per_token": self.bytes / tokens if tokens else None,
             "longest": int(np.max(np.diff(self.starts), initial=0)),
         }
-
-    def _save(self, kind: str, values: np.ndarray) -> None:
-        with (self.folder / f"{self.name}.{kind}.npy").open("wb") as stream:
-            np.save(stream, values)
-            stream.flush()
-            os.fsync(stream.fileno())
 
 
 def fingerprint_of(folder: Path, card: dict, hashes: Hashes) -> str:

@@ -131,17 +131,6 @@ class TestPackages:
             assert len(set(group_of.values())) == len(group_of)
         assert len(corpus.whole().groups) > len(group_of) == len(stdlib)
         assert prepare("", "stdlib", **fields).valid.groups is None
-        path = corpus.folder / "valid.groups.npy"
-        path.write_bytes(b"not what was written")
-        with pytest.raises(
-            DataError, match=r"changed since it was written \(valid\.groups\.npy.*; delete it"
-        ):
-            corpora.load(corpus.folder)
-        np.save(path, corpus.valid.groups[1:])
-        with pytest.raises(
-            DataError, match=r"valid\.groups\.npy: .* groups for .*; write it again"
-        ):
-            corpora.load(corpus.folder, "write it again")
         for split in ("train", "valid", "choose"):  # the group files are optional
             (corpus.folder / f"{split}.groups.npy").unlink()
         again = corpora.load(corpus.folder)
