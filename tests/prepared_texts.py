@@ -1,4 +1,4 @@
-"""Texts in many alphabets and the command-line words to prepare and train on them."""
+"""Texts, the documents of a split, and the command-line words to prepare and train on them."""
 
 import numpy as np
 from running import TINY
@@ -8,6 +8,15 @@ WORDS = "the café naïve 東京 of and to in a is that for it as was with be by
 
 def words(seed, count=160):
     return " ".join(np.random.default_rng(seed).choice(WORDS, count)) + "\n"
+
+
+def letters(seed, count=400):
+    return "".join(np.random.default_rng(seed).choice(list("abcdefgh "), count))
+
+
+def texts_of(split):
+    pairs = zip(split.starts, split.starts[1:], strict=False)
+    return [bytes(split.tokens[start:end]).decode() for start, end in pairs]
 
 
 def text_of(folder, encoder=""):

@@ -6,93 +6,63 @@ import io
 import json
 import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from configured import origin_of
+from prepared_texts import letters, texts_of
 
-from configs import base
-from posenc_jax.data import corpora, tasks, tokenizer, writing
+from posenc_jax.data import corpora, sources, tasks, tokenizer, writing
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.runtime.errors import DataError
 
 
-@pytest.fixture
-def settings(tmp_path):
-    def make(**fields):
-        data = base.get_config().data
-        data.cache = str(tmp_path / "cache")
-        data.update(fields)
-        return data
-
-    return make
-
-
-def words(seed, count=400):
-    letters = np.random.default_rng(seed).choice(list("abcdefgh "), count)
-    return "".join(letters)
-
-
-@pytest.fixture
-def texts(tmp_path, settings):
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    for i in range(20):
-        (folder / f"{i:02d}.txt").write_text(words(i))
-    return settings(source="text", path=str(folder / "*.txt"), valid_fraction=0.3)
-
-
-def prepare(data, seed=0):
-    return corpora.prepare(origin_of(data), seed, quiet=True)
-
-
-def test_documents_stay_whole_and_are_split_by_hash(texts):
-    corpus = prepare(texts)
+def test_documents_stay_whole_and_are_split_by_hash(prepare, texts):
+    corpus = prepare(**texts)
     documents = []
     for split in (corpus.train, corpus.valid):
-        for start, end in zip(split.starts, split.starts[1:], strict=False):
-            text = bytes(split.tokens[start:end]).decode()
+        for text in texts_of(split):
             digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
             assert (digest < 0.3 * 2**64) == (split is corpus.valid)
             documents.append(text)
-    assert sorted(documents) == sorted(words(i) for i in range(20))
+        assert split.digests.tolist() == [sources.digest(t.encode()) for t in texts_of(split)]
+    assert sorted(documents) == sorted(letters(i) for i in range(30))
     assert len(corpus.valid.lengths) > 0
 
 
-def test_the_card_records_the_source_files(texts):
-    card = prepare(texts).card
-    assert card["counts"] == {"documents": 20, "duplicates": 0, "empty": 0}
+def test_the_card_records_the_source_files(prepare, texts):
+    card = prepare(**texts).card
+    assert card["counts"] == {"documents": 30, "duplicates": 0, "empty": 0}
     assert card["splits"]["train"]["bytes_per_token"] == 1.0
     total = sum(card["splits"][name]["bytes"] for name in ("train", "valid"))
-    assert total == 20 * 400 == sum(entry["size"] for entry in card["sources"])
+    assert total == 30 * 400 == sum(entry["size"] for entry in card["sources"])
     for entry in card["sources"]:
-        with open(entry["path"], "rb") as stream:
-            assert entry["sha256"] == hashlib.sha256(stream.read()).hexdigest()
+        assert entry["sha256"] == hashlib.sha256(Path(entry["path"]).read_bytes()).hexdigest()
 
 
-def test_a_corpus_is_rebuilt_only_when_a_file_changes(texts, tmp_path):
-    first = prepare(texts)
-    assert prepare(texts).card["built"] == first.card["built"]
+def test_a_corpus_is_rebuilt_only_when_a_file_changes(prepare, texts, tmp_path):
+    first = prepare(**texts)
+    assert prepare(**texts).card["built"] == first.card["built"]
     (tmp_path / "texts" / "00.txt").write_text("something else")
-    changed = prepare(texts)
+    changed = prepare(**texts)
     assert changed.folder != first.folder and changed.fingerprint != first.fingerprint
     assert corpora.load(first.folder).fingerprint == first.fingerprint  # the old corpus remains
 
 
-def test_unchanged_files_are_not_hashed_again(texts, tmp_path, monkeypatch):
+def test_unchanged_files_are_not_hashed_again(prepare, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "SETTLED_SECONDS", -60)  # remember files at once
     read, real = [], writing.hash_of_file
     monkeypatch.setattr(writing, "hash_of_file", lambda path: read.append(path.name) or real(path))
-    first = prepare(texts)
+    first = prepare(**texts)
     assert read.count("03.txt") == 1
     read.clear()
-    assert prepare(texts).fingerprint == first.fingerprint and read == []
+    assert prepare(**texts).fingerprint == first.fingerprint and read == []
     changed = tmp_path / "texts" / "03.txt"
     before = changed.stat()
-    changed.write_text(words(3)[::-1])
+    changed.write_text(letters(3)[::-1])
     os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # size and mtime look unchanged
-    assert prepare(texts).fingerprint != first.fingerprint
+    assert prepare(**texts).fingerprint != first.fingerprint
     assert [name for name in read if name.endswith(".txt")] == ["03.txt"]
 
 
@@ -104,9 +74,9 @@ def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_progress_reaches_its_total(packed, tmp_path, settings, monkeypatch):
+def test_progress_reaches_its_total(packed, tmp_path, prepare, monkeypatch):
     path = tmp_path / ("rows.jsonl.gz" if packed else "rows.jsonl")
-    rows = "".join(json.dumps({"text": words(i % 9)}) + "\n" for i in range(40)).encode()
+    rows = "".join(json.dumps({"text": letters(i % 9)}) + "\n" for i in range(40)).encode()
     path.write_bytes(gzip.compress(rows) if packed else rows)
     bars = []
 
@@ -116,50 +86,23 @@ def test_progress_reaches_its_total(packed, tmp_path, settings, monkeypatch):
             bars.append(self)
 
     monkeypatch.setattr(writing, "tqdm", Bar)
-    prepare(settings(source="jsonl", path=str(path), valid_fraction=0.0))
+    prepare(source="jsonl", path=str(path), valid_fraction=0.0)
     (bar,) = bars
     assert bar.total == path.stat().st_size == pytest.approx(bar.n)
 
 
-def test_leftovers_of_a_killed_build_do_no_harm(texts, tmp_path):
-    folder = prepare(texts).folder
+def test_leftovers_of_a_killed_build_do_no_harm(prepare, texts):
+    folder = prepare(**texts).folder
     shutil.rmtree(folder)
     (folder.parent / f".{folder.name}.building").mkdir()
-    assert prepare(texts).folder == folder
-    assert folder.stat().st_mode & 0o077 == 0o777 & ~umask() & 0o077  # readable by others
+    assert prepare(**texts).folder == folder
     assert not list(folder.parent.glob(".*.building"))
 
 
-def umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def test_a_damaged_cache_is_named(texts):
-    folder = prepare(texts).folder
-    whole = (folder / "train.tokens").read_bytes()
-    for damaged in (b"abc", bytes([whole[0] ^ 1]) + whole[1:]):
-        (folder / "train.tokens").write_bytes(damaged)
-        with pytest.raises(DataError, match="has changed since it was written; delete it"):
-            prepare(texts)
-    (folder / "corpus.json").write_bytes(b"")  # a power failure: unfinished, so rebuilt
-    assert prepare(texts).train.tokens.tobytes() == whole
-
-
-def test_duplicates_and_empty_documents_are_dropped(texts, tmp_path):
-    (tmp_path / "texts" / "copy.txt").write_text(words(3))
-    (tmp_path / "texts" / "empty.txt").write_text("")
-    assert prepare(texts).card["counts"] == {"documents": 20, "duplicates": 1, "empty": 1}
-
-
-def test_json_lines_are_read_from_gzip(tmp_path, settings):
-    path = tmp_path / "rows.jsonl.gz"
-    with gzip.open(path, "wt") as stream:
-        for i in range(5):
-            stream.write(json.dumps({"body": words(i), "id": i}) + "\n\n")
-    corpus = prepare(settings(source="jsonl", path=str(path), field="body", valid_fraction=0.0))
-    assert bytes(corpus.train.tokens).decode() == "".join(words(i) for i in range(5))
+def test_empty_documents_and_byte_equal_ones_are_dropped(prepare, texts, tmp_path):
+    for name, text in (("copy", letters(3)), ("longer", letters(3) + "\n"), ("empty", "")):
+        (tmp_path / "texts" / f"{name}.txt").write_text(text)
+    assert prepare(**texts).card["counts"] == {"documents": 31, "duplicates": 1, "empty": 1}
 
 
 @pytest.mark.parametrize(
@@ -172,20 +115,20 @@ def test_json_lines_are_read_from_gzip(tmp_path, settings):
         (b"", "no text to train on"),
     ],
 )
-def test_a_bad_line_is_named(content, message, tmp_path, settings):
+def test_a_bad_line_is_named(content, message, tmp_path, prepare):
     (tmp_path / "rows.jsonl").write_bytes(content)
     with pytest.raises(DataError, match=message):
-        prepare(settings(source="jsonl", path=str(tmp_path / "rows.jsonl")))
+        prepare(source="jsonl", path=str(tmp_path / "rows.jsonl"))
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
 
 
-def test_a_pattern_without_files_is_refused(settings, tmp_path):
+def test_a_pattern_without_files_is_refused(prepare):
     with pytest.raises(DataError, match="nothing matches 'no/such/\\*.txt'"):
-        prepare(settings(source="text", path="no/such/*.txt"))
+        prepare(source="text", path="no/such/*.txt")
 
 
-def test_the_standard_library_is_read_without_its_tests(settings):
-    corpus = prepare(settings())
+def test_the_standard_library_is_read_without_its_tests(prepare):
+    corpus = prepare()
     names = [entry["path"] for entry in corpus.card["sources"]]
     assert any(name.endswith("/argparse.py") for name in names)
     assert any("/asyncio/" in name for name in names)
@@ -193,21 +136,6 @@ def test_the_standard_library_is_read_without_its_tests(settings):
         assert not any(word in name for name in names)
     assert corpus.card["splits"]["train"]["tokens"] > 4_000_000
     assert sum(corpus.valid.lengths > 1024) >= 10
-
-
-def test_a_hub_data_set_is_read_through_datasets(tmp_path, settings):
-    pytest.importorskip("datasets")
-    folder = tmp_path / "set"
-    folder.mkdir()
-    rows = "".join(json.dumps({"text": words(i)}) + "\n" for i in range(4))
-    (folder / "train.jsonl").write_text(rows)
-    corpus = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
-    assert bytes(corpus.train.tokens).decode() == "".join(words(i) for i in range(4))
-    (folder / "train.jsonl").write_text(rows + json.dumps({"text": words(9)}) + "\n")
-    changed = prepare(settings(source="hub", path=str(folder), valid_fraction=0.0))
-    assert changed.fingerprint != corpus.fingerprint
-    with pytest.raises(DataError, match="cannot load .*, split 'tset'"):
-        prepare(settings(source="hub", path=str(folder), split="tset"))
 
 
 class TestTokenizers:
@@ -230,16 +158,10 @@ class TestTokenizers:
         other = tokenizer.load(str(learned / "tokenizer.json"))
         np.testing.assert_array_equal(tokens, other.encode(self.TEXT.encode(), "text")[0])
 
-    def test_the_corpus_stores_bytes_per_token(self, learned, tmp_path, settings):
+    def test_the_corpus_stores_bytes_per_token(self, learned, tmp_path, prepare):
         (tmp_path / "a.txt").write_text(self.TEXT)
-        data = settings(
-            source="text",
-            path=str(tmp_path / "a.txt"),
-            tokenizer=str(learned / "tokenizer.json"),
-            valid_fraction=0.0,
-        )
-        corpus = prepare(data)
-        assert corpus.train.bytes_of is not None
+        named = {"path": str(tmp_path / "a.txt"), "tokenizer": str(learned / "tokenizer.json")}
+        corpus = prepare(source="text", valid_fraction=0.0, **named)
         assert corpus.train.bytes_of.sum() == len(self.TEXT.encode())
         assert corpus.vocab == 280 and corpus.train.tokens.dtype == np.uint16
 
@@ -364,12 +286,3 @@ def test_the_answers_of_a_short_text_follow_from_what_came_before(name):
         return [drawn.text.tobytes() for drawn in task.draw("any", 3, seed)]
 
     assert texts(1) == texts(1) != texts(2)
-
-
-def test_the_corpus_stores_synthetic_answers(settings):
-    data = settings(source="synthetic", task="copy", documents=10, document_length=200)
-    corpus = prepare(data)
-    assert corpus.train.answers is not None and len(corpus.train.answers) == len(
-        corpus.train.tokens
-    )
-    assert prepare(data, seed=1).fingerprint != corpus.fingerprint

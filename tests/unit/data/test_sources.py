@@ -9,41 +9,13 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from configured import run_of
+from prepared_texts import letters, texts_of
 
 from configs import base
 from posenc_jax.config import check
-from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data import tokenizer
 from posenc_jax.evaluation import windows
 from posenc_jax.runtime.errors import ConfigError, DataError
-
-
-def words(seed, count=400):
-    return "".join(np.random.default_rng(seed).choice(list("abcdefgh "), count))
-
-
-@pytest.fixture
-def resolve(tmp_path):
-    """Return a valid `data` config as training reads it."""
-
-    def make(**fields):
-        config = base.get_config()
-        with config.data.ignore_type():
-            config.data.update(cache=str(tmp_path / "cache"), **fields)
-        assert check.without_building(config).problems == []
-        return run_of(config).data.source
-
-    return make
-
-
-@pytest.fixture
-def prepare(resolve):
-    return lambda **fields: corpora.prepare(resolve(**fields), 0, quiet=True)
-
-
-def texts_of(split):
-    pairs = zip(split.starts, split.starts[1:], strict=False)
-    return [bytes(split.tokens[start:end]).decode() for start, end in pairs]
 
 
 def table(*texts):
@@ -80,6 +52,17 @@ class TestHub:
             assert texts_of(corpus.valid) == [f"{name} validation {i}" for i in range(3)]
         test = prepare(name="raw", **source | {"split": "test"})
         assert texts_of(test.train) == [f"raw test {i}" for i in range(3)]
+
+    def test_a_changed_data_set_is_another_text(self, prepare, tmp_path):
+        (tmp_path / "set").mkdir()
+        fingerprints = set()
+        for count in (4, 5):
+            rows = "".join(json.dumps({"text": letters(i)}) + "\n" for i in range(count))
+            (tmp_path / "set" / "train.jsonl").write_text(rows)
+            corpus = prepare(source="hub", path=f"{tmp_path}/set", valid_fraction=0.0)
+            assert texts_of(corpus.train) == [letters(i) for i in range(count)]
+            fingerprints.add(corpus.fingerprint)
+        assert len(fingerprints) == 2
 
     @pytest.mark.parametrize(
         ("fields", "message"),
@@ -162,7 +145,7 @@ class TestFiles:
     def test_a_folder_is_read_with_compressed_and_nested_files(self, prepare, tmp_path):
         folder = tmp_path / "folder"
         (folder / "inner").mkdir(parents=True)
-        rows = [json.dumps({"text": words(i)}) + "\n" for i in range(4)]
+        rows = [json.dumps({"body": letters(i), "id": i}) + "\n\n" for i in range(4)]
         (folder / "a.jsonl").write_text(rows[0])
         (folder / "b.jsonl.gz").write_bytes(gzip.compress(rows[1].encode()))
         with pyarrow.OSFile(str(folder / "inner" / "c.jsonl.zst"), "wb") as file:
@@ -170,13 +153,13 @@ class TestFiles:
                 stream.write(rows[2].encode())
         (folder / ".hidden.jsonl").write_text(rows[3])
         (folder / "notes.txt").write_text("not a row")
-        corpus = prepare(source="jsonl", path=str(folder), valid_fraction=0.0)
-        assert texts_of(corpus.train) == [words(i) for i in range(3)]
+        corpus = prepare(source="jsonl", path=str(folder), field="body", valid_fraction=0.0)
+        assert texts_of(corpus.train) == [letters(i) for i in range(3)]
 
     @pytest.mark.parametrize("name", ["a.parquet", "a.txt.zst"])
     def test_a_damaged_file_is_named(self, name, prepare, tmp_path):
         whole = io.BytesIO()
-        pyarrow.parquet.write_table(table(*map(words, range(50))), whole, compression="zstd")
+        pyarrow.parquet.write_table(table(*map(letters, range(50))), whole, compression="zstd")
         (tmp_path / name).write_bytes(whole.getvalue()[:-20])
         source = "parquet" if name.endswith("parquet") else "text"
         with pytest.raises(DataError, match=f"cannot read .*{name}"):
@@ -188,12 +171,12 @@ class TestHeldOutByName:
         for folder, seeds in (("train", range(5)), ("valid", range(4, 7))):
             (tmp_path / folder).mkdir()
             for i in seeds:
-                (tmp_path / folder / f"{i}.txt").write_text(words(i))
+                (tmp_path / folder / f"{i}.txt").write_text(letters(i))
         corpus = prepare(
             source="text", path=f"{tmp_path}/train", valid_path=f"{tmp_path}/valid/*.txt"
         )
-        assert texts_of(corpus.train) == [words(i) for i in range(4)]
-        assert texts_of(corpus.valid) == [words(i) for i in range(4, 7)]
+        assert texts_of(corpus.train) == [letters(i) for i in range(4)]
+        assert texts_of(corpus.valid) == [letters(i) for i in range(4, 7)]
         assert corpus.card["counts"]["duplicates"] == 1
 
     @pytest.mark.parametrize(
@@ -214,7 +197,7 @@ class TestHeldOutByName:
 
 
 class TestOneDocument:
-    TEXT = "".join(f"line {i}, {words(i, 30)}\n" for i in range(200))
+    TEXT = "".join(f"line {i}, {letters(i, 30)}\n" for i in range(200))
 
     @pytest.fixture
     def source(self, tmp_path):
