@@ -262,13 +262,11 @@ def without_packages(*words, code=0):
 
 @pytest.fixture(scope="module")
 def trained(texts, tmp_path_factory):
-    """Trained, resumed and evaluated where those packages are missing."""
+    """Trained and evaluated where those packages are missing."""
     run = tmp_path_factory.mktemp("runs") / "run"
     fields = recipe(**{"data.tokens": f"{texts}/tokens"})
-    train = ("train.py", *fields, f"--workdir={run}")
-    without_packages(*train, "--config.stop_at=6", code=75)
-    out = without_packages(*train)
-    assert "resuming at step 6" in out and "done: 12 steps" in out
+    out = without_packages("train.py", *fields, f"--workdir={run}")
+    assert "done: 12 steps" in out
     return run, without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL)
 
 
@@ -356,9 +354,6 @@ def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path)
     other = f"--config.data.tokens={tmp_path}/bytes"
     out = call("eval_extrapolation.py", run, *SMALL, other, code=65)
     assert "are of the tokenizer bytes, and the run was trained on those of" in out
-    own = [f"--config.data.tokens={texts}/tokens", "--config.data.part=choose"]
-    out = call("eval_extrapolation.py", run, *SMALL, *own, code=65)
-    assert "the run kept no documents for it" in out
 
 
 def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_path):

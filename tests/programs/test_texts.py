@@ -5,13 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lossy import LOSSY
-from running import ROOT, python, script
+from running import ROOT, script
 
 import posenc_jax
 from configs import base
@@ -99,23 +98,6 @@ def test_training_states_no_bits_per_byte_of_it(lossy_text, call, tmp_path, monk
     assert not any("bpb" in name for line in logged for name in line)
 
 
-def test_a_step_that_is_not_finite_is_still_seen(lossy_text, call, tmp_path):
-    fields = {"learning_rate": 1e30, "warmup_steps": 0}
-    out = call("train.py", tmp_path / "run", **lossy_text, **fields, code=70)
-    assert "is not finite: grad_norm" in out and "bpb" not in out
-
-
-def test_preparing_the_text_says_it(lossy_text, tmp_path):
-    words = ["--config=configs/rope.py", "--config.data.source=text"]
-    words += [f"--config.{name}={value}" for name, value in lossy_text.items()]
-    for _ in range(2):  # built, and found in the cache
-        out = script("prepare_data.py", *words)
-        assert out.count("warning: the tokenizer ") == 1
-    folder = out.splitlines()[0]
-    with open(f"{folder}/corpus.json") as stream:
-        assert json.load(stream)["lossy"]["examples"] == ["É"]
-
-
 def test_training_measures_both(call, folder, tmp_path):
     fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache"}
     fields |= {"data.valid_fraction": 0.3, "data.choose_fraction": 0.3}
@@ -139,11 +121,6 @@ def test_training_measures_both(call, folder, tmp_path):
         assert said in out
 
 
-def test_training_without_it_says_nothing_of_it(whole):
-    assert "choose on" not in whole[1]
-    assert "choose" not in (whole[0] / "metrics.jsonl").read_text()
-
-
 def test_a_third_split_alone_is_measured(call, folder, tmp_path):
     fields = {"data.path": f"{folder}/*.txt", "data.cache": tmp_path / "cache", "steps": 5}
     fields |= {"data.valid_fraction": 0.0, "data.choose_fraction": 0.3}
@@ -151,14 +128,6 @@ def test_a_third_split_alone_is_measured(call, folder, tmp_path):
     line = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
     assert "choose_loss" in line and "valid_loss" not in line
     assert f"step 5  to choose on: loss {line['choose_loss']:.4f}" in out
-
-
-def test_lost_characters_are_printed_when_text_is_prepared(folder, tmp_path):
-    fields = {"data.source": "text", "data.path": f"{folder}/*.txt"}
-    fields |= {"data.cache": tmp_path / "cache", "data.choose_fraction": 0.3}
-    words = ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
-    out = script("prepare_data.py", *words)
-    assert "choose: {'documents': " in out and "choose: {'documents': 0" not in out
 
 
 def test_one_file_is_trained_on_validated_and_evaluated(call, tmp_path):
@@ -278,26 +247,3 @@ def test_another_text_or_tokenizer_under_a_run_is_refused(moved, call):
     own.write_text(tokenizer.train_bpe(["abcdefgh " * 20], 259).to_str())
     with pytest.raises(DataError, match="is not the tokenizer that the run was trained with"):
         posenc_jax.load_run(run)
-
-
-def test_a_tokenizer_by_name_comes_from_the_cache_of_the_hub(folder, tmp_path):
-    place = tmp_path / "home" / "hub" / "models--gpt2"
-    (place / "refs").mkdir(parents=True)
-    (place / "refs" / "main").write_text("c0ffee")
-    (place / "snapshots" / "c0ffee").mkdir(parents=True)
-    learned = tokenizer.train_bpe(["abcdefgh " * 20], 262)
-    learned.save(str(place / "snapshots" / "c0ffee" / "tokenizer.json"))
-    words = [
-        "--config=configs/rope.py",
-        "--config.data.source=text",
-        "--config.data.tokenizer=gpt2",
-    ]
-    words += [f"--config.data.path={folder}", f"--config.data.cache={tmp_path}/cache"]
-    env = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    out = python("scripts/prepare_data.py", *words, env=env)
-    card = json.loads((Path(out.splitlines()[0]) / "corpus.json").read_text())
-    assert (card["tokenizer"], card["vocab"]) == ("gpt2", 262)
-    env["HF_HOME"] = str(tmp_path / "empty")
-    out = python("scripts/prepare_data.py", *words, env=env, code=65)
-    assert "error: data.tokenizer: there is no file or folder 'gpt2'" in out
-    assert "Traceback" not in out

@@ -96,9 +96,18 @@ def test_held_out_answers_are_solvable_within_their_row(texts):
     assert 0 < answered.weights.sum() < all_targets.weights.sum()
 
 
-def test_rounded_shares_add_up():
-    assert batches._rounded([1, 1, 1], 1000).tolist() == [334, 333, 333]
-    assert batches._rounded([0.9999, 0.0001], 1000).tolist() == [999, 1]
+@pytest.mark.parametrize(
+    ("shares", "rows"),
+    [
+        ((1, 1, 1), (334, 333, 333)),
+        ((0.9999, 0.0001), (999, 1)),
+        ((1999, 1), (999, 1)),
+        ((0.49975, 0.49975, 0.0005), (500, 499, 1)),
+    ],
+)
+def test_every_share_trains_a_row_in_a_thousand(shares, rows):
+    mixed = batches.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0)
+    assert tuple(mixed.counts) == rows
 
 
 @pytest.mark.parametrize(
@@ -111,6 +120,9 @@ def test_rounded_shares_add_up():
         ("stdlib:0.5,variables:0", "the share of variables must be a finite number above 0"),
         ("stdlib:0.5,variables:-1", "must be a finite number above 0"),
         ("stdlib:0.5,variables:much", "the share of variables must be a number"),
+        ("stdlib:1_0,variables:1", "must be a number, such as 0.003 or 3e-3; got '1_0'"),
+        ("stdlib:1e308,variables:1", "the share of stdlib must be a number from 1e-30 to 1e+30"),
+        ("stdlib:1e400,variables:1", "must be a finite number above 0; got inf"),
         ("stdlib:0.5,variables", "'variables' must give one share, such as variables:0.2"),
         (
             "stdlib:0.5,variables:0.2:fra=2",

@@ -1,12 +1,10 @@
 """Lossy tokenizers are detected and reported, and yield no bits per byte."""
 
 import pytest
-from configured import origin_of
 from lossy import LOSSY, TEXT, letters
 from tokenizers import Tokenizer, models
 
-from configs import base
-from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data import tokenizer
 from posenc_jax.runtime.errors import DataError
 
 
@@ -21,20 +19,18 @@ NONE_IN = sum(letter not in "abcdef " for letter in TEXT)  # gapped()
 
 
 @pytest.fixture
-def prepare(tmp_path):
-    """Prepare a corpus of the texts with a tokenizer."""
+def tokenized(tmp_path, prepare):
+    """Prepare a corpus of texts with a tokenizer."""
 
-    def make(learned, texts=(TEXT, "abc"), **fields):
-        (tmp_path / "texts").mkdir()
+    def make(learned, texts=(TEXT, "abc")):
+        (tmp_path / "texts").mkdir(exist_ok=True)
         for i, text in enumerate(texts):
             (tmp_path / "texts" / f"{i:03d}.txt").write_bytes(text.encode())
+        fields = {"source": "text", "path": f"{tmp_path}/texts/*.txt", "valid_fraction": 0.0}
         if learned is not None:
             learned.save(str(tmp_path / "t.json"))
-        data = base.get_config().data
-        data.update(source="text", path=f"{tmp_path}/texts/*.txt", cache=str(tmp_path / "cache"))
-        data.update(tokenizer="bytes" if learned is None else str(tmp_path / "t.json"))
-        data.update(valid_fraction=0.0, **fields)
-        return corpora.prepare(origin_of(data), 0)
+            fields["tokenizer"] = str(tmp_path / "t.json")
+        return prepare(**fields, quiet=False)
 
     return make
 
@@ -43,14 +39,15 @@ def prepare(tmp_path):
     ("name", "characters", "examples"),
     [("lower_case", 3, "AÉT"), ("no_accents", 2, "Éé"), ("no_unknown", NONE_IN, TEXT)],
 )
-def test_lost_characters_are_counted_and_reported(name, characters, examples, prepare, capsys):
-    corpus = prepare(LOSSY[name]())
+def test_lost_characters_are_counted_and_reported(name, characters, examples, tokenized, capsys):
+    corpus = tokenized(LOSSY[name]())
     lossy = corpus.card["lossy"]
     assert not corpus.lossless and not corpus.train.lossless
     assert (lossy["documents"], lossy["changed"], lossy["characters"]) == (2, 1, characters)
     assert lossy["examples"] and set(lossy["examples"]) <= set(examples)
     message = capsys.readouterr().err
-    assert message.count("warning: ") == 1
+    assert tokenized(LOSSY[name]()).card == corpus.card  # found in the cache, and reported again
+    assert message.endswith(capsys.readouterr().err) and message.count("warning: ") == 1
     assert (
         f"1 of the first 2 documents decode to other text, without {characters} of their "
         "characters, "
@@ -61,39 +58,36 @@ def test_lost_characters_are_counted_and_reported(name, characters, examples, pr
 @pytest.mark.parametrize(
     "learned", [None, letters, lambda: tokenizer.train_bpe([TEXT], 270), specials]
 )
-def test_exact_round_trips_are_lossless(learned, prepare, capsys):
-    corpus = prepare(learned and learned())
+def test_exact_round_trips_are_lossless(learned, tokenized, capsys):
+    corpus = tokenized(learned and learned())
     assert corpus.lossless and corpus.train.lossless
     assert corpus.card["lossy"]["documents"] == (2 if learned else 0)
     assert "warning" not in capsys.readouterr().err
 
 
-def test_invalid_utf8_is_lossless_as_bytes(tmp_path):
+def test_invalid_utf8_is_lossless_as_bytes(tmp_path, prepare):
     (tmp_path / "a.txt").write_bytes(b"abc\xff\xfe")
-    data = base.get_config().data
-    data.update(source="text", path=f"{tmp_path}/a.txt", cache=str(tmp_path / "cache"))
-    data.update(valid_fraction=0.0)
-    assert corpora.prepare(origin_of(data), 0).lossless
+    assert prepare(source="text", path=f"{tmp_path}/a.txt", valid_fraction=0.0).lossless
 
 
-def test_a_round_trip_that_adds_characters_is_lossy(prepare, capsys):
+def test_a_round_trip_that_adds_characters_is_lossy(tokenized, capsys):
     learned = letters()
     learned.decoder = None  # joins tokens with spaces
-    corpus = prepare(learned)
+    corpus = tokenized(learned)
     assert corpus.card["lossy"]["characters"] == 0 and not corpus.lossless
     assert "documents decode to other text. Bits per byte" in capsys.readouterr().err
 
 
-def test_the_round_trip_covers_64_documents(prepare):
+def test_the_round_trip_covers_64_documents(tokenized):
     many = [f"{i:03d} abc" for i in range(63)] + ["É", "É later"]  # the 64th and 65th documents
-    corpus = prepare(LOSSY["no_accents"](), many)
+    corpus = tokenized(LOSSY["no_accents"](), many)
     assert corpus.card["lossy"]["documents"] == 64
     assert corpus.card["lossy"]["changed"] == 1
 
 
-def test_the_round_trip_truncates_long_documents(prepare, monkeypatch):
+def test_the_round_trip_truncates_long_documents(tokenized, monkeypatch):
     monkeypatch.setattr(tokenizer.RoundTrip, "CHARACTERS", 100)
-    corpus = prepare(LOSSY["no_accents"](), ["ab" * 49 + "ÉaÉ", "É"])
+    corpus = tokenized(LOSSY["no_accents"](), ["ab" * 49 + "ÉaÉ", "É"])
     lossy = {"documents": 1, "changed": 1, "characters": 1, "examples": ["É"]}
     assert corpus.card["lossy"] == lossy
 
