@@ -1,13 +1,19 @@
-"""Queries, keys and values for schemes with their own attention."""
+"""Queries, keys and values, and attention over them: compiled, and in float64."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from sizes import DIMS
 
-from posenc_jax.attention import attention
+from posenc_jax.attention import attend, attention
 from posenc_jax.encoding import Tokens
 
 B, H, K = 2, DIMS.heads, DIMS.head_dim
+
+# Eager attention compiles fifty programs; tests share those of this function.
+compiled = jax.jit(attend, static_argnames=("implementation", "window"))
 
 
 def qkv(queries, keys=None, groups=H):
@@ -16,9 +22,57 @@ def qkv(queries, keys=None, groups=H):
     return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
 
 
+def content(*shape, seed=0):
+    """Inputs of layers, [B, T, D]."""
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def documents(length, cut):
+    """A second document begins at `cut` in each row."""
+    return None if cut is None else jnp.asarray(np.tile(np.arange(length) >= cut, (B, 1)))
+
+
+def visible(queries, keys, window=None, cut=None, nearest=0):
+    """Whether each of the last queries sees a key, [Q, S]."""
+    places = np.arange(keys)
+    back = places[keys - queries :, None] - places
+    seen = (back >= nearest) & (back < (window or keys))
+    if cut is not None:
+        seen &= (places[keys - queries :, None] >= cut) == (places >= cut)
+    return seen
+
+
+def scores_of(q, k):
+    """Scaled products of [B, Q, H, K] and [B, S, G, K] in float64, [B, H, Q, S]."""
+    k = np.repeat(np.float64(k), H // k.shape[2], axis=2)
+    return np.einsum("bqhk,bshk->bhqs", np.float64(q), k) / q.shape[-1] ** 0.5
+
+
+def turned(x, angle):
+    """Rotate [B, T, H, K] by angles of float64, whose last axis is K / 2."""
+    half = x.shape[-1] // 2
+    z = (np.float64(x[..., :half]) + 1j * np.float64(x[..., half:])) * np.exp(1j * angle)
+    return np.concatenate([z.real, z.imag], axis=-1)
+
+
+def mixed(scores, seen, v):
+    """The softmax over the seen keys in float64, and their values; a query sees at least one."""
+    scores = np.where(seen, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("bhqs,bshk->bqhk", weights, np.repeat(np.float64(v), H // v.shape[2], axis=2))
+
+
+@jax.jit
 def attend_to_ring(q, k, v, encoding):
     """Attend from one query to nine keys in a ring; return the output and the order of the keys."""
     order = jnp.array([18, 19, 20, 12, 13, 14, 15, 16, 17])
     sides = Tokens(jnp.array([20]), order=jnp.array([20])), Tokens(order, order=order)
     heads_major = [jnp.swapaxes(x, 1, 2) for x in (q, k, v)]
     return jnp.swapaxes(attention(*heads_major, encoding.windowed(9), *sides), 1, 2), order
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def call(encoding, hook, *arguments):
+    """What a hook of an encoding returns, by one program."""
+    return getattr(encoding, hook)(*arguments)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import attend_to_ring, qkv
+from attending import B, H, K, attend_to_ring, compiled, qkv, visible
 from jaxprs import equations
 from running import ROOT
 from sizes import DIMS
@@ -17,7 +17,6 @@ from posenc_jax.attention import attend
 pytestmark = pytest.mark.sampled
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["stick_breaking"]
-B, H, K = 2, DIMS.heads, DIMS.head_dim
 VARIANTS = [{}, {"attend_current": True}, {"remainder": True}]
 
 
@@ -26,7 +25,7 @@ def build(dims=DIMS, **options):
 
 
 def broken(q, k, v, seen, own=None):
-    """The definition in float64, a key at a time from the last; `seen` is [B, Q, S]."""
+    """The definition in float64, a key at a time from the last; `seen` is [B or 1, Q, S]."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, H // x.shape[2], axis=2) for x in (k, v))
     share = 1 / (1 + np.exp(-np.einsum("bqhk,bshk->bhqs", q, k) / K**0.5))
@@ -38,10 +37,13 @@ def broken(q, k, v, seen, own=None):
     return out if own is None else out + np.einsum("bhq,bqhk->bqhk", left, v[:, own])
 
 
-def by_place(queries, keys, nearest, window=None):
-    back = np.arange(keys - queries, keys)[:, None] - np.arange(keys)
-    seen = (back >= nearest) & (back < (window or keys))
-    return np.broadcast_to(seen, (B, queries, keys))
+def weights_of(scores, **options):
+    """The weights of all queries with these scores, [T, T]."""
+    size = len(scores)
+    encoding = build(posenc_jax.Dims(1, size, size, size), **options)
+    q = np.float32(np.multiply(scores, size**0.5))[None, :, None]
+    identity = np.eye(size, dtype=np.float32)[None, :, None]
+    return compiled(q, identity, identity, encoding)[0, :, 0]
 
 
 @pytest.mark.parametrize(
@@ -49,23 +51,15 @@ def by_place(queries, keys, nearest, window=None):
 )
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["scores"])))
 def test_weights_match_golden_values(case, name, options):
-    size = len(case["scores"])
-    encoding = build(posenc_jax.Dims(1, size, size, size), **options)
-    q = jnp.array(case["scores"])[None, :, None] * size**0.5
-    identity = jnp.eye(size)[None, :, None]
-    weights = attend(q, identity, identity, encoding)[0, :, 0]
-    np.testing.assert_allclose(weights, case[name], atol=1e-6)
+    np.testing.assert_allclose(weights_of(case["scores"], **options), case[name], atol=1e-6)
 
 
 def test_a_golden_row_leaves_what_its_weights_do_not_take():
     """Scores 0.1 (a + 1) - 0.3 b: query 3 leaves 0.104816 of the stick."""
     places = np.arange(6)
     scores = 0.1 * (places[:, None] + 1) - 0.3 * places
-    encoding = build(posenc_jax.Dims(1, 6, 6, 6), remainder=True)
-    q = jnp.asarray(scores * 6**0.5, jnp.float32)[None, :, None]
-    weights = attend(q, jnp.eye(6)[None, :, None], jnp.eye(6)[None, :, None], encoding)[0, 3, 0]
     expected = [0.156367, 0.288651, 0.450166, 0.104816, 0, 0]
-    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    np.testing.assert_allclose(weights_of(scores, remainder=True)[3], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
@@ -82,34 +76,26 @@ def test_a_golden_row_leaves_what_its_weights_do_not_take():
 )
 def test_blocks_follow_the_definition(queries, keys, window, groups, options):
     encoding, (q, k, v) = build(**options), qkv(queries, keys, groups)
-    out = jax.jit(lambda: attend(q, k, v, encoding, window=window))()
-    seen = by_place(queries, keys, 0 if encoding.attend_current else 1, window)
+    seen = visible(queries, keys, window, nearest=0 if encoding.attend_current else 1)
     own = np.arange(keys - queries, keys) if encoding.remainder else None
-    np.testing.assert_allclose(out, broken(q, k, v, seen, own), atol=2e-6)
+    out = compiled(q, k, v, encoding, window=window)
+    np.testing.assert_allclose(out, broken(q, k, v, seen[None], own), atol=2e-6)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_given_positions_and_documents_decide_what_is_seen(options):
     encoding, (q, k, v) = build(**options), qkv(3, 150)
-    document = jnp.asarray(np.arange(150) >= 60, jnp.int32)[None].repeat(B, 0)
-    places = jnp.concatenate([jnp.arange(60), 2 * jnp.arange(90)])
-    q_places, q_document = jnp.array([59, 11, 100]), jnp.array([[0, 1, 1]] * B)
-    out = attend(
-        q,
-        k,
-        v,
-        encoding,
-        q_positions=q_places,
-        k_positions=places,
-        segments=(q_document, document),
-        window=50,
-    )
-    back = np.asarray(q_places)[:, None] - np.asarray(places)
+    document = (np.arange(150) >= 60).astype(np.int32)[None].repeat(B, 0)
+    places = np.r_[0:60, 0:180:2]
+    q_places, q_document = np.array([59, 11, 100]), np.array([[0, 1, 1]] * B)
+    given = {"q_positions": q_places, "k_positions": places, "segments": (q_document, document)}
+    out = compiled(q, k, v, encoding, window=50, **given)
+    back = q_places[:, None] - places
     seen = (back >= (0 if encoding.attend_current else 1)) & (back < 50)
-    seen = seen & (np.asarray(q_document)[:, :, None] == np.asarray(document)[:, None])
+    seen = seen & (q_document[:, :, None] == document[:, None])
     expected = broken(q, k, v, seen)
     if encoding.remainder:  # the own keys are the last of document 0, none, and key 110
-        left = broken(q, k, jnp.ones_like(v), seen)
+        left = broken(q, k, np.ones_like(v), seen)
         own = np.stack([v[:, 59], np.zeros_like(v[:, 0]), v[:, 110]], axis=1)
         expected = expected + (1 - left) * own
     np.testing.assert_allclose(out, expected, atol=2e-6)
@@ -120,7 +106,7 @@ def test_keys_of_a_ring_are_sorted():
     encoding, (q, k, v) = build(), qkv(1, 9)
     out, order = attend_to_ring(q, k, v, encoding)
     ascending = np.argsort(order)
-    expected = broken(q, k[:, ascending], v[:, ascending], by_place(1, 9, 1))
+    expected = broken(q, k[:, ascending], v[:, ascending], visible(1, 9, nearest=1)[None])
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
@@ -128,24 +114,25 @@ def test_keys_of_a_ring_are_sorted():
 def test_gradients_are_those_of_the_definition(options):
     encoding, length = build(**options), 200
     q, k, v = qkv(length, groups=2)
-    seen = jnp.asarray(by_place(length, length, 0 if encoding.attend_current else 1, 90))
+    seen = visible(length, length, 90, nearest=0 if encoding.attend_current else 1)
 
     def written(q, k, v):
         k, v = (jnp.repeat(x, 2, axis=2) for x in (k, v))
         z = jnp.einsum("bqhk,bshk->bhqs", q, k, precision="highest") / K**0.5
-        leaves = jnp.where(seen[:, None], jax.nn.log_sigmoid(-z), 0)
+        leaves = jnp.where(seen, jax.nn.log_sigmoid(-z), 0)
         after = jax.lax.cumsum(leaves, axis=3, reverse=True) - leaves
-        weights = jnp.where(seen[:, None], jnp.exp(jax.nn.log_sigmoid(z) + after), 0)
+        weights = jnp.where(seen, jnp.exp(jax.nn.log_sigmoid(z) + after), 0)
         out = jnp.einsum("bhqs,bshk->bqhk", weights, v, precision="highest")
         left = jnp.exp(jnp.sum(leaves, axis=3)).swapaxes(1, 2)[..., None]
         return out + left * v if encoding.remainder else out
 
-    def loss(way):
-        return jax.jit(jax.grad(lambda q, k, v: jnp.sum(jnp.sin(3 * way(q, k, v))), (0, 1, 2)))
+    def both(q, k, v):
+        ways = lambda *x: attend(*x, encoding, window=90), written  # noqa: E731
+        loss = lambda way: lambda *x: jnp.sum(jnp.sin(3 * way(*x)))  # noqa: E731
+        return [jax.grad(loss(way), (0, 1, 2))(q, k, v) for way in ways]
 
-    ours = loss(lambda q, k, v: attend(q, k, v, encoding, window=90))(q, k, v)
-    for actual, expected in zip(ours, loss(written)(q, k, v), strict=True):
-        np.testing.assert_allclose(actual, expected, atol=1e-5 * jnp.abs(expected).max())
+    for actual, expected in zip(*jax.jit(both)(q, k, v), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_far_keys_of_long_rows_have_exact_logs():
@@ -153,19 +140,19 @@ def test_far_keys_of_long_rows_have_exact_logs():
     encoding = build(posenc_jax.Dims(1, K, K, 16))
     rng = np.random.default_rng(0)
     q, k, v = (jnp.asarray(rng.normal(size=(B, n, 1, K)), jnp.float32) for n in (3, 4_000, 4_000))
-    out = jax.jit(lambda: attend(q, k, v, encoding))()
-    wide = [jnp.repeat(x, H, axis=2) for x in (q, k, v)]
-    expected = broken(*wide, by_place(3, 4_000, 1))[:, :, :1]
+    out = compiled(q, k, v, encoding)
+    wide = [np.repeat(x, H, axis=2) for x in (q, k, v)]
+    expected = broken(*wide, visible(3, 4_000, nearest=1)[None])[:, :, :1]
     np.testing.assert_allclose(out, expected, atol=2e-6)
 
 
 def test_bfloat16_keeps_logs_in_float32():
     q, k, v = (x.astype(jnp.bfloat16) for x in qkv(300))
     encoding = build()
-    out = jax.jit(lambda: attend(q, k, v, encoding))()
+    out = compiled(q, k, v, encoding)
     assert out.dtype == jnp.bfloat16
-    exact = broken(q, k, v, by_place(300, 300, 1))
-    np.testing.assert_allclose(out.astype(jnp.float32), exact, atol=0.02)
+    exact = broken(q, k, v, visible(300, 300, nearest=1)[None])
+    np.testing.assert_allclose(np.float32(out), exact, atol=0.02)
     jaxpr = jax.make_jaxpr(jax.grad(lambda q: attend(q, k, v, encoding).sum().astype(float)))(q)
     logs = [e for e in equations(jaxpr.jaxpr) if e.primitive.name in ("log1p", "exp")]
     assert logs and all(e.outvars[0].aval.dtype == jnp.float32 for e in logs)
