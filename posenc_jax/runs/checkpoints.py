@@ -19,6 +19,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from posenc_jax.runs import processes
 from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.runtime.errors import Damaged, OtherConfig, Stop
 from posenc_jax.runtime.files import NO_PERMISSION, NO_RESOURCES, REMEDY, caused_by, causes
@@ -130,18 +131,17 @@ class Checkpoints:
             raise OtherConfig(f"checkpoint {step} has arrays of other shapes: {shapes}")
         return with_leaves({PARAMETERS: like}, {n: restored[n] for n in wanted})[PARAMETERS]
 
-    def restore_last(
-        self, like: Any, accept: Callable[[int, dict], None]
-    ) -> tuple[int, Any] | None:
-        """Restore the newest undamaged checkpoint and its step; move damaged ones to quarantine.
+    def restore_last(self, like: Any, accept: Callable[[dict], None]) -> tuple[dict, Any] | None:
+        """Restore the newest undamaged checkpoint and its card; move damaged ones to quarantine.
 
         `accept` raises if a card does not belong to this run.
         """
         steps = self.steps()
         for step in reversed(steps):
             try:
-                accept(step, self.card(step))
-                return step, self.restore(step, like)
+                card = self.card(step)
+                accept(card)
+                return card, self.restore(step, like)
             except Damaged as damage:
                 place = self.set_aside(step)
                 warn(f"{damage}; moved to {place}")
@@ -195,6 +195,59 @@ class Checkpoints:
     def close(self) -> None:
         self.settle()
         self.manager.close()
+
+
+class Saving:
+    """Transfer of arrays between devices and checkpoints; all processes make the same calls, and
+    the lead reads and writes."""
+
+    def __init__(self, workdir: Path, keep: int):
+        self.checkpoints = Checkpoints(workdir, keep=keep) if processes.is_lead() else None
+        self.keep = keep
+        self.saved = -1  # the last step that was restored or saved
+        self.card: dict | None = None  # of the checkpoint that was restored
+
+    def steps(self) -> list[int]:
+        """The steps on disk, once they are complete; none in processes other than the lead."""
+        return self.checkpoints.steps() if self.checkpoints else []
+
+    def save(self, step: int, state: Any, belongs: dict) -> None:
+        state = processes.on_host(state)
+        if self.checkpoints:
+            self.checkpoints.save(step, state, belongs)
+        self.saved = step
+
+    def last(self) -> int:
+        return self.checkpoints.last() if self.checkpoints else 0
+
+    def restore_last(
+        self, fresh: Any, shardings: Any, accept: Callable[[dict], None]
+    ) -> tuple[int, Any]:
+        """Return the step and state to resume from, or 0 and the lead's `fresh` state."""
+        state = processes.on_host(fresh)
+        if self.checkpoints:
+            self.card, state = self.checkpoints.restore_last(state, accept) or (None, state)
+            _check_space(self.checkpoints.folder.parent, state, self.keep)
+        step = self.card["step"] if self.card else -1
+        step, state = processes.arrays_of_lead((np.int32(step), state))
+        self.saved = int(step)
+        # A copy of the host's memory: the state is donated to each step.
+        return max(self.saved, 0), jax.device_put(state, shardings, may_alias=False)
+
+    def close(self) -> None:
+        if self.checkpoints:
+            self.checkpoints.close()
+
+
+def _check_space(folder: Path, state: Any, keep: int) -> None:
+    """Check the disk space for `keep` + 1 checkpoints, the number during a save."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    free = shutil.disk_usage(folder).free
+    sizes = f"a checkpoint takes {size / 2**20:,.1f} MiB, {free / 2**20:,.1f} MiB are free"
+    if free < size:
+        raise Stop(f"no space for a single checkpoint in {folder}: {sizes}")
+    if free < (keep + 1) * size:
+        warn(f"{folder} has no space for {keep} + 1 checkpoints: {sizes}")
 
 
 def _without_others() -> ocp.options.MultiprocessingOptions:

@@ -9,7 +9,8 @@ import models
 from posenc_jax.attention.kernels import PLATFORMS
 from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
-from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime import devices
+from posenc_jax.runtime.errors import ConfigError, DataError
 
 Params = dict[str, dict[str, jax.Array]]  # {"model": {path: array}, "encoding": {path: array}}
 
@@ -86,14 +87,37 @@ def key_of(seed: int) -> jax.Array:
 
 
 def check(config: Training) -> None:
-    """Check options that only the scheme and the extension themselves can judge."""
+    """Check options that only the scheme, the extension and the devices can judge."""
     if problems := building.mistakes(config):
         raise ConfigError("\nerror: ".join(problems))
+    devices.check(config.sequence)
+    rows, shares = config.batch_size // config.accumulate, jax.device_count() // config.sequence
+    if rows % shares:
+        raise ConfigError(
+            f"batch_size / accumulate = {rows} must be a multiple of devices / sequence = {shares}"
+        )
+    if config.sequence > 1 and config.model.attention == "kernel":
+        raise ConfigError("model.attention = 'kernel' needs whole rows: use auto, or sequence = 1")
     if config.model.attention == "kernel" and jax.default_backend() not in PLATFORMS:
         raise ConfigError(
             f"model.attention = 'kernel' needs one of {', '.join(PLATFORMS)}, but this process "
             f"runs on {jax.default_backend()}; use auto, plain or blockwise"
         )
+
+
+def with_vocab(config: Training, vocab: int) -> Training:
+    """The configuration with the vocabulary of its tokenizer, unless it has a larger one."""
+    if config.model.vocab is not None and config.model.vocab < vocab:
+        raise DataError(
+            f"model.vocab = {config.model.vocab} is less than the {vocab} tokens of the tokenizer"
+        )
+    model = dataclasses.replace(config.model, vocab=config.model.vocab or vocab)
+    prefix = config.data.prefix
+    if prefix is not None and prefix >= model.vocab_size:
+        raise ConfigError(
+            f"data.prefix = {prefix} is not a token of the vocabulary, which has {model.vocab_size}"
+        )
+    return dataclasses.replace(config, model=model)
 
 
 def readable(config: Training) -> Training:

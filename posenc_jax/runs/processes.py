@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 from posenc_jax.config import Evaluation, Training, schema
 from posenc_jax.runtime import devices, errors
-from posenc_jax.runtime.terminal import code_of, say
+from posenc_jax.runtime.terminal import reported, say
 
 NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 NEEDS = (
@@ -82,10 +82,10 @@ def _named(environment) -> dict[str, Any]:
 
 def _end(error: BaseException) -> NoReturn:
     """Exit without cleaning up, which would wait for the other processes."""
-    if isinstance(error, errors.Stop | OSError | KeyboardInterrupt):
-        code = code_of(lambda: _raise(error))
-    else:
-        say("".join(traceback.format_exception(error)), error=True)
+    try:
+        code = reported(error)
+    except BaseException:
+        traceback.print_exception(error)
         say(
             f"error: process {jax.process_index()} of {jax.process_count()} ends. If another one "
             "ended before, see its output; the same commands resume from the last save",
@@ -95,10 +95,6 @@ def _end(error: BaseException) -> NoReturn:
     if isinstance(error, TOGETHER):
         jax.distributed.shutdown()  # the end of the lead ends the others
     os._exit(code)
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
 
 
 def is_lead() -> bool:

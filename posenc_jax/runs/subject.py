@@ -1,25 +1,34 @@
-"""Load a run, for evaluations, plots, notebooks and scripts."""
+"""Load a run: for evaluations, plots, notebooks, scripts, and the runs that start from it."""
 
 import dataclasses
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from posenc_jax import extensions
-from posenc_jax.config import Training
-from posenc_jax.config.resolve import TOKENIZER, trained_length
+from posenc_jax.config import Training, schema
+from posenc_jax.config.resolve import FORMAT, TOKENIZER, trained_length
 from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data.batches import Mixture
+from posenc_jax.data.corpora import Corpus
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
 from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import Checkpoints
-from posenc_jax.runs.workdir import Workdir, read_trained_on, refuse_edited
-from posenc_jax.runtime.errors import Damaged, DataError, Stop
+from posenc_jax.runs.workdir import (
+    Workdir,
+    hash_of_digests,
+    keep_trained_on,
+    read_trained_on,
+    refuse_edited,
+)
+from posenc_jax.runtime.errors import Damaged, DataError, OtherConfig, Stop
+from posenc_jax.runtime.files import write_atomically
 
 TRIES = 20  # attempts to read a run that saves and removes checkpoints
 
@@ -130,6 +139,75 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
         else:
             return Loaded(config, chosen, blank.replace(params), card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
+
+
+def check_source(init_from: str) -> None:
+    """Refuse to start from a run that is extended already."""
+    source = Workdir(init_from).checked_config()
+    if source is not None and source.extension.name != "none":
+        raise OtherConfig(
+            f"init_from: {init_from} is already extended by {source.extension.name!r}; start from "
+            "the run before its extension"
+        )
+
+
+def starting_parts(config: Training) -> parameters.Parts:
+    """Initialise model and encoding from the seed, or from the weights of `init_from`."""
+    if not config.init_from:
+        return parameters.make(config)
+    source = load(Path(config.init_from))
+    if source.card["tokenizer"] != corpora.encoder_of(config.data.source).hash:
+        raise OtherConfig(
+            f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
+            "the one of that run"
+        )
+    saved, fresh = source.parts.params(), parameters.make(config, extended=False).params()
+    for group in fresh:
+        for name, leaf in fresh[group].items():
+            other = saved[group].get(name)
+            if other is None or other.shape != leaf.shape:
+                shape = "nothing" if other is None else other.shape
+                raise OtherConfig(
+                    f"init_from: {group} {name} is {leaf.shape} here and {shape} in "
+                    f"{config.init_from}; use that run's model and encoding"
+                )
+            saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
+    return parameters.make(config, start=saved)
+
+
+def keep_beside(
+    workdir: Path, config: Training, corpus: Corpus | Mixture, card: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Keep the tokenizer and the list of training documents in a run's folder; return what the
+    cards of its checkpoints say of the run. `card` is that of the checkpoint to resume from."""
+    encoder = corpora.encoder_of(config.data.source)
+    if isinstance(encoder, tokenizer.Learned):
+        write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
+    return {
+        "data": corpus.fingerprint,
+        "text": corpus.key,
+        "tokenizer": encoder.hash,
+        "config": schema.as_fields(config),
+        "format": FORMAT,
+        "trained_on": hash_of_digests(_trained_on(workdir, config, corpus, card)),
+    }
+
+
+def _trained_on(
+    workdir: Path, config: Training, corpus: Corpus | Mixture, card: Mapping[str, Any] | None
+) -> np.ndarray:
+    """Digests of a run's own documents and of those of the run whose weights it took."""
+    if card is not None:
+        with suppress(DataError):  # a list that is missing or was changed is written again
+            return read_trained_on(workdir, card)
+    digests = np.unique(corpus.digests)
+    if config.init_from:
+        source = Path(config.init_from)
+        with closing(Checkpoints(source, read_only=True)) as checkpoints:
+            newest = checkpoints.card(checkpoints.steps()[-1])
+        digests = np.union1d(digests, read_trained_on(source, newest))
+    keep_trained_on(workdir, digests)
+    return digests
 
 
 def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ from posenc_jax.runtime.errors import (
     OtherConfig,
     Stop,
 )
-from posenc_jax.runtime.files import write_atomically
-from posenc_jax.runtime.terminal import counted, warn
+from posenc_jax.runtime.files import locked, write_atomically
+from posenc_jax.runtime.terminal import counted, say, warn
 
 if TYPE_CHECKING:
     from posenc_jax.data.batches import Mixture
@@ -50,8 +50,9 @@ KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed")
 
 
 class Workdir:
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, *, writes: bool = True):
         self.path = Path(path)
+        self.writes = writes  # False in processes other than the lead
         self.saved = 0  # the last step with a checkpoint on disk, for status.json
         self.facts: dict[str, Any] = {}  # about the whole run, for status.json
 
@@ -62,6 +63,16 @@ class Workdir:
             raise Stop(
                 f"cannot make the folder {self.path}: {error}; use a writable one"
             ) from error
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Make and lock the folder of a training run, and record the error that ends it."""
+        if not self.writes:
+            yield
+            return
+        self.create()
+        with locked(self.path, "another training run"), self._recording_failure():
+            yield
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -79,26 +90,37 @@ class Workdir:
     def checked_config(self) -> Training | None:
         """The configuration, checked against the newest checkpoint's card where one is readable."""
         config = self.config()
-        cards = sorted(
-            (path for path in (self / "checkpoints").glob("*/card/metadata") if _is_step(path)),
-            key=lambda path: int(path.parts[-3]),
-        )
-        for path in cards[-1:]:
+        paths = (self / "checkpoints").glob("*/card/metadata")
+        cards = {int(path.parts[-3]): path for path in paths if path.parts[-3].isdigit()}
+        if config is not None and cards:
             with suppress(OSError, ValueError, KeyError, TypeError):
-                card = json.loads(path.read_text(encoding="utf-8"))
-                if config is not None:
-                    refuse_edited(card, config, self.path)
+                card = json.loads(cards[max(cards)].read_text(encoding="utf-8"))
+                refuse_edited(card, config, self.path)
         return config
 
     def claim(self, config: Training) -> None:
         """Write the configuration unless the folder belongs to a run with another one."""
+        if not self.writes:
+            return
         saved = self.config()
         if saved is not None:
-            refuse_another(saved, config, str(self.path))
+            _refuse_another(saved, config, str(self.path))
         fields = schema.as_fields(config) | {"format": resolve.FORMAT}
         write_atomically(self / "config.json", _json(fields))
 
+    def accept(self, card: Mapping[str, Any], config: Training, fingerprint: str) -> None:
+        """Refuse a checkpoint of another configuration or of other data."""
+        _refuse_another(sealed(card), config, f"checkpoint {card['step']} of {self.path}")
+        if fingerprint != card["data"]:
+            raise DataError(
+                f"the data changed since the checkpoint: its fingerprint is {fingerprint[:16]}, "
+                f"but the checkpoint has {card['data'][:16]}; restore the text, or use another "
+                "workdir"
+            )
+
     def status(self, state: str, code: int, **facts: Any) -> None:
+        if not self.writes:
+            return
         record = {"state": state, "code": code, "meaning": MEANING[code], "time": now()}
         record |= self.facts | facts
         if self.saved:
@@ -119,13 +141,19 @@ class Workdir:
         self.saved = saved
         self.status("running", AGAIN, step=step)
 
-    def log(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Print a line and append it to log.txt."""
+        say(text)
+        if self.writes:
+            self._log(text)
+
+    def _log(self, text: str) -> None:
         """Append to log.txt; write errors are ignored."""
         with suppress(OSError), (self / "log.txt").open("a", encoding="utf-8") as stream:
             stream.write(text + "\n")
 
     @contextmanager
-    def recording_failure(self) -> Iterator[None]:
+    def _recording_failure(self) -> Iterator[None]:
         """Record an error that ends a run in status.json, unless the run was already done."""
         last = self._last_status()
         self.saved = last.get("saved", 0)
@@ -150,7 +178,7 @@ class Workdir:
             return
         try:
             if self._last_status().get("state") != "done":
-                self.log(f"{state}: {reason}")
+                self._log(f"{state}: {reason}")
                 self.status(state, code, reason=reason)
         except Stop as stop:  # the original error must be raised
             warn(str(stop))
@@ -175,11 +203,7 @@ class Workdir:
         return status
 
 
-def _is_step(path: Path) -> bool:
-    return path.parts[-3].isdigit()
-
-
-def refuse_another(saved: Training, config: Training, place: str) -> None:
+def _refuse_another(saved: Training, config: Training, place: str) -> None:
     lines = differences(saved, config, (*FREE, *PLACES))
     if lines:
         raise OtherConfig(
@@ -219,7 +243,7 @@ def now() -> str:
 # Facts about the whole run, independent of its state.
 
 
-def data_facts(corpus: "Corpus") -> dict[str, Any]:
+def data_facts(corpus: "Corpus | Mixture") -> dict[str, Any]:
     splits = corpus.card["splits"]
     train = splits["train"]
     return {
@@ -259,19 +283,6 @@ def keep_trained_on(workdir: Path, digests: np.ndarray) -> None:
 
 def hash_of_digests(digests: np.ndarray) -> str:
     return hashlib.sha256(digests.astype("<u8").tobytes()).hexdigest()
-
-
-def training_digests(config: Training, corpus: "Corpus | Mixture") -> np.ndarray:
-    """Digests of a run's own documents and of those of the run whose weights it took."""
-    from posenc_jax.runs.checkpoints import Checkpoints  # imports jax
-
-    own = corpus.digests
-    if not config.init_from:
-        return np.unique(own)
-    source = Path(config.init_from)
-    with closing(Checkpoints(source, read_only=True)) as checkpoints:
-        card = checkpoints.card(checkpoints.steps()[-1])
-    return np.union1d(own, read_trained_on(source, card))
 
 
 def read_trained_on(workdir: Path, card: Mapping[str, Any]) -> np.ndarray:  # uint64, ascending

@@ -60,18 +60,23 @@ def code_of(body: Callable[[], object]) -> int:
     """Run the body of a program and return its exit code; errors are reported in one line."""
     try:
         code = body()
-        return code if isinstance(code, int) else errors.DONE
-    except KeyboardInterrupt as error:
+    except BaseException as error:
+        return reported(error)
+    return code if isinstance(code, int) else errors.DONE
+
+
+def reported(error: BaseException) -> int:
+    """Report an error in one line and return its exit code; faults of the program are raised."""
+    if isinstance(error, KeyboardInterrupt):
         say("stopped immediately; the same command resumes from the last save", error=True)
-        return errors.code_of(error)
-    except ModuleNotFoundError as error:
-        if errors.missing(error) is None:
-            raise
-        say(f"error: {errors.missing(error)}", error=True)
+    elif isinstance(error, ModuleNotFoundError) and (advice := errors.missing(error)):
+        say(f"error: {advice}", error=True)
         return errors.CONFIG
-    except (errors.Stop, OSError) as error:
+    elif isinstance(error, errors.Stop | OSError):
         say(f"error: {error}", error=True)
-        return errors.code_of(error)
+    else:
+        raise error
+    return errors.code_of(error)
 
 
 @contextmanager

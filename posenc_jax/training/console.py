@@ -19,7 +19,7 @@ from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.runs.metrics import Metrics
 from posenc_jax.runs.workdir import Workdir, data_facts, data_in_words
 from posenc_jax.runtime import backend, errors
-from posenc_jax.runtime.terminal import clock, counted, say, warn
+from posenc_jax.runtime.terminal import clock, counted, warn
 from posenc_jax.tracking.wandb import View
 from posenc_jax.training import optimizer
 
@@ -71,18 +71,10 @@ PEAK_FLOPS = {
 
 
 class Report:
-    """Printer of lines to the terminal and log.txt; `run` is None except in the lead."""
+    """Lines of a run for the terminal and log.txt, from the step where it starts or resumes."""
 
-    def __init__(self, run: Workdir | None, screen: str):
-        self.run = run
-        self.line(screen)
-
-    def line(self, text: str) -> None:
-        if self.run:
-            say(text)
-            self.run.log(text)
-
-    def start(self, step: int, config, parts) -> None:
+    def __init__(self, run: Workdir, config, parts, step: int):
+        self.line = run.say
         peak = PEAK_FLOPS.get(jax.devices()[0].device_kind)
         self.peak = peak and peak * len(jax.devices())
         self.flops = parts.model.flops_per_token(config.train_length)

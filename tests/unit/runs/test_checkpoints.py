@@ -50,17 +50,17 @@ def newest_files(workdir):
     return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
 
 
-def restore_last(workdir, accept=lambda step, card: None):
+def restore_last(workdir, accept=lambda card: None):
+    """The step and state of the newest whole checkpoint; later saves are unharmed."""
     manager = Checkpoints(workdir, keep=3)
     try:
-        found = manager.restore_last(state_at(0), accept)
-        if found is not None:  # later saves are unharmed
-            manager.save(found[0] + 1, state_at(found[0] + 1), BELONGS)
-            assert manager.steps()[-1] == found[0] + 1
-            assert total_digest(manager.restore(found[0] + 1, state_at(0))) == total_digest(
-                state_at(found[0] + 1)
-            )
-        return found
+        card, state = manager.restore_last(state_at(0), accept)
+        after = card["step"] + 1
+        manager.save(after, state_at(after), BELONGS)
+        assert manager.steps()[-1] == after
+        restored = manager.restore(after, state_at(0))
+        assert total_digest(restored) == total_digest(state_at(after))
+        return card["step"], state
     finally:
         manager.close()
 
@@ -132,14 +132,14 @@ def test_a_run_with_damaged_checkpoints_only_never_restarts(saved):
 
 
 def test_a_foreign_checkpoint_is_refused_and_stays(saved):
-    def accept(step, card):
+    def accept(card):
         raise OtherConfig("of another run")
 
     with pytest.raises(OtherConfig):
         restore_last(saved, accept)
     manager = Checkpoints(saved)
     with pytest.raises(OtherConfig, match=r"missing: \['params.c'\]"):
-        manager.restore_last(state_at(0) | {"params": {"c": jnp.zeros(1)}}, lambda step, card: None)
+        manager.restore_last(state_at(0) | {"params": {"c": jnp.zeros(1)}}, lambda card: None)
     manager.close()
     assert not (saved / "checkpoints" / "quarantine").exists()
 
@@ -154,7 +154,7 @@ def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypat
         with monkeypatch.context() as patch:
             patch.setattr(manager.manager, "restore", fail)
             with pytest.raises(type(error)):
-                manager.restore_last(state_at(0), lambda step, card: None)
+                manager.restore_last(state_at(0), lambda card: None)
     manager.close()
     assert not (saved / "checkpoints" / "quarantine").exists()
 

@@ -62,6 +62,6 @@ def test_a_status_of_another_kind_names_the_file(status, tmp_path):
 def test_a_damaged_status_does_not_hide_the_reason(tmp_path):
     (tmp_path / "status.json").write_text("[]")
     run = Workdir(tmp_path)
-    with pytest.raises(Stop, match="its own reason"), run.recording_failure():
+    with pytest.raises(Stop, match="its own reason"), run.opened():
         raise Stop("its own reason")
     assert run.read_status()["reason"] == "its own reason"

@@ -9,6 +9,7 @@ from configured import run_of
 
 from configs import rope
 from posenc_jax.runs import parameters
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.training.console import Report
 
 MEASURED = {"loss": 1.0, "bpb": 1.0, "grad_norm": 1.0}
@@ -30,8 +31,7 @@ def logged(run, monkeypatch):
     def make(kind, devices=1):
         named = [SimpleNamespace(device_kind=kind, memory_stats=lambda: None)] * devices
         monkeypatch.setattr(jax, "devices", lambda: named)
-        report = Report(None, "")
-        report.start(0, config, parts)
+        report = Report(Workdir("", writes=False), config, parts, step=0)
         return report.step(1, MEASURED, 0.1), parts.model.flops_per_token(config.train_length)
 
     return make

@@ -20,7 +20,7 @@ from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runtime import devices
 from posenc_jax.runtime.errors import ConfigError, Stop
-from posenc_jax.training import loop, train_step
+from posenc_jax.training import train_step
 from posenc_jax.training.optimizer import decays, make, schedule
 
 pytestmark = pytest.mark.sampled
@@ -245,5 +245,5 @@ def test_a_prefix_is_a_token_of_the_vocabulary():
     config = base.get_config()
     config.data.prefix = 256
     with pytest.raises(ConfigError, match="data.prefix = 256 is not a token of the vocabulary"):
-        loop.with_vocab(run_of(config), 256)
-    assert loop.with_vocab(run_of(config), 257).model.vocab == 257
+        parameters.with_vocab(run_of(config), 256)
+    assert parameters.with_vocab(run_of(config), 257).model.vocab == 257
