@@ -62,18 +62,6 @@ def test_killed_at_random_it_ends_the_same(program, longer, tmp_path):
     check_end(tmp_path / "run", longer)
 
 
-@pytest.mark.slow
-def test_killed_twenty_times_it_ends_the_same(program, longer, tmp_path, capsys):
-    """Four runs, five kills each; the seed is printed and can be given again."""
-    seed = int(os.environ.get("KILL_SEED", time.time_ns() % 2**32))
-    rng = np.random.default_rng(seed)
-    for number in range(4):
-        kill_until_done(program, tmp_path / str(number), rng, kills=5)
-        check_end(tmp_path / str(number), longer)
-    with capsys.disabled():
-        print(f"\nKILL_SEED={seed}")
-
-
 def test_twice_interrupted_it_leaves_at_once_with_the_last_checkpoint_whole(program, tmp_path):
     workdir = tmp_path / "run"
     process = program("train.py", workdir, steps=100_000, save_every=50)
@@ -168,24 +156,6 @@ def test_killed_at_exact_places_it_ends_the_same(command, program, longer, tmp_p
             assert (workdir / "metrics.jsonl").read_text().endswith('{"step": 9999, "lo')
     finish(program("train.py", workdir, **LONGER))
     check_end(workdir, longer)
-
-
-@pytest.mark.slow
-def test_stopped_and_resumed_at_every_step_it_ends_the_same(call, tmp_path):
-    """Across the end of an epoch, which lies within the twelve steps."""
-    fields = {"valid_every": 100, "log_every": 1}
-    call("train.py", tmp_path / "whole", **fields)
-    for step in range(1, 12):
-        call("train.py", tmp_path / "run", code=75, stop_at=step, **fields)
-    call("train.py", tmp_path / "run", **fields)
-    whole, run = (
-        (
-            json.loads((tmp_path / name / "status.json").read_text())["digest"],
-            [(s["step"], s["loss"]) for s in read_metrics(tmp_path / name / "metrics.jsonl")],
-        )
-        for name in ("whole", "run")
-    )
-    assert run == whole and len(run[1]) == 12
 
 
 def test_a_signal_inside_a_save_saves(call, tmp_path, monkeypatch):

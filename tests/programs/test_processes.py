@@ -11,7 +11,6 @@ import pytest
 from curves import assert_equal_evaluations, rows_of
 from running import finish
 
-from posenc_jax.runs import processes
 from posenc_jax.runs.metrics import read_metrics
 
 SLOW = pytest.mark.slow
@@ -177,10 +176,6 @@ def test_two_processes_take_the_weights_of_a_run_and_go_on(start, one_process, w
     assert digest(tmp_path / "two") == one_process(tmp_path / "one", **fields)
     kept = [(tmp_path / name / "trained_on.txt").read_text() for name in ("two", "one")]
     assert kept[0] == kept[1] != ""
-
-
-def test_alone_nothing_is_exchanged():
-    processes.check_same("x", "nothing")
 
 
 def test_two_commands_are_no_run(start, tmp_path):

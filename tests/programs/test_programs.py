@@ -60,17 +60,6 @@ def test_the_same_command_again_says_that_it_is_done(call, whole):
     assert f"already done: 12 steps; digest {status(whole[0])['digest']}" in out
 
 
-@pytest.mark.parametrize("stop", [1, 9])
-def test_stopped_and_resumed_it_ends_the_same(stop, program, whole, tmp_path):
-    """Before the first save, and where an epoch ends; each piece in a fresh process."""
-    workdir = tmp_path / "run"
-    out = finish(program("train.py", workdir, stop_at=stop, log_every=2, save_every=100), 75)
-    assert f"stopped by stop_at: saved step {stop}" in out
-    out = finish(program("train.py", workdir, stop_at=stop))  # which lies behind by now
-    assert f"resuming at step {stop}" in out
-    assert status(workdir)["digest"] == status(whole[0])["digest"]
-
-
 def test_a_run_that_is_done_takes_another_label(whole, call, tmp_path):
     run = shutil.copytree(whole[0], tmp_path / "run")
     for label in ("RoPE", "RoPE, again"):

@@ -324,11 +324,6 @@ def test_an_offline_run_holds_training_and_curves(call, tmp_path):
     assert summary[METRIC] == pytest.approx(bits(run))
 
 
-def test_a_run_without_wandb_is_evaluated_too(call, started, tmp_path):
-    call("train.py", tmp_path / "run", *EVALUATE, *SHORT, steps=3)
-    assert bits(tmp_path / "run") > 0 and not started
-
-
 def test_the_documented_sweep_is_a_command_that_runs():
     from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 

@@ -120,17 +120,6 @@ def test_every_flipped_bit_is_caught_or_does_not_matter(saved, capsys):
     assert tried > 1_000 and caught > 0
 
 
-def test_a_run_with_damaged_checkpoints_only_never_restarts(saved):
-    for step in (1, 2):
-        shutil.rmtree(saved / "checkpoints" / str(step) / "state")
-    for _ in range(2):  # the second time there is no checkpoint left, only the quarantine
-        with pytest.raises(
-            Stop, match="no checkpoint of .* can be read; .* Training did not restart"
-        ):
-            restore_last(saved)
-    assert {p.name for p in (saved / "checkpoints" / "quarantine").iterdir()} == {"1", "2"}
-
-
 def test_a_foreign_checkpoint_is_refused_and_stays(saved):
     def accept(card):
         raise OtherConfig("of another run")

@@ -101,14 +101,6 @@ def test_a_step_changes_every_trained_array_and_no_fixed_one(name, config):
         assert not before["encoding"]
 
 
-@pytest.mark.slow
-def test_rope_frequencies_keep_their_bits_over_200_steps(config):
-    state, _, parts = run(config("rope", weight_decay=0.5), count=200)
-    after = parts.replace(state["params"]).encoding
-    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(parts.encoding), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_weight_decay_applies_to_kernels_only(config):
     params = parameters.make(config("learned", **{"model.tied": False})).params()
     decayed = decays(params, models.Transformer)
