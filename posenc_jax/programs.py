@@ -9,6 +9,7 @@ from posenc_jax.evaluation.ngrams import read_yardsticks
 from posenc_jax.plots import curves
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import run_config
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime.errors import DONE
 from posenc_jax.runtime.terminal import say
 from posenc_jax.tracking.wandb import Curves, log_with_training
@@ -53,4 +54,5 @@ def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) 
     evaluated = evaluate_run(evaluation, workdir)
     assert evaluated is not None  # of one process
     log_with_training(run_config(workdir), workdir, evaluated)
+    Workdir(workdir).set_evaluated(evaluation)
     return DONE

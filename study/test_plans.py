@@ -16,7 +16,7 @@ from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.runs import parameters
-from posenc_jax.sweeping.jobs import check, jobs_of
+from posenc_jax.sweeping.jobs import jobs_of, refuse_mistakes
 from posenc_jax.training.console import PEAK_FLOPS
 
 PEAK = PEAK_FLOPS["NVIDIA H100 80GB HBM3"]
@@ -71,7 +71,7 @@ def cells(tokens, extended, tmp_path):
 )
 def test_every_cell_of_a_plan_can_be_run(name, count, tokens_seen, cells):
     made = cells(name)
-    check(made)
+    refuse_mistakes(made)
     assert len(made) == count and len({cell.name for cell in made}) == count
     for cell in made:
         config = cell.config

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posenc_jax.config import Training, resolve, schema
+from posenc_jax.config import Evaluation, Training, resolve, schema
 from posenc_jax.config.compare import FREE, PLACES, differences
 from posenc_jax.runtime.errors import (
     AGAIN,
@@ -45,8 +45,9 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "parameters": dict,
     "skipped": int,
     "speed": (int, float),
+    "evaluated": dict,
 }
-KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed")
+KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed", "evaluated")
 
 
 class Workdir:
@@ -140,6 +141,25 @@ class Workdir:
         """Record that a step is being saved, and that `saved` is the last complete one."""
         self.saved = saved
         self.status("running", AGAIN, step=step)
+
+    def set_evaluated(self, evaluation: Evaluation) -> None:
+        """Record the evaluation that the command of the run ended with."""
+        status = self.read_status()
+        record = status | {"evaluated": self._evaluated(status, evaluation)}
+        write_atomically(self / "status.json", _json(record))
+
+    def is_evaluated(self, evaluation: Evaluation) -> bool:
+        status = self.read_status()
+        return status.get("evaluated") == self._evaluated(status, evaluation)
+
+    def _evaluated(self, status: Mapping, evaluation: Evaluation) -> dict[str, Any]:
+        """Weights, fields and rows, which another evaluation of the run may replace."""
+        rows = self / "eval" / "curves.csv"
+        return {
+            "digest": status.get("digest"),
+            "fields": schema.as_fields(evaluation),
+            "rows": hashlib.sha256(rows.read_bytes()).hexdigest() if rows.exists() else None,
+        }
 
     def say(self, text: str) -> None:
         """Print a line and append it to log.txt."""

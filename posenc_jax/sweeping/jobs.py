@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from posenc_jax.checks import known
-from posenc_jax.config import Training, flags, schema
+from posenc_jax.config import Evaluation, Training, flags, schema
 from posenc_jax.config import check as checks
 from posenc_jax.config.check import BUILT_FROM as NUMBERS
 from posenc_jax.config.compare import FREE, differences, flat
@@ -25,7 +25,6 @@ from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
-from posenc_jax.runtime.files import write_atomically
 
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
@@ -102,14 +101,17 @@ class Job:
             return [str(error)]
         if run is not None:
             wrong = wrong + _mistakes_of_building(built_from(run))
-        return wrong + self._mistakes_of_evaluation()
-
-    def _mistakes_of_evaluation(self) -> list[str]:
         try:
-            validate.load(flags.evaluation_of(flags.without_evaluation(self._evaluated)[1]) or {})
+            _ = self.asked
         except ConfigError as error:
-            return str(error).splitlines()
-        return []
+            wrong = wrong + str(error).splitlines()
+        return wrong
+
+    @functools.cached_property
+    def asked(self) -> Evaluation:
+        """The configuration of its evaluation."""
+        words = flags.without_evaluation(self._evaluated)[1]
+        return validate.load(flags.evaluation_of(words) or {})
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""
@@ -140,46 +142,21 @@ class Job:
         return status.get("state") == "done" and status.get("step") == self.config.steps
 
     def is_done(self) -> bool:
-        return self.is_trained() and self._marked() == self._evaluation_of(self.status())
+        return self.is_trained() and Workdir(self.folder).is_evaluated(self.asked)
 
-    def mark_evaluated(self) -> None:
-        write_atomically(self._mark, self._evaluation_of(self.status()))
-
-    def last_metrics(self) -> dict:
-        """Newest line of metrics with a speed."""
+    def last_metrics(self, name: str = "tokens_per_second") -> dict:
+        """Newest line of metrics with this value."""
         try:
             lines = read_metrics(self.folder / "metrics.jsonl")
         except Stop:
             return {}
-        return next((line for line in reversed(lines) if "tokens_per_second" in line), {})
+        return next((line for line in reversed(lines) if name in line), {})
 
     @property
     def picture(self) -> Path | None:
         """Main picture of its evaluation, if drawn."""
         places = (self.folder / "plots" / f"{name}.png" for name in ("answers", "same_token"))
         return next((place for place in places if place.is_file()), None)
-
-    @property
-    def _mark(self) -> Path:
-        return self.folder / "eval" / "sweep.json"
-
-    def _marked(self) -> str | None:
-        rows = self.folder / "eval" / "curves.csv"
-        return (
-            self._mark.read_text(encoding="utf-8")
-            if self._mark.exists() and rows.exists()
-            else None
-        )
-
-    def _evaluation_of(self, status: dict) -> str:
-        """Weights, fields and result, as the run may also be evaluated outside the sweep."""
-        curves = self.folder / "eval" / "curves.csv"
-        facts = {
-            "digest": status.get("digest"),
-            "fields": self.evaluation,
-            "curves": hashlib.sha256(curves.read_bytes()).hexdigest() if curves.exists() else None,
-        }
-        return json.dumps(facts, default=str) + "\n"
 
 
 def jobs_of(
@@ -245,21 +222,19 @@ def _some_fit(extensions: str, fields: str) -> bool:
     return planning.some_fit(extensions, run_of(fields))
 
 
-def check(jobs: Sequence[Job]) -> None:
-    """Refuse mistakes in any job and folders with other runs, all in one error."""
-    refuse_mistakes(jobs)
+def refuse_mistakes(jobs: Sequence[Job]) -> None:
+    problems = {job.name: lines for job in jobs if (lines := job.mistakes())}
+    if problems:
+        raise ConfigError(_listed(problems, "of the jobs cannot run"))
+
+
+def refuse_other_runs(jobs: Sequence[Job]) -> None:
     different = {job.name: lines for job in jobs if (lines := job.other_fields())}
     if different:
         raise OtherConfig(
             _listed(different, "of the jobs' folders have runs with another configuration")
             + "\nuse another --workdir, or move those folders away"
         )
-
-
-def refuse_mistakes(jobs: Sequence[Job]) -> None:
-    problems = {job.name: lines for job in jobs if (lines := job.mistakes())}
-    if problems:
-        raise ConfigError(_listed(problems, "of the jobs cannot run"))
 
 
 def _listed(problems: Mapping[str, Sequence[str]], what: str, most: int = 10) -> str:

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posenc_jax.checks import positive
-from posenc_jax.config import Training
 from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.data.sources import Origin
 from posenc_jax.data.sources.tokens import Tokens
-from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.runtime.files import write_atomically
@@ -35,12 +33,7 @@ CHOSEN = ("learning_rate", "encoding_rate")  # fields set by tuning
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Rates tried for every scheme.
-
-    First the learning rate, in multiples of the recipe's, at the first encoding rate, with one more
-    multiple if the best is at the edge. Then, for schemes with trained arrays, the other encoding
-    rates at the best learning rate. The recipe's own rates are always tried.
-    """
+    """Rates tried for every scheme, in the order of docs/sweeps.md."""
 
     times: tuple[float, ...] = (1 / 3, 1, 3)
     encoding: tuple[float, ...] = (1, 16)
@@ -85,21 +78,12 @@ class Trial(Job):
     def is_done(self) -> bool:
         return self.measured() is not None
 
-    def mark_evaluated(self) -> None: ...
-
     def measured(self) -> dict[str, float] | None:
         """Loss at L on the third split, infinite if training diverged; None if not known yet."""
-        status = self.status()
-        if status.get("code") == errors.NOT_FINITE:
+        if self.status().get("code") == errors.NOT_FINITE:
             return {"choose_loss": math.inf}
-        if (status.get("state"), status.get("step")) != ("done", self.config.steps):
-            return None
-        try:
-            lines = read_metrics(self.folder / "metrics.jsonl")
-        except Stop:
-            return None
-        last = next((line for line in reversed(lines) if "choose_loss" in line), {})
-        if last.get("step") != self.config.steps:
+        last = self.last_metrics("choose_loss")
+        if not self.is_trained() or last.get("step") != self.config.steps:
             return None
         # metrics.jsonl has null for a loss that is not finite.
         return last if last["choose_loss"] is not None else last | {"choose_loss": math.nan}
@@ -123,7 +107,7 @@ class Scheme:
     def __init__(self, seeds: Sequence[Job], rates: Rates):
         config = seeds[0].config
         self.name, self.seeds, self.rates = without_seed(seeds[0].name), list(seeds), rates
-        self.trained = has_trained_arrays(config)
+        self.trained = has_trained_arrays(built_from(config))
         # rates of the recipe or the command line
         self.shipped = Point(_rounded(config.learning_rate), float(config.encoding_rate))
         self._trials: dict[Point, Trial] = {}
@@ -134,18 +118,13 @@ class Scheme:
         tried = [self._point(times, first) for times in self.rates.times]
         others = [] if self.shipped in tried else [self.shipped]
         best = self._lowest(tried)
-        if best is None:
-            return _once(tried + others), None
-        further = self.rates.further(tried.index(best))
+        further = None if best is None else self.rates.further(tried.index(best))
         if further is not None:
             tried.append(self._point(further, first))
             best = self._lowest(tried)
-            if best is None:
-                return _once(tried + others), None
-        if self.trained:
-            more = [Point(best.learning_rate, float(rate)) for rate in self.rates.encoding[1:]]
-            others += more
-        points = _once(tried + others)
+        if best is not None and self.trained:
+            others += [Point(best.learning_rate, float(rate)) for rate in self.rates.encoding[1:]]
+        points = list(dict.fromkeys(tried + others))
         best = self._lowest(points)
         return points, None if best is None or self.trial(best).loss == math.inf else best
 
@@ -185,10 +164,6 @@ class Scheme:
         name = f"{job.name}-{name_of(words)}"
         fields = tuple((dict(job.fields) | rates).items())
         return kind(name, job.folder.with_name(name), job.recipe, fields, job.evaluation)
-
-
-def _once(points: Sequence[Point]) -> list[Point]:
-    return list(dict.fromkeys(points))
 
 
 def _rounded(rate: float) -> float:
@@ -305,14 +280,16 @@ def schemes(jobs: Sequence[Job], rates: Rates) -> list[Scheme]:
     return [Scheme(seeds, rates) for seeds in by_experiment.values()]
 
 
-def mistakes(content: Mapping[str, Any], jobs: Sequence[Job]) -> list[str]:
-    """Errors in the `choose` of a sweep file."""
-    rates = content["choose"]
+def checked_rates(content: Mapping[str, Any], jobs: Sequence[Job]) -> Rates | None:
+    """The Rates of a sweep file, without mistakes; None if it has none."""
+    rates = content.get("choose")
+    if "choose" not in content:
+        return None
     if not isinstance(rates, Rates):
-        return [
+        raise ConfigError(
             "choose in a sweep file must be a posenc_jax.sweeping.rates.Rates(); got "
             f"{type(rates).__name__}"
-        ]
+        )
     set_twice = {name for job in content["grid"] for name in CHOSEN if name in job}
     problems = [f"the grid sets {name}, which choose sets too" for name in sorted(set_twice)]
     without = [job.name for job in jobs if not _has_third_split(job.config.data.source)]
@@ -321,7 +298,9 @@ def mistakes(content: Mapping[str, Any], jobs: Sequence[Job]) -> list[str]:
             f"{without[0]} has no third split to choose on: set data.choose_fraction in fields, "
             "for example to 0.1"
         )
-    return problems
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return rates
 
 
 def _has_third_split(origin: Origin) -> bool:
@@ -333,13 +312,9 @@ def _has_third_split(origin: Origin) -> bool:
     return card is not None and card["splits"]["choose"]["tokens"] > 0
 
 
-def has_trained_arrays(config: Training) -> bool:
-    return _trained_arrays(built_from(config))
-
-
 @functools.cache
-def _trained_arrays(fields: str) -> bool:
-    """True if the encoding has trained arrays; built once per set of fields."""
+def has_trained_arrays(fields: str) -> bool:
+    """True if the encoding built from these fields has trained arrays."""
     import jax
 
     from posenc_jax.config import building
@@ -347,13 +322,3 @@ def _trained_arrays(fields: str) -> bool:
 
     built = building.plain(run_of(fields), jax.random.key(0))
     return any(jax.tree.leaves(trained_mask(built)))
-
-
-def checked_rates(content: Mapping[str, Any], jobs: Sequence[Job]) -> Rates | None:
-    """Validate and return the Rates of a sweep file; None if it has none."""
-    if "choose" not in content:
-        return None
-    problems = mistakes(content, jobs)
-    if problems:
-        raise ConfigError("; ".join(problems))
-    return content["choose"]

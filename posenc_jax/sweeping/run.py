@@ -23,13 +23,12 @@ from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.files import locked
 from posenc_jax.runtime.terminal import clock, counted, say, silence, stop_requests
-from posenc_jax.sweeping.jobs import Job, check, jobs_of, refuse_mistakes
+from posenc_jax.sweeping.jobs import Job, jobs_of, refuse_mistakes, refuse_other_runs
 from posenc_jax.sweeping.launch import Launcher, Local, Task
 from posenc_jax.sweeping.rates import Plan, Scheme, Trial, checked_rates
 from posenc_jax.sweeping.slurm import Slurm
 
 RETRIES = 2
-PATIENCE = 3  # exits with "run again" in a row without a new checkpoint
 PAUSE = 5.0  # seconds before a failed command is retried
 BUSY_TRIES = 60  # PAUSE apart, while the run of a killed sweep saves and exits
 # Exit codes that a retry would repeat.
@@ -45,14 +44,16 @@ class Progress:
     code: int | None = None
     reason: str = ""
     failures: int = 0
-    idle: int = 0  # exits with "run again" in a row without a new checkpoint
-    step: int = 0
     not_before: float = 0.0
     began: float = 0.0
     log_from: int = 0  # bytes of its log that are from earlier commands
     before: dict = dataclasses.field(default_factory=dict)  # the run's status before the command
-    busy: int = 0  # times in a row that another process had locked its folder
+    busy: int = 0  # times that another process had locked its folder
     seconds: float = 0.0  # run time of its commands
+
+    def has_saved(self) -> bool:
+        """Return True if its last command left a new checkpoint."""
+        return self.job.status().get("saved", 0) > self.before.get("saved", 0)
 
 
 class Scheduler:
@@ -62,11 +63,12 @@ class Scheduler:
         self,
         jobs: Sequence[Job],
         launcher: Launcher,
-        retries: int = RETRIES,
+        say: Callable[[str], None] = say,
         more: Callable[[], Sequence[Job]] | None = None,
+        retries: int = RETRIES,
     ):
         self.all = [Progress(job) for job in jobs]
-        self.launcher, self.retries, self.more = launcher, retries, more
+        self.launcher, self.say, self.more, self.retries = launcher, say, more, retries
         self.waiting = collections.deque(self.all)
         self.running: dict[str, tuple[Progress, Task]] = {}
 
@@ -74,7 +76,6 @@ class Scheduler:
         self,
         stopping: list[str],
         show: Callable[["Scheduler"], None],
-        say: Callable[[str], None],
         every: float = 0.2,
         until: float = math.inf,
     ) -> int:
@@ -88,26 +89,26 @@ class Scheduler:
                 stopping.append("--minutes")
             if stopping and not stop_sent:
                 stop_sent = True
-                say(f"stopping by {stopping[0]}: running jobs save first")
+                self.say(f"stopping by {stopping[0]}: running jobs save first")
                 for _, task in self.running.values():
                     task.stop()
             if not stopping:
-                self._start(say)
+                self._start()
                 self.launcher.launch()
             for name, (progress, task) in list(self.running.items()):
                 code = task.poll()
                 if code is not None:
                     del self.running[name]
-                    self._ended(progress, code, bool(stopping), say)
+                    self._ended(progress, code, bool(stopping))
             show(self)
             time.sleep(every)
         if stopping:
-            say("stopped; the same command resumes")
+            self.say("stopped; the same command resumes")
             return errors.AGAIN
         failed = [progress for progress in self.all if progress.state == "failed"]
         return (failed[0].code or errors.FAULT) if failed else errors.DONE
 
-    def _start(self, say) -> None:
+    def _start(self) -> None:
         for _ in range(len(self.waiting)):
             if len(self.running) >= self.launcher.workers:
                 return
@@ -119,68 +120,56 @@ class Scheduler:
                 continue
             try:
                 done = job.is_done()
-            except OSError as error:
-                self._failed(progress, errors.IO, f"its folder cannot be read: {error}", say)
-                continue
-            if done:
-                already_done = progress.seconds == 0
-                self._finish(progress, "done", "done already" if already_done else "done", say)
-                continue
-            progress.state = "running"
-            progress.began = time.monotonic()
-            try:
-                job.folder.mkdir(parents=True, exist_ok=True)
-                progress.before = job.status()
-                progress.log_from = job.log.stat().st_size if job.log.exists() else 0
-                task = self.launcher.start(job.name, job.command, job.log)
+                if not done:
+                    job.folder.mkdir(parents=True, exist_ok=True)
+                    progress.before = job.status()
+                    progress.log_from = job.log.stat().st_size if job.log.exists() else 0
+                    task = self.launcher.start(job.name, job.command, job.log)
+                    progress.state, progress.began = "running", time.monotonic()
+                    self.running[job.name] = progress, task
             except OSError as error:  # such as a full disk; other jobs may still start
-                self._failed(progress, errors.IO, f"could not be started: {error}", say)
+                self._failed(progress, errors.IO, f"could not be started: {error}")
             else:
-                self.running[job.name] = progress, task
+                if done:
+                    self._finish(progress, "done", "done already")
 
-    def _ended(self, progress: Progress, code: int, stopping: bool, say) -> None:
+    def _ended(self, progress: Progress, code: int, stopping: bool) -> None:
         job = progress.job
         progress.seconds += time.monotonic() - progress.began
-        done, reason = False, None
-        status = job.status()
-        step = status.get("saved", 0) or 0
-        if code in job.ends_well:
-            try:
-                job.mark_evaluated()
-                done = job.is_done()
-            except (OSError, errors.Stop) as error:
-                code, reason = errors.IO, f"succeeded but could not be recorded: {error}"
+        try:
+            done = code in job.ends_well and job.is_done()
+        except OSError as error:
+            self._failed(progress, errors.IO, f"its folder cannot be read: {error}")
+            return
         if done:
-            progress.failures = progress.idle = progress.busy = 0
-            self._wait(progress, first=True)
+            self._finish(progress, "done", "done")
         elif stopping:
             progress.state = "stopped"
-        elif code == errors.AGAIN and (step > progress.step or progress.idle < PATIENCE):
-            progress.idle = 0 if step > progress.step else progress.idle + 1
-            self._wait(progress, first=True)
+        elif code == errors.AGAIN and progress.has_saved():
+            progress.state = "waiting"
+            self.waiting.appendleft(progress)
         elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
-                say(f"{job.name}: waiting for another process, which has locked its folder")
-            self._wait(progress, pause=PAUSE)
+                self.say(f"{job.name}: waiting for another process, which has locked its folder")
+            self._pause(progress)
         else:
-            self._failed(progress, code, reason or reason_of(progress, code), say)
-        progress.step = step
+            self._failed(progress, code, reason_of(progress, code))
 
-    def _failed(self, progress: Progress, code: int, reason: str, say) -> None:
+    def _failed(self, progress: Progress, code: int, reason: str) -> None:
         progress.failures += 1
         progress.code, progress.reason = code, reason
         if code in SAME_AGAIN or progress.failures > self.retries:
-            self._finish(progress, "failed", f"FAILED, {reason}", say)
+            self._finish(progress, "failed", f"FAILED, {reason}")
         else:
-            say(f"{progress.job.name}: {reason}; retrying")
-            self._wait(progress, pause=PAUSE)
+            self.say(f"{progress.job.name}: {reason}; retrying")
+            self._pause(progress)
 
-    def _wait(self, progress: Progress, *, first: bool = False, pause: float = 0.0) -> None:
-        progress.state, progress.not_before = "waiting", time.monotonic() + pause
-        self.waiting.appendleft(progress) if first else self.waiting.append(progress)
+    def _pause(self, progress: Progress) -> None:
+        progress.state, progress.not_before = "waiting", time.monotonic() + PAUSE
+        self.waiting.append(progress)
 
-    def _finish(self, progress: Progress, state: str, word: str, say) -> None:
+    def _finish(self, progress: Progress, state: str, word: str) -> None:
         progress.state = state
         metrics = progress.job.last_metrics()
         numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
@@ -188,7 +177,7 @@ class Scheduler:
         ended = sum(p.state in ("done", "failed") for p in self.all)
         picture = progress.job.picture if word == "done" else None
         drawn = f"; {picture}" if picture else ""
-        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
+        self.say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
         if self.more is not None:
             self._grow(self.more())
 
@@ -286,12 +275,9 @@ def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> 
     """Plan of a sweep file, after all checks that need no run."""
     leave_accelerators()
     grid = jobs_of(content, workdir, fields_of(words))
-    if "choose" not in content:
-        check(grid)
-        return Plan(grid, workdir)
     refuse_mistakes(grid)
     plan = Plan(grid, workdir, checked_rates(content, grid))
-    check(plan.jobs())
+    refuse_other_runs(plan.jobs())
     return plan
 
 
@@ -303,7 +289,7 @@ def run_plan(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
         scheduler = Scheduler(more() if more else plan.grid, launcher, more=more)
         known = len(scheduler.all)
         say(f"{counted(known, 'run')} in {workdir}, {launcher.workers} at a time{_to_choose(plan)}")
-        code = scheduler.run(stopping, display, say, until=until)
+        code = scheduler.run(stopping, display, until=until)
     for progress in scheduler.all:
         if progress.state == "failed":
             say(f"failed: {progress.job.name}: {progress.reason}")
@@ -375,17 +361,12 @@ class LiveTable:
     """Draws the table when called with a scheduler; other output appears above it."""
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console()
-        self.live = Live(
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stderr=sys.stderr.isatty(),
-        )
+        options: dict[str, Any] = dict(redirect_stderr=sys.stderr.isatty(), transient=True)
+        self.live = Live(console=console, auto_refresh=False, **options)
         self.last = 0.0
 
     def __enter__(self) -> "LiveTable":
-        if self.console.is_interactive:
+        if self.live.console.is_interactive:
             self.live.start()
         return self
 
@@ -396,7 +377,7 @@ class LiveTable:
     def __call__(self, scheduler: Scheduler) -> None:
         if self.live.is_started and time.monotonic() - self.last >= REDRAW_SECONDS:
             self.last = time.monotonic()
-            self._draw(live_table(scheduler, self.console.height - 3))
+            self._draw(live_table(scheduler, self.live.console.height - 3))
 
     def _draw(self, content: Group | str) -> None:
         try:
@@ -423,17 +404,16 @@ def live_table(scheduler: Scheduler, most: int) -> Group:
 def live_row(progress: Progress) -> list[str]:
     job, state = progress.job, progress.state
     if state == "running":
-        state = "evaluating" if job.is_trained() else "training"
-    done = loss = speed = left = ""
+        evaluates = job.is_trained() and not isinstance(job, Trial)
+        state = "evaluating" if evaluates else "training"
     metrics = job.last_metrics() if state in ("training", "evaluating", "done") else {}
-    if metrics:
-        steps = job.config.steps
-        done = f"{metrics['step']}/{steps}"
-        loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
-        if state != "evaluating":
-            speed = f"{metrics['tokens_per_second']:,.0f}"
-        if state == "training":
-            left = clock(_seconds_left(metrics, steps))
+    if not metrics:
+        return [job.name, state]
+    steps = job.config.steps
+    done = f"{metrics['step']}/{steps}"
+    loss = f"{metrics['loss']:.4f}" if metrics.get("loss") is not None else "-"
+    speed = "" if state == "evaluating" else f"{metrics['tokens_per_second']:,.0f}"
+    left = clock(_seconds_left(metrics, steps)) if state == "training" else ""
     return [job.name, state, done, loss, speed, left]
 
 

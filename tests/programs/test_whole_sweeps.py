@@ -13,7 +13,6 @@ import time
 import pytest
 from running import ROOT, TINY, script
 
-from posenc_jax.registry import encodings
 from posenc_jax.runtime import errors
 from posenc_jax.sweeping.launch import Local, share
 
@@ -102,23 +101,6 @@ def test_a_sweep_ends_with_every_curve_and_a_grown_one_adds_what_is_new(program,
     assert "rope-s0: done already" in said and "done: 2 runs trained" in said
     assert set(table_of(tmp_path / "runs")) == {"rope-s0", "rope-s1", "alibi-s0"}
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
-
-
-@pytest.mark.slow
-def test_a_killed_sweep_leaves_no_process_and_resumes(program, tmp_path):
-    """Killed twice, the second time with its run's newest checkpoint damaged."""
-    one = {"recipes": ("configs/rope.py",), "steps": 4_000, "save_every": 20}
-    folder = tmp_path / "runs" / "rope-s0"
-    for _ in range(2):
-        process, wait = program(**one)
-        before = newest(folder)
-        wait_until(lambda: newest(folder) > before, process)  # noqa: B023
-        kill(process, folder)
-    at = damage_newest(folder)
-    code, said = program(**one | {"steps": at + 20})[1]()
-    assert code == errors.DONE, said
-    assert (folder / "checkpoints" / "quarantine").is_dir()
-    assert "rope-s0: done" in said and table_of(tmp_path / "runs")["rope-s0"]
 
 
 @pytest.mark.slow
@@ -225,12 +207,6 @@ def test_a_stopped_sweep_has_saved_its_runs(program, tmp_path):
     assert code == errors.AGAIN and "the same command resumes" in said
     status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
     assert status["state"] == "stopped" and status["saved"] > 0
-
-
-def test_the_zoo_has_every_encoding_with_three_seeds(tmp_path):
-    out = script("sweep.py", "--config=configs/sweeps/zoo.py", "--list", f"--workdir={tmp_path}")
-    jobs = [line for line in out.splitlines() if line.startswith("#")]
-    assert len(jobs) == 3 * len(encodings()) and "# rope-s2: to run" in jobs
 
 
 def test_a_local_command_has_its_own_cores_and_keeps_its_exit_code(tmp_path):
