@@ -8,7 +8,7 @@ import pytest
 import posenc_jax
 from posenc_jax.display import Line
 from posenc_jax.evaluation import protocols, records
-from posenc_jax.plots import curves, heat, style
+from posenc_jax.plots import curves, style
 
 
 @pytest.mark.slow
@@ -86,13 +86,6 @@ def test_a_mean_over_one_document_has_no_interval():
     for value, low in (("nll", 1.8), ("bpb", 0.9), ("ppl", np.exp(1.8))):
         found = curves._interval(rows, value)
         assert found[0][0] == pytest.approx(low) and np.isnan([end[1] for end in found]).all()
-
-
-def test_matrices_side_by_side_share_one_scale_of_colours():
-    one, other = np.array([[0.0, 1.0]]), np.array([[4.0, np.nan]])
-    figure = heat.heat_maps({"a": one, "b": other})
-    images = [image for axes in figure.axes[:2] for image in axes.images]
-    assert {image.get_clim() for image in images} == {(0.0, 4.0)}
 
 
 def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_of(

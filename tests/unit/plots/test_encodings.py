@@ -11,7 +11,7 @@ from sizes import DIMS, L
 import posenc_jax
 from posenc_jax import layers
 from posenc_jax.evaluation import diagnostics
-from posenc_jax.plots.encodings import title, windows
+from posenc_jax.plots.encodings import heat_maps, title, windows
 from posenc_jax.report import diagnosis
 from posenc_jax.schemes.rope import RoPE
 
@@ -63,3 +63,10 @@ def test_of_a_run_with_an_encoding_per_layer_the_first_is_drawn(name, monkeypatc
 def test_a_rope_with_a_sink_is_drawn_as_a_rope(monkeypatch):
     sink = posenc_jax.build("rope", DIMS, sink=True, key=jax.random.key(0))
     assert isinstance(portraits_of(monkeypatch, run=sink).of("rope"), RoPE)
+
+
+def test_matrices_side_by_side_share_one_scale_of_colours():
+    one, other = np.array([[0.0, 1.0]]), np.array([[4.0, np.nan]])
+    figure = heat_maps({"a": one, "b": other})
+    images = [image for axes in figure.axes[:2] for image in axes.images]
+    assert {image.get_clim() for image in images} == {(0.0, 4.0)}
