@@ -29,20 +29,25 @@ class Panels(NamedTuple):
     trained: Sequence[int] = ()  # lengths marked on the horizontal axis
 
 
+class Table(NamedTuple):
+    """Text for a terminal, Markdown, LaTeX or, with the last three fields, a report's page."""
+
+    caption: str
+    head: Sequence[str]  # the name of each column
+    rows: Sequence[Sequence[str]]  # a name, and a value for each further column
+    kinds: Sequence[str] = ("left",)  # of the first columns: left, prose, or empty
+    gids: Sequence[str] = ()  # of the rows: KIND-NUMBER, like that of a line with the same control
+    marks: Sequence[str] = ()  # of the rows: tie
+
+
+LINE, NAME, GAP = 80, 24, 2  # letters of a line, of a name beside its values, between columns
 SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
 }
-
-
-LINE, NAME, GAP = 80, 24, 2  # letters of a line, of a name beside its values, between columns
-
-
-class Table(NamedTuple):
-    caption: str
-    head: Sequence[str]  # the name of each column
-    rows: Sequence[Sequence[str]]  # a name, and a value for each further column
 
 
 def text(table: Table) -> str:
@@ -78,12 +83,10 @@ def prose(*paragraphs: str) -> list[str]:
 
 def markdown(table: Table) -> str:
     lines = [table.head, ["---"] * len(table.head), *table.rows]
-    body = "\n".join("| " + " | ".join(_escaped(line)) + " |" for line in lines)
+    body = "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
     return f"{table.caption}\n\n{body}"
-
-
-def _escaped(cells: Sequence[str]) -> list[str]:
-    return [cell.replace("|", "\\|") for cell in cells]
 
 
 def latex(table: Table) -> str:
@@ -110,8 +113,7 @@ def latex(table: Table) -> str:
 
 def tex(text: str) -> str:
     """A text as LaTeX prints it."""
-    written = "".join(SPECIAL.get(c, c) for c in text)
-    return written.replace("±", r"$\pm$").replace("–", "--")
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
 
 
 FORMS = {"text": text, "markdown": markdown, "latex": latex}

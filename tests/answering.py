@@ -1,9 +1,14 @@
 """Gathered report data of question-answering runs with chosen accuracies."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
-from posenc_jax.report.runs import Gathered
+from posenc_jax.config.schema import Encoding, Training
+from posenc_jax.evaluation.records import Measured
+from posenc_jax.report.gathered import Gathered
+from posenc_jax.report.runs import Run
 
 L, LONG = 64, 512
 PARTS = ["1-64", "65-512"]
@@ -31,7 +36,14 @@ def of_text(group, bpb):
 
 def gathered(*cells):
     points = pd.DataFrame([row for rows in cells for row in rows]).astype({"accuracy": float})
-    known = points.drop_duplicates("group")
-    runs = [dict(row) | {"evaluated": True} for _, row in known.iterrows()]
+    runs = [_run(row) for row in points.drop_duplicates("group").itertuples()]
     none = points.iloc[:0]
     return Gathered(runs, points, none, {}, {}, [], none, none)
+
+
+def _run(row):
+    config = Training(train_length=row.trained, encoding=Encoding(name=row.encoding))
+    cells = [Measured({"step": 0}, None)]
+    return Run(
+        Path(row.group), config, {}, "done", 0, False, {}, "", "", "", cells=cells, group=row.group
+    )

@@ -1,7 +1,7 @@
 """Retrieval accuracy in a report: lines, a map by distance, oracles, reach and order."""
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import answers, curves, style
 from posenc_jax.plots.answers import Arrow, Place, reach_and_order
 from posenc_jax.report import figures
-from posenc_jax.report.runs import Frame, Gathered
+from posenc_jax.report.gathered import Frame, Gathered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,8 @@ class Answers(NamedTuple):
     gaps: Frame  # protocol `gap`
     trained: int  # L of all runs but the oracles
     longest: int
-    names: dict[str, str]  # of groups; the encoding where it is unique among them
+    oracles: Sequence[str]  # groups trained at the longest length; none where that is L
+    names: Mapping[str, str]  # of groups: the encoding where it is unique among them
 
 
 def collect(data: Gathered) -> Answers | None:
@@ -43,12 +44,21 @@ def collect(data: Gathered) -> Answers | None:
     if points.empty:
         return None
     points = points.assign(relative=points.accuracy / points.ceiling.fillna(1.0))
+    trained, longest = lengths_of(points)
+    far = points[(points.trained >= longest) & (points.length == longest)]
+    oracles = list(far[far.method == "none"].group.unique()) if trained < longest else []
+    labels = {run.group for run in data.runs if run.config.label}
+    names = _names(points, longest, labels)
+    names = {g: f"{name}, oracle" if g in oracles else name for g, name in names.items()}
+    gaps = scored[scored.protocol == "gap"]
+    return Answers(points, gaps, trained, longest, oracles, names)
+
+
+def lengths_of(points: Frame) -> tuple[int, int]:
+    """L of all runs but the oracles, and the longest length."""
     longest = int(points.length.max())
     beyond = points[points.trained < longest]
-    trained = int(beyond.trained.min()) if len(beyond) else longest
-    gaps = scored[scored.protocol == "gap"]
-    labels = {run["group"] for run in data.runs if run.get("label")}
-    return Answers(points, gaps, trained, longest, _names(points, longest, labels))
+    return int(beyond.trained.min()) if len(beyond) else longest, longest
 
 
 def _names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
@@ -86,33 +96,22 @@ def at_longest(results: Answers) -> dict[tuple[str, str], float]:
     return {(str(group), str(method)): float(value) for (group, method), value in best}
 
 
-def oracles(data: Gathered, results: Answers) -> dict[str, float]:
-    """Accuracy at the longest length of the groups trained at it; none where that is L."""
-    if results.trained >= results.longest:
-        return {}
-    long_runs = {run["group"] for run in data.runs if run["trained"] >= results.longest}
-    best = at_longest(results)
-    return {group: best[group, "none"] for group in long_runs if (group, "none") in best}
-
-
-def display_names(data: Gathered, results: Answers) -> dict[str, str]:
-    """Name of every group, with oracles marked."""
-    known = oracles(data, results)
-    return {g: f"{name}, oracle" if g in known else name for g, name in results.names.items()}
-
-
-def admitted(data: Gathered, results: Answers) -> str:
+def admitted(results: Answers) -> str:
     """Sentence on whether the task measures reach."""
-    known, floor, floor_name = oracles(data, results), *_floor(results)
     if results.trained >= results.longest:
         return "No run was evaluated beyond the trained length."
-    if not known:
+    if not results.oracles:
         return (
             f"There is no oracle trained at {results.longest} tokens, so limits of learning and of "
             "reach cannot be distinguished."
         )
-    group = max(known, key=lambda group: known[group])
-    oracle, accuracy = results.names[group], known[group]
+    best = at_longest(results)
+    group = max(results.oracles, key=lambda group: best[group, "none"])
+    oracle, accuracy = results.names[group].removesuffix(", oracle"), best[group, "none"]
+    far = results.points[results.points.length == results.longest]
+    orderless = far.orderless.dropna()
+    floor = float((orderless if len(orderless) else results.points.chance.dropna()).mean())
+    floor_name = "a reader without order" if len(orderless) else "chance"
     share = (accuracy - floor) / (1 - floor)
     verdict = "is admitted" if share >= ADMITTED else "measures learning, so it is not admitted"
     return (
@@ -122,42 +121,31 @@ def admitted(data: Gathered, results: Answers) -> str:
     )
 
 
-def _floor(results: Answers) -> tuple[float, str]:
-    """Baseline of an oracle's accuracy, with its name: a reader without order, else chance."""
-    orderless = results.points.orderless[results.points.length == results.longest].dropna()
-    if len(orderless):
-        return float(orderless.mean()), "a reader without order"
-    return float(results.points.chance.dropna().mean()), "chance"
-
-
 def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Line]:
     """Lines of every encoding and its best extension where that gains, best first; then controls.
 
     At most `most` of them are kept, spread from best to worst.
     """
     looks = figures.looks(data)
-    numbers = {group: number for number, group in enumerate(figures.groups(data))}
     result = []
-    for group, method in _spread(drawn_methods(data, results), most):
+    for group, method in _spread(drawn_methods(results), most):
         points = results.points[(results.points.group == group) & (results.points.method == method)]
-        name, gid = legend_entry(results, group, method), f"group-{numbers[group]}"
+        name, gid = legend_entry(results, group, method), f"group-{data.groups.index(group)}"
         look = look_with_method(looks[group], method)
         result.append(figures.line(name, points, look, "relative", gid=gid))
     return result + controls(data, results)
 
 
-def drawn_methods(data: Gathered, results: Answers) -> list[tuple[str, str]]:
+def drawn_methods(results: Answers) -> list[tuple[str, str]]:
     """Groups and methods of the lines, best first."""
-    known, best = oracles(data, results), at_longest(results)
-    chosen: dict[str, list[str]] = {}  # methods drawn per group, best first
-    pairs = []
+    best = at_longest(results)
+    pairs: list[tuple[str, str]] = []
     for (group, method), value in best.items():
-        methods = chosen.setdefault(group, [])
-        gains = not methods and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
-        if group in known or method == "window" or not (method == "none" or gains):
-            continue
-        methods.append(method)
-        pairs.append((group, method))
+        first = all(group != other for other, _ in pairs)
+        gains = first and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
+        shown = method == "none" or (gains and method != "window")
+        if shown and group not in results.oracles:
+            pairs.append((group, method))
     return pairs
 
 
@@ -188,51 +176,44 @@ def controls(data: Gathered, results: Answers) -> list[Line]:
     window = results.points[results.points.method == "window"]
     window = window[window.trained == results.trained]
     result.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
-    names = display_names(data, results)
-    for group in oracles(data, results):
+    for group in results.oracles:
         points = results.points[(results.points.group == group) & (results.points.method == "none")]
         look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
-        result.append(figures.line(names[group], points, look, "relative"))
+        result.append(figures.line(results.names[group], points, look, "relative"))
     return [line._replace(seeds=(), band=None) for line in result if line.x]
 
 
-def grid(
-    data: Gathered, results: Answers, *, brief: bool = False
-) -> tuple[np.ndarray, list[str], list[str]]:
+def grid(results: Answers, *, brief: bool = False) -> tuple[np.ndarray, list[str], list[str]]:
     """Accuracy by method and distance to the answer, with the names of rows and columns.
 
     Rows are ordered by accuracy at the longest length. One row is the mean of all windows of L; it
     also covers extensions that see no further. The brief map has only the best extension of
     each group, where it gains.
     """
-    parts = list(dict.fromkeys(results.gaps.part))
-    parts.sort(key=lambda part: int(part.partition("-")[0]))
-    known = oracles(data, results)
+    parts = sorted(results.gaps.part.unique(), key=lambda part: int(part.partition("-")[0]))
     means = results.gaps.groupby(["group", "method", "part"]).accuracy.mean()
-    rows: dict[tuple[str, str], tuple] = {}
-    for group, method in at_longest(results):
-        if (group, method) in means.index.droplevel("part"):
-            values = (means.get((group, method, part), np.nan) for part in parts)
-            rows[group, method] = tuple(values)
-    order = [*(p for p in rows if p[0] in known), *(p for p in rows if p[0] not in known)]
+    rows = {
+        pair: tuple(means.get((*pair, part), np.nan) for part in parts)
+        for pair in at_longest(results)
+        if pair in means.index.droplevel("part")
+    }
     kept = figures.distinct(rows)
-    pairs = [p for p in order if p[1] == "none" or p[0] not in known and p in kept]
-    pairs = [p for p in pairs if p[1] != "window"]
-    windows = [p for p in order if p[1] == "window" and p[0] not in known]
-    window = tuple(np.mean([rows[pair] for pair in windows], axis=0)) if windows else ()
+    oracles = [pair for pair in rows if pair[0] in results.oracles]
+    others = [pair for pair in rows if pair[0] not in results.oracles]
+    pairs = [pair for pair in oracles if pair[1] == "none"]
+    pairs += [p for p in others if p[1] == "none" or p[1] != "window" and p in kept]
+    windows = [rows[pair] for pair in others if pair[1] == "window"]
+    window = tuple(np.mean(windows, axis=0)) if windows else ()
     beyond = [int(part.partition("-")[0]) > results.trained for part in parts]
     near = {p for p in pairs if p[1] != "none" and windows and any(beyond)}
     near = {p for p in near if _close(rows[p], window, beyond)}
-    named = results._replace(names=display_names(data, results))
     pairs = [p for p in pairs if p not in near]
     if brief:
         first = {group: (group, method) for group, method in reversed(pairs)}
         pairs = [p for p in pairs if p[1] == "none" or p == first[p[0]]]
-    names = [legend_entry(named, *pair) for pair in pairs] + (
-        ["windows of L (mean)"] if windows else []
-    )
-    if near:
-        names[-1] = ", ".join([names[-1], *sorted({method for _, method in near})])
+    names = [legend_entry(results, *pair) for pair in pairs]
+    if windows:
+        names.append(", ".join(["windows of L (mean)", *sorted({method for _, method in near})]))
     values = np.array([*(rows[pair] for pair in pairs), *([window] if windows else [])])
     orderless = results.gaps.groupby("part").orderless.mean()
     if orderless.notna().any():
@@ -283,34 +264,24 @@ def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Fi
     results = collect(data)
     if results is None or results.gaps.empty:
         return {}
-    if not style.narrow():
-        headline = picture(data, text_runs)
-        return {} if headline is None else {"answers": headline}
-    values, names, parts = grid(data, results)
-    chosen_lines = lines(data, results, MOST_LINES)
-    lengths = sorted(results.points.length.unique())
-    label = curves.VALUES["relative"]
-    return {
-        "answers": curves.chart(chosen_lines, y=label, lengths=lengths, trained=[results.trained]),
-        "gap": answers.by_gap(values, names, parts, results.trained),
-    }
-
-
-def picture(data: Gathered, text_runs: Gathered | None = None) -> "Figure | None":
-    """Accuracy of answers with a small chart of bits of text, by default from `data`."""
-    results = collect(data)
-    if results is None or results.gaps.empty:
-        return None
-    values, names, parts = grid(data, results, brief=True)
-    title = f"Retrieval accuracy by distance to the answer, trained at {results.trained} tokens"
+    drawn = lines(data, results, MOST_LINES)
+    values, names, parts = grid(results, brief=not style.narrow())
+    if style.narrow():
+        lengths, label = sorted(results.points.length.unique()), curves.VALUES["relative"]
+        return {
+            "answers": curves.chart(drawn, y=label, lengths=lengths, trained=[results.trained]),
+            "gap": answers.by_gap(values, names, parts, results.trained),
+        }
     encodings = dict(zip(results.points.group, results.points.encoding, strict=True))
-    pairs = [(encodings[group], method) for group, method in drawn_methods(data, results)]
+    pairs = [(encodings[group], method) for group, method in drawn_methods(results)]
     extended = {pair for pair in pairs if pair[1] != "none"}
     text_lines = text(text_runs or data, results, text_runs is not None, extended)
+    title = f"Retrieval accuracy by distance to the answer, trained at {results.trained} tokens"
     words = f"{MOST_LINES} of {len(pairs)} methods, from best to worst; the map has all"
     note = words if len(pairs) > MOST_LINES else ""
-    chosen = lines(data, results, MOST_LINES)
-    return answers.headline(chosen, text_lines, values, names, parts, results.trained, title, note)
+    trained = results.trained
+    picture = answers.headline(drawn, text_lines, values, names, parts, trained, title, note)
+    return {"answers": picture}
 
 
 WORTH_A_MARK = 0.03  # gain from which an extension is drawn, in the lower of reach and order
@@ -339,10 +310,7 @@ def collect_order(data: Gathered) -> Ordered | None:
     reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
     rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
     merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
-    longest = int(merged.length.max())
-    beyond = merged[merged.trained < longest]
-    trained = int(beyond.trained.min()) if len(beyond) else longest
-    return Ordered(merged, trained, longest)
+    return Ordered(merged, *lengths_of(merged))
 
 
 def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arrow]:
@@ -350,74 +318,46 @@ def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arr
 
     The brief list has every encoding as trained, its best extension, and the mean window of L.
     """
-    scored = collect(data)
-    looks, result = figures.looks(data), []
-    named = None if scored is None else scored._replace(names=display_names(data, scored))
-    shown = _brief_order(results) if brief else None
+    scored, looks, best, result = collect(data), figures.looks(data), _best(results), []
     for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
-        lengths = set(rows.length)
-        if results.longest not in lengths:
+        begin, end = (rows[rows.length == n] for n in (results.trained, results.longest))
+        if end.empty or (brief and (group, method) not in best):
             continue
-        if shown is not None and (group, method) not in shown:
-            continue
-        oracle = (rows.trained >= results.longest).all()
-        end = _order_place(rows[rows.length == results.longest])
-        begin = (
-            _order_place(rows[rows.length == results.trained])
-            if results.trained in lengths
-            else end
-        )
-        name = f"{group} + {method}" if named is None else legend_entry(named, group, method)
+        name = f"{group} + {method}" if scored is None else legend_entry(scored, group, method)
         look = look_with_method(looks[group], method)
+        oracle = (rows.trained >= results.longest).all()
         if oracle:
             look = look | {"fillstyle": "left"}
-        result.append(Arrow(name, look, end if oracle else begin, end))
+        begin = end if oracle or begin.empty else begin
+        result.append(Arrow(name, look, _place(begin), _place(end)))
     result.sort(key=lambda arrow: -min(arrow.end.reach, arrow.end.order))
-    if brief:
-        result += _window_arrow(results)
+    windows = results.points[results.points.method == "window"]
+    windows = windows[windows.trained < results.longest]
+    begin, end = (windows[windows.length == n] for n in (results.trained, results.longest))
+    if brief and len(begin) and len(end):
+        look = {"color": style.WINDOW["color"], "marker": "x"}
+        places = (Place(float(p.reach.mean()), float(p.order.mean())) for p in (begin, end))
+        result.append(Arrow("windows of L (mean)", look, *places))
     return result
 
 
-def _brief_order(results: Ordered) -> set[tuple[str, str]]:
+def _best(results: Ordered) -> set[tuple[str, str]]:
     """Every group as trained, with its best method where that gains; oracles only as trained."""
-    far = results.points[
-        (results.points.length == results.longest) & (results.points.method != "window")
-    ]
-    scores = far.groupby(["group", "method", "trained"])[["reach", "order"]].mean().min(axis=1)
-    best: dict[tuple[str, str], float] = {}
-    for (group, method, trained), value in scores.items():
-        if method == "none" or trained < results.longest:
-            best[str(group), str(method)] = float(value)
-    chosen = {pair for pair in best if pair[1] == "none"}
-    for group, _ in list(chosen):
-        top = max((pair for pair in best if pair[0] == group), key=lambda pair: best[pair])
-        if best[top] > best[group, "none"] + WORTH_A_MARK:
-            chosen.add(top)
-    return chosen
+    far = results.points[results.points.length == results.longest]
+    far = far[(far.method == "none") | ((far.method != "window") & (far.trained < far.length))]
+    scores = far.groupby(["group", "method"])[["reach", "order"]].mean().min(axis=1)
+    pairs = set()
+    for group, of_group in scores.groupby("group"):
+        plain, top = of_group.get((group, "none"), np.nan), of_group.idxmax()
+        pairs |= {(group, "none"), *([top] if of_group[top] > plain + WORTH_A_MARK else [])}
+    return pairs
 
 
-def _window_arrow(results: Ordered) -> list[Arrow]:
-    """Arrow of the mean over all windows of L."""
-    points = results.points[
-        (results.points.method == "window") & (results.points.trained < results.longest)
-    ]
-    at = [points[points.length == length] for length in (results.trained, results.longest)]
-    if any(at_length.empty for at_length in at):
-        return []
-    begin, end = (Place(float(p.reach.mean()), float(p.order.mean())) for p in at)
-    return [
-        Arrow("windows of L (mean)", {"color": style.WINDOW["color"], "marker": "x"}, begin, end)
-    ]
-
-
-def _order_place(points: Frame) -> Place:
+def _place(points: Frame) -> Place:
     spread = [over_seeds(points[name]) for name in ("reach", "order")]
     ends = [None if interval is None else interval[1:] for interval in spread]
     return Place(float(points.reach.mean()), float(points.order.mean()), *ends)
 
 
-def picture_of_order(data: Gathered) -> "Figure | None":
-    results = collect_order(data)
-    if results is None:
-        return None
+def picture_of_order(data: Gathered, results: Ordered) -> "Figure":
     return reach_and_order(arrows(data, results, brief=True), results.trained, results.longest)

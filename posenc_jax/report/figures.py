@@ -1,32 +1,25 @@
-"""Lines of a report's charts, and the HTML of figures, tables and controls."""
+"""Lines of a report's charts, and the parts of its page."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
-from posenc_jax.display import Line
+from posenc_jax.display import Line, Table
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES, FRESH
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
-from posenc_jax.report.runs import Frame, Gathered
+from posenc_jax.report.gathered import Frame, Gathered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def groups(data: Gathered) -> list[str]:
-    """Groups with an evaluation, in the order that numbers them in the page's controls."""
-    return list(dict.fromkeys(run["group"] for run in data.runs if run["evaluated"]))
-
-
 def looks(data: Gathered) -> dict[str, style.Look]:
-    return style.looks({run["group"]: run["encoding"] for run in data.runs})
+    return style.looks({run.group: run.encoding for run in data.runs})
 
 
 def value_of(protocol: str) -> str:
@@ -62,7 +55,7 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
     baselines."""
     lines, baselines = [], []
     all_looks = looks(data)
-    for number, group in enumerate(groups(data)):
+    for number, group in enumerate(data.groups):
         rows = data.points[(data.points.protocol == protocol) & (data.points.group == group)]
         plain = rows[rows.method == "none"]
         beyond = plain[plain.length >= plain.trained]
@@ -87,7 +80,7 @@ def yardsticks(data: Gathered, points: Frame) -> Frame:
 
     Their names include the amount of text counted where it differs.
     """
-    texts = {run["read"] for run in data.runs if run["id"] in set(points.id)}
+    texts = {run.read for run in data.runs if run.id in set(points.id)}
     rows = data.yardsticks
     rows = rows[rows.token_hash.isin(points.token_hash) & rows["read"].isin(texts)]
     several = rows.counted.nunique() > 1
@@ -131,7 +124,7 @@ def extended(data: Gathered, group: str, points: Frame, by: str = "", **options:
 def by_place(data: Gathered, protocol: str) -> list[Line]:
     """Lines of every group without extensions over the places of its longest window."""
     all_looks, lines = looks(data), []
-    for number, group in enumerate(groups(data)):
+    for number, group in enumerate(data.groups):
         rows = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
         look = style.SPARSE | all_looks[group]._asdict()
         options = dict(value="nll", x="place", gid=f"group-{number}")
@@ -168,56 +161,46 @@ def counts_in_words(points: Frame) -> str:
 SIZE = (6.2, 4.9)  # inches; half of a wide window, all of a narrow one
 
 
+class Chart(NamedTuple):
+    """A figure with a button that saves it as PNG; the name must be unique on the page."""
+
+    name: str
+    title: str
+    svg: str
+
+
+class Block(NamedTuple):
+    """Content of a section, shown only where every control in `when` has the given value."""
+
+    when: Mapping[str, str] = {}
+    heading: str = ""
+    text: str = ""
+    charts: Sequence[Chart] = ()
+    table: Table | None = None
+    files: Mapping[str, Frame] = {}  # offered for download as CSV
+
+
+class Select(NamedTuple):
+    """A drop-down control; `options` maps its values to their labels."""
+
+    name: str
+    label: str
+    options: Mapping[str, str]
+    chosen: str = ""
+
+
 class Section(NamedTuple):
     """A part of the page, with its controls above the content they show or hide."""
 
     title: str
     sentence: str
-    content: str
-    controls: str = ""
-
-    def html(self) -> str:
-        controls = tag("div", self.controls, class_="controls") if self.controls else ""
-        words = [tag("h2", escape(self.title)), tag("p", escape(self.sentence))]
-        return tag("section", *words, controls, self.content)
+    blocks: Sequence[Block]
+    controls: Sequence[Select] = ()
+    groups: Mapping[str, str] = {}  # group -> colour, for the controls of the whole page
 
 
-class Row(NamedTuple):
-    """A table row; the control of its group hides it together with the group's lines."""
-
-    cells: Sequence[str]
-    group: str = ""  # KIND-NUMBER, like the gid of a line
-    class_: str = ""
-
-
-def tag(element: str, /, *content: str, **attributes: Any) -> str:
-    """An HTML element; content must be HTML already, attributes are escaped."""
-    parts = [
-        element,
-        *(f'{k.rstrip("_").replace("_", "-")}="{escape(str(v))}"' for k, v in attributes.items()),
-    ]
-    return f"<{' '.join(parts)}>{''.join(content)}</{element}>"
-
-
-def block(*content: str, **when: str) -> str:
-    """A block shown only where every named control has the given value."""
-    return tag("div", *content, class_="block", **{f"data_{k}": v for k, v in when.items()})
-
-
-def select(name: str, label: str, options: Mapping[str, str], chosen: str = "") -> str:
-    """A drop-down control; `options` maps its values to their labels."""
-    entries = [
-        tag("option", escape(words), value=value, **({"selected": ""} if value == chosen else {}))
-        for value, words in options.items()
-    ]
-    return tag("label", escape(label), " ", tag("select", *entries, name=name, class_="control"))
-
-
-def html_figure(drawn: "Figure", name: str, title: str) -> str:
-    """A figure with a button that saves it as PNG; the name must be unique on the page."""
-    picture = tag("div", style.svg(drawn, name, title), class_="scroll")
-    button = tag("button", "PNG", type="button", class_="png", data_name=name)
-    return tag("figure", picture, tag("figcaption", escape(title), " ", button))
+def chart(figure: "Figure", name: str, title: str) -> Chart:
+    return Chart(name, title, style.svg(figure, name, title))
 
 
 def chart_with_table(
@@ -227,28 +210,33 @@ def chart_with_table(
     *,
     x: str,
     y: str,
+    when: Mapping[str, str] = {},
     closer: tuple[float, float] | None = None,
     every: int = 1,
     **options: Any,
-) -> str:
+) -> Block:
     """A chart of lines, a closer view within limits, and a table of the lines' values.
 
     The table has every `every`-th place of the horizontal axis, its CSV all places.
     """
     if not any(line.x for line in drawn):
-        return tag("p", "nothing to show yet")
+        return Block(when, text="nothing to show yet")
     options |= {"x": x, "y": y, "size": SIZE, "below": True}
     every_line = [*drawn, *curves.baselines(drawn)]
-    figures = html_figure(curves.chart(every_line, **options), name, title)
+    charts = [chart(curves.chart(every_line, **options), name, title)]
     if closer is not None:
         bare = [line._replace(band=None) for line in every_line]
-        chart = curves.chart(bare, views=[closer], **options)
-        figures += html_figure(chart, f"{name}-closer", f"{title}, closer")
+        figure = curves.chart(bare, views=[closer], **options)
+        charts.append(chart(figure, f"{name}-closer", f"{title}, closer"))
     places = sorted({at for line in drawn for at in line.x})
     shown = sorted({*places[::every], *places[-1:]})
-    rows = [Row([line.name, *(_cell(line, at) for at in shown)], line.gid or "") for line in drawn]
-    values = html_table([y, *(f"{at:,.0f}" for at in shown)], rows)
-    return tag("div", figures, class_="figures") + values + csv_link(_frame(drawn), name)
+    table = Table(
+        "",
+        [y, *(f"{at:,.0f}" for at in shown)],
+        [[line.name, *(_cell(line, at) for at in shown)] for line in drawn],
+        gids=[line.gid or "" for line in drawn],
+    )
+    return Block(when, charts=charts, table=table, files={name: _frame(drawn)})
 
 
 def _cell(line: Line, at: float) -> str:
@@ -260,7 +248,7 @@ def _cell(line: Line, at: float) -> str:
     return f"{line.y[index]:.3f}{half}"
 
 
-def _frame(drawn: Iterable[Line]) -> Frame:
+def _frame(drawn: Sequence[Line]) -> Frame:
     rows = [
         {
             "line": line.name,
@@ -274,33 +262,6 @@ def _frame(drawn: Iterable[Line]) -> Frame:
         for i, at in enumerate(line.x)
     ]
     return pd.DataFrame(rows)
-
-
-def html_table(head: Sequence[str], rows: Iterable[Row], left: int = 1, prose: bool = False) -> str:
-    """A scrolling table with `left` text columns; with `prose` the last column wraps."""
-
-    def cells(kind: str, values: Sequence[str]) -> str:
-        classes = [{"class_": "left"} if i < left else {} for i in range(len(values))]
-        if prose:
-            classes[-1] = {"class_": "prose"}
-        return "".join(tag(kind, escape(v), **c) for v, c in zip(values, classes, strict=True))
-
-    body = []
-    for row in rows:
-        kind, _, number = row.group.partition("-")
-        data = {"data_kind": kind, "data_group": number} if number else {}
-        if row.class_:
-            data["class_"] = row.class_
-        body.append(tag("tr", cells("td", row.cells), **data))
-    top = tag("thead", tag("tr", cells("th", head)))
-    html = tag("table", top, tag("tbody", *body))
-    return tag("div", html, class_="scroll", tabindex="0")
-
-
-def csv_link(frame: Frame, name: str) -> str:
-    """A download link that embeds the rows."""
-    data = f"data:text/csv;charset=utf-8,{quote(frame.to_csv(index=False))}"
-    return tag("p", tag("a", f"{name}.csv", href=data, download=f"{name}.csv"), class_="files")
 
 
 def ends(interval: tuple[float, float] | None) -> str:

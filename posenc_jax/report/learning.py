@@ -11,7 +11,8 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.report import figures
-from posenc_jax.report.runs import Frame, Gathered, in_means, members
+from posenc_jax.report.gathered import Gathered
+from posenc_jax.report.runs import Run
 
 FASTER = 2.0  # a loss that falls this many times as fast as the best's is not done
 LATE = 0.75  # share of the steps; the fall starts at the last loss logged before
@@ -53,21 +54,17 @@ class Learned(NamedTuple):
         return self.fall <= float(np.mean(list(allowed.values())))
 
 
-def losses(data: Gathered, name: str) -> Frame:
-    """One row per logged step of each run in the means."""
-    rows = [
-        {"group": run["group"], "step": step, name: value}
-        for run in data.runs
-        if in_means(run)
-        for step, value in run["learned"][name]
-    ]
-    return pd.DataFrame(rows, columns=["group", "step", name])
-
-
 def learning_curves(data: Gathered, name: str) -> list[Line]:
     """Lines of means over seeds against steps, lowest final loss first."""
-    looks, table, result = figures.looks(data), losses(data, name), []
-    for number, group in enumerate(figures.groups(data)):
+    rows = [
+        {"group": run.group, "step": step, name: value}
+        for run in data.runs
+        if run.in_means
+        for step, value in run.learned[name]
+    ]
+    table = pd.DataFrame(rows, columns=["group", "step", name])
+    looks, result = figures.looks(data), []
+    for number, group in enumerate(data.groups):
         look = style.SPARSE | looks[group]._asdict() | {"linewidth": 1.2}
         rows = table[table.group == group]
         result.append(figures.line(group, rows, look, name, "step", gid=f"group-{number}"))
@@ -78,25 +75,25 @@ def learning_curves(data: Gathered, name: str) -> list[Line]:
 def groups_by_loss(data: Gathered) -> list[Learned]:
     """Groups with a held-out loss before the last quarter and at the end, lowest first."""
     families: dict[str, list[Learned]] = {}
-    for group in figures.groups(data):
-        runs = members(data, group)
-        falls = {run["seed"]: fall for run in runs if (fall := fall_of(run)) is not None}
+    for group in data.groups:
+        runs = [run for run in data.runs if run.group == group and run.in_means]
+        falls = {run.seed: fall for run in runs if (fall := fall_of(run)) is not None}
         if falls:
-            ends = [run["learned"]["valid_loss"][-1][1] for run in runs if run["seed"] in falls]
-            learned = Learned(group, float(np.mean(ends)), falls, None, "")
-            families.setdefault(runs[0]["read"], []).append(learned)
+            ends = [run.learned["valid_loss"][-1][1] for run in runs if run.seed in falls]
+            learned = Learned(group, float(np.mean(ends)), falls, None, ngram_reached(data, group))
+            families.setdefault(runs[0].read, []).append(learned)
     return sorted(
-        (item for family in families.values() for item in _beside_best(data, family)),
+        (item for family in families.values() for item in _beside_best(family)),
         key=lambda item: item.loss,
     )
 
 
-def fall_of(run: dict) -> float | None:
+def fall_of(run: Run) -> float | None:
     """Fall of a run's held-out loss, scaled to the last quarter of its steps.
 
     None unless it was logged at the last step and within the first three quarters.
     """
-    losses, last = dict(run["learned"]["valid_loss"]), run["steps"]
+    losses, last = dict(run.learned["valid_loss"]), run.config.steps
     early = [step for step in losses if step <= LATE * last]
     if last not in losses or not early:
         return None
@@ -104,14 +101,9 @@ def fall_of(run: dict) -> float | None:
     return (losses[begin] - losses[last]) * (1 - LATE) * last / (last - begin)
 
 
-def _beside_best(data: Gathered, family: Sequence[Learned]) -> list[Learned]:
+def _beside_best(family: Sequence[Learned]) -> list[Learned]:
     best = min(family, key=lambda item: item.loss)
-    return [
-        item._replace(
-            of_best=None if item is best else best.falls, reached=ngram_reached(data, item.group)
-        )
-        for item in family
-    ]
+    return [item if item is best else item._replace(of_best=best.falls) for item in family]
 
 
 def ngram_reached(data: Gathered, group: str) -> str:

@@ -2,18 +2,19 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from html import escape
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import jinja2
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import FEWEST_SEEDS
 from posenc_jax.plots import curves, style
 from posenc_jax.report import answers, figures, sections, table
-from posenc_jax.report.figures import tag
+from posenc_jax.report.gathered import Gathered, gather
 from posenc_jax.report.ranking import Rank
-from posenc_jax.report.runs import Gathered, gather
+from posenc_jax.report.runs import Run
 from posenc_jax.runs.workdir import now
 from posenc_jax.runtime.files import write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
@@ -22,32 +23,40 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-TEMPLATE = Path(__file__).with_name("page.html")
+PAGES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def write_page(data: Gathered, folder: Path) -> Path:
-    evaluated = sum(run["evaluated"] for run in data.runs)
-    encodings, seeds = (len({run[name] for run in data.runs}) for name in ("encoding", "seed"))
-    summary_line = (
-        f"{counted(len(data.runs), 'run')}, {evaluated} of them evaluated; encodings: {encodings}, "
-        f"seeds: {seeds}. Made {now()}: {' '.join(['python', *sys.argv])}"
+    encodings, seeds = ({run.encoding for run in data.runs}, {run.seed for run in data.runs})
+    summary = (
+        f"{evaluated(data)}; encodings: {len(encodings)}, seeds: {len(seeds)}. "
+        f"Made {now()}: {' '.join(['python', *sys.argv])}"
     )
-    notes = tag("ul", *(tag("li", escape(note)) for note in data.notes), class_="notes")
-    lead = [tag("p", escape(sentence), class_="lead") for sentence in sentences(data)]
-    parts = [*lead, tag("p", escape(summary_line)), notes if data.notes else ""]
-    parts += [section.html() for section in sections.every(data)]
+    page = PAGES.get_template("page.html").render(
+        data=data, sentences=sentences(data), summary=summary, sections=sections.every(data)
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "index.html"
-    page = TEMPLATE.read_text(encoding="utf-8").replace("<!-- sections -->", "\n".join(parts))
-    write_atomically(path, page)
-    return path
+    write_atomically(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def evaluated(data: Gathered) -> str:
+    """Counts of runs, for the page and the terminal."""
+    done = sum(bool(run.cells) for run in data.runs)
+    return f"{counted(len(data.runs), 'run')}, {done} of them evaluated"
 
 
 def draw_pictures(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
     """Draw a picture for every protocol, answers beside `text`; return the files."""
     drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
     drawn |= answers.pictures(data, text)
-    drawn["reach_and_order"] = answers.picture_of_order(data)
+    order = answers.collect_order(data)
+    drawn["reach_and_order"] = order and answers.picture_of_order(data, order)
     drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
     captions_of = {}
     for name, figure in drawn.items():
@@ -115,9 +124,10 @@ def _answered(data: Gathered) -> str:
     results = answers.collect(data)
     if results is None:
         return ""
-    known, best = answers.oracles(data, results), answers.at_longest(results)
-    entries = [p for p in best if p[0] not in known and p[1] != "window"]
-    plain = [p for p in entries if p[1] == "none"]
+    best = answers.at_longest(results)
+    oracles = results.oracles
+    entries = [pair for pair in best if pair[0] not in oracles and pair[1] != "window"]
+    plain = [pair for pair in entries if pair[1] == "none"]
     if not entries or not plain:
         return ""
     words = [f"{answers.legend_entry(results, *entries[0])} {best[entries[0]]:.2f}"]
@@ -127,7 +137,7 @@ def _answered(data: Gathered) -> str:
         words.append(
             f"{answers.legend_entry(results, *plain[-1])} {best[plain[-1]]:.2f}{''.join(behind)}"
         )
-    floors = [best[p] for p in best if p[1] == "window" and p[0] not in known]
+    floors = [best[p] for p in best if p[1] == "window" and p[0] not in oracles]
     if floors:
         words.append(f"a window of the last {results.trained:,} tokens at most {max(floors):.2f}")
     return f"Retrieval accuracy up to {results.longest:,} tokens back: {_list(words)}."
@@ -173,26 +183,27 @@ def _name(rank: Rank) -> str:
 
 def on_what(data: Gathered, *scored: str) -> str:
     """L, size, data, targets of the protocols `scored`, and seeds of all evaluated runs."""
-    runs = [run for run in data.runs if run["evaluated"]]
+    runs = [run for run in data.runs if run.cells]
     shown = data.points[data.points.protocol.isin(scored)]
     longest = shown.sort_values("length").groupby(["id", "protocol"], sort=False).counts.last()
-    texts = dict.fromkeys((run["data"] or "unknown").partition(": ")[2] for run in runs)
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(run.group, set()).add(run.seed)
     facts = [
-        "L = " + " and ".join(f"{length:,}" for length in sorted({run["trained"] for run in runs})),
-        _list(dict.fromkeys(run["size"] for run in runs)),
-        _each(sorted({run["steps"] for run in runs}), "step"),
-        _each(sorted(_seeds(runs)), "seed") + " a group",
-        "trained on " + _list(texts),
+        "L = " + " and ".join(f"{length:,}" for length in sorted({run.trained for run in runs})),
+        _list(dict.fromkeys(map(_size, runs))),
+        _each(sorted({run.config.steps for run in runs}), "step"),
+        _each(sorted({len(of_group) for of_group in seeds.values()}), "seed") + " a group",
+        "trained on "
+        + _list(dict.fromkeys((run.data or "unknown").partition(": ")[2] for run in runs)),
         "scored: " + _list(longest.unique()),
     ]
     return f"{counted(len(runs), 'run')}; {'; '.join(facts)}."
 
 
-def _seeds(runs: Sequence[dict]) -> set[int]:
-    groups: dict[str, set[int]] = {}
-    for run in runs:
-        groups.setdefault(run["group"], set()).add(run["seed"])
-    return {len(seeds) for seeds in groups.values()}
+def _size(run: Run) -> str:
+    model = run.config.model
+    return f"{counted(model.layers, 'layer')} of width {model.width}"
 
 
 def _each(values: Sequence[int], noun: str) -> str:
@@ -228,6 +239,5 @@ def report(
     say(table.table(data))
     written = [*drawn, *([out / style.CAPTIONS] if drawn else []), *table.write(data, out)]
     say("\n".join(map(str, written)))
-    evaluated = sum(run["evaluated"] for run in data.runs)
-    say(f"{path}: {counted(len(data.runs), 'run')}, {evaluated} of them evaluated")
+    say(f"{path}: {evaluated(data)}")
     return path

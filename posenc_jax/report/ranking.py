@@ -1,7 +1,7 @@
 """Ranking of groups of runs and methods, with differences paired by document and by seed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from posenc_jax.evaluation.statistics import (
     p_of_both,
     paired,
 )
+from posenc_jax.report.runs import Run, most_common
 
 LEVEL = 0.05  # familywise error rate of a table
 
@@ -73,16 +74,26 @@ def loss_of(protocol: str) -> Callable[[Sums], DocumentLoss]:
     return wrong_answers if protocols.find(protocol).value == "accuracy" else bits
 
 
-def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
-    """Tables of all protocols and lengths, with notes on what they leave out.
+def ranked(runs: Sequence[Run], plain: bool = False) -> tuple[Tables, list[str]]:
+    """Tables of all protocols and lengths, with notes on what they leave out; `plain` ranks no
+    extensions.
 
-    Baselines and, for answers, oracles are not ranked. Left out are runs whose targets differ from
-    most, runs without bits per byte, and means with a loss that is not finite.
+    Baselines and, for answers, oracles are not ranked. Left out are groups with a diverged run,
+    runs whose targets differ from most, runs without bits per byte, and means with a loss that is
+    not finite.
     """
     tables: Tables = {}
     notes: dict[str, None] = {}  # in order, each once
     broken: dict[str, list[str]] = {}
     order = protocols.against_length()
+    diverged = {run.group for run in runs if run.diverged}
+    cells = [
+        (run, cell)
+        for run in runs
+        if run.in_means and run.group not in diverged
+        for cell in run.cells
+        if not plain or label(cell.facts) == "none"
+    ]
     measured = {(cell.facts["protocol"], cell.facts["length"]) for _, cell in cells}
     places = sorted(
         (place for place in measured if place[0] in order),
@@ -97,22 +108,23 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
         ]
         lost = loss_of(protocol)
         if lost is wrong_answers:
-            here = _without_oracles(here, max(n for name, n in places if name == protocol))
-        usual = most_common({run["id"]: targets_of(cell.facts) for run, cell in here}.values())
+            longest = max(n for name, n in places if name == protocol)
+            here = [pair for pair in here if pair[0].trained < longest] or here
+        usual = most_common({run.id: targets_of(cell.facts) for run, cell in here}.values())
         entries: dict[tuple[str, str], list[Measured]] = {}
         for run, cell in here:
             if lost(cell.sums).unit is None:
                 notes[
-                    f"{run['group']}: its tokenizer loses text, so it has no bits per byte and is "
+                    f"{run.group}: its tokenizer loses text, so it has no bits per byte and is "
                     "not ranked"
                 ] = None
             elif targets_of(cell.facts) != usual:
                 notes[
-                    f"{run['group']}: its targets differ from most runs, so its curves are not "
+                    f"{run.group}: its targets differ from most runs, so its curves are not "
                     "comparable and it is not ranked"
                 ] = None
             else:
-                entries.setdefault((run["group"], label(cell.facts)), []).append(cell)
+                entries.setdefault((run.group, label(cell.facts)), []).append(cell)
         for entry in list(entries):
             if not all(np.all(np.isfinite(cell.sums.nats)) for cell in entries[entry]):
                 broken.setdefault(" + ".join(entry), []).append(f"{protocol} at {length:,}")
@@ -124,13 +136,6 @@ def ranked(cells: Sequence[tuple[dict, Measured]]) -> tuple[Tables, list[str]]:
         for entry, places in broken.items()
     ]
     return tables, [*notes, *missing]
-
-
-def _without_oracles(
-    cells: Sequence[tuple[dict, Measured]], longest: int
-) -> list[tuple[dict, Measured]]:
-    """Cells without runs trained at the longest length, unless all were."""
-    return [pair for pair in cells if pair[0]["trained"] < longest] or list(cells)
 
 
 def _table(
@@ -244,9 +249,3 @@ def _rank(
         comparisons=corrected.comparisons,
         verdict="",
     )
-
-
-def most_common(values: Iterable[Any]) -> Any:
-    """Most frequent value, the first of them on a tie."""
-    listed = list(values)
-    return max(dict.fromkeys(listed), key=listed.count) if listed else None

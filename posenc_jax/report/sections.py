@@ -1,10 +1,9 @@
 """The sections of the page; each is a function from the gathered data to a `Section`."""
 
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Sequence
 from math import inf, isfinite, isnan
 
-from posenc_jax.display import Line
+from posenc_jax.display import Table
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import FRESH
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS
@@ -13,18 +12,17 @@ from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import figures
 from posenc_jax.report.answers import arrows, collect_order, picture_of_order
-from posenc_jax.report.figures import Row, Section, block, html_table, select, tag
+from posenc_jax.report.figures import Block, Section, Select, chart_with_table
+from posenc_jax.report.gathered import Frame, Gathered
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
 from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
-from posenc_jax.report.runs import Frame, Gathered
 from posenc_jax.runtime.terminal import counted
 
 
 def every(data: Gathered) -> list[Section]:
-    """All sections, in order."""
+    """All sections, in order; the page adds one on the runs."""
     sections = [reach_and_order(data), answers(data), loss(data), ranking(data)]
-    sections += [rates(data), learning(data)]
-    sections += [extensions(data), places(data), runs(data)]
+    sections += [rates(data), learning(data), extensions(data), places(data)]
     return [section for section in sections if section is not None]
 
 
@@ -39,61 +37,58 @@ def answers(data: Gathered) -> Section | None:
     results = report_answers.collect(data)
     if results is None:
         return None
-    drawn = report_answers.lines(data, results)
-    label = curves.VALUES["relative"]
-    content = figures.chart_with_table(
-        drawn,
-        "answers-accuracy",
-        f"answers: {protocols.find('answers').title}",
-        x=curves.LENGTH,
-        y=label,
-        **figures.tokens_axis(results.points),
-    )
-    if not results.gaps.empty:
-        values, names, parts = report_answers.grid(data, results)
-        title = f"gap: {protocols.find('gap').title}"
-        map_ = figures.html_figure(
-            by_gap(values, names, parts, results.trained), "answers-gap", title
+    blocks = [
+        chart_with_table(
+            report_answers.lines(data, results),
+            "answers-accuracy",
+            f"answers: {protocols.find('answers').title}",
+            x=curves.LENGTH,
+            y=curves.VALUES["relative"],
+            **figures.tokens_axis(results.points),
         )
-        head = ["accuracy by tokens back", *parts]
+    ]
+    if not results.gaps.empty:
+        values, names, parts = report_answers.grid(results)
+        figure = by_gap(values, names, parts, results.trained)
         rows = [
-            Row([name, *("–" if isnan(value) else f"{value:.2f}" for value in row)])
+            [name, *("–" if isnan(value) else f"{value:.2f}" for value in row)]
             for name, row in zip(names, values, strict=True)
         ]
-        content += tag("div", map_, class_="figures") + html_table(head, rows)
+        title = f"gap: {protocols.find('gap').title}"
+        table = Table("", ["accuracy by tokens back", *parts], rows)
+        charts = [figures.chart(figure, "answers-gap", title)]
+        blocks.append(Block(charts=charts, table=table))
     return Section(
         f"Retrieval accuracy, trained at {results.trained}, evaluated to {results.longest} tokens",
         "Means over seeds. The lines show accuracy relative to the ceiling, which finds every "
         "answer within its window and guesses the rest. The reader without order takes one of the "
         "settings in its window at random; the window is limited to the last L tokens. "
-        + report_answers.admitted(data, results),
-        content
-        + figures.csv_link(results.points, "answers")
-        + figures.csv_link(results.gaps, "gap"),
+        + report_answers.admitted(results),
+        [*blocks, Block(files={"answers": results.points, "gap": results.gaps})],
     )
 
 
 def reach_and_order(data: Gathered) -> Section | None:
     """Reach against order, as a picture and a table."""
-    results, drawn = collect_order(data), picture_of_order(data)
-    if results is None or drawn is None:
+    results = collect_order(data)
+    if results is None:
         return None
     head = ["", f"reach at {results.trained}", f"at {results.longest}"]
     head += [f"order at {results.trained}", f"at {results.longest}"]
-    rows = [
-        Row([arrow.name, *(f"{value:.2f}" for value in (*reaches, *orders))])
-        for arrow in arrows(data, results)
-        for reaches, orders in [zip(arrow.begin[:2], arrow.end[:2], strict=True)]
-    ]
+    rows = []
+    for arrow in arrows(data, results):
+        begin, end = arrow.begin, arrow.end
+        values = (begin.reach, end.reach, begin.order, end.order)
+        rows.append([arrow.name, *(f"{value:.2f}" for value in values)])
     title = f"Reach and order at {results.longest:,} tokens"
+    charts = [figures.chart(picture_of_order(data, results), "reach-and-order", title)]
     return Section(
         title,
         "Reach is the accuracy of answers without an older setting, relative to the ceiling. Order "
         "is the accuracy of answers with one older setting in the window: 0 is a reader that takes "
         "either of the two, 1 a reader that always takes the last. Means over seeds; arrows go "
         "from L to the longest length.",
-        tag("div", figures.html_figure(drawn, "reach-and-order", title), class_="figures")
-        + html_table(head, rows),
+        [Block(charts=charts, table=Table("", head, rows))],
     )
 
 
@@ -103,20 +98,22 @@ def loss(data: Gathered) -> Section:
     for protocol in shown(data):
         points = data.points[data.points.protocol == protocol]
         words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts_in_words(points)}."
-        blocks.append(block(tag("p", escape(words)), protocol=protocol))
+        blocks.append(Block({"protocol": protocol}, text=words))
         for value in ("bpb", "ppl"):
             drawn = figures.against_length(data, protocol, value)
-            content = figures.chart_with_table(
+            content = chart_with_table(
                 drawn,
                 f"{protocol}-{value}",
                 f"{protocol}, {curves.VALUES[value]}",
                 x=curves.LENGTH,
                 y=curves.VALUES[value],
+                when={"protocol": protocol, "value": value},
                 log=value == "ppl",
                 closer=curves.near(drawn) if value == "bpb" else None,
                 **figures.tokens_axis(points),
             )
-            blocks.append(block(content, protocol=protocol, value=value))
+            blocks.append(content)
+    looks = figures.looks(data)
     return Section(
         "Loss against length",
         "Means over seeds, without extensions. Dots are seeds; bands, or bars, and ± in the "
@@ -125,45 +122,29 @@ def loss(data: Gathered) -> Section:
         "L tokens. Window is the run limited to the last L tokens; streaming sees the first tokens "
         "too. The grey line (from scripts/yardstick.py) is the best interpolated n-gram of the "
         "training text, scored on the same targets; the table has all n-grams.",
-        "".join(blocks) + figures.csv_link(data.points, "curves"),
-        _controls(data),
+        [*blocks, Block(files={"curves": data.points})],
+        [
+            Select("protocol", "protocol", {name: name for name in shown(data)}),
+            Select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")}),
+        ],
+        {group: looks[group].color for group in data.groups},
     )
-
-
-def _controls(data: Gathered) -> str:
-    """Controls of the whole page: protocol, value, baselines and encodings."""
-    looks = figures.looks(data)
-    boxes = []
-    for number, group in enumerate(figures.groups(data)):
-        chip = tag("span", class_="chip", style=f"background:{looks[group].color}")
-        box = _box("group", str(number))
-        boxes.append(tag("label", box, chip, escape(group)))
-    return (
-        select("protocol", "protocol", {name: name for name in shown(data)})
-        + select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")})
-        + tag("label", _box("baselines", "baseline"), "baselines")
-        + (tag("label", _box("yardsticks", "yardstick"), "n-grams") if len(data.yardsticks) else "")
-        + tag("fieldset", tag("legend", "shown"), *boxes)
-    )
-
-
-def _box(name: str, value: str) -> str:
-    return f'<input type="checkbox" name="{name}" value="{value}" checked>'
 
 
 def ranking(data: Gathered) -> Section:
     blocks = []
-    lengths = _lengths(data)
+    lengths = sorted({length for tables in data.ranking.values() for length in tables})
     for protocol in shown(data):
         for length in lengths:
             for name, tables in (("yes", data.ranking), ("no", data.plain_ranking)):
                 ranks = tables.get(protocol, {}).get(length, [])
-                title = tag("h3", f"{protocol}, {length:,} tokens")
-                content = title + (
-                    _ranks(data, protocol, ranks) if ranks else tag("p", "nothing to rank")
-                )
                 when = {"protocol": protocol, "length": str(length), "extended": name}
-                blocks.append(block(content, **when))
+                block = Block(when, f"{protocol}, {length:,} tokens")
+                blocks.append(
+                    block._replace(table=_ranks(data, protocol, ranks))
+                    if ranks
+                    else block._replace(text="nothing to rank")
+                )
     options = {str(length): f"{length:,}" for length in lengths}
     return Section(
         "Ranking",
@@ -176,40 +157,33 @@ def ranking(data: Gathered) -> Section:
         "intervals are not corrected. A difference is open if the comparison alone is significant, "
         f"but there are fewer than {FEWEST_DOCUMENTS} documents, fewer than three common seeds, or "
         "too many comparisons for these seeds.",
-        "".join(blocks),
-        select("length", "length", options, str(lengths[-1]) if lengths else "")
-        + select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
+        blocks,
+        [
+            Select("length", "length", options, str(lengths[-1]) if lengths else ""),
+            Select("extended", "extensions", {"yes": "with extensions", "no": "without"}),
+        ],
     )
 
 
-def _lengths(data: Gathered) -> list[int]:
-    return sorted({length for tables in data.ranking.values() for length in tables})
-
-
-def _ranks(data: Gathered, protocol: str, ranks: Iterable[Rank]) -> str:
+def _ranks(data: Gathered, protocol: str, ranks: Sequence[Rank]) -> Table:
     """A row per entry; controls never hide the best, the reference of all others."""
-    numbers = {group: number for number, group in enumerate(figures.groups(data))}
-    head = ["group", "extension", _unit(protocol), "behind", "verdict", "95%, documents"]
+    accuracy = loss_of(protocol) is wrong_answers
+    unit = "accuracy" if accuracy else "bits per byte"
+    head = ["group", "extension", unit, "behind", "verdict", "95%, documents"]
     head += ["95%, common seeds", "95%, seeds", "seeds"]
-    rows = []
-    shown = _as_shown(protocol, ranks)
-    for row in shown:
-        verdict = row.verdict
-        if verdict == "open":
-            verdict = f"open: {_why_open(row)}"
-        cells = [row.group, row.method, f"{row.loss:.3f}", "–", verdict, "–", "–"]
-        group = ""
+    rows, gids = [], []
+    for row in map(_right, ranks) if accuracy else ranks:
+        difference, gid = ["–", "best", "–", "–"], ""
         if row.verdict != "best":
-            cells[3:] = (
-                f"{row.behind:+.3f}",
-                verdict,
-                figures.ends(row.by_documents),
-                figures.ends(row.by_seeds),
-            )
-            group = f"group-{numbers[row.group]}"
+            verdict = f"open: {_why_open(row)}" if row.verdict == "open" else row.verdict
+            intervals = figures.ends(row.by_documents), figures.ends(row.by_seeds)
+            difference = [f"{row.behind:+.3f}", verdict, *intervals]
+            gid = f"group-{data.groups.index(row.group)}"
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
-        rows.append(Row([*cells, figures.ends(row.interval), seeds], group, row.verdict))
-    return html_table(head, rows, left=2)
+        ends = figures.ends(row.interval)
+        rows.append([row.group, row.method, f"{row.loss:.3f}", *difference, ends, seeds])
+        gids.append(gid)
+    return Table("", head, rows, ("left", "left"), gids, [row.verdict for row in ranks])
 
 
 def _why_open(row: Rank) -> str:
@@ -218,14 +192,6 @@ def _why_open(row: Rank) -> str:
     if row.by_seeds is None:
         return counted(row.shared, "seed")
     return f"{counted(row.shared, 'seed')}, {counted(row.comparisons, 'comparison')}"
-
-
-def _unit(protocol: str) -> str:
-    return "accuracy" if loss_of(protocol) is wrong_answers else "bits per byte"
-
-
-def _as_shown(protocol: str, ranks: Iterable[Rank]) -> list[Rank]:
-    return list(map(_right, ranks) if loss_of(protocol) is wrong_answers else ranks)
 
 
 def _right(row: Rank) -> Rank:
@@ -239,7 +205,7 @@ def _right(row: Rank) -> Rank:
 def extensions(data: Gathered) -> Section | None:
     """Loss of every group with extensions: all of them, and each at several scales."""
     options, blocks = {}, []
-    for number, group in enumerate(figures.groups(data)):
+    for number, group in enumerate(data.groups):
         extended = data.points[(data.points.group == group) & data.points.window.isna()]
         if extended[extended.method != FRESH].method.nunique() < 2:
             continue
@@ -250,16 +216,17 @@ def extensions(data: Gathered) -> Section | None:
             for protocol in shown(data):
                 points = extended[extended.protocol == protocol]
                 drawn = figures.extended(data, group, points, by)
-                content = figures.chart_with_table(
+                content = chart_with_table(
                     drawn,
                     f"extensions-{len(options)}-{protocol}",
                     f"{protocol}, {options[name]}",
                     x=curves.LENGTH,
                     y=curves.VALUES["bpb"],
+                    when={"protocol": protocol, "extensions": name},
                     closer=curves.near(drawn),
                     **figures.tokens_axis(points),
                 )
-                blocks.append(block(content, protocol=protocol, extensions=name))
+                blocks.append(content)
     if not options:
         return None
     first = next((name for name, words in options.items() if words.startswith("rope:")), "")
@@ -267,67 +234,45 @@ def extensions(data: Gathered) -> Section | None:
         "Extensions",
         "Every extension of one group at its largest scale, or one extension at all its scales; "
         "means over seeds.",
-        "".join(blocks),
-        select("extensions", "lines", options, first),
+        blocks,
+        [Select("extensions", "lines", options, first)],
     )
 
 
 def places(data: Gathered) -> Section | None:
     """Loss by place in the window; one chart per protocol, and per group with extensions."""
-    if data.places.empty:
+    drawn = {}  # key -> label, lines and points
+    for protocol in data.places.protocol.unique():
+        points = data.places[data.places.protocol == protocol]
+        drawn[protocol] = f"{protocol}, all encodings", figures.by_place(data, protocol), points
+        for number, group in enumerate(data.groups):
+            selected = points[(points.group == group) & points.window.isna()]
+            if selected.method.nunique() > 1:
+                lines = figures.extended(data, group, selected, value="nll", x="place")
+                words = f"{protocol}, extensions of {group}"
+                drawn[f"{protocol}-{number}"] = words, lines, selected
+    if not drawn:
         return None
-    options, blocks = {}, []
-
-    def add(key: str, words: str, lines: list[Line], points) -> None:
-        content = figures.chart_with_table(
+    blocks = [
+        chart_with_table(
             lines,
             f"place-{key}",
             words,
             x=curves.PLACE,
             y=curves.VALUES["nll"],
+            when={"places": key},
             every=6,
             **{**figures.tokens_axis(points), "lengths": [int(points.length.max())]},
         )
-        options[key] = words
-        blocks.append(block(content, places=key))
-
-    for protocol in data.places.protocol.unique():
-        points = data.places[data.places.protocol == protocol]
-        add(protocol, f"{protocol}, all encodings", figures.by_place(data, protocol), points)
-        for number, group in enumerate(figures.groups(data)):
-            selected = points[(points.group == group) & points.window.isna()]
-            if selected.method.nunique() > 1:
-                lines = figures.extended(data, group, selected, value="nll", x="place")
-                add(f"{protocol}-{number}", f"{protocol}, extensions of {group}", lines, selected)
+        for key, (words, lines, points) in drawn.items()
+    ]
     return Section(
         "Where in the window",
         "Loss at each place of the longest window, averaged over seeds and over neighbouring "
         f"places with at least {FEWEST_TARGETS} targets; thin lines are seeds.",
-        "".join(blocks),
-        select("places", "lines", options),
+        blocks,
+        [Select("places", "lines", {key: words for key, (words, _, _) in drawn.items()})],
     )
-
-
-def runs(data: Gathered) -> Section:
-    entries = []
-    for run in data.runs:
-        held_out = run["held_out"]
-        words = (
-            f"{run['name']}: {run['encoding']}, seed {run['seed']}, L = {run['trained']:,}, "
-            f"{run['state']} at step {run['step']:,} of {run['steps']:,}"
-            + ("" if held_out is None else f", held out {held_out:.3f} bits per byte")
-            + ("" if run["evaluated"] else ", not evaluated")
-        )
-        facts = {
-            "command": run["command"] or "unknown",
-            "data": run["data"] or "unknown",
-            "hash of the final weights": run["digest"] or "unknown",
-            "evaluated at step": run["evaluated_at"] or "none",
-        }
-        lines = [tag("p", escape(f"{name}: {value}")) for name, value in facts.items()]
-        config = tag("pre", escape(run["config"]), tabindex="0")
-        entries.append(tag("details", tag("summary", escape(words)), *lines, config))
-    return Section("Runs", "Configuration, data and command of every run.", "".join(entries))
 
 
 def rates(data: Gathered) -> Section | None:
@@ -337,7 +282,7 @@ def rates(data: Gathered) -> Section | None:
         return None
     head = ["scheme", "learning rate", "encoding rate", "tuned at L", "as shipped", "tried"]
     by_scheme = choices.groupby(["sweep", "scheme"], sort=False)
-    rows = [Row([scheme, *_rates(tried)]) for (_, scheme), tried in by_scheme]
+    rows = [[scheme, *_rates(tried)] for (_, scheme), tried in by_scheme]
     times = ", ".join(f"{value:g}" for value in sorted(choices.times.unique()))
     several = [tried for _, tried in by_scheme if tried.encoding_rate.nunique() > 1]
     shared = set(choices.encoding_rate).intersection(*(tried.encoding_rate for tried in several))
@@ -355,8 +300,12 @@ def rates(data: Gathered) -> Section | None:
         + "; and at its recipe's rates, as shipped. Values are the loss at L on a third split, "
         "which is neither trained on nor held out, in bits per byte, or else in nats. Lengths "
         "beyond L were not used. The chosen run is also the first of the scheme's seeds.",
-        html_table(head, rows, prose=True)
-        + figures.csv_link(choices.drop(columns=["id"]), "choices"),
+        [
+            Block(
+                table=Table("", head, rows, ("left", "", "", "", "", "prose")),
+                files={"choices": choices.drop(columns=["id"])},
+            )
+        ],
     )
 
 
@@ -386,20 +335,24 @@ def _value(value: float) -> str:
 
 def learning(data: Gathered) -> Section | None:
     """Loss against steps, and a verdict on which groups are not done."""
-    options, blocks = {}, []
     titles = {"loss": "training loss", "valid_loss": "loss on held-out text"}
-    for name, words in titles.items():
-        drawn = learning_curves(data, name)
-        if not drawn:
-            continue
-        spacing = max(1, len({at for line in drawn for at in line.x}) // 8)
-        label = f"{words}, {curves.VALUES['nll']}"
-        axes = {"x": "training step", "y": label, "closer": curves.near(drawn), "every": spacing}
-        content = figures.chart_with_table(drawn, f"learning-{name}", label, **axes)
-        options[name] = words
-        blocks.append(block(content, learning=name))
-    if not options:
+    drawn = {name: lines for name in titles if (lines := learning_curves(data, name))}
+    if not drawn:
         return None
+    blocks = []
+    for name, lines in drawn.items():
+        label = f"{titles[name]}, {curves.VALUES['nll']}"
+        content = chart_with_table(
+            lines,
+            f"learning-{name}",
+            label,
+            x="training step",
+            y=label,
+            when={"learning": name},
+            closer=curves.near(lines),
+            every=max(1, len({at for line in lines for at in line.x}) // 8),
+        )
+        blocks.append(content)
     return Section(
         "Loss against steps",
         "Means over seeds. A group is not done if its held-out loss at the end falls more than "
@@ -410,27 +363,29 @@ def learning(data: Gathered) -> Section | None:
         "the learning rate makes every loss fall, a high rate more. The n-gram reached is the "
         "longest that, like all shorter ones, is no better than the group on the targets of "
         "same_token at L.",
-        "".join(blocks) + _falls(data),
-        select("learning", "loss", options),
+        [*blocks, _falls(data)],
+        [Select("learning", "loss", {name: titles[name] for name in drawn})],
     )
 
 
-def _falls(data: Gathered) -> str:
-    numbers = {group: number for number, group in enumerate(figures.groups(data))}
-    rows = []
-    for row in groups_by_loss(data):
-        verdict = "" if row.done else "not done"
-        cells = [
+def _falls(data: Gathered) -> Block:
+    groups = groups_by_loss(data)
+    if not groups:
+        return Block(
+            text="No verdict: it needs a held-out loss in the first three quarters of the steps "
+            "and at the last step (valid_every)."
+        )
+    head = ["group", "held-out loss", "its fall", "95%, seeds", "n-gram reached at L", "verdict"]
+    rows = [
+        [
             row.group,
             f"{row.loss:.3f}",
             f"{row.fall:.3f}",
             figures.ends(row.interval),
+            row.reached or "–",
+            "" if row.done else "not done",
         ]
-        group = f"group-{numbers[row.group]}"
-        rows.append(Row([*cells, row.reached or "–", verdict], group))
-    head = ["group", "held-out loss", "its fall", "95%, seeds", "n-gram reached at L", "verdict"]
-    no_verdict = (
-        "No verdict: it needs a held-out loss in the first three quarters of the steps and at the "
-        "last step (valid_every)."
-    )
-    return html_table(head, rows) if rows else figures.tag("p", no_verdict)
+        for row in groups
+    ]
+    gids = [f"group-{data.groups.index(row.group)}" for row in groups]
+    return Block(table=Table("", head, rows, gids=gids))

@@ -1,5 +1,6 @@
 """The tables of a report as plain text, Markdown and LaTeX."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.plots import curves
 from posenc_jax.report import answers, figures, learning
-from posenc_jax.report.runs import Frame, Gathered
+from posenc_jax.report.gathered import Frame, Gathered
 
 
 def table(data: Gathered) -> str:
@@ -110,9 +111,7 @@ def _table_of_protocol(
         mean = mean[sorted(mean.columns, key=_numbers)]
         unknown = answers.parts_with_few_answers(points)
     results = answers.collect(data)
-    names = (
-        answers.display_names(data, results) if results is not None and value == "accuracy" else {}
-    )
+    names = results.names if results is not None and value == "accuracy" else {}
     upward = value == "bpb"
     pairs = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
@@ -151,7 +150,7 @@ def _numbers(part: str) -> list[float]:
         return [-1.0]
 
 
-def _name(names: dict[str, str], group: str, method: str) -> str:
+def _name(names: Mapping[str, str], group: str, method: str) -> str:
     name = names.get(group, group)
     if method in BASELINES:
         return f"{name}, {BASELINES[method]}"

@@ -17,7 +17,7 @@ from posenc_jax import display
 from posenc_jax.evaluation import compare, records
 from posenc_jax.evaluation.cells import read_record
 from posenc_jax.plots import curves
-from posenc_jax.report.runs import gather
+from posenc_jax.report.gathered import gather
 from posenc_jax.runs.checkpoints import Checkpoints
 from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.files import locked
@@ -184,7 +184,7 @@ def test_every_checkpoint_has_a_curve(run, call):
     words = ["--config.multiples=1,2", "--config.extensions=none", "--every-checkpoint"]
     call("eval_extrapolation.py", run, *words)
     rows = [r for r in rows_of(run) if r["protocol"] == "same_token" and r["method"] == "none"]
-    assert [(r["step"], r["length"]) for r in rows] == [
+    assert [(r.step, r["length"]) for r in rows] == [
         (step, length) for step in ("8", "12") for length in ("32", "64")
     ]
     assert rows[0]["nll"] != rows[2]["nll"]

@@ -9,7 +9,8 @@ from curves import rows_of
 
 from posenc_jax.data.batches import batches_of, prepare_corpora
 from posenc_jax.evaluation import ngrams, records
-from posenc_jax.report import page, runs, table
+from posenc_jax.report import page, table
+from posenc_jax.report.gathered import gather
 from posenc_jax.runs.subject import run_config
 
 EVALUATION = ["--config.multiples=0.5,1,2", "--config.protocols=same_token,nonoverlap"]
@@ -67,7 +68,7 @@ def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, ca
     ]
     assert rows[0]["token_hash"] == row["token_hash"] and rows[0]["tokens"] == int(row["tokens"])
 
-    data = runs.gather([tmp_path])
+    data = gather([tmp_path])
     assert "\n3-gram" in table.table(data)
     text = page.write_page(data, tmp_path / "page").read_text()
     assert '<td class="left">3-gram</td>' in text and f"{rows[1]['bpb']:.3f}" in text

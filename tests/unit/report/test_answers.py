@@ -1,6 +1,10 @@
-"""The picture of answers: what is drawn of runs whose accuracies are known."""
+"""Answers in a report: what is drawn of runs whose accuracies are known."""
+
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from answering import LONG, PARTS, L, cell, gathered, of_text
 
@@ -24,65 +28,56 @@ def data():
     )
 
 
-def test_a_fading_method_is_drawn_beside_the_extension_that_restores_it(data):
-    drawn = [line.name for line in answers.lines(data, answers.collect(data))]
+def grid(*cells, **options):
+    return answers.grid(answers.collect(gathered(*cells)), **options)
+
+
+def test_an_extension_that_gains_is_drawn_beside_its_encoding(data):
+    results = answers.collect(data)
+    drawn = [line.name for line in answers.lines(data, results)]
     # FIRE gains less by log-n than is worth a line; of equals the plainer method has it.
     assert drawn[:3] == ["rope + yarn:8", "fire", "rope"]
     assert drawn[3:] == ["ceiling: all that a window holds", FLOOR, "rope, oracle"]
-
-
-def test_a_picture_of_many_lines_draws_a_sample_and_says_so(data, monkeypatch):
-    few = [line.name for line in answers.lines(data, answers.collect(data), most=2)]
-    assert few == [
-        "rope + yarn:8",
-        "rope",  # which it mends
-        "ceiling: all that a window holds",
-        FLOOR,
-        "rope, oracle",
-    ]
-    monkeypatch.setattr(answers, "MOST_LINES", 2)
-    legends = [axes.get_legend() for axes in answers.picture(data).axes]
-    (title,) = [legend.get_title().get_text() for legend in legends if legend is not None]
-    assert title == "2 of 3 methods, from best to worst; the map has all"
+    few = [line.name for line in answers.lines(data, results, most=2)]
+    assert few == ["rope + yarn:8", "rope", *drawn[3:]]
 
 
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
-    values, names, parts = answers.grid(data, answers.collect(data))
+    values, names, parts = answers.grid(answers.collect(data))
     best = ["rope + yarn:8", "fire + logn", "fire", "rope + ntk:8", "rope"]
     assert names == ["rope, oracle", *best, "windows of L (mean)"]
     assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
+    _, names, _ = answers.grid(answers.collect(data), brief=True)
+    best.remove("rope + ntk:8")
+    assert names == ["rope, oracle", *best, "windows of L (mean)"]
 
 
-def test_the_brief_map_has_the_best_extension_of_each_where_it_gains(data):
-    _, names, _ = answers.grid(data, answers.collect(data), brief=True)
-    assert names == [
-        "rope, oracle",
-        "rope + yarn:8",
-        "fire + logn",
-        "fire",
-        "rope",
-        "windows of L (mean)",
-    ]
-    worse = gathered(
-        cell("rope-a", "none", 0.9, by_gap=(0.9, 0.9)),
-        cell("rope-a", "ntk:8", 0.8, by_gap=(0.9, 0.8)),
-    )
-    assert answers.grid(worse, answers.collect(worse), brief=True)[1] == ["rope"]
+def test_the_map_leaves_out_methods_that_lose_or_change_nothing():
+    plain = cell("rope-a", "none", 0.9, by_gap=(0.9, 0.9))
+    assert grid(plain, cell("rope-a", "ntk:8", 0.8, by_gap=(0.9, 0.8)), brief=True)[1] == ["rope"]
+    assert grid(plain, cell("rope-a", "yarn:1", 0.9, by_gap=(0.9, 0.9)))[1] == ["rope"]
 
 
 def test_methods_equal_to_the_window_share_its_row():
-    data = gathered(
+    values, names, _ = grid(
         cell("rope-a", "none", 0.25, by_gap=(0.9, 0.2)),
         cell("rope-a", "streaming", 0.3, by_gap=(0.7, 0.25)),
         cell("rope-a", "logn", 0.35, by_gap=(1.0, 0.3)),
         cell("rope-a", "window", 0.3, by_gap=(1.0, 0.2)),
     )
-    values, names, _ = answers.grid(data, answers.collect(data))
     assert names == ["rope + logn", "rope", "windows of L (mean), streaming"]
     assert values[-1].tolist() == [1.0, 0.2]
 
 
-def test_runs_of_one_encoding_at_two_lengths_have_distinct_names():
+def test_a_cell_of_few_answers_shows_no_share():
+    rows = cell("rope-a", "none", 0.5, by_gap=(0.25, 0.4))
+    few, enough = rows[1], rows[2]
+    few["answers"], enough["answers"] = answers.FEWEST_ANSWERS - 1, answers.FEWEST_ANSWERS
+    values, _, _ = grid(rows)
+    assert np.isnan(values[0, 0]) and values[0, 1] == 0.4
+
+
+def test_names_are_short_and_distinct_and_labels_win():
     data = gathered(
         cell("rope-a", "none", 0.5),
         cell("rope-b", "none", 0.7, trained=2 * L),
@@ -90,127 +85,146 @@ def test_runs_of_one_encoding_at_two_lengths_have_distinct_names():
         cell("rope-d", "none", 0.9, trained=2 * LONG),
         cell("fire-a", "none", 0.8),
     )
-    names = answers.display_names(data, answers.collect(data))
+    names = answers.collect(data).names
     assert names["fire-a"] == "fire" and len(set(names.values())) == 5
-
-
-def test_a_common_prefix_of_names_is_left_out():
-    groups = {"variables-rope": "rope", "variables-prope": "rope", "fox": "fox"}
-    data = [cell(group, "none", 0.5) for group in groups]
-    for rows, encoding in zip(data, groups.values(), strict=True):
-        for row in rows:
-            row["encoding"] = encoding
-    names = answers.collect(gathered(*data)).names
+    prefixed = [cell(f"variables-{name}", "none", 0.5) for name in ("rope", "prope")]
+    for row in [row for rows in prefixed for row in rows]:
+        row["encoding"] = "rope" if row["group"].endswith("-rope") else "prope"
+    names = answers.collect(gathered(*prefixed, cell("fox", "none", 0.5))).names
     assert list(names.values()) == ["rope", "prope", "fox"]
+    data = gathered(cell("rope, sink", "none", 0.5), cell("rope-a", "none", 0.7))
+    data.points.loc[data.points.group == "rope, sink", "encoding"] = "rope"
+    sink, plain = data.runs
+    labelled = replace(sink, config=replace(sink.config, label="rope, sink"))
+    names = answers.collect(data._replace(runs=[labelled, plain])).names
+    assert set(names.values()) == {"rope, sink", "rope"}
 
 
-def test_a_cell_of_few_answers_shows_no_share():
-    rows = cell("rope-a", "none", 0.5, by_gap=(0.25, 0.4))
-    few, enough = rows[1], rows[2]
-    few["answers"], enough["answers"] = answers.FEWEST_ANSWERS - 1, answers.FEWEST_ANSWERS
-    values, _, _ = answers.grid(gathered(rows), answers.collect(gathered(rows)))
-    assert np.isnan(values[0, 0]) and values[0, 1] == 0.4
-
-
-def test_a_method_that_changes_nothing_has_no_row():
-    data = gathered(
-        cell("randomized", "none", 0.9, by_gap=(0.7, 0.6)),
-        cell("randomized", "yarn:1", 0.9, by_gap=(0.7, 0.6)),
-    )
-    assert answers.grid(data, answers.collect(data))[1] == ["randomized"]
-
-
-def test_runs_of_text_stand_beside_the_answers_and_are_none(data):
-    found = answers.collect(data)
-    assert [(line.name, line.y) for line in answers.text(data, found, own=False)] == [
-        ("alibi", [2.0, 2.0])
-    ]
-    assert "alibi" not in found.names
-
-
-def test_one_model_of_both_shows_its_text(data):
-    text = gathered(of_text("rope-a", 1.5))
-    (line,) = answers.text(text, answers.collect(data), own=True)
+def test_text_stands_beside_the_answers(data):
+    """Of other runs only, unless the answering ones read text too."""
+    results = answers.collect(data)
+    (line,) = answers.text(data, results, own=False)
+    assert (line.name, line.y) == ("alibi", [2.0, 2.0]) and "alibi" not in results.names
+    (line,) = answers.text(gathered(of_text("rope-a", 1.5)), results, own=True)
     assert (line.name, line.x) == ("rope-a", [L, LONG])
-
-
-def test_restoring_extension_and_window_are_in_the_text_panel(data):
-    """The same weights on another text, where the ranking turns round."""
-    text = [*of_text("mix-rope", 3.0), *of_text("mix-rope", 2.5), *of_text("mix-rope", 2.0)]
-    for row, method in zip(
-        text, ["none", "none", "yarn:8", "yarn:8", "window", "window"], strict=True
-    ):
-        row.update(method=method, encoding="rope")
-    read = gathered(text)
-    found = answers.collect(data)
-    lines = answers.text(read, found, True, {("rope", "yarn:8")})
+    rows = []
+    for method, bits in (("none", 3.0), ("yarn:8", 2.5), ("window", 2.0)):
+        rows += [row | {"method": method, "encoding": "rope"} for row in of_text("mix-rope", bits)]
+    lines = answers.text(gathered(rows), results, True, {("rope", "yarn:8")})
     assert [line.y[-1] for line in lines] == [2.0, 2.5, 3.0]
     assert [line.look["linestyle"] for line in lines][1:] == ["--", "-"]
-    (plain,) = answers.text(read, found, True, {("fire", "logn")})
+    (plain,) = answers.text(gathered(rows), results, True, {("fire", "logn")})
     assert plain.y[-1] == 3.0
 
 
 def test_the_task_is_admitted_by_its_oracle(data):
-    found = answers.collect(data)
-    assert "94% of the way" in answers.admitted(data, found)
-    assert "is admitted" in answers.admitted(data, found)
+    words = answers.admitted(answers.collect(data))
+    assert "The oracle rope, " in words and "94% of the way" in words and "is admitted" in words
     poor = gathered(cell("rope-a", "none", 0.2), cell("rope-b", "none", 0.3, trained=LONG))
-    assert "not admitted" in answers.admitted(poor, answers.collect(poor))
+    assert "not admitted" in answers.admitted(answers.collect(poor))
+    near = gathered(cell("rope-a", "none", 0.5, length=L), cell("fire-a", "none", 0.7, length=L))
+    results = answers.collect(near)
+    assert not results.oracles
+    assert answers.admitted(results) == "No run was evaluated beyond the trained length."
 
 
-def test_runs_read_no_further_than_L_are_no_oracles():
-    data = gathered(cell("rope-a", "none", 0.5, length=L), cell("fire-a", "none", 0.7, length=L))
-    found = answers.collect(data)
-    assert not answers.oracles(data, found)
-    assert answers.admitted(data, found) == "No run was evaluated beyond the trained length."
+def test_lines_are_relative_to_the_ceiling():
+    """A window of L holds a quarter of the answers."""
+    near = cell("rope-a", "none", 0.25, length=L)[0] | {"ceiling": 0.25}
+    data = gathered([near], cell("rope-a", "none", 0.4))
+    line, ceiling, *_ = answers.lines(data, answers.collect(data))
+    assert (list(line.x), list(line.y)) == ([L, LONG], [1.0, 0.4])
+    assert (list(ceiling.x), list(ceiling.y)) == ([L, LONG], [1.0, 1.0])
 
 
-def test_the_picture_has_a_panel_of_text_where_there_is_text(data):
-    axes = [axis.get_ylabel() for axis in answers.picture(data).axes]
-    assert axes[:2] == ["bits per byte of text", "accuracy relative to the ceiling"]
-
-
-def test_the_lines_are_relative_to_the_ceiling_so_that_what_fades_falls():
-    """A window of L holds a quarter of the answers, and whoever has them all is level at 1."""
-    rows = []
-    for length, ceiling, accuracy in ((L, 0.25, 0.25), (LONG, 1.0, 0.4)):
-        rows += [
-            row | {"ceiling": ceiling}
-            for row in cell("rope-a", "none", accuracy, length=length)
-            if length == LONG or row["protocol"] == "answers"
-        ]
-    data = gathered(rows)
-    drawn = answers.lines(data, answers.collect(data))
-    assert [(list(line.x), list(line.y)) for line in drawn[:2]] == [
-        ([L, LONG], [1.0, 0.4]),
-        ([L, LONG], [1.0, 1.0]),
-    ]
-
-
-def test_the_map_comes_first_and_at_most_eight_methods_have_lines():
+def test_the_picture_has_the_map_above_text_and_eight_lines_at_most():
     names = ["rope", "fire", "alibi", "t5", "nope", "fox", "xpos", "sandwich", "ssmax", "hybrid"]
-    data = gathered(*(cell(name, "none", 0.9 - i / 20) for i, name in enumerate(names)))
-    figure = answers.picture(data)
+    cells = [cell(name, "none", 0.9 - i / 20) for i, name in enumerate(names)]
+    figure = answers.pictures(gathered(*cells, of_text("learned", 2.0)))["answers"]
     figure.canvas.draw()
-    lines, map_ = figure.axes[:2]
+    text, lines, map_ = figure.axes[:3]
+    assert text.get_ylabel() == "bits per byte of text"
+    assert lines.get_ylabel() == "accuracy relative to the ceiling"
     assert map_.get_window_extent().y0 > lines.get_window_extent().y1
-    legend = [text.get_text() for text in lines.get_legend().get_texts()]
-    drawn = [name for name in names if name in legend]
+    legend = lines.get_legend()
+    title = "8 of 10 methods, from best to worst; the map has all"
+    assert legend.get_title().get_text() == title
+    shown = {text.get_text() for text in legend.get_texts()}
+    drawn = [name for name in names if name in shown]
     assert len(drawn) == 8 and (drawn[0], drawn[-1]) == (names[0], names[-1])
 
 
-def test_a_label_is_what_the_picture_calls_a_group():
-    """Two groups have one encoding; the group without a label keeps the encoding's name."""
-    data = gathered(cell("rope, sink", "none", 0.5), cell("rope-a", "none", 0.7))
-    for row, name in zip(data.runs, ("rope, sink", ""), strict=True):
-        row["label"] = name
-    data.points.loc[data.points.group == "rope, sink", "encoding"] = "rope"
-    assert set(answers.collect(data).names.values()) == {"rope, sink", "rope"}
-
-
 def test_a_report_says_first_who_finds_the_answer(data):
-    found = page._answered(data)
-    assert found == (
+    assert page._answered(data) == (
         "Retrieval accuracy up to 512 tokens back: rope + yarn:8 0.90, rope 0.50 and a window of "
         "the last 64 tokens at most 0.30."
     )
+
+
+def order_of(group, method, length, trained, reach, latest, ceiling=1.0):
+    same = (group, method, length, 0, trained)
+    return [
+        ("reach", "", *same, reach, ceiling, ceiling),
+        ("latest", "all", *same, latest, 1.0, 0.5),
+        ("latest", "1-2", *same, 0.0, 1.0, 0.5),
+    ]
+
+
+def ordered(*rows):
+    names = "protocol,part,group,method,length,seed,trained,accuracy,ceiling,orderless".split(",")
+    points = pd.DataFrame([line for lines in rows for line in lines], columns=names)
+    groups = points.group.unique()
+    runs = [SimpleNamespace(group=name, encoding=name.partition("-")[0]) for name in groups]
+    return gathered(of_text("alibi", 2.0))._replace(points=points, runs=runs)
+
+
+@pytest.fixture
+def questions():
+    return ordered(
+        order_of("rope", "none", 64, 64, 0.6, 0.95, ceiling=0.6),
+        order_of("rope", "none", 512, 64, 0.9, 0.75),
+        order_of("rope", "yarn:8", 512, 64, 0.95, 0.9),
+        order_of("rope", "ntk:8", 512, 64, 0.95, 0.8),
+        order_of("rope", "window", 64, 64, 0.6, 0.9, ceiling=0.6),
+        order_of("rope", "window", 512, 64, 0.3, 0.6),
+        order_of("nope", "none", 512, 64, 1.0, 0.5),
+        order_of("rope-512", "none", 512, 512, 1.0, 1.0),
+    )
+
+
+def test_reach_is_relative_to_the_ceiling_and_order_to_a_reader_without_order(questions):
+    results = answers.collect_order(questions)
+    assert (results.trained, results.longest) == (64, 512)
+    at = results.points.set_index(["group", "method", "length"])
+    assert at.reach["rope", "none", 64] == 1.0
+    assert at.order["rope", "none", 64] == pytest.approx(0.9)
+    assert at.reach["rope", "none", 512] == 0.9
+    assert at.order["rope", "none", 512] == pytest.approx(0.5)
+    assert at.order["nope", "none", 512] == 0.0 and at.order["rope-512", "none", 512] == 1.0
+    only = questions.points[questions.points.protocol == "reach"]
+    assert answers.collect_order(questions._replace(points=only)) is None
+
+
+def test_arrows_go_from_L_to_the_longest_length_best_first(questions, monkeypatch):
+    monkeypatch.setattr(answers, "collect", lambda data: None)
+    results = answers.collect_order(questions)
+    every = answers.arrows(questions, results)
+    assert [arrow.name for arrow in every] == [
+        "rope-512 + none",
+        "rope + yarn:8",
+        "rope + ntk:8",
+        "rope + none",
+        "rope + window",
+        "nope + none",
+    ]
+    oracle, rope = every[0], every[3]
+    assert oracle.begin == oracle.end and oracle.look["fillstyle"] == "left"
+    assert rope.begin.reach == 1.0 and rope.end.order == pytest.approx(0.5)
+    brief = [arrow.name for arrow in answers.arrows(questions, results, brief=True)]
+    assert brief == [
+        "rope-512 + none",
+        "rope + yarn:8",
+        "rope + none",
+        "nope + none",
+        "windows of L (mean)",
+    ]

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -11,7 +12,8 @@ import pytest
 from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import protocols
-from posenc_jax.report import page, runs, sections
+from posenc_jax.report import page, sections
+from posenc_jax.report.gathered import gather
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 ANSWERED = ("answers", "reach")  # of a text that asks nothing there are none
@@ -56,13 +58,13 @@ def half(tmp_path_factory):
         make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, scales=(2.0, 4.0))
         make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5, scales=())
     make_run(folder / "t5-s0", "t5", 0, evaluated=False)
-    return runs.gather([folder])
+    return gather([folder])
 
 
 @pytest.fixture(scope="module")
 def path(half, tmp_path_factory):
-    half.runs[0]["command"] = NAME
-    return page.write_page(half, tmp_path_factory.mktemp("page"))
+    runs = [replace(half.runs[0], command=NAME), *half.runs[1:]]
+    return page.write_page(half._replace(runs=runs), tmp_path_factory.mktemp("page"))
 
 
 def test_the_page_loads_nothing_and_its_ids_are_unique(path):
@@ -108,7 +110,7 @@ def of_seeds(folder, seeds, **better):
     for encoding, value in better.items():
         for seed in seeds:
             make_run(folder / f"{encoding}-s{seed}", encoding, seed, better=value, scales=())
-    data = runs.gather([folder])
+    data = gather([folder])
     ranks = {row.group: row for row in data.ranking["same_token"][LENGTHS[-1]]}
     return page.sentences(data)[0], ranks
 
@@ -138,14 +140,14 @@ def test_few_entries_are_named_and_one_of_anything_is_singular(tmp_path):
     for encoding, value in better.items():
         folder = tmp_path / f"{encoding}-s0"
         make_run(folder, encoding, 0, better=value, scales=(), model=model, steps=10)
-    found, on_what = page.sentences(runs.gather([tmp_path]))
+    found, on_what = page.sentences(gather([tmp_path]))
     assert [name for name in better if name in found] == ["alibi", "rope", "nope", "fox"]
     assert "1 layer of width 8; 10 steps; 1 seed a group" in on_what
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0, evaluated=False)
-    text = page.write_page(runs.gather([tmp_path]), tmp_path / "page").read_text()
+    text = page.write_page(gather([tmp_path]), tmp_path / "page").read_text()
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
 
 

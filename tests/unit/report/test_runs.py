@@ -9,7 +9,8 @@ from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.report import figures, runs
+from posenc_jax.report import figures
+from posenc_jax.report.gathered import gather
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
@@ -22,8 +23,8 @@ def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path
     early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
     shutil.rmtree(sweep / "nope-s0" / "eval")
     records.write(sweep / "nope-s0" / "eval", early)
-    data = runs.gather([sweep, copy])
-    groups = {run["name"]: run["group"] for run in data.runs}
+    data = gather([sweep, copy])
+    groups = {run.name: run.group for run in data.runs}
     assert groups[other.name] == "rope-rate" and groups["rope-s1"] == "rope"
     assert groups[how.name] == groups["nope-s0"] == "nope"
     seeds = {row.group: len(row.seeds) for row in data.plain_ranking["same_token"][32]}
@@ -42,7 +43,7 @@ def test_duplicate_seed_keeps_one_run(tmp_path):
     early = [Measured(cell.facts | {"step": 5}, cell.sums) for cell in cells]
     shutil.rmtree(older / "eval")
     records.write(older / "eval", early)
-    (row,) = runs.gather([tmp_path]).plain_ranking["same_token"][32]
+    (row,) = gather([tmp_path]).plain_ranking["same_token"][32]
     assert len(row.seeds) == 1
 
 
@@ -52,7 +53,7 @@ def test_runs_of_one_label_are_called_by_it(sweep):
         make_run(sweep / name, "rope", seed, learning_rate=0.1, label="rope, fast")
     for seed, label in enumerate(("one", "another")):
         make_run(sweep / f"rope-s{seed}-steps=20", "rope", seed, steps=20, label=label)
-    groups = {run["name"]: run["group"] for run in runs.gather([sweep]).runs}
+    groups = {run.name: run.group for run in gather([sweep]).runs}
     assert {groups[f"rope-learning_rate=0.1-s{seed}"] for seed in range(2)} == {"rope, fast"}
     assert groups["rope-s0-steps=20"] == "rope-steps=20" and groups["alibi-s0"] == "alibi"
 
@@ -60,8 +61,8 @@ def test_runs_of_one_label_are_called_by_it(sweep):
 def test_names_that_clash_say_what_differs(tmp_path):
     for rate in (0.1, 0.2):
         make_run(tmp_path / str(rate) / "rope-s0", "rope", 0, learning_rate=rate)
-    data = runs.gather([tmp_path / "0.1", tmp_path / "0.2"])
-    assert [run["group"] for run in data.runs] == [
+    data = gather([tmp_path / "0.1", tmp_path / "0.2"])
+    assert [run.group for run in data.runs] == [
         "rope (learning_rate=0.1)",
         "rope (learning_rate=0.2)",
     ]
@@ -69,13 +70,13 @@ def test_names_that_clash_say_what_differs(tmp_path):
         for steps in (10, 20):
             folder = tmp_path / f"{rate} {steps}"
             make_run(folder / "rope-s0", "rope", 0, learning_rate=rate, steps=steps)
-    data = runs.gather(sorted(tmp_path.glob("0.? ?0")))
-    assert len({run["group"] for run in data.runs}) == 6
+    data = gather(sorted(tmp_path.glob("0.? ?0")))
+    assert len({run.group for run in data.runs}) == 6
     for width in range(6):
         model = {"layers": 2, "width": 8 + 4 * width}
         make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
-    data = runs.gather([tmp_path / "widths"])
-    assert {run["group"] for run in data.runs} == {f"rope-width={n}" for n in range(6)}
+    data = gather([tmp_path / "widths"])
+    assert {run.group for run in data.runs} == {f"rope-width={n}" for n in range(6)}
     looks = figures.looks(data).values()
     assert len({(look.color, look.linestyle) for look in looks}) == 6
 
@@ -86,17 +87,17 @@ def test_equal_tokenizers_at_two_paths_are_one(tmp_path):
     for seed, held in enumerate(("a", "a", "b")):
         folder = make_run(tmp_path / f"rope-s{seed}", "rope", seed, data=data)
         (folder / "tokenizer.json").write_text(held)
-    groups = [run["group"] for run in runs.gather([tmp_path]).runs]
+    groups = [run.group for run in gather([tmp_path]).runs]
     assert groups[0] == groups[1] != groups[2]
     assert "tokenizer=" in groups[0]
     shutil.rmtree(folder)
-    assert {run["group"] for run in runs.gather([tmp_path]).runs} == {"rope"}
+    assert {run.group for run in gather([tmp_path]).runs} == {"rope"}
 
 
 def test_folders_without_a_run_are_named_and_the_rest_shown(sweep):
     (sweep / "tokenizer").mkdir()
     (sweep / "tokenizer" / "config.json").write_text("{}")
-    data = runs.gather([sweep])
+    data = gather([sweep])
     assert len(data.runs) == 10
     assert any("skipped: tokenizer: cannot read" in note for note in data.notes)
 
@@ -105,20 +106,19 @@ def test_a_run_with_a_short_status_is_reported(tmp_path):
     """status.json lacks command, data and speed."""
     folder = make_run(tmp_path / "rope-s0", "rope", 0)
     (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
-    data = runs.gather([folder])
+    data = gather([folder])
     (run,) = data.runs
-    assert (run["command"], run["data"], run["speed"]) == ("", "", 7500)
+    assert (run.command, run.data) == ("", "")
     (folder / "status.json").unlink()
-    (run,) = runs.gather([folder]).runs
-    assert (run["state"], run["step"]) == ("unknown", 10)
+    (run,) = gather([folder]).runs
+    assert (run.state, run.step) == ("unknown", 10)
 
 
 def test_facts_and_curves_of_a_run(sweep):
-    data = runs.gather([sweep / "rope-s0"])
+    data = gather([sweep / "rope-s0"])
     (run,) = data.runs
-    assert run["speed"] == 7500 and run["memory"] == 110
-    assert run["command"] == "train.py --config=x.py"
-    assert run["data"] == "abc: 3 documents, 1,200 tokens to train on, 1.0 bytes each"
+    assert run.command == "train.py --config=x.py"
+    assert run.data == "abc: 3 documents, 1,200 tokens to train on, 1.0 bytes each"
     chosen = (data.points.protocol == "sliding") & (data.points.method == "pi:2")
     points = data.points[chosen]
     assert list(points.length) == list(LENGTHS)
@@ -132,7 +132,7 @@ def test_facts_and_curves_of_a_run(sweep):
 
 def test_runs_of_one_encoding_that_differ_are_two_groups(sweep):
     make_run(sweep / "rope-base=5-s0", "rope", 0, extension={"name": "pi", "scale": 2.0})
-    groups = {run["name"]: run["group"] for run in runs.gather([sweep]).runs}
+    groups = {run.name: run.group for run in gather([sweep]).runs}
     assert groups["rope-s0"] == groups["rope-s2"] == "rope"
     assert groups["rope-base=5-s0"] == "rope-base=5"
 
@@ -155,8 +155,8 @@ def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
         writer.writerows(row | {"chosen": "yes"} for row in rows)
 
     def groups(*folders):
-        data = runs.gather([tmp_path / folder for folder in folders])
-        return [run["group"] for run in data.runs]
+        data = gather([tmp_path / folder for folder in folders])
+        return [run.group for run in data.runs]
 
     assert groups("fair", "factors") == ["nope", "nope-bos=True"]
     assert groups("fair", "long") == ["nope (steps=10)", "nope (steps=40)"]
@@ -164,10 +164,10 @@ def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
 
 def test_damaged_and_missing_runs_are_named(sweep, tmp_path):
     (sweep / "rope-s0" / "eval" / "sums.parquet").write_bytes(b"no")
-    notes = runs.gather([sweep]).notes
+    notes = gather([sweep]).notes
     assert any("rope-s0: cannot read" in note for note in notes)
     with pytest.raises(DataError, match="is not a folder"):
-        runs.gather([tmp_path / "nothing"])
+        gather([tmp_path / "nothing"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="the folder of a run has a config.json"):
-        runs.gather([tmp_path / "empty"])
+        gather([tmp_path / "empty"])

@@ -2,13 +2,15 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from evaluated import make_run
 
 from posenc_jax.evaluation import ngrams, records
-from posenc_jax.report import figures, learning, runs, sections, table
+from posenc_jax.report import figures, learning, sections, table
+from posenc_jax.report.gathered import gather
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
 STEPS = 80
@@ -36,7 +38,7 @@ def three(tmp_path):
 def test_a_loss_falling_twice_as_fast_as_the_best_is_unfinished(three):
     falling(three / "rope-s0", 0.5)
     falling(three / "nope-s0", 0.9)
-    (best, *others) = learning.groups_by_loss(runs.gather([three]))
+    (best, *others) = learning.groups_by_loss(gather([three]))
     assert best.group == "nope" and best.of_best is None and all(one.done for one in others)
     rope = three / "rope-s0" / "metrics.jsonl"
     lines = [json.loads(line) for line in rope.read_text().splitlines()]
@@ -44,13 +46,13 @@ def test_a_loss_falling_twice_as_fast_as_the_best_is_unfinished(three):
         "".join(json.dumps(line | {"valid_loss": line["valid_loss"] - 9}) + "\n" for line in lines)
     )
     falling(three / "nope-s0", 1.2)
-    found = {one.group: one for one in learning.groups_by_loss(runs.gather([three]))}
+    found = {one.group: one for one in learning.groups_by_loss(gather([three]))}
     assert [name for name, one in found.items() if not one.done] == ["nope"]
     assert found["nope"].fall == pytest.approx(1.2, abs=0.01)
     assert found["nope"].of_best == {0: pytest.approx(0.5, abs=0.01)}
-    data = runs.gather([three])
+    data = gather([three])
     assert table.table(data).splitlines()[-1].startswith("not done: nope: the held-out loss")
-    assert "not done" in sections.learning(data).html()
+    assert "not done" in str(sections.learning(data))
 
 
 def test_a_fall_that_seeds_may_turn_round_is_no_verdict(tmp_path):
@@ -58,27 +60,31 @@ def test_a_fall_that_seeds_may_turn_round_is_no_verdict(tmp_path):
         for name, better, own in (("rope", 0.5, 0.1), ("nope", 0.0, falls), ("t5", 0.2, 0.4)):
             folder = make_run(tmp_path / f"{name}-s{seed}", name, seed, better, steps=STEPS)
             falling(folder, own + 0.002 * seed, lower=5 * better)
-    found = {one.group: one for one in learning.groups_by_loss(runs.gather([tmp_path]))}
+    found = {one.group: one for one in learning.groups_by_loss(gather([tmp_path]))}
     assert found["nope"].fall > 0.3 and found["nope"].done and not found["t5"].done
     low, high = found["t5"].interval
     assert 0.39 < low < found["t5"].fall < high < 0.41
 
 
 def test_a_fall_over_more_than_a_quarter_is_scaled(three):
-    run = {"steps": 600, "learned": {"valid_loss": [(200, 3.0), (400, 2.5), (600, 2.1)]}}
-    assert learning.fall_of(run) == pytest.approx(0.4 * 150 / 200)
-    run["learned"]["valid_loss"].insert(2, (450, 2.4))
-    assert learning.fall_of(run) == pytest.approx(0.3)
-    assert learning.fall_of(run | {"steps": 700}) is None
-    run["learned"]["valid_loss"] = [(500, 2.4), (600, 2.1)]
-    assert learning.fall_of(run) is None
+    run = gather([three]).runs[0]
+
+    def fall(*losses, steps=600):
+        config = replace(run.config, steps=steps)
+        return learning.fall_of(replace(run, config=config, learned={"valid_loss": losses}))
+
+    early, late, last = (200, 3.0), (400, 2.5), (600, 2.1)
+    assert fall(early, late, last) == pytest.approx(0.4 * 150 / 200)
+    assert fall(early, late, (450, 2.4), last) == pytest.approx(0.3)
+    assert fall(early, late, last, steps=700) is None
+    assert fall((500, 2.4), last) is None
 
 
 def test_groups_trained_on_another_text_or_for_longer_are_not_the_best_of_others(three):
     folder = make_run(three / "fire-s0", "fire", 0, better=2.0, steps=STEPS, train_length=64)
     falling(folder, 0.001)
     assert {
-        one.group for one in learning.groups_by_loss(runs.gather([three])) if one.of_best is None
+        one.group for one in learning.groups_by_loss(gather([three])) if one.of_best is None
     } == {
         "nope",
         "fire",
@@ -87,9 +93,9 @@ def test_groups_trained_on_another_text_or_for_longer_are_not_the_best_of_others
 
 def test_without_a_late_held_out_loss_there_is_no_verdict(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0)
-    data = runs.gather([tmp_path])
+    data = gather([tmp_path])
     assert learning.groups_by_loss(data) == []
-    assert "(valid_every)" in sections.learning(data).html()
+    assert "(valid_every)" in str(sections.learning(data))
 
 
 @pytest.fixture
@@ -101,7 +107,7 @@ def counted(three):
         if cell.facts["protocol"] == "same_token"
     )
     row = {"evaluation": "held-out", "last": 8, "tokens": 9, "counted": 99, "nll": 1.0}
-    data = runs.gather([three])
+    data = gather([three])
     points = data.points[(data.points.protocol == "same_token") & (data.points.length == 32)]
     rope, nope = (
         points[(points.group == name) & (points.method == "none")].bpb.item()
@@ -124,7 +130,7 @@ def test_n_grams_of_a_budget_come_from_its_own_runs(counted):
     longer = make_run(counted / "rope-long-s0", "rope", 0, better=0.5, steps=4 * STEPS)
     falling(longer, 0.1)
     ngrams.write_yardsticks(longer / "eval", more)
-    data = runs.gather([counted])
+    data = gather([counted])
     found = {one.group: one.reached for one in learning.groups_by_loss(data)}
     assert found["nope"] == "not the 2-gram" and found["rope"] == "3-gram"
     points = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
@@ -136,13 +142,13 @@ def test_runs_outside_the_means_are_outside_the_losses(three):
     """The same seed again, and a run in training."""
     falling(make_run(three / "zz-rope-s0", "rope", 0, better=0.5, steps=STEPS), 5.0)
     falling(make_run(three / "zz-rope-s1", "rope", 1, evaluated=False, steps=STEPS), 5.0)
-    data = runs.gather([three])
+    data = gather([three])
     found = {one.group: one for one in learning.groups_by_loss(data)}
     assert found["rope"].fall == pytest.approx(0.1, abs=0.01)
 
 
 def test_the_n_gram_reached_is_the_longest_that_is_no_better(counted):
-    data = runs.gather([counted])
+    data = gather([counted])
     found = {one.group: one.reached for one in learning.groups_by_loss(data)}
     assert found["rope"] == "3-gram" and found["nope"] == "not the 2-gram"
 
@@ -155,12 +161,12 @@ def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
             counted / run / "eval",
             [row | ({"bpb": 9.0} if row["order"] == 4 else {}) for row in rows],
         )
-    found = {one.group: one.reached for one in learning.groups_by_loss(runs.gather([counted]))}
+    found = {one.group: one.reached for one in learning.groups_by_loss(gather([counted]))}
     assert found["rope"] == "4-gram" and found["nope"] == "not the 2-gram"
 
 
 def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
-    data = runs.gather([counted])
+    data = gather([counted])
     lines = {line.name: line for line in figures.against_length(data, "same_token")}
     assert [name for name in lines if name.endswith("gram")] == ["2-gram", "3-gram", "4-gram"]
     assert lines["3-gram"].x == [16, 32, 64] and len(set(lines["3-gram"].y)) == 1
@@ -190,13 +196,13 @@ def tuned(tmp_path):
 
 
 def test_trial_runs_appear_in_the_table_of_rates_only(tuned):
-    data = runs.gather([tuned])
-    assert {run["name"] for run in data.runs} == {
+    data = gather([tuned])
+    assert {run.name for run in data.runs} == {
         "rope-s0-learning_rate=0.003",
         "rope-s1-learning_rate=0.003",
     }
-    assert data.notes == [] and {run["group"] for run in data.runs} == {"rope"}
-    html = sections.rates(data).html()
+    assert data.notes == [] and {run.group for run in data.runs} == {"rope"}
+    html = str(sections.rates(data))
     for cell in ("2.250", "0.001: 2.500; 0.003: 2.250; 0.009: not finite"):
         assert cell in html
     assert "(0.333333, 1, 3;" in html and "trained arrays" not in html
@@ -208,12 +214,12 @@ def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
     for config in tuned.glob("*/config.json"):
         fields = json.loads(config.read_text())
         config.write_text(json.dumps(fields | {"data": fields["data"] | {"choose_fraction": 0.1}}))
-    data = runs.gather([tuned, shipped])
-    assert {run["group"] for run in data.runs} == {"rope", "rope, tuned"}
+    data = gather([tuned, shipped])
+    assert {run.group for run in data.runs} == {"rope", "rope, tuned"}
 
 
 def test_a_damaged_table_of_rates_is_a_note(tuned):
     (tuned / CHOICES_FILE).write_text("scheme,run\nrope,x\n")
-    data = runs.gather([tuned])
+    data = gather([tuned])
     assert any("choices.csv cannot be read" in note for note in data.notes)
     assert sections.rates(data) is None
