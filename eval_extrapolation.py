@@ -18,49 +18,42 @@ import argparse
 import sys
 from pathlib import Path
 
-from posenc_jax.config.flags import parse_flags, refuse
+from posenc_jax.config.flags import parse_flags
 from posenc_jax.config.resolve import refuse_unadopted
-from posenc_jax.config.schema import Evaluation, evaluation
-from posenc_jax.evaluation import validate
+from posenc_jax.config.schema import evaluation
 from posenc_jax.runtime import backend, terminal
-from posenc_jax.runtime.errors import ConfigError
+
+# One protocol and about 20 windows; given fields take precedence.
+QUICK = {"name": "quick", "protocols": "same_token", "documents": 10, "windows": 2}
 
 
 def main(argv: list[str]) -> int:
-    flags, recipe = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
+    return terminal.code_of(lambda: run(argv))
+
+
+def run(argv: list[str]) -> None:
+    flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
     backend.configure()
+    from posenc_jax import programs
+    from posenc_jax.evaluation import planning
+    from posenc_jax.runs.subject import run_config
+    from posenc_jax.tracking.wandb import log_evaluation
+
     if flags.quick:
         usual, given = evaluation(), {word.partition("=")[0] for word in argv}
         free = (name for name in QUICK if f"--config.{name}" not in given)
         recipe.update({name: QUICK[name] for name in free if recipe[name] == usual[name]})
-    workdir, problems = Path(flags.workdir or "").expanduser(), []
-    try:
-        refuse_unadopted(workdir)
-    except ConfigError as error:
-        refuse([str(error)])
+    workdir = Path(flags.workdir or "").expanduser()
+    refuse_unadopted(workdir)
     if not flags.workdir or not (workdir / "config.json").is_file():
         problems.append(f"--workdir must be the folder of a run; got {flags.workdir!r}")
     if flags.every_checkpoint and flags.step is not None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
-    try:
-        config = validate.load(recipe, more=problems)
-    except ConfigError as error:
-        refuse(str(error).splitlines())
-    return terminal.code_of(lambda: run(config, workdir, flags.step, flags.every_checkpoint))
-
-
-def run(config: Evaluation, workdir: Path, step: int | None, every: bool) -> None:
-    from posenc_jax import programs
-    from posenc_jax.runs.subject import run_config
-    from posenc_jax.tracking.wandb import log_evaluation
-
-    curves = programs.evaluate_run(config, workdir, None if every else [step])
+    config = planning.load(recipe, more=problems)
+    steps = None if flags.every_checkpoint else [flags.step]
+    curves = programs.evaluate_run(config, workdir, steps)
     if curves is not None:
         log_evaluation(run_config(workdir), config.wandb.mode, workdir, curves)
-
-
-# One protocol and about 20 windows; given fields take precedence.
-QUICK = {"name": "quick", "protocols": "same_token", "documents": 10, "windows": 2}
 
 
 def _define(flags: argparse.ArgumentParser) -> None:

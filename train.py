@@ -15,50 +15,38 @@ import sys
 from pathlib import Path
 
 from posenc_jax import config
-from posenc_jax.config.check import mistakes_in_evaluation
 from posenc_jax.config.environment import workdir_of
-from posenc_jax.config.flags import parse_evaluation, parse_flags, refuse, without_evaluation
-from posenc_jax.config.schema import ConfigDict
-from posenc_jax.evaluation import validate
-from posenc_jax.runs.workdir import Workdir
+from posenc_jax.config.flags import parse_evaluation, parse_flags, without_evaluation
+from posenc_jax.config.resolve import existing_config
 from posenc_jax.runtime import backend, terminal
-from posenc_jax.runtime.errors import ConfigError
-
-BUILT = ("--config.encoding.", "--config.extension.")  # fields that only building can check
 
 
 def main(argv: list[str]) -> int:
+    return terminal.code_of(lambda: run(argv))
+
+
+def run(argv: list[str]) -> int:
     argv, evaluating = without_evaluation(argv)
-    flags, recipe = parse_flags(argv, __doc__ or "", resumes=True)
-    evaluation = parse_evaluation(evaluating)
-    chosen = any(word.startswith(BUILT) for word in argv)
-    return terminal.code_of(lambda: run(flags.workdir, recipe, chosen, evaluation))
-
-
-def run(
-    workdir: str | None, recipe: ConfigDict, chosen: bool, evaluation: ConfigDict | None
-) -> int:
-    workdir = workdir and workdir_of(workdir)
-    more = [] if workdir else ["--workdir is missing; give the folder of the run"]
-    if evaluation is not None:
-        more += mistakes_in_evaluation(evaluation)
-        if recipe.distributed or evaluation.distributed:
-            more.append("--evaluate is for one process; evaluate a distributed run afterwards")
-    saved = Workdir(workdir).config() if workdir else None
+    flags, recipe, problems = parse_flags(argv, __doc__ or "", resumes=True)
+    evaluation, more = parse_evaluation(evaluating)
+    problems += more
     backend.configure()
-    try:
-        training = config.load(recipe, saved, more=more, build=chosen)
-        asked = None if evaluation is None else validate.load(evaluation, training)
-    except ConfigError as error:
-        refuse(str(error).splitlines())
+    from posenc_jax import programs
+    from posenc_jax.evaluation import planning
+
+    workdir = Path(workdir_of(flags.workdir)) if flags.workdir else None
+    if workdir is None:
+        problems.append("--workdir is missing; give the folder of the run")
+    if evaluation is not None:
+        problems += planning.mistakes(evaluation)
+        if recipe.distributed or evaluation.distributed:
+            problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
+    saved = existing_config(workdir) if workdir else None
+    training = config.load(recipe, saved, more=problems)
     assert workdir
-    if asked is not None:
-        from posenc_jax.programs import train_and_evaluate
-
-        return train_and_evaluate(training, asked, Path(workdir))
-    from posenc_jax.training.loop import train
-
-    return train(training, Path(workdir))
+    if evaluation is None:
+        return programs.train(training, workdir)
+    return programs.train_and_evaluate(training, planning.load(evaluation), workdir)
 
 
 if __name__ == "__main__":

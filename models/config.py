@@ -152,7 +152,7 @@ class Config:
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     """List every mistake in the fields of a decoder, with `prefix` before each name."""
-    problems = fields.mistakes(Config, values, prefix)
+    problems = [*fields.mistakes(Config, values, prefix).values()]
     if values.get("parallel") is True and values["norm_place"] == "post":
         problems.append(f"{prefix}parallel needs {prefix}norm_place = 'pre'; got 'post'")
     width, heads = values["width"], values["heads"]

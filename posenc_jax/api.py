@@ -9,8 +9,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from posenc_jax.checks import known
-from posenc_jax.config import Evaluation, Training, load, schema
-from posenc_jax.evaluation import validate
+from posenc_jax.config import Training, load, schema
 from posenc_jax.registry import ROOT
 from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import missing
@@ -43,14 +42,14 @@ def evaluate(
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     backend.configure()
     recipe = _with(schema.evaluation(), fields)
-    return _explained(lambda: _evaluate(validate.load(recipe), Path(workdir), step))
+    return _explained(lambda: _evaluate(recipe, Path(workdir), step))
 
 
-def _evaluate(config: Evaluation, workdir: Path, step: int | None) -> list[dict]:
+def _evaluate(recipe: ConfigDict, workdir: Path, step: int | None) -> list[dict]:
     from posenc_jax import programs
-    from posenc_jax.evaluation import records
+    from posenc_jax.evaluation import planning, records
 
-    evaluated, _ = programs.measure(config, workdir, [step])
+    evaluated, _ = programs.measure(planning.load(recipe), workdir, [step])
     return [*records.rows(evaluated.cells), *evaluated.left_out]
 
 

@@ -106,14 +106,14 @@ def groups(described: type) -> Iterator[tuple[str, type]]:
             yield entry.name, entry.metadata["group"]
 
 
-def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Violations of the fields' rules, in the order of the fields."""
-    problems = []
+def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Violations of the fields' rules by the names of the fields."""
+    problems = {}
     for field in fields(described):
         try:
             field.check(f"{prefix}{field.name}", values.get(field.name, field.default))
         except ValueError as error:
-            problems.append(str(error))
+            problems[field.name] = str(error)
     return problems
 
 

@@ -47,6 +47,7 @@ def measure(
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
     """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
+    planning.check(evaluation, config)
     planning.check_readable(evaluation, config)
     code = train(config, workdir)
     if code != DONE:

@@ -12,10 +12,9 @@ import json
 import sys
 
 from posenc_jax import config
-from posenc_jax.config import flags
+from posenc_jax.config.flags import parse_flags
 from posenc_jax.config.schema import Training, as_fields
 from posenc_jax.runtime import backend, terminal
-from posenc_jax.runtime.errors import ConfigError
 
 LEAST_REACH = 3  # logits
 
@@ -23,12 +22,12 @@ LEAST_REACH = 3  # logits
 def main(argv: list[str]) -> int:
     if argv[1:] == ["--list"]:
         return print_choices()
-    _, recipe = flags.parse_flags(argv, __doc__ or "")
+    return terminal.code_of(lambda: print_configuration(argv))
+
+
+def print_configuration(argv: list[str]) -> None:
+    _, recipe, problems = parse_flags(argv, __doc__ or "")
     backend.configure()
-    try:
-        run = config.load(recipe)
-    except ConfigError as error:
-        flags.refuse(str(error).splitlines())
     import jax
 
     from posenc_jax import extensions
@@ -37,6 +36,7 @@ def main(argv: list[str]) -> int:
     from posenc_jax.schemes.hybrid import Hybrid
     from posenc_jax.schemes.rope import RoPE
 
+    run = config.load(recipe, more=problems)
     model = run.model
     vocab = model.vocab or corpora.encoder_of(run.data.source).vocab
     run = dataclasses.replace(run, model=dataclasses.replace(model, vocab=vocab))
@@ -60,7 +60,6 @@ def main(argv: list[str]) -> int:
         terminal.say(f"receptive field: {f'{field:,} tokens' if field else 'unbounded'}")
     if parts["encoding"]:
         reach_of_the_encoding(run, encoding)
-    return 0
 
 
 def print_choices() -> int:

@@ -16,18 +16,24 @@ import sys
 from pathlib import Path
 
 from posenc_jax import config
-from posenc_jax.config.flags import parse_flags, refuse
+from posenc_jax.config.flags import parse_flags
 from posenc_jax.config.schema import Training
 from posenc_jax.data.sources import Documents
 from posenc_jax.data.sources.tokens import Tokens
-from posenc_jax.runtime import terminal
+from posenc_jax.runtime import backend, terminal
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
 
 
 def main(argv: list[str]) -> int:
-    flags, recipe = parse_flags(argv, __doc__ or "", define=_define)
-    problems = []
+    return terminal.code_of(lambda: prepare(argv))
+
+
+def prepare(argv: list[str]) -> None:
+    flags, recipe, problems = parse_flags(argv, __doc__ or "", define=_define)
+    backend.configure()
+    from posenc_jax.data import corpora, export, tokenizer
+
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
             f"--vocab must be at least 257, one token more than bytes; got {flags.vocab}"
@@ -39,33 +45,21 @@ def main(argv: list[str]) -> int:
         )
     if flags.vocab is not None and not is_replaceable(Path(flags.out)):
         problems.append(f"cannot write --out={flags.out}: {NO_FILE}")
-    try:
-        run = config.load(recipe, more=problems, build=False)
-    except ConfigError as error:
-        refuse(str(error).splitlines())
-    if not isinstance(run.data.source, Documents):
+    run = config.load(recipe, more=problems)
+    source = run.data.source
+    if not isinstance(source, Documents):
         made = "data.tokens are already prepared; name a text to prepare instead"
         several = "data.mixture is several texts; prepare each of them"
-        refuse([made if isinstance(run.data.source, Tokens) else several])
-    limit = None if flags.limit is None else int(flags.limit)
-    return terminal.code_of(
-        lambda: _prepare(run, run.data.source, flags.vocab, flags.out, flags.tokens_out, limit)
-    )
-
-
-def _prepare(
-    run: Training, source: Documents, vocab: int | None, out: str, folder: str, limit: int | None
-) -> None:
-    from posenc_jax.data import corpora, export, tokenizer
-
-    if vocab is not None:
-        source = _train(run, source, vocab, out)
+        raise ConfigError(made if isinstance(source, Tokens) else several)
+    if flags.vocab is not None:
+        source = _train(run, source, flags.vocab, flags.out)
     corpus = corpora.prepare(source, run.seed)
-    if folder:
-        encoder, place = tokenizer.load(source.tokenizer), Path(folder).expanduser()
+    if flags.tokens_out:
+        encoder, place = tokenizer.load(source.tokenizer), Path(flags.tokens_out).expanduser()
+        limit = None if flags.limit is None else int(flags.limit)
         corpus = export.write(corpus, encoder, place, limit)
         size = export.size_of(place) / 2**20
-        terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={folder}")
+        terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={flags.tokens_out}")
     terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")
     for name, facts in corpus.card["splits"].items():
         terminal.say(f"{name}: {facts}")

@@ -1,23 +1,21 @@
 """Typed configurations from recipes, for tests; a mistake in one fails the test."""
 
-from posenc_jax.config import Training, check
+from posenc_jax.config import Training, load
 from posenc_jax.data import sources
+from posenc_jax.runtime.errors import ConfigError
 
 
 def problems_of(recipe, saved=None) -> list[str]:
-    """Every mistake, of building too where nothing else is wrong."""
-    checked = check.without_building(recipe, saved)
-    if checked.problems or checked.run is None:
-        return checked.problems
-    from posenc_jax.config import building
-
-    return building.mistakes(checked.run)
+    """Every mistake."""
+    try:
+        load(recipe, saved)
+    except ConfigError as error:
+        return list(error.args)
+    return []
 
 
 def run_of(recipe, saved=None) -> Training:
-    problems, run, _ = check.without_building(recipe, saved)
-    assert run is not None and not problems, problems
-    return run
+    return load(recipe, saved)
 
 
 def source_of(length: int = 128, **fields):

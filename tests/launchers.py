@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from posenc_jax.config import flags
-from posenc_jax.evaluation import validate
+from posenc_jax.evaluation import planning
 from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import errors
 
@@ -45,4 +45,5 @@ def leave_result(folder: Path, command: list[str], steps: int) -> None:
     if words:
         (folder / "eval").mkdir(exist_ok=True)
         (folder / "eval" / "curves.csv").touch()
-        Workdir(folder).set_evaluated(validate.load(flags.evaluation_of(words) or {}))
+        evaluation, _ = flags.parse_evaluation(words)
+        Workdir(folder).set_evaluated(planning.load(evaluation or {}))

@@ -1,10 +1,10 @@
 """Check a configuration once, before anything believes it: structure, numbers, choices, and what
-its encoding and extension say when they are built. Only the last needs jax."""
+its encoding and extension say when they are built, which imports jax."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -18,68 +18,52 @@ from posenc_jax.data import sources
 from posenc_jax.data.sources import _files
 from posenc_jax.runtime.errors import ConfigError
 
-# Beside model and encoding.
-BUILT_FROM = ("train_length", "original_length", "encoding_rate", "sequence")
-
-
-class Checked(NamedTuple):
-    """A configuration that was checked without jax."""
-
-    problems: list[str]
-    run: Training | None  # None where it cannot be built; with a problem its data may be missing
-    missing_files: list[str] = []  # beside other mistakes; alone they are an error of the data
-
 
 def load(
     recipe: ConfigDict | Mapping[str, Any],
     saved: Training | None = None,
     *,
     more: Sequence[str] = (),
-    build: bool = True,
 ) -> Training:
-    """The typed configuration of a recipe, or a ConfigError with every mistake, one a line.
+    """The typed configuration of a recipe, or a ConfigError with every mistake.
 
-    `saved` is the run that is resumed; `more` are mistakes that a program found itself. With
-    mistakes already found, the encoding is built only with `build`, since that imports jax; a
-    distributed run is built once its processes have met.
+    `saved` is the run that is resumed; `more` are mistakes that a program found itself. Missing
+    files are reported beside other mistakes; alone they are an error of the data.
     """
-    checked = without_building(recipe, saved)
-    problems = [*checked.problems, *more]
-    run = checked.run
-    if run is not None and not run.distributed and (build or not problems):
-        from posenc_jax.config import building
-
-        problems += building.mistakes(run)
-    if problems or run is None:
-        raise ConfigError("\n".join([*problems, *checked.missing_files]))
-    return run
-
-
-def without_building(
-    recipe: ConfigDict | Mapping[str, Any], saved: Training | None = None
-) -> Checked:
-    """Every mistake that is found without jax."""
     given = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
-    wrong = _structure(given, schema.training().to_dict())
-    if wrong:
-        return Checked(wrong, None)
+    if wrong := _structure(given, schema.training().to_dict()):
+        raise ConfigError(*more, *wrong)
     try:
         values = resolve(given, saved)
     except ConfigError as error:
-        return Checked([str(error)], None)
-    numbers = fields.mistakes(Training, values) + _together(values)
-    parts = _model(values["model"]) + _names(values["encoding"], values["extension"])
+        raise ConfigError(*more, *error.args) from error
+    numbers = fields.mistakes(Training, values)
+    parts = [*_model(values["model"]), *_names(values["encoding"], values["extension"])]
     source, of_data = _data(values)
-    problems = numbers + parts + of_data
-    problems += fields.mistakes(schema.Wandb, values["wandb"], "wandb.")
-    if saved is None and values["init_from"] and not parts:
-        problems += _unlike(values)
+    problems = [*more, *numbers.values(), *_together(values), *parts, *of_data]
+    problems += fields.mistakes(schema.Wandb, values["wandb"], "wandb.").values()
+    if not parts:
+        if saved is None and values["init_from"]:
+            problems += _unlike(values)
+        # With the defaults of what is wrong, since the encoding can be judged nevertheless.
+        usual = {field.name: field.default for field in fields.fields(Training)}
+        values |= {name: usual[name] for name in numbers}
+        values |= {} if source else {"data": {"source": "stdlib"}}
+        run = schema.from_fields(values)
+        problems += _mistakes_of_building(run)
+        if not problems:
+            return run
     missing = source.missing() if isinstance(source, _files.Files) else []
-    if parts or any(line.startswith(BUILT_FROM) for line in numbers):
-        return Checked(problems, None, missing)
-    if source is None:  # the encoding can be judged nevertheless
-        values = values | {"data": {"source": "stdlib"}}
-    return Checked(problems, schema.from_fields(values), missing)
+    raise ConfigError(*problems, *missing)
+
+
+def _mistakes_of_building(run: Training) -> list[str]:
+    """What the encoding says; that of a distributed run is built once its processes have met."""
+    if run.distributed:
+        return []
+    from posenc_jax.config import building
+
+    return building.mistakes(run)
 
 
 def _structure(given: Mapping, expected: Mapping) -> list[str]:
@@ -140,8 +124,8 @@ def _model(values: Fields) -> list[str]:
 
 
 def _names(encoding: Fields, extension: Fields) -> list[str]:
-    problems = fields.mistakes(schema.Encoding, encoding, "encoding.")
-    problems += fields.mistakes(schema.Extension, extension, "extension.")
+    problems = [*fields.mistakes(schema.Encoding, encoding, "encoding.").values()]
+    problems += fields.mistakes(schema.Extension, extension, "extension.").values()
     for check in (
         lambda: known("encoding", encoding["name"], registry.encodings()),
         lambda: composition.parts(extension["name"]),
@@ -158,7 +142,7 @@ def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
     own = {field.name for field in fields.fields(schema.Data)}
     described = {name: value for name, value in data.items() if name not in own}
     source, problems = sources.read(described, length)
-    problems += fields.mistakes(schema.Data, data, "data.")
+    problems += fields.mistakes(schema.Data, data, "data.").values()
     if source is not None and data.get("answers_only") is True and not source.has_answers:
         problems.append("data.answers_only has no effect: the text marks no answers")
     return source, problems
@@ -179,9 +163,9 @@ def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
     wrong = [schema.unknown(field, names) for field, _ in _leaves(values) if field not in names]
     if wrong:
         return wrong
-    problems = fields.mistakes(Evaluation, values)
-    problems += fields.mistakes(schema.EvaluationData, values["data"], "data.")
-    problems += fields.mistakes(schema.EvaluationWandb, values["wandb"], "wandb.")
+    problems = [*fields.mistakes(Evaluation, values).values()]
+    problems += fields.mistakes(schema.EvaluationData, values["data"], "data.").values()
+    problems += fields.mistakes(schema.EvaluationWandb, values["wandb"], "wandb.").values()
     name = str(values["name"])
     if re.fullmatch(r"[\w.+-]{0,80}", name) is None:
         problems.append(

@@ -7,7 +7,7 @@ import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from posenc_jax.runtime import errors, terminal
 
@@ -18,9 +18,8 @@ except ModuleNotFoundError as error:
     raise SystemExit(errors.CONFIG) from None
 
 from posenc_jax import composition, fields
-from posenc_jax.config import check, environment, schema
-from posenc_jax.config.resolve import encoding_defaults, saved_config
-from posenc_jax.config.schema import Training
+from posenc_jax.config import environment, schema
+from posenc_jax.config.resolve import encoding_defaults, existing_config
 from posenc_jax.data import sources
 from posenc_jax.registry import ROOT
 
@@ -33,20 +32,25 @@ FIELD = re.compile(r"--config\.([\w.]+)=(.*)", re.DOTALL)
 Define = Callable[[argparse.ArgumentParser], object]
 
 
+class Command(NamedTuple):
+    """What the words of a command say, with the mistakes in them; `config.load` judges the rest."""
+
+    flags: argparse.Namespace
+    recipe: ConfigDict
+    problems: list[str]
+
+
 def parse_flags(
     argv: list[str], usage: str, *, evaluation=False, define: Define = id, resumes=False
-):
-    """Flags and recipe of a command; a mistake is printed and ends with exit code 2."""
+) -> Command:
+    """The command line of a program; --help is answered and ends it."""
     if any(arg in HELP for arg in argv[1:]):
         described = schema.Evaluation if evaluation else schema.Training
         listed = "\n".join(schema.explained(described, "--config."))
         codes = "\n".join(f"  {code:3d}  {meaning}" for code, meaning in errors.MEANING.items())
         terminal.say(f"{usage.strip()}\n\nFields:\n{listed}\n\nExit codes:\n{codes}")
         raise SystemExit(errors.DONE)
-    try:
-        return parse(argv, evaluation=evaluation, define=define, resumes=resumes)
-    except errors.ConfigError as error:
-        refuse(str(error).splitlines())
+    return parse(argv, evaluation=evaluation, define=define, resumes=resumes)
 
 
 def without_evaluation(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -56,32 +60,22 @@ def without_evaluation(argv: list[str]) -> tuple[list[str], list[str]]:
     return training, [EVALUATE.sub("--config", word) for word in argv if EVALUATE.match(word)]
 
 
-def parse_evaluation(words: list[str]) -> ConfigDict | None:
-    """The evaluation that follows a training; a mistake is printed and ends with exit code 2."""
-    try:
-        return evaluation_of(words)
-    except errors.ConfigError as error:
-        refuse(str(error).splitlines())
-
-
-def evaluation_of(words: list[str]) -> ConfigDict | None:
-    """The evaluation that follows a training; None where none is requested."""
+def parse_evaluation(words: list[str]) -> tuple[ConfigDict | None, list[str]]:
+    """The evaluation that follows a training, None where none is requested, and its mistakes."""
     if not words:
-        return None
+        return None, []
+    _, recipe, problems = parse(["train.py", *words], evaluation=True)
     if any(word.startswith("--config.wandb") for word in words):
-        raise errors.ConfigError(
-            "--evaluate.wandb has no effect: training and evaluation are one run of wandb"
+        problems.append(
+            "--config.wandb has no effect: training and evaluation are one run of wandb"
         )
-    try:
-        return parse(["train.py", *words], evaluation=True)[1]
-    except errors.ConfigError as error:
-        raise errors.ConfigError(str(error).replace("--config", "--evaluate")) from error
+    return recipe, [problem.replace("--config", "--evaluate") for problem in problems]
 
 
 def parse(
     argv: Sequence[str], *, evaluation: bool = False, define: Define = id, resumes: bool = False
-) -> tuple[argparse.Namespace, ConfigDict]:
-    """Flags and recipe of a command; mistakes raise a ConfigError, a line for each.
+) -> Command:
+    """Flags and recipe of a command, and the mistakes in them.
 
     `define` adds a program's own flags. With `resumes` the configuration is that of the run in the
     workdir where no recipe is given.
@@ -92,22 +86,13 @@ def parse(
     flags, problems = _flags(others, define)
     recipe, more = _recipe(flags, evaluation, resumes)
     problems += more
-    mistaken = bool(problems)
     for name, text in (setting.groups() for setting in settings if setting):
         try:
             _set(recipe, name, text)
         except ValueError as error:
             problems.append(str(error))
     environment.apply(recipe, list(argv))
-    if problems:
-        if evaluation:
-            problems += check.mistakes_in_evaluation(recipe)
-        elif not mistaken or flags.config:
-            saved = _saved(flags) if resumes else None
-            checked = check.without_building(recipe, saved)
-            problems += checked.problems + checked.missing_files
-        raise errors.ConfigError("\n".join(problems))
-    return flags, recipe
+    return Command(flags, recipe, problems)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -141,7 +126,8 @@ def _recipe(
     usual = schema.evaluation() if evaluation else schema.training()
     named = flags.config or (str(EVALUATION) if evaluation else None)
     if named is None:
-        saved = _saved(flags) if resumes else None
+        folder = environment.workdir_of(flags.workdir) if resumes and flags.workdir else None
+        saved = existing_config(Path(folder)) if folder else None
         if saved is not None:
             return ConfigDict(schema.as_fields(saved)), []
         more = "; --workdir alone resumes a run, and there is none in it" if resumes else ""
@@ -231,22 +217,3 @@ def _joined(argv: list[str]) -> list[str]:
         else:
             joined.append(word)
     return joined
-
-
-def _saved(flags: argparse.Namespace) -> Training | None:
-    """The configuration of the run in the workdir."""
-    if not flags.workdir:
-        return None
-    folder = Path(environment.workdir_of(flags.workdir))
-    if not (folder / "config.json").exists():
-        return None
-    try:
-        return saved_config(folder)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise errors.ConfigError(f"cannot read {folder / 'config.json'}: {error}") from error
-
-
-def refuse(problems: Sequence[str]) -> NoReturn:
-    for problem in problems:
-        terminal.say(f"error: {problem}", error=True)
-    raise SystemExit(errors.CONFIG)

@@ -14,7 +14,7 @@ from posenc_jax.composition import Part
 from posenc_jax.config import schema
 from posenc_jax.config.schema import Training
 from posenc_jax.fields import fields as described
-from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.errors import ConfigError, Stop
 
 FORMAT = 4  # of config.json and of a checkpoint's card
 TOKENIZER = "tokenizer.json"  # that a run keeps
@@ -41,6 +41,17 @@ def saved_config(workdir: Path) -> Training:
     if kept.is_file() and not _is_here(data.get("tokenizer", "bytes")):
         fields["data"] = data | {"tokenizer": str(kept)}
     return schema.from_fields(fields)
+
+
+def existing_config(workdir: Path) -> Training | None:
+    """The configuration of the run in a folder; None where there is none."""
+    refuse_unadopted(workdir)
+    if not (workdir / "config.json").exists():
+        return None
+    try:
+        return saved_config(workdir)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Stop(f"cannot read {workdir / 'config.json'} as a run's: {error}") from error
 
 
 def refuse_unadopted(place: str | Path) -> None:

@@ -1,13 +1,16 @@
 """Plan the cells of an evaluation: extensions, protocols, lengths, and the windows they read."""
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
+from ml_collections import ConfigDict
 from tqdm import tqdm
 
 from posenc_jax import composition, extensions
 from posenc_jax.attention import ring
-from posenc_jax.config import Evaluation, Training, building
+from posenc_jax.config import Evaluation, Training, building, schema
+from posenc_jax.config.check import mistakes_in_evaluation
 from posenc_jax.config.resolve import reached, trained_length
 from posenc_jax.config.schema import words
 from posenc_jax.data import texts
@@ -33,6 +36,30 @@ class Cell(NamedTuple):
     pass_key: str  # shared by cells that read windows of one length with the same numbers
     key: str
     text: Text
+
+
+def load(recipe: ConfigDict | Mapping[str, Any], *, more: Sequence[str] = ()) -> Evaluation:
+    """The typed configuration of an evaluation, or a ConfigError with every mistake.
+
+    `more` are mistakes that a program found itself.
+    """
+    if problems := [*more, *mistakes(recipe)]:
+        raise ConfigError(*problems)
+    return _typed(recipe)
+
+
+def mistakes(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
+    """Mistakes in structure and numbers, and where there are none those that protocols and
+    extensions find."""
+    if problems := mistakes_in_evaluation(recipe):
+        return problems
+    config = _typed(recipe)
+    return protocols.mistakes(config) + methods.mistakes(config.extensions)
+
+
+def _typed(recipe: ConfigDict | Mapping[str, Any]) -> Evaluation:
+    given = recipe.to_dict() if isinstance(recipe, ConfigDict) else recipe
+    return schema.evaluation_from_fields(given)
 
 
 def check(config: Evaluation, run: Training) -> None:

@@ -146,7 +146,7 @@ def _config(
     file = found.tokenizer.file
     fields["data"] = {"source": "unknown", "tokenizer": file, "prefix": found.prefix}
     if wrong := described.mistakes(Training, fields):
-        raise ValueError("; ".join(wrong))
+        raise ValueError("; ".join(wrong.values()))
     return schema.from_fields(fields)
 
 

@@ -89,7 +89,7 @@ def key_of(seed: int) -> jax.Array:
 def check(config: Training) -> None:
     """Check options that only the scheme, the extension and the devices can judge."""
     if problems := building.mistakes(config):
-        raise ConfigError("\nerror: ".join(problems))
+        raise ConfigError(*problems)
     devices.check(config.sequence)
     rows, shares = config.batch_size // config.accumulate, jax.device_count() // config.sequence
     if rows % shares:

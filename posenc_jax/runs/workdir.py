@@ -80,13 +80,7 @@ class Workdir:
 
     def config(self) -> Training | None:
         """The configuration of the run in this folder; None where there is none."""
-        resolve.refuse_unadopted(self.path)
-        if not (self / "config.json").exists():
-            return None
-        try:
-            return resolve.saved_config(self.path)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Stop(f"cannot read {self / 'config.json'} as a run's: {error}") from error
+        return resolve.existing_config(self.path)
 
     def checked_config(self) -> Training | None:
         """The configuration, checked against the newest checkpoint's card where one is readable."""

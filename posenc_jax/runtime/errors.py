@@ -30,7 +30,12 @@ class Stop(Exception):
 
 
 class ConfigError(Stop):
+    """Mistakes in a configuration, an argument for each."""
+
     code = CONFIG
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
 
 
 class DataError(Stop):

@@ -57,7 +57,8 @@ def clock(seconds: float) -> str:
 
 
 def code_of(body: Callable[[], object]) -> int:
-    """Run the body of a program and return its exit code; errors are reported in one line."""
+    """Run the body of a program and return its exit code; each mistake is reported in one
+    line."""
     try:
         code = body()
     except BaseException as error:
@@ -73,7 +74,8 @@ def reported(error: BaseException) -> int:
         say(f"error: {advice}", error=True)
         return errors.CONFIG
     elif isinstance(error, errors.Stop | OSError):
-        say(f"error: {error}", error=True)
+        lines = error.args if isinstance(error, errors.ConfigError) else [error]
+        say("\n".join(f"error: {line}" for line in lines), error=True)
     else:
         raise error
     return errors.code_of(error)

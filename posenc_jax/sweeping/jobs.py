@@ -15,11 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from posenc_jax.checks import known
-from posenc_jax.config import Evaluation, Training, flags, schema
-from posenc_jax.config import check as checks
-from posenc_jax.config.check import BUILT_FROM as NUMBERS
+from posenc_jax.config import Evaluation, Training, flags, load, schema
 from posenc_jax.config.compare import FREE, differences, flat
-from posenc_jax.evaluation import validate
 from posenc_jax.registry import ROOT
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.workdir import Workdir
@@ -28,7 +25,15 @@ from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
 
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
-BUILT_FROM = ("model", "encoding", "extension", *NUMBERS)
+BUILT_FROM = (
+    "model",
+    "encoding",
+    "extension",
+    "train_length",
+    "original_length",
+    "encoding_rate",
+    "sequence",
+)
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
 
@@ -75,15 +80,10 @@ class Job:
             return True
 
     @functools.cached_property
-    def _checked(self) -> checks.Checked:
-        return checks.without_building(flags.parse(self._train[1:])[1], self.existing)
-
-    @property
     def config(self) -> Training:
         """The training configuration."""
-        if self._checked.run is None:
-            raise ConfigError("\n".join(self._checked.problems))
-        return self._checked.run
+        _, recipe, problems = flags.parse(self._train[1:])
+        return load(recipe, self.existing, more=problems)
 
     @functools.cached_property
     def existing(self) -> Training | None:
@@ -95,23 +95,22 @@ class Job:
 
     def mistakes(self) -> list[str]:
         """Errors in the training and evaluation commands, before anything runs."""
-        try:
-            wrong, run, _ = self._checked
-        except ConfigError as error:
-            return [str(error)]
-        if run is not None:
-            wrong = wrong + _mistakes_of_building(built_from(run))
-        try:
-            _ = self.asked
-        except ConfigError as error:
-            wrong = wrong + str(error).splitlines()
-        return wrong
+        problems: list[str] = []
+        for name in ("config", "asked"):
+            try:
+                getattr(self, name)
+            except ConfigError as error:
+                problems += error.args
+        return problems
 
     @functools.cached_property
     def asked(self) -> Evaluation:
         """The configuration of its evaluation."""
+        from posenc_jax.evaluation import planning
+
         words = flags.without_evaluation(self._evaluated)[1]
-        return validate.load(flags.evaluation_of(words) or {})
+        evaluation, problems = flags.parse_evaluation(words)
+        return planning.load(evaluation or {}, more=problems)
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""
@@ -205,14 +204,6 @@ def built_from(run: Training) -> str:
 def run_of(fields: str) -> Training:
     """A run with these fields and the usual text."""
     return schema.from_fields(json.loads(fields) | {"data": {"source": "stdlib"}})
-
-
-@functools.cache
-def _mistakes_of_building(fields: str) -> list[str]:
-    """Built once for all jobs with the same fields."""
-    from posenc_jax.config import building
-
-    return building.mistakes(run_of(fields))
 
 
 @functools.cache

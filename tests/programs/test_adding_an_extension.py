@@ -9,8 +9,9 @@ USE = """
 import posenc_jax
 from configs import rope
 from posenc_jax import extensions
-from posenc_jax.config import building, check, flags, load
+from posenc_jax.config import building, flags, load
 from posenc_jax.evaluation import methods
+from posenc_jax.runtime.errors import ConfigError
 
 encoding = posenc_jax.build("rope", posenc_jax.Dims(2, 8, 16, 16))
 extended = posenc_jax.extend("slowed:2:share=0.25+logn", encoding, 1.0)
@@ -22,12 +23,16 @@ assert methods.mistakes("slowed:2,slowed:shares=1") == [
 ]
 words = ["train.py", "--config=configs/rope.py", "--config.extension.scale=2"]
 words += ["--config.extension.name=slowed", "--config.extension.share=0.25"]
-recipe = flags.parse(words)[1]
-ours = building.extended(load(recipe), encoding)
+_, recipe, problems = flags.parse(words)
+ours = building.extended(load(recipe, more=problems), encoding)
 assert (ours.inv_freq == extended.inv_freq).all()
 recipe.extension.share = -1.0
-run = check.without_building(recipe).run
-assert building.mistakes(run) == ["share must be a finite number above 0; got -1.0"]
+try:
+    load(recipe)
+except ConfigError as error:
+    assert error.args == ("share must be a finite number above 0; got -1.0",)
+else:
+    raise AssertionError
 """
 
 

@@ -16,7 +16,9 @@ ROPE = f"--config={ROOT}/configs/rope.py"
 
 
 def read(*words):
-    return flags.parse(["train.py", *words])[1]
+    _, recipe, problems = flags.parse(["train.py", *words])
+    assert not problems
+    return recipe
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,8 @@ def test_a_field_that_is_none_by_default_is_unset_again(field, value):
 
 
 def test_values_that_are_not_numbers_are_refused():
-    with pytest.raises(flags.errors.ConfigError, match="steps.*1.5"):
-        read(ROPE, "--config.steps=1.5")
+    (problem,) = flags.parse(["train.py", ROPE, "--config.steps=1.5"]).problems
+    assert re.match("steps.*1.5", problem)
 
 
 def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
@@ -75,8 +77,9 @@ def test_a_recipe_of_a_few_fields_is_refused(evaluation, tmp_path):
         "from ml_collections import ConfigDict\n\n\ndef get_config():\n"
         "    return ConfigDict({'seed': 1, 'protocols': 'same_token'})\n"
     )
-    with pytest.raises(flags.errors.ConfigError, match="every field.*missing: .*wandb"):
-        flags.parse(["a program", f"--config={tmp_path}/few.py"], evaluation=evaluation)
+    command = flags.parse(["a program", f"--config={tmp_path}/few.py"], evaluation=evaluation)
+    (problem,) = command.problems
+    assert re.search("every field.*missing: .*wandb", problem)
 
 
 @pytest.mark.parametrize("described", [schema.Training, schema.Evaluation])

@@ -91,26 +91,14 @@ import sys
 from importlib.metadata import version
 import posenc_jax, posenc_jax.checks, posenc_jax.runtime.backend
 import models; models.Config()
-from configs import rope; from posenc_jax.config import check
-config = rope.get_config(); config.steps, config.encoding.name = 0, "ropee"
-assert len(check.without_building(config).problems) == 2
 import eval_extrapolation, train
-run = ["train.py", "--config=configs/rope.py", "--workdir=x"]
-for main, words, code in (
-    (train.main, ["train.py", "--help"], 0),
-    (train.main, [*run, "--config.stepz=3"], 2),
-    (train.main, [*run, "--config.steps=0"], 2),
-    (train.main, [*run, "--evaluate=configs/eval.py", "--evaluate.documents=1"], 2),
-    (train.main, [*run, "--config.steps=0", "--evaluate=configs/eval.py"], 2),
-    (eval_extrapolation.main, ["e", "--config.documents=1"], 2),
-):
+for main in (train.main, eval_extrapolation.main):
     try:
-        ended = main(words)
+        main(["a program", "--help"])
     except SystemExit as end:
-        ended = end.code
-    assert (ended or 0) == code, words
+        assert not end.code
 """
 
 
-def test_structure_numbers_and_help_need_no_jax():
+def test_recipes_and_help_need_no_jax():
     assert not loaded_by(WITHOUT_JAX) & {"jax", "flax"}

@@ -7,14 +7,14 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from configured import origin_of, run_of, source_of
+from configured import origin_of, problems_of, run_of, source_of
 from prepared_texts import recipe, text_of, words
 from running import ROOT, python, script
 
 import posenc_jax
 from configs import base
 from posenc_jax.config import check, schema
-from posenc_jax.config.resolve import FORMAT
+from posenc_jax.config.resolve import FORMAT, resolve
 from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.runtime.errors import ConfigError, DataError
 
@@ -186,10 +186,10 @@ def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path)
 def test_fields_without_effect_beside_tokens_are_refused(texts, fields, message):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
-    assert check.without_building(config).problems == []
+    assert problems_of(config) == []
     for field, value in fields.items():
         config.data[field.partition(".")[2]] = value
-    problems = check.without_building(config).problems
+    problems = problems_of(config)
     assert message in "\n".join(problems)
 
 
@@ -226,17 +226,16 @@ def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path)
         config = import_module("configs.finetune").get_config()
         config.init_from = str(tmp_path)
         config.data.update(fields)
-        problems, run, _ = check.without_building(config)
-        return problems, run.data.source
+        return config
 
-    wrong, source = tuned()
-    assert wrong == [] and source.tokens == f"{texts}/tokens"
+    source = run_of(tuned()).data.source
+    assert source.tokens == f"{texts}/tokens"
     shutil.copytree(texts / "tokens", tmp_path / "others")
-    wrong, source = tuned(tokens=f"{tmp_path}/others")
-    assert wrong == [] and source.tokens == f"{tmp_path}/others"
-    wrong, source = tuned(source="stdlib")
-    assert source == source_of()
-    assert "data.tokenizer is" in wrong[0]  # bytes are not the tokens of that run
+    source = run_of(tuned(tokens=f"{tmp_path}/others")).data.source
+    assert source.tokens == f"{tmp_path}/others"
+    other = tuned(source="stdlib")
+    assert schema.from_fields(resolve(other.to_dict())).data.source == source_of()
+    assert "data.tokenizer is" in problems_of(other)[0]  # bytes are not the tokens of that run
 
 
 BLOCKED = """

@@ -327,7 +327,7 @@ def test_an_offline_run_holds_training_and_curves(call, tmp_path):
 def test_the_documented_sweep_is_a_command_that_runs():
     from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
 
-    from posenc_jax.evaluation import validate
+    from posenc_jax.evaluation import planning
 
     found = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
     assert found is not None
@@ -341,9 +341,10 @@ def test_the_documented_sweep_is_a_command_that_runs():
     words, asked = flags.without_evaluation(
         [w for word in written for w in (args if word == "${args}" else [word])]
     )
-    evaluation = flags.parse_evaluation(asked)
+    evaluation, wrong = flags.parse_evaluation(asked)
     assert evaluation is not None
-    validate.load(evaluation, load(flags.parse(words)[1]))
+    _, recipe, problems = flags.parse(words)
+    planning.check(planning.load(evaluation, more=wrong), load(recipe, more=problems))
     _, protocol, method = sweep["metric"]["name"].split("/")
     extension, _, multiple = method.partition("@")
     assert protocol in evaluation.protocols.split(",")

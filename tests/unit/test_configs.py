@@ -19,7 +19,7 @@ from posenc_jax import registry, schemes
 from posenc_jax.config import building, compare, environment, flags, resolve, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
-from posenc_jax.evaluation import validate
+from posenc_jax.evaluation import planning
 from posenc_jax.runs import parameters
 from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.sweeping import jobs
@@ -172,12 +172,12 @@ def test_a_tuple_read_back_from_json_is_no_difference():
 )
 def test_evaluation_mistakes_are_reported(changes, message):
     config = import_module("configs.eval").get_config()
-    validate.load(config)
+    planning.load(config)
     for field, value in changes.items():
         group, _, name = field.rpartition(".")
         (config[group] if group else config)[name] = value
     with pytest.raises(ConfigError) as caught:
-        validate.load(config)
+        planning.load(config)
     assert message in str(caught.value)
 
 
@@ -225,7 +225,7 @@ def test_fields_without_effect_are_refused_in_an_evaluation(fields, message):
     config = import_module("configs.eval").get_config()
     config.update_from_flattened_dict(fields)
     with pytest.raises(ConfigError) as caught:
-        validate.load(config)
+        planning.load(config)
     assert message in str(caught.value)
 
 
@@ -235,7 +235,7 @@ def test_a_sweep_axis_without_effect_is_refused(field, tmp_path):
     grid = [{field: value} for value in values]
     planned = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
     with pytest.raises(ConfigError, match=f"2 of the jobs cannot run\n.*{field} = .* has no"):
-        jobs.check(planned)
+        jobs.refuse_mistakes(planned)
 
 
 def test_the_resolved_config_holds_the_defaults_of_the_source():
@@ -289,7 +289,8 @@ def test_explicit_fields_override_the_source_run(source):
 
 
 def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
-    (problem,) = problems_of(finetune(source, train_length=512))
+    problem, missing = problems_of(finetune(source, train_length=512))
+    assert "a.jsonl" in missing  # listed beside other mistakes only
     assert "train_length = 512 is beyond scale x L = 4 x 64 = 256" in problem
     assert problems_of(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
 

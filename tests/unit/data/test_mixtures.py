@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from configured import run_of
+from configured import problems_of, run_of
 from solving import solve
 
 from configs import rope
-from posenc_jax.config import check
 from posenc_jax.data import batches
 
 L = 32
@@ -31,7 +30,7 @@ def texts(tmp_path):
 def prepared(texts, seed=0, **fields):
     chosen = config(texts, **fields)
     chosen.seed = seed
-    assert check.without_building(chosen).problems == []
+    assert problems_of(chosen) == []
     chosen = run_of(chosen)
     corpus = batches.prepare_corpora(chosen.data.source, seed, quiet=True)
     return corpus, batches.batches_of(corpus, chosen)
@@ -134,7 +133,7 @@ def test_every_share_trains_a_row_in_a_thousand(shares, rows):
     ],
 )
 def test_mixtures_that_are_none_are_refused(texts, mixture, message):
-    problems = check.without_building(config(texts, mixture)).problems
+    problems = problems_of(config(texts, mixture))
     assert len(problems) == 1 and message in problems[0], problems
 
 
@@ -151,7 +150,7 @@ def test_mixtures_that_are_none_are_refused(texts, mixture, message):
     ],
 )
 def test_fields_that_no_part_reads_are_refused(texts, fields, message):
-    assert message in "\n".join(check.without_building(config(texts, **fields)).problems)
+    assert message in "\n".join(problems_of(config(texts, **fields)))
 
 
 def test_an_option_of_a_part_is_that_of_its_source_alone(tmp_path):
@@ -165,5 +164,5 @@ def test_no_text_is_trained_on_what_another_one_holds_out(tmp_path):
     """Tasks that are hidden in source code hold out its files, not its packages."""
     chosen = config(tmp_path, "stdlib:0.7:hold_out=package,needle:0.3")
     chosen.train_length = 64
-    (problem,) = check.without_building(chosen).problems
+    (problem,) = problems_of(chosen)
     assert "needle holds out single files of the code that stdlib holds out by package" in problem

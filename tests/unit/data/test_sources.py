@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from configured import problems_of
 from prepared_texts import letters, texts_of
 
 from configs import base
-from posenc_jax.config import check
 from posenc_jax.data import tokenizer
 from posenc_jax.evaluation import windows
 from posenc_jax.runtime.errors import ConfigError, DataError
@@ -137,7 +137,7 @@ class TestDocumentsOfManyRows:
     def test_an_invalid_regular_expression_is_refused(self):
         config = base.get_config()
         config.data.update(source="text", path="a.txt", begins="(")
-        (problem,) = check.without_building(config).problems
+        (problem,) = problems_of(config)
         assert "data.begins must be a regular expression; got '('" in problem
 
 
@@ -193,7 +193,7 @@ class TestHeldOutByName:
     def test_fields_without_effect_are_refused(self, fields, message):
         config = base.get_config()
         config.data.update(**{"source": "text", "path": "a"} | fields)
-        assert message in "\n".join(check.without_building(config).problems)
+        assert message in "\n".join(problems_of(config))
 
 
 class TestOneDocument:

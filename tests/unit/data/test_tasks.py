@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from configured import run_of
+from configured import problems_of, run_of
 from solving import solve
 
 from configs import rope
 from posenc_jax import registry
-from posenc_jax.config import check
 from posenc_jax.data import corpora, tasks
 
 L, FAR = 128, 4.0
@@ -173,7 +172,7 @@ def prepared(tmp_path, seed=0, **data):
     config.train_length = 32
     config.data.update(source="synthetic", task="variables", documents=50, cache=str(tmp_path))
     config.data.update(data)
-    assert check.without_building(config).problems == []
+    assert problems_of(config) == []
     return corpora.prepare(run_of(config).data.source, seed, quiet=True)
 
 
@@ -210,5 +209,5 @@ def test_gap_law_and_length_change_the_corpus(tmp_path):
 def test_fields_without_effect_are_refused(fields, message):
     config = rope.get_config()
     config.data.update({"source": "synthetic"} | fields)
-    problems = check.without_building(config).problems
+    problems = problems_of(config)
     assert any(message in line for line in problems), problems

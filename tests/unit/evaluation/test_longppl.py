@@ -7,7 +7,8 @@ import pytest
 from measuring import text
 from sizes import L
 
-from posenc_jax.evaluation import losses, protocols, records, validate
+from posenc_jax.config import schema
+from posenc_jax.evaluation import losses, planning, protocols, records
 from posenc_jax.evaluation.protocols import longppl
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runtime.errors import ConfigError
@@ -122,7 +123,7 @@ def test_a_text_without_such_targets_is_refused(reference, subject, settings, mo
     ],
 )
 def test_fields_of_the_reference_belong_to_longppl(fields, message, settings):
-    assert message in "\n".join(validate.mistakes(settings(stride=0, **fields)))
+    assert message in "\n".join(planning.mistakes(schema.as_fields(settings(stride=0, **fields))))
 
 
 def test_its_null_is_its_value_at_l(measured):

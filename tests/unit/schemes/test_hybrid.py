@@ -294,7 +294,7 @@ def test_first_tokens_are_not_added_to_windowed_layers(chunked):
 def read(recipe, *words):
     name, _, size = recipe.partition(":")
     words = [f"--config=configs/{name}.py:{size or 'tiny'}", *words]
-    _, config = flags.parse(["train.py", *words])
+    _, config, _ = flags.parse(["train.py", *words])
     return building.plain(run_of(config), jax.random.key(0))
 
 

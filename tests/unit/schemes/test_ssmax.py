@@ -237,7 +237,7 @@ def test_inner_options_follow_its_name_or_are_keywords():
         assert encoding.inner.kernel.shape == (5, DIMS.heads)
     hybrid = build(inner="hybrid:pattern=local/global:window=3").inner
     assert hybrid.pattern == ("local", "global") and hybrid.layer(0).window == 3
-    _, config = flags.parse(
+    _, config, _ = flags.parse(
         ["train.py", "--config=configs/ssmax.py", "--config.encoding.inner=rope:keep=turned"]
     )
     assert building.plain(run_of(config), KEY).inner.keep == "turned"

@@ -4,10 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from configured import run_of
+from configured import problems_of, run_of
 
 from configs import base
-from posenc_jax.config import building
 from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer
 
@@ -84,7 +83,7 @@ def test_an_encoding_rate_without_trained_arrays_is_refused(name):
     config = base.get_config()
     config.encoding = {"name": name} | ({"inner": "rope"} if name == "randomized" else {})
     config.encoding_rate = 4.0
-    (problem,) = building.mistakes(run_of(config))
+    (problem,) = problems_of(config)
     assert "encoding_rate = 4.0 has no effect: encoding" in problem
 
 
