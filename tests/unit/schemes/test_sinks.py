@@ -26,6 +26,7 @@ compiled = jax.jit(attend, static_argnames=("implementation", "window"))
 
 KEY = jax.random.key(0)
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["sink"]
+GOLDEN += [{"scores": [1.0, 2.0, 0.0], "sink": 0.5, "weights": [0.213097, 0.579259, 0.078394]}]
 TWO = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
 
 
