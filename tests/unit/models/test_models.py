@@ -48,6 +48,12 @@ def build(name="rope", dims=DIMS, **options):
     return posenc_jax.build(name, dims, key=jax.random.key(5), **options)
 
 
+def normal(name, leaf):
+    """Numbers for an array of a model, by the length of its name."""
+    drawn = np.random.default_rng(len(name)).normal(size=leaf.shape)
+    return np.float32(0.3 * drawn)
+
+
 def loss(model, encoding, tokens):
     logits = model(tokens[:, :-1], encoding)
     picked = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, 1:, None], axis=-1)
@@ -107,9 +113,7 @@ def test_an_option_adds_its_arrays_and_changes_the_logits(
     arrays = by_path(model)
     assert set(arrays) - set(usual) == added and set(usual) <= set(arrays)
     drawn = {
-        name: usual.get(name, leaf)
-        if name in usual and name not in added
-        else 0.3 * jax.random.normal(jax.random.key(len(name)), leaf.shape)
+        name: usual.get(name, leaf) if name in usual and name not in added else normal(name, leaf)
         for name, leaf in arrays.items()
     }
     before = forward(make_model(), tokens, build())
@@ -123,10 +127,7 @@ def test_an_option_adds_its_arrays_and_changes_the_logits(
 def test_bfloat16_weights_change_no_bit_of_a_bfloat16_pass(make_model, make_tokens, forward):
     options = {"norm": "layer", "biases": "all", "qk_norm": True, "embed_norm": True}
     model = make_model(dtype="bfloat16", tied=False, **options)
-    drawn = {
-        name: leaf + 0.3 * jax.random.normal(jax.random.key(len(name)), leaf.shape)
-        for name, leaf in by_path(model).items()
-    }
+    drawn = {name: np.asarray(leaf) + normal(name, leaf) for name, leaf in by_path(model).items()}
     held = {name: leaf.astype(jnp.bfloat16) for name, leaf in drawn.items()}
     wide = {name: leaf.astype(jnp.float32) for name, leaf in held.items()}
     half, whole = (forward(with_leaves(model, w), make_tokens(L), build()) for w in (held, wide))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import B, H, K, call, compiled, content, qkv
 from running import ROOT
 from sizes import DIMS, L
 
@@ -17,36 +18,28 @@ from posenc_jax.schemes import fox
 
 pytestmark = pytest.mark.sampled
 
-# Compiled because eager attention takes ten times as long.
-compiled = jax.jit(attend, static_argnames=("implementation", "window"))
-
 KEY = jax.random.key(0)
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["fox"]
 KINDS = [{}, {"gate": "bias_only"}, {"gate": "fixed"}]
-B, H, K = 2, DIMS.heads, DIMS.head_dim
+bias_of = jax.jit(fox.bias)
 
 
 def build(dims=DIMS, **options):
     return posenc_jax.build("fox", dims, key=KEY, **options)
 
 
-def qkv(length, groups=2):
-    rng = np.random.default_rng(0)
-    shapes = [(B, length, H, K)] + 2 * [(B, length, groups, K)]
-    return [np.float32(rng.normal(size=shape)) for shape in shapes]
-
-
 def features_of(encoding, length):
-    return encoding.read(jax.random.normal(jax.random.key(1), (B, length, DIMS.width)))
+    return call(encoding, "read", content(B, length, DIMS.width, seed=1))
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["log_f"])))
 def test_gates_match_golden_values(case):
-    bias = fox.bias(jnp.array(case["gate_logits"]))
+    bias = np.asarray(bias_of(np.float32(case["gate_logits"])))
     seen = np.tri(len(bias), dtype=bool)
     np.testing.assert_allclose(np.where(seen, bias, 0), case["bias"], atol=3e-6)
-    scores = jnp.where(seen, jnp.array(case["scores"]) + bias, -jnp.inf)
-    np.testing.assert_allclose(jax.nn.softmax(scores), case["weights"], atol=2e-6)
+    weights = np.where(seen, np.exp(np.array(case["scores"]) + bias), 0)
+    weights /= weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(weights, case["weights"], atol=2e-6)
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(None, None), (2.0, 64.0)])
@@ -64,10 +57,10 @@ def test_fixed_gates_decay_to_1_over_e_after_their_time(shortest, longest):
 
 def test_bias_only_gates_equal_constant_gates():
     encoding = build(gate="bias_only").replace(shift=jnp.array([0.0, 1.0, -3.0, 5.0]))
-    gates = jnp.broadcast_to(encoding.shift[:, None], (H, 40))
-    bias = encoding.bias(jnp.arange(40), jnp.arange(40))
+    bias = call(encoding, "bias", np.arange(40), np.arange(40))
+    expected = bias_of(np.repeat(np.asarray(encoding.shift)[:, None], 40, axis=1))
     seen = np.tri(40, dtype=bool)
-    np.testing.assert_allclose(np.where(seen, bias, 0), np.where(seen, fox.bias(gates), 0), 1e-6)
+    np.testing.assert_allclose(np.where(seen, bias, 0), np.where(seen, expected, 0), 1e-6)
 
 
 @pytest.mark.parametrize("start", [None, 0.0, 5.0])
@@ -89,7 +82,7 @@ def test_open_gates_equal_the_inner_encoding(options, inner):
         encoding = encoding.replace(time=jnp.full(H, jnp.inf))
     else:
         encoding = encoding.replace(shift=jnp.full(H, 100.0))
-    q, k, v = qkv(70)
+    q, k, v = qkv(70, groups=2)
     out = compiled(q, k, v, encoding, features=features_of(encoding, 70))
     expected = compiled(q, k, v, posenc_jax.build(inner, DIMS))
     np.testing.assert_allclose(out, expected, atol=1e-6)
@@ -102,7 +95,7 @@ def test_gates_around_rope_rotate_and_decay(options):
     encoding = build(inner="rope", base=500.0, **options)
     rope = posenc_jax.build("rope", DIMS, base=500.0)
     for length in (70, 600):
-        q, k, v = qkv(length)
+        q, k, v = qkv(length, groups=2)
         features = features_of(encoding, length)
         row = Tokens(position=jnp.arange(length), features=features)
         bias = np.asarray(encoding.bias(*([row] * 2 if features else [row.position] * 2)))

@@ -35,16 +35,16 @@ def build(name, dims=DIMS, **options):
 
 
 def test_forget_gates_match_golden_values():
-    gates = jnp.array(GATES, jnp.float32)
-    bias = fox.bias(gates)
+    gates = np.array(GATES, np.float32)
+    bias, steep = np.asarray(jax.jit(fox.bias)(np.stack([gates, -30 * gates])))
     last = [-4.495186, -3.181924, -2.488777, -2.175515, -2.126928, 0]
     np.testing.assert_allclose(bias[5], last, atol=2e-6)
-    weights = jax.nn.softmax(bias[5])
+    weights = np.exp(bias[5]) / np.exp(bias[5]).sum()
     expected = [0.008157, 0.030331, 0.060662, 0.082978, 0.087109, 0.730763]
     np.testing.assert_allclose(weights, expected, atol=1e-6)
     # The gate of the query, not of the key.
     np.testing.assert_allclose(bias[4, 3], LOG_F[4], atol=1e-6)
-    assert jnp.all(jnp.isfinite(fox.bias(jnp.stack([gates, -30 * gates]))))
+    assert np.all(np.isfinite(steep))
 
 
 @pytest.mark.slow
