@@ -11,8 +11,6 @@ from posenc_jax.plots import curves, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 NARROW = 22  # letters per line of a name beside the map, in a paper's column

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from posenc_jax.config import Evaluation, Training, resolve, schema
 from posenc_jax.config.compare import FREE, PLACES, differences
+from posenc_jax.data.batches import Mixture
+from posenc_jax.data.corpora import Corpus
 from posenc_jax.runtime.errors import (
     AGAIN,
     CONFIG,
@@ -26,11 +28,6 @@ from posenc_jax.runtime.errors import (
 )
 from posenc_jax.runtime.files import locked, write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
-
-if TYPE_CHECKING:
-    from posenc_jax.data.batches import Mixture
-    from posenc_jax.data.corpora import Corpus
-
 
 # Types of the optional fields of status.json.
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -257,7 +254,7 @@ def now() -> str:
 # Facts about the whole run, independent of its state.
 
 
-def data_facts(corpus: "Corpus | Mixture") -> dict[str, Any]:
+def data_facts(corpus: Corpus | Mixture) -> dict[str, Any]:
     splits = corpus.card["splits"]
     train = splits["train"]
     return {
