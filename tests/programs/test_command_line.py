@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from running import ROOT, python
+from running import ROOT
 
+import train
 from posenc_jax import display
-from posenc_jax.config import flags, schema
+from posenc_jax.config import flags
 from posenc_jax.runs.workdir import KEPT_FACTS
 
 ROPE = f"--config={ROOT}/configs/rope.py"
@@ -55,11 +56,6 @@ def test_a_field_that_is_none_by_default_is_unset_again(field, value):
     assert read(recipe, f"--config.{field}={value}", f"--config.{field}=None")[group][name] is None
 
 
-def test_values_that_are_not_numbers_are_refused():
-    (problem,) = flags.parse(["train.py", ROPE, "--config.steps=1.5"]).problems
-    assert re.match("steps.*1.5", problem)
-
-
 def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert read("--config=configs/rope.py:small").model.width == 384
@@ -82,36 +78,33 @@ def test_a_recipe_of_a_few_fields_is_refused(evaluation, tmp_path):
     assert re.search("every field.*missing: .*wandb", problem)
 
 
-@pytest.mark.parametrize("described", [schema.Training, schema.Evaluation])
-def test_help_lists_type_default_and_meaning_of_every_field(described):
-    lines = list(schema.explained(described, "--config."))
-    for line, below in zip(lines, lines[1:], strict=False):
-        if line.startswith("  --config."):
-            assert re.match(r" {6}(str|int|float|bool): \S", below), line
-    every = [line.split("=")[0].strip() for line in lines if line.startswith("  --")]
-    assert len(set(every)) == len(every)
-
-
-@pytest.mark.parametrize("program", ["train.py", "eval_extrapolation.py", "scripts/report.py"])
+@pytest.mark.parametrize("program", ["train.py", "scripts/report.py"])
 def test_a_reader_that_leaves_is_no_error(program):
     command = f"{sys.executable} {ROOT}/{program} --help | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == "" and len(done.stdout.splitlines()) == 1
 
 
-def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path, capfd, monkeypatch):
+def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path, capfd):
     run = tmp_path / "run"
+
+    def resume(*words, code=0, folder=run):
+        capfd.readouterr()
+        assert train.main(["train.py", f"--workdir={folder}", *words]) == code
+        return "".join(capfd.readouterr())
+
     out = call("train.py", run, stop_at=4, code=75)
     assert len(out.partition("step ")[0].splitlines()) <= 20
-    out = python("train.py", f"--workdir={run}", cwd=ROOT)
+    out = resume()
     assert "resuming at step 4" in out and "done: 12 steps" in out
-    out = python("train.py", f"--workdir={run}", "--config.steps=14", "--config.save_every=7")
-    assert "done: 14 steps" in out
-    out = python("train.py", f"--workdir={run}", "--config.seed=1", code=76)
-    assert "seed: 0 in the workdir, 1 now" in out
-    out = python("train.py", f"--workdir={tmp_path}/none", code=2)
+    assert "done: 14 steps" in resume("--config.steps=14", "--config.save_every=7")
+    assert "seed: 0 in the workdir, 1 now" in resume("--config.seed=1", code=76)
+    out = resume(folder=tmp_path / "none", code=2)
     assert "--workdir alone resumes a run, and there is none in it" in out
-    assert set(KEPT_FACTS) - {"skipped"} <= json.loads((run / "status.json").read_text()).keys()
+    assert (
+        set(KEPT_FACTS) - {"skipped", "evaluated"}
+        <= json.loads((run / "status.json").read_text()).keys()
+    )
     out = call("eval_extrapolation.py", run, "--config.multiples=0.25,0.5,1,2,4")
     tables = out[out.index("same_token, ") :].partition("/eval/")[0].splitlines()[:-1]
     assert max(map(len, tables)) <= display.LINE

@@ -19,15 +19,6 @@ def run(whole, tmp_path):
     return shutil.copytree(whole[0], tmp_path / "run")
 
 
-def test_a_run_read_back_has_names_and_can_be_unpacked(whole):
-    run = posenc_jax.load_run(whole[0])
-    assert run._fields == ("model", "encoding", "config", "tokenizer")
-    model, encoding, config, tokenizer = run
-    assert run.model is model and run.encoding is encoding
-    assert run.config is config and run.tokenizer is tokenizer
-    assert run.encoding.name == "rope" and run.config.steps == 12
-
-
 def test_a_thread_trains_and_evaluates(run):
     """A notebook may use a thread; only the main thread handles signals."""
     config = posenc_jax.load_run(run).config

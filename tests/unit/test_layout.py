@@ -42,14 +42,6 @@ def imports(tree):
 
 # Modules of posenc_jax that each place may import: dependencies go one way.
 ALLOWED = {
-    "posenc_jax/checks.py": set(),
-    "posenc_jax/runtime/backend.py": set(),
-    "posenc_jax/registry.py": set(),
-    "posenc_jax/fields.py": {"checks"},
-    "posenc_jax/composition.py": {"checks"},
-    "posenc_jax/encoding.py": {"checks"},
-    "posenc_jax/layers.py": {"encoding"},
-    "posenc_jax/positions.py": {"encoding"},
     "posenc_jax/schemes": {
         "checks",
         "registry",

@@ -15,7 +15,7 @@ from prepared_texts import letters, texts_of
 
 from posenc_jax.data import corpora, sources, tasks, tokenizer, writing
 from posenc_jax.data.batches import Batches, held_out
-from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.errors import DataError, Stop
 
 
 def test_documents_stay_whole_and_are_split_by_hash(prepare, texts):
@@ -113,6 +113,8 @@ def test_empty_documents_and_byte_equal_ones_are_dropped(prepare, texts, tmp_pat
         (b'{"text": 3}\n', "line 1: no text in field 'text'"),
         (b"[1]\n", "line 1: no text in field 'text'.*has: list"),
         (b"", "no text to train on"),
+        (b'{"text": "\\ud800"}\n', "line 1: a lone surrogate, '.ud800', is not text"),
+        (b'{"text": "\xff"}\n', "line 1: not JSON"),
     ],
 )
 def test_a_bad_line_is_named(content, message, tmp_path, prepare):
@@ -120,6 +122,18 @@ def test_a_bad_line_is_named(content, message, tmp_path, prepare):
     with pytest.raises(DataError, match=message):
         prepare(source="jsonl", path=str(tmp_path / "rows.jsonl"))
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+
+
+def test_an_unwritable_cache_names_the_field(prepare, texts, tmp_path):
+    (tmp_path / "cache").write_text("a file is there")
+    with pytest.raises(Stop, match="set data.cache to a writable folder") as caught:
+        prepare(**texts)
+    assert caught.value.code == 74
+
+
+def test_the_cache_is_in_the_users_folder_of_caches(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert corpora.cache_folder("") == tmp_path / "posenc-jax"
 
 
 def test_a_pattern_without_files_is_refused(prepare):

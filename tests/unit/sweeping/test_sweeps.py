@@ -63,6 +63,8 @@ def test_a_grid_that_grows_renames_nothing(tmp_path):
     assert named(3)[:1] == named(1)
     with pytest.raises(ConfigError, match="two jobs of the grid have the name 's0'"):
         jobs_of({"recipe": "configs/rope.py", "grid": [{"seed": 0}, {"seed": 0}]}, tmp_path)
+    with pytest.raises(ConfigError, match="has the field 5; fields must be names"):
+        jobs_of({"recipe": "configs/rope.py", "grid": [{5: 1}]}, tmp_path)
     with pytest.raises(ConfigError, match="no recipe"):
         jobs_of({"grid": [{"seed": 0}]}, tmp_path)
 
