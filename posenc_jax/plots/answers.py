@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+CONTEXT = "context (tokens)"
 NARROW = 22  # letters per line of a name beside the map, in a paper's column
 
 
@@ -39,9 +40,10 @@ def headline(
     widths = [1, 2] if text else [1]
     panels = bottom.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     if text:
-        _panel(panels[0], text, trained, "bits per byte of text")
-    _panel(panels[-1], answers, trained, curves.VALUES["relative"], "bottom")
-    panels[-1].set_ylim(0, 1.08)
+        curves.over_tokens(panels[0], text, [trained])
+        panels[0].set(xlabel=CONTEXT, ylabel="bits per byte of text")
+    curves.over_tokens(panels[-1], answers, [trained], words_at="bottom")
+    panels[-1].set(xlabel=CONTEXT, ylabel=curves.VALUES["relative"], ylim=(0, 1.08))
     handles, names = panels[-1].get_legend_handles_labels()
     folded = [style.folded(name, style.LONGEST) for name in names]
     beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
@@ -50,15 +52,6 @@ def headline(
     _grid(axes, grid, methods, parts, trained)
     figure.suptitle(title)
     return figure
-
-
-def _panel(
-    axes: "Axes", lines: Sequence[Line], trained: int, label: str, words_at: str = "top"
-) -> None:
-    curves.draw_lines(axes, lines)
-    lengths = sorted({int(x) for line in lines for x in line.x})
-    style.length_axis(axes, lengths, [trained], words_at=words_at)
-    axes.set(xlabel="context (tokens)", ylabel=label)
 
 
 @style.styled
@@ -154,6 +147,6 @@ def reach_and_order(arrows: Sequence[Arrow], trained: int, longest: int) -> "Fig
         xlim=(left - 0.05, 1.05),
         ylim=(low - 0.05, 1.05),
     )
-    style.heading(figure, f"Reach and order at {longest:,} tokens; dots: at {trained:,}, L")
-    style.legend(figure, axes)
+    title = f"Reach and order at {longest:,} tokens; dots: at {trained:,}, L"
+    style.finish(figure, axes, title)
     return figure

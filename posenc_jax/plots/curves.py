@@ -1,7 +1,7 @@
 """Pictures of losses against length, place in the window, scale and training step."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,24 +50,24 @@ def chart(
     """
     figure, panels = style.panels(1, len(views), size)
     lines = _with_best_yardstick(lines)
-    for number, (axes, view) in enumerate(zip(panels, views, strict=True)):
-        draw_lines(axes, lines, bands=number == 0)
+    for axes, view in zip(panels, views, strict=True):
         if lengths:
-            style.length_axis(axes, lengths, sorted(set(trained)))
+            over_tokens(axes, lines, trained, lengths)
         else:
+            draw_lines(axes, lines)
             axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel(x)
         if view is not None:
             axes.set_ylim(*view)
         if log:
             style.log_values(axes)
-        if number:
+        if axes is not panels[0]:
             axes.set_title("closer")
+        lines = [line._replace(band=None) for line in lines]
     panels[0].set_ylabel(y)
     if note and not style.narrow():
         panels[0].set_title(note, fontsize=8, color="0.35")
-    style.heading(figure, title)
-    style.legend(figure, panels[0], below=below)
+    style.finish(figure, panels[0], title, below=below)
     return figure
 
 
@@ -82,31 +82,38 @@ def _is_yardstick(line: Line) -> bool:
     return (line.gid or "").startswith(COUNTED)
 
 
-def draw_lines(axes: "Axes", lines: Sequence[Line], *, bands: bool = True) -> None:
+def over_tokens(
+    axes: "Axes",
+    lines: Sequence[Line],
+    trained: Iterable[int],
+    lengths: Sequence[int] = (),
+    **options: Any,
+) -> None:
+    """Draw lines over a logarithmic axis with these lengths, by default all at which a line has a
+    value; options are of `length_axis`."""
+    draw_lines(axes, lines)
+    lengths = lengths or sorted({int(x) for line in lines for x in line.x})
+    style.length_axis(axes, lengths, sorted(set(trained)), **options)
+
+
+def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
     few = sum(line.band is not None for line in lines) <= BANDS
     for line in lines:
         label, gid = line.name if line.listed else "_", line.gid
         (drawn,) = axes.plot(line.x, line.y, **line.look, label=label, gid=gid)
         colour = drawn.get_color()
-        several = [(x, each) for x, each in zip(line.x, line.seeds, strict=False) if len(each) > 1]
         sparse = "markevery" in line.look
-        if several and line.look.get("marker") and not sparse:
-            x, y = zip(*((x, value) for x, each in several for value in each), strict=True)
-            axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.5, gid=gid)
-        elif several:
-            for values in _by_seed(several):
-                axes.plot(*zip(*values, strict=True), color=colour, linewidth=0.5, gid=gid)
-        if bands and line.band is not None:
+        if any(len(each) > 1 for each in line.seeds):
+            dots: dict[str, Any] = dict(marker=".", linestyle="", markersize=3, alpha=0.5)
+            look = dots if line.look.get("marker") and not sparse else dict(linewidth=0.5)
+            for values in zip_longest(*line.seeds, fillvalue=np.nan):
+                axes.plot(line.x, values, color=colour, gid=gid, **look)
+        if line.band is not None:
             if few or sparse:
                 filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)
                 axes.fill_between(line.x, *line.band, **filled, gid=gid)
             else:
                 axes.vlines(line.x, *line.band, color=colour, alpha=0.6, linewidth=1, gid=gid)
-
-
-def _by_seed(several: Sequence[tuple[float, Sequence[float]]]) -> list[list[tuple]]:
-    most = max(len(each) for _, each in several)
-    return [[(x, each[i]) for x, each in several if i < len(each)] for i in range(most)]
 
 
 SHOWN = 0.25  # least share of the values in a closer view
@@ -322,7 +329,6 @@ def by_scale(rows: Sequence[dict]) -> "Figure | None":
     if not scales_of:
         return None
     value = _value_of(rows)
-    lengths = sorted({row["length"] for row in rows})
     figure, panels = style.panels(1, len(scales_of), sharey=True)
     for axes, (name, scales) in zip(panels, scales_of.items(), strict=True):
         lines = []
@@ -334,8 +340,8 @@ def by_scale(rows: Sequence[dict]) -> "Figure | None":
             x, y = [r["length"] for r in chosen], [r[value] for r in chosen]
             entry = "none" if scale is None else f"s = {scale:g}"
             lines.append(Line(entry, x, y, look, _interval(chosen, value)))
-        draw_lines(axes, [line for line in lines if line.x])
-        style.length_axis(axes, lengths, sorted({row["train_length"] for row in rows}))
+        drawn = [line for line in lines if line.x]
+        over_tokens(axes, drawn, {row["train_length"] for row in rows})
         axes.set(title=name, xlabel=LENGTH)
         axes.legend()
     panels[0].set_ylabel(VALUES[value])
@@ -356,13 +362,10 @@ def side_by_side(panels: Panels) -> "Figure":
     for axes, (name, lines) in zip(every, panels.lines.items(), strict=True):
         lines = _in_looks_of_methods(lines)
         axes.axhline(0, color="0.6", linewidth=0.8)
-        draw_lines(axes, lines)
-        lengths = sorted({int(at) for line in lines for at in line.x})
-        style.length_axis(axes, lengths, panels.trained)
+        over_tokens(axes, lines, panels.trained)
         axes.set(title=name, xlabel=panels.x)
     every[0].set_ylabel(panels.y)
-    style.legend(figure, every[0])
-    figure.suptitle(panels.title)
+    style.finish(figure, every[0], panels.title)
     return figure
 
 

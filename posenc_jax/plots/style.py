@@ -233,8 +233,11 @@ def panels(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **share).flat)
 
 
-def legend(figure: "Figure", axes: "Axes", *, below: bool = False) -> None:
-    """Draw the legend beside the panels, or below them in as many columns as fit."""
+def finish(figure: "Figure", axes: "Axes", title: str = "", *, below: bool = False) -> None:
+    """Write the title, except in a paper, where the caption has it, and draw the legend of some
+    axes beside the panels, or below them in as many columns as fit."""
+    if title and not narrow():
+        figure.suptitle(title)
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
@@ -324,23 +327,14 @@ def annotate(
 
 
 def log_values(axes: "Axes") -> None:
-    """Make the vertical axis logarithmic, labelled with 1, 2 and 5 of every decade, or all."""
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
+    """Make the vertical axis logarithmic, with ticks at 1, 2 and 5 of every decade, or in
+    even steps within a part of one."""
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.yaxis.set_minor_formatter(ScalarFormatter() if high < 10 * low else NullFormatter())
-    if low < 10 < high or high >= 10 * low:
-        ticks = [m * 10**e for e in range(-1, 6) for m in (1, 2, 5)]
-        axes.set_yticks([t for t in ticks if low <= t <= high])
-        axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def heading(figure: "Figure", title: str) -> None:
-    """Write a title above all panels, except in a paper, where the caption has it."""
-    if not narrow():
-        figure.suptitle(title)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:.7g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def formed(path: Path) -> Path:

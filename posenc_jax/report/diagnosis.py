@@ -19,8 +19,8 @@ from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.evaluation import compare, diagnostics, evaluate, methods
 from posenc_jax.evaluation.cells import label
 from posenc_jax.layers import overrides
-from posenc_jax.plots import attention, style
 from posenc_jax.plots import encodings as pictures
+from posenc_jax.plots import style
 from posenc_jax.runs.subject import Subject, load_subject
 from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError
@@ -112,7 +112,7 @@ def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Pa
     )
     table = _write(tables / "bias.csv", "length,head,distance,bias", lines)
     layer = "" if encoding.depth is None else "layer 0, "
-    return [table, style.save(attention.bias(biases, trained, layer), plots / "bias.png")]
+    return [table, style.save(pictures.bias(biases, trained, layer), plots / "bias.png")]
 
 
 def _attention(
@@ -142,7 +142,7 @@ def _attention(
         for layer, heads in enumerate(weight)
     )
     by_layer = _write(tables / "token_0.csv", "extension,layer,mean_of_heads,largest_head", lines)
-    picture = attention.attention(results, subject.trained)
+    picture = pictures.attention(results, subject.trained)
     return [table, by_layer, style.save(picture, plots / "attention.png")]
 
 

@@ -142,7 +142,7 @@ def picture(rows: pd.DataFrame) -> "Figure":
         style.length_axis(axes, lengths, lengths[:1])
         axes.set(title=method, xlabel="tokens read")
     panels[0].set_ylabel(curves.VALUES["nll"])
-    style.legend(figure, panels[0])
+    style.finish(figure, panels[0])
     return figure
 
 

@@ -77,7 +77,7 @@ def picture() -> "Figure":
         axes.set(xlabel=f"tokens back to the copy, rows of {length:,}", ylim=(0, 4.5))
     passages[0].set_ylabel("nats per token of copied passages")
     losses.plot([], [], color="0.5", linestyle=":", label="without a copy")
-    style.legend(figure, losses)
+    style.finish(figure, losses)
     return figure
 
 

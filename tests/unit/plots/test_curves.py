@@ -55,8 +55,8 @@ def test_a_figure_on_a_page_is_the_same_text_whose_marks_have_their_group():
 
     text = drawn("a")
     assert text == drawn("a") and "<title>" not in text
-    # The line, its seeds, its band, and mark and name in the legend.
-    assert text.count('data-kind="group" data-group="3"') == 5
+    # The line, its two seeds, its band, and mark and name in the legend.
+    assert text.count('data-kind="group" data-group="3"') == 6
     ids = re.findall(r' id="([^"]*)"', text)
     assert len(set(ids)) == len(ids) and all(name.startswith("a-") for name in ids)
     assert not set(ids) & set(re.findall(r' id="([^"]*)"', drawn("b")))
