@@ -6,7 +6,6 @@ All state of a sweep is in the folders of its runs, so a killed sweep resumes fr
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import re
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from posenc_jax.checks import known
-from posenc_jax.config import Evaluation, Training, flags, load, schema
+from posenc_jax.config import Evaluation, Training, flags, load
 from posenc_jax.config.compare import FREE, differences, flat
 from posenc_jax.registry import ROOT
 from posenc_jax.runs.metrics import read_metrics
@@ -25,15 +24,6 @@ from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
 
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
-BUILT_FROM = (
-    "model",
-    "encoding",
-    "extension",
-    "train_length",
-    "original_length",
-    "encoding_rate",
-    "sequence",
-)
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
 
@@ -74,8 +64,10 @@ class Job:
         return tuple(fields.items())
 
     def _some_fit(self, extensions: str) -> bool:
+        from posenc_jax.evaluation import planning
+
         try:
-            return _some_fit(extensions, built_from(self.config))
+            return planning.some_fit(extensions, self.config)
         except (ConfigError, ValueError, KeyError):  # which `mistakes` lists
             return True
 
@@ -193,24 +185,6 @@ def jobs_of(
     if not jobs:
         raise ConfigError("the grid is empty")
     return list(jobs.values())
-
-
-def built_from(run: Training) -> str:
-    """The fields that an encoding is built from, as text."""
-    fields = schema.as_fields(run)
-    return json.dumps({name: fields[name] for name in BUILT_FROM})
-
-
-def run_of(fields: str) -> Training:
-    """A run with these fields and the usual text."""
-    return schema.from_fields(json.loads(fields) | {"data": {"source": "stdlib"}})
-
-
-@functools.cache
-def _some_fit(extensions: str, fields: str) -> bool:
-    from posenc_jax.evaluation import planning
-
-    return planning.some_fit(extensions, run_of(fields))
 
 
 def refuse_mistakes(jobs: Sequence[Job]) -> None:

@@ -7,7 +7,6 @@ resumes with the same choices.
 
 import csv
 import dataclasses
-import functools
 import io
 import json
 import math
@@ -16,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posenc_jax.checks import positive
+from posenc_jax.config import Training
 from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.data.sources import Origin
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, Stop
 from posenc_jax.runtime.files import write_atomically
-from posenc_jax.sweeping.jobs import Job, built_from, name_of, run_of
+from posenc_jax.sweeping.jobs import Job, name_of
 
 CHOICES_FILE = "choices.csv"  # in the folder of the sweep: every rate tried
 CHOICES_COLUMNS: Sequence[str] = (
@@ -107,7 +107,7 @@ class Scheme:
     def __init__(self, seeds: Sequence[Job], rates: Rates):
         config = seeds[0].config
         self.name, self.seeds, self.rates = without_seed(seeds[0].name), list(seeds), rates
-        self.trained = has_trained_arrays(built_from(config))
+        self.trained = has_trained_arrays(config)
         # rates of the recipe or the command line
         self.shipped = Point(_rounded(config.learning_rate), float(config.encoding_rate))
         self._trials: dict[Point, Trial] = {}
@@ -312,13 +312,11 @@ def _has_third_split(origin: Origin) -> bool:
     return card is not None and card["splits"]["choose"]["tokens"] > 0
 
 
-@functools.cache
-def has_trained_arrays(fields: str) -> bool:
-    """True if the encoding built from these fields has trained arrays."""
+def has_trained_arrays(run: Training) -> bool:
+    """True if the encoding of a run has trained arrays."""
     import jax
 
     from posenc_jax.config import building
     from posenc_jax.encoding import trained_mask
 
-    built = building.plain(run_of(fields), jax.random.key(0))
-    return any(jax.tree.leaves(trained_mask(built)))
+    return any(jax.tree.leaves(trained_mask(building.plain(run, jax.random.key(0)))))
