@@ -1,13 +1,16 @@
 """Programs run by tests as a user runs them, on a text of a few kilobytes."""
 
+import io
 import os
 import re
+import runpy
 import shutil
 import struct
 import subprocess
 import sys
-from importlib import import_module
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -56,22 +59,12 @@ def command(text):
     return words_of
 
 
-@pytest.fixture
-def call(command, capfd, monkeypatch):
-    """Run a program in this process, check its exit code and return its output."""
-    monkeypatch.chdir(ROOT)
+@pytest.fixture(scope="session")
+def call(command):
+    """Run train.py or eval_extrapolation.py in this process."""
 
-    def run(name, workdir, *words, code=0, **fields):
-        capfd.readouterr()
-        try:
-            exit_code = import_module(name.removesuffix(".py")).main(
-                command(name, workdir, *words, **fields)
-            )
-        except SystemExit as exit:
-            exit_code = exit.code
-        out = "".join(capfd.readouterr())
-        assert exit_code == code, out
-        return out
+    def run(*words, code=0, **fields):
+        return here(*command(*words, **fields), code=code)
 
     return run
 
@@ -120,8 +113,19 @@ def python(*words, code=0, cwd=ROOT, env=None):
     return done.stdout + done.stderr
 
 
+def here(name, *words, code=0):
+    """Run a program in this process, check its exit code and return its output."""
+    out, err, argv = io.StringIO(), io.StringIO(), [name, *map(str, words)]
+    with redirect_stdout(out), redirect_stderr(err), chdir(ROOT), patch.object(sys, "argv", argv):
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(name, run_name="__main__")
+    said = out.getvalue() + err.getvalue()
+    assert (end.value.code or 0) == code, said
+    return said
+
+
 def script(name, *words, code=0):
-    return python(f"scripts/{name}", *words, code=code)
+    return here(f"scripts/{name}", *words, code=code)
 
 
 def copy_of(folder):
