@@ -1,17 +1,106 @@
-"""An encoding, an extension with an option and a protocol, one file each (and a recipe), in a copy
-of the project: every test that starts no process takes them up unedited."""
+"""Adding an encoding (with a recipe), an extension, a protocol or a family of models is one file:
+`tests/additions` lies over a copy of the project, whose tests and programs take it up unedited."""
+
+import json
+import shutil
+import subprocess
+from functools import partial
 
 import pytest
-from additions import FILES
-from running import copy_of
+from curves import rows_of
+from running import ROOT, TINY, python
+
+PROTOCOLS = "same_token,nonoverlap,sliding,position"
+TESTS = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy with all additions, and Python in it."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    for name in {line.partition("/")[0] for line in listed.stdout.splitlines()}:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "tests" / "additions", folder, dirs_exist_ok=True)
+    environment = {"PYTHONPATH": str(folder), "COVERAGE_PROCESS_START": ""}
+    return folder, partial(python, cwd=folder, env=environment)
 
 
 @pytest.mark.slow
-def test_new_files_pass_every_test_that_starts_no_process(tmp_path):
-    run = copy_of(tmp_path)
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit"]
-    run(*tests)
-    own = run(*tests, "-n0", "-m", "", "-k", "root_bias or slowed", "-vv")  # the slow ones too
-    assert "root_bias" in own and "slowed" in own
+def test_new_files_pass_every_test_that_starts_no_process(copy):
+    folder, run = copy
+    run(*TESTS, "tests/unit")
+    words = "-n0", "-m", "", "-vv"  # the slow ones too
+    own = run(*TESTS, "tests/unit", *words, "-k", "root_bias or slowed")
+    passed = [line for line in own.splitlines() if "PASSED" in line]
+    assert sum("root_bias" in line for line in passed) >= 17
+    assert any("slowed" in line for line in passed)
+
+    # The same tests find a mistake: the slope of a root is infinite at distance 0.
+    written = folder / "posenc_jax" / "schemes" / "root_bias.py"
+    right, wrong = "distance.astype(jnp.float32)", "distance * jnp.exp(self.log_slope[0])"
+    assert right in written.read_text()
+    written.write_text(written.read_text().replace(right, wrong))
+    selection = "-n0", "-k=gradients_reach and root_bias", "tests/unit/schemes/test_schemes.py"
+    assert "1 failed" in run(*TESTS, *selection, code=1)
+
+
+@pytest.mark.slow
+def test_a_new_family_works_with_every_program(copy, text, tmp_path):
+    _, run = copy
+    workdir = tmp_path / "run"
+    fields = TINY | {"data.path": f"{text}/*.txt", "model.family": "heads_only"}
+    train = ["train.py", "--config=configs/fox.py", f"--workdir={workdir}"]
+    train += [f"--config.{name}={value}" for name, value in fields.items()]
+    run(*train, "--config.stop_at=6", code=75)
+    run(*train)
+    assert json.loads((workdir / "status.json").read_text())["step"] == TINY["steps"]
+    run("eval_extrapolation.py", f"--workdir={workdir}", "--config.multiples=0.5,1,2")
+    run("scripts/diagnose.py", f"{workdir}@none@64", "--documents=2")
+    assert (workdir / "eval" / "diagnose" / "attention.csv").exists()
+    run("scripts/report.py", workdir, f"--out={tmp_path / 'page'}")
+    assert (tmp_path / "page" / "index.html").exists()
+    out = run(*train[:2], "--workdir=other", "--config.model.family=head_only", code=2)
+    assert "one of 'heads_only', 'transformer'" in out
+
+
+@pytest.mark.slow
+def test_a_new_protocol_is_evaluated_and_reported(copy, call, whole, tmp_path):
+    _, run = copy
+    here, there = tmp_path / "here" / "run", tmp_path / "there" / "run"
+    for workdir in (here, there):
+        shutil.copytree(whole[0], workdir)
+    words = ["--config.multiples=0.5,1,2", "--config.extensions=none,yarn", "--config.documents=2"]
+    call("eval_extrapolation.py", here, *words, f"--config.protocols={PROTOCOLS}")
+    words = [f"--workdir={there}", *words]
+    more = f"--config.protocols={PROTOCOLS},last_three,doubled"
+    out = run("eval_extrapolation.py", *words, more)
+    assert "last_three, the last three targets" in out
+    old, new = rows_of(here), rows_of(there)
+    added = [row for row in new if row["protocol"] in ("last_three", "doubled")]
+    assert [row for row in new if row not in added] == old  # to the last digit
+    for name, source in (("last_three", old[0]["text"]), ("doubled", "doubled")):
+        chosen = [row for row in added if row["protocol"] == name]
+        assert {row["length"] for row in chosen} == {"16", "32", "64"}
+        assert {row["text"] for row in chosen} == {source}
+        assert len({row["token_hash"] for row in chosen}) == 1
+        # The first states no null of its own; the second has that of what it derives from.
+        nulls = {bool(row["null_nll"]) for row in chosen if row["length"] == "64"}
+        assert nulls == {name == "doubled"}
+    hashes = {r["token_hash"] for r in added} & {r["token_hash"] for r in old}
+    assert not hashes
+    pictures = {path.stem for path in (there / "plots").glob("*.png")}
+    assert {"last_three", "doubled", "same_token"} <= pictures
+    run("scripts/report.py", there, f"--out={tmp_path / 'page'}")
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "last_three: the last three targets" in page
+    assert (tmp_path / "page" / "doubled.png").exists()
+    assert "last_three" in run("scripts/compare.py", there, f"{there}@yarn")
+    misspelt = [*words, "--config.protocols=last_thre"]
+    assert "did you mean 'last_three'?" in run("eval_extrapolation.py", *misspelt, code=2)
+    assert json.loads((there / "status.json").read_text())["state"] == "done"

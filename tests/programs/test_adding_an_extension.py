@@ -2,7 +2,6 @@
 
 import shutil
 
-from additions import EXTENSION
 from running import ROOT, python
 
 USE = """
@@ -40,5 +39,6 @@ def test_an_extension_with_an_option_is_one_file(tmp_path):
     for name in ("posenc_jax", "models", "configs"):
         skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
-    (tmp_path / "posenc_jax" / "extensions" / "slowed.py").write_text(EXTENSION)
+    added = "posenc_jax/extensions/slowed.py"
+    shutil.copy(ROOT / "tests/additions" / added, tmp_path / added)
     python("-c", USE, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
