@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from evaluated import sweep  # noqa: E402, F401
 from measuring import measure, settings, subject  # noqa: E402, F401
-from running import command, program, small_disk, text  # noqa: E402, F401
+from running import small_disk, text  # noqa: E402, F401
 from sizes import DIMS, VOCAB  # noqa: E402
 
 import models  # noqa: E402

@@ -4,7 +4,6 @@ import io
 import os
 import re
 import runpy
-import shutil
 import struct
 import subprocess
 import sys
@@ -45,59 +44,10 @@ def text(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
-def command(text):
-    def words_of(name, workdir, *words, config="rope", **fields):
-        read = {"data.path": f"{text}/*.txt"} if "data.source" not in fields else {}
-        fields = TINY | read | {"data.cache": f"{text}/cache"} | fields
-        file = config if "/" in config else f"configs/{config}.py"
-        recipe = [f"--config={file}"] + [
-            f"--config.{k}={v}" for k, v in fields.items() if v is not None
-        ]
-        return [name, *(recipe if name == "train.py" else []), f"--workdir={workdir}", *words]
-
-    return words_of
-
-
-@pytest.fixture(scope="session")
-def call(command):
-    """Run train.py or eval_extrapolation.py in this process."""
-
-    def run(*words, code=0, **fields):
-        return here(*command(*words, **fields), code=code)
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def program(text, command):
-    """Start a program in a new process."""
-
-    def start(*words, env=None, **fields):
-        return subprocess.Popen(
-            [sys.executable, *command(*words, **fields)],
-            cwd=ROOT,
-            env=os.environ | {"NPROC": "1"} | (env or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    return start
-
-
 def finish(process, code=0):
     out = process.communicate()[0]
     assert process.returncode == code, out
     return out
-
-
-@pytest.fixture(scope="session")
-def whole(program, tmp_path_factory):
-    """One uninterrupted run, the reference for the others."""
-    workdir = tmp_path_factory.mktemp("runs") / "whole"
-    out = finish(program("train.py", workdir))
-    return workdir, out
 
 
 def python(*words, code=0, cwd=ROOT, env=None):
@@ -126,26 +76,6 @@ def here(name, *words, code=0):
 
 def script(name, *words, code=0):
     return here(f"scripts/{name}", *words, code=code)
-
-
-def copy_of(folder):
-    """Copy the project to a folder; return a function that runs Python there."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
-    for name in {path.partition("/")[0] for path in listed.stdout.split("\0") if "/" in path}:
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=skip)
-    for path in filter(Path.is_file, ROOT.iterdir()):
-        shutil.copy(path, folder)
-
-    def run(*words, code=0):
-        return python(
-            *words,
-            code=code,
-            cwd=folder,
-            env={"PYTHONPATH": str(folder), "COVERAGE_PROCESS_START": ""},
-        )
-
-    return run
 
 
 def committed(names, *folder):

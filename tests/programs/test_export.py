@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from running import finish
+from running import script
 from safetensors import safe_open
 
 import posenc_jax
@@ -14,14 +14,13 @@ from posenc_jax.runs import export
 from posenc_jax.runs.checkpoints import total_digest
 from posenc_jax.runs.parameters import by_path, trained_arrays
 from posenc_jax.runtime.errors import ConfigError, Stop
-from scripts import export as door
 
 
 @pytest.fixture(scope="module")
-def run(program, tmp_path_factory):
+def run(call, tmp_path_factory):
     """A run whose encoding is trained too."""
     workdir = tmp_path_factory.mktemp("runs") / "fire"
-    finish(program("train.py", workdir, config="fire"))
+    call("train.py", workdir, config="fire")
     return workdir
 
 
@@ -30,15 +29,11 @@ def read(path):
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
 
 
-def shown_by_orbax(folder):
-    return ocp.StandardCheckpointer().restore(folder.absolute())
-
-
-def test_the_file_holds_the_weights_of_the_run_by_the_names_of_orbax(run, tmp_path, capsys):
+def test_the_file_holds_the_weights_of_the_run_by_the_names_of_orbax(run, tmp_path):
     path = tmp_path / "new" / "fire.safetensors"
-    assert door.main(["export.py", str(run), f"--out={path}"]) == 0
+    out = script("export.py", run, f"--out={path}")
     arrays, facts = read(path)
-    shown = shown_by_orbax(run / "checkpoints" / "12" / "state")
+    shown = ocp.StandardCheckpointer().restore(run / "checkpoints" / "12" / "state")
     assert set(arrays) == {name for name in shown if name.startswith("params.")}
     assert any(name.startswith("params.encoding.") for name in arrays)
     model, encoding, _, _ = posenc_jax.load_run(run)
@@ -52,16 +47,15 @@ def test_the_file_holds_the_weights_of_the_run_by_the_names_of_orbax(run, tmp_pa
     assert facts["weights_digest"] == total_digest(arrays) and facts["step"] == "12"
     assert facts["digest"] == json.loads((run / "status.json").read_text())["digest"]
     assert json.loads(facts["config"]) == json.loads((run / "config.json").read_text())
-    assert f"{len(arrays)} arrays" in capsys.readouterr().out
+    assert f"{len(arrays)} arrays" in out
 
 
-def test_export_takes_a_step_and_replaces_files_only_with_overwrite(run, tmp_path, capsys):
-    words = ["export.py", str(run), f"--out={tmp_path / 'weights.safetensors'}"]
-    assert door.main([*words, "--step=8"]) == 0
-    assert door.main(words) == 2
-    assert "already exists; --overwrite replaces it" in capsys.readouterr().err
+def test_export_takes_a_step_and_replaces_files_only_with_overwrite(run, tmp_path):
+    words = ["export.py", run, f"--out={tmp_path / 'weights.safetensors'}"]
+    script(*words, "--step=8")
+    assert "already exists; --overwrite replaces it" in script(*words, code=2)
     assert read(tmp_path / "weights.safetensors")[1]["step"] == "8"
-    assert door.main([*words, "--overwrite"]) == 0
+    script(*words, "--overwrite")
     assert read(tmp_path / "weights.safetensors")[1]["step"] == "12"
     assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
 

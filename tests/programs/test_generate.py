@@ -2,23 +2,22 @@
 
 import numpy as np
 import pytest
+from running import script
 
 import models
 from posenc_jax.evaluation.generate import continued
 from posenc_jax.runs.subject import load_subject
-from scripts import generate as door
 
 PROMPT = "import os\n"
 
 
-def test_a_text_is_continued_as_by_generate(whole, capsys):
-    run = whole[0]
-    assert door.main(["generate.py", str(run), f"--prompt={PROMPT}", "--tokens=21"]) == 0
-    subject = load_subject(run)
+def test_a_text_is_continued_as_by_generate(whole):
+    said = script("generate.py", whole[0], f"--prompt={PROMPT}", "--tokens=21")
+    subject = load_subject(whole[0])
     tokens = np.frombuffer(PROMPT.encode(), np.uint8)[None]
     out = models.generate(subject.parts.model, subject.parts.encoding, tokens, tokens=21)
     expected = PROMPT + subject.tokenizer.decode(np.asarray(out)[0])
-    assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
+    assert said.rstrip("\n") == expected.rstrip("\n")
 
 
 def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole):
@@ -44,6 +43,5 @@ def test_semantics_of_a_dynamic_extension_differ_beyond_the_trained_length(whole
         (["--prompt=a", "--tokens=0"], "tokens must be a whole number of at least 1"),
     ],
 )
-def test_mistakes_are_explained(whole, words, message, capsys):
-    assert door.main(["generate.py", str(whole[0]), *words]) == 2
-    assert message in capsys.readouterr().err
+def test_mistakes_are_explained(whole, words, message):
+    assert message in script("generate.py", whole[0], *words, code=2)

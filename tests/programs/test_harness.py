@@ -5,8 +5,7 @@ import sys
 
 import pytest
 import yaml
-
-from scripts import harness as door
+from running import script
 
 
 @pytest.fixture
@@ -29,27 +28,25 @@ def tasks(tmp_path):
     return tmp_path
 
 
-def test_a_task_is_scored_and_cut_contexts_are_told(whole, tasks, capsys):
+def test_a_task_is_scored_and_cut_contexts_are_told(whole, tasks):
     run, out = whole[0], tasks / "results.json"
-    words = ["harness.py", str(run), "--tasks=mine", f"--include={tasks}"]
-    assert door.main([*words, f"--out={out}"]) == 0
-    printed = capsys.readouterr().out
+    words = ["harness.py", run, "--tasks=mine", f"--include={tasks}"]
+    printed = script(*words, f"--out={out}")
     assert "|Tasks|" in printed and "|mine " in printed
-    assert printed.endswith("2 contexts of more than 32 tokens cut on the left\n")
+    assert "2 contexts of more than 32 tokens cut on the left\n" in printed
     results = json.loads(out.read_text())
     assert results["results"]["mine"]["acc,none"] in (0, 1)
     facts = {"run": run.name, "extension": "none", "max_length": 32, "contexts_cut": 2}
     assert facts.items() <= results["config"].items()
-    assert door.main([*words, "--extension=yarn:2"]) == 0
-    assert capsys.readouterr().out.endswith("0 contexts of more than 64 tokens cut on the left\n")
+    printed = script(*words, "--extension=yarn:2")
+    assert "\n0 contexts of more than 64 tokens cut on the left\n" in printed
 
 
-def test_an_unknown_task_and_a_missing_package_are_explained(whole, tasks, capsys, monkeypatch):
-    words = ["harness.py", str(whole[0]), f"--include={tasks}"]
-    assert door.main([*words, "--tasks=mine,yours"]) == 2
-    assert f"{tasks} has no task yours" in capsys.readouterr().err
+def test_an_unknown_task_and_a_missing_package_are_explained(whole, tasks, monkeypatch):
+    words = ["harness.py", whole[0], f"--include={tasks}"]
+    assert f"{tasks} has no task yours" in script(*words, "--tasks=mine,yours", code=2)
     monkeypatch.delitem(sys.modules, "posenc_jax.evaluation.harness")
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delattr("posenc_jax.evaluation.harness")
-    assert door.main([*words, "--tasks=mine"]) == 2
-    assert ".venv/bin/pip install -e '.[lm_eval]'" in capsys.readouterr().err
+    advice = ".venv/bin/pip install -e '.[lm_eval]'"
+    assert advice in script(*words, "--tasks=mine", code=2)

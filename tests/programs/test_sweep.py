@@ -1,4 +1,4 @@
-"""Whole sweeps of tiny runs, as their user starts them: killed, stopped, grown, short of room."""
+"""scripts/sweep.py: sweeps of tiny runs are killed, stopped, grown, short of room and refused."""
 
 import contextlib
 import csv
@@ -14,6 +14,7 @@ import pytest
 from running import ROOT, TINY, script
 
 from posenc_jax.runtime import errors
+from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.launch import Local, share
 
 
@@ -218,3 +219,25 @@ def test_a_local_command_has_its_own_cores_and_keeps_its_exit_code(tmp_path):
         time.sleep(0.01)
     assert ended == errors.AGAIN
     assert log.read_text() == f"{share(local.cores, 0, local.workers)}\n"
+
+
+def test_a_sweep_over_many_encodings_has_one_list_for_all(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    recipes = [{"recipe": f"configs/{name}.py"} for name in ("rope", "alibi")]
+    made = {"grid": recipes, "evaluation": {"extensions": "yarn,pi"}}
+    rope, alibi = jobs_of(made, tmp_path)
+    assert "--evaluate.extensions=yarn,pi" in rope.command
+    assert "--evaluate.extensions=none,yarn,pi" in alibi.command
+    assert rope.mistakes() == alibi.mistakes() == []
+
+
+def test_a_sweep_refuses_before_the_first_step_what_it_could_not_evaluate(tmp_path, text):
+    fields = TINY | {"data.path": f"{text}/*.txt", "data.cache": str(tmp_path / "cache")}
+    content = {"recipe": "configs/rope.py", "grid": [{"seed": 0}], "fields": fields}
+    content["evaluation"] = {"multiples": "1,64"}
+    (tmp_path / "sweep.py").write_text(f"def get_config():\n    return {content!r}\n")
+    out = script(
+        "sweep.py", f"--config={tmp_path / 'sweep.py'}", f"--workdir={tmp_path / 's'}", code=65
+    )
+    assert "ended with 65" in out and "documents have the 2049 tokens" in out
+    assert not list((tmp_path / "s").glob("*/metrics.jsonl"))

@@ -1,10 +1,8 @@
-"""Runs in threads and under other settings of jax, and what is read back of them."""
+"""posenc_jax.train, evaluate and load_run: in threads, and under other settings of jax."""
 
 import json
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from running import finish
 
 import posenc_jax
@@ -12,11 +10,6 @@ import posenc_jax
 
 def digest_of(workdir):
     return json.loads((workdir / "status.json").read_text())["digest"]
-
-
-@pytest.fixture
-def run(whole, tmp_path):
-    return shutil.copytree(whole[0], tmp_path / "run")
 
 
 def test_a_thread_trains_and_evaluates(run):
