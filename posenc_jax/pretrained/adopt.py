@@ -1,7 +1,6 @@
 """Adopt a pretrained model: read its files completely, or refuse them, and write a run."""
 
 import dataclasses
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -195,7 +194,8 @@ class _Filling:
     """Our arrays while they are filled, and what does not fit."""
 
     def __init__(self, names: Mapping[str, Row], config: Training, shapes: Mapping[str, tuple]):
-        self.names, self.config, self.shapes = names, config, shapes
+        self.places = families.places(names, config.model.layers)
+        self.config, self.shapes = config, shapes
         self.arrays: Arrays = {}
         self.filled: dict[tuple[str, int], str] = {}  # the array that filled a layer of ours
         self.tied: Arrays = {}  # output projections in a file beside the embedding they equal
@@ -205,13 +205,11 @@ class _Filling:
         if name.endswith(families.IGNORED):
             return
         prefix = next((p for p in families.PREFIXES if name.startswith(p)), "")
-        module, _, parameter = name.removeprefix(prefix).rpartition(".")
-        number = re.search(r"\.(\d+)\.", module)
-        layer = int(number[1]) if number else 0
-        row = self.names.get(re.sub(r"\.\d+\.", ".N.", module, count=1))
-        if row is None or parameter not in row.parameters:
+        place = self.places.get(name.removeprefix(prefix))
+        if place is None:
             self.problems.append(f"{name}: no place for it")
             return
+        row, parameter, layer = place
         array = read()
         if str(array.dtype) not in DTYPES:
             self.problems.append(f"{name}: its type is {array.dtype}, not {', '.join(DTYPES)}")
@@ -229,10 +227,10 @@ class _Filling:
 
     def _put(self, name: str, path: str, layer: int, part: np.ndarray) -> None:
         shape = self.shapes.get(path)
-        stacked = path.startswith("model.blocks.")
-        if shape is None or (stacked and layer >= shape[0]):
+        if shape is None:
             self.problems.append(f"{name}: no place for it")
             return
+        stacked = path.startswith("model.blocks.")
         wanted = shape[1:] if stacked else shape
         if part.shape != wanted:
             self.problems.append(f"{name}: its shape gives {part.shape} for {path}, not {wanted}")

@@ -27,6 +27,29 @@ class Row(NamedTuple):
         }
 
 
+class Place(NamedTuple):
+    """Where one of their arrays goes."""
+
+    row: Row
+    parameter: str  # as they name it
+    layer: int  # 0 outside the layers
+
+
+def places(names: Mapping[str, Row], layers: int) -> dict[str, Place]:
+    """The places in a model with these layers, by the name of the array without a prefix."""
+    return {
+        f"{module.replace('.N.', f'.{layer}.')}.{parameter}": Place(row, parameter, layer)
+        for module, row in names.items()
+        for layer in range(layers if ".N." in module else 1)
+        for parameter in row.parameters
+    }
+
+
+def name_in_llama(name: str) -> str:
+    """The name of an array in files of Llama's layout, where all but the output have a prefix."""
+    return name if name.startswith("lm_head.") else f"model.{name}"
+
+
 def whole(array: np.ndarray, heads: int) -> list[np.ndarray]:
     return [array]
 

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_jax.data import tokenizer
 from posenc_jax.encoding import Encoding
 from posenc_jax.extensions.rotary import turns
-from posenc_jax.pretrained.families import LLAMA_FAMILY
+from posenc_jax.pretrained.families import LLAMA_FAMILY, name_in_llama, places
 from posenc_jax.pretrained.sources import SINGLE
 from posenc_jax.runs.parameters import by_path
 from posenc_jax.runtime.errors import ConfigError
@@ -137,17 +137,14 @@ def _rotary(rope: RoPE) -> dict[str, Any]:
 def _arrays(model: Any) -> dict[str, np.ndarray]:
     ours = {f"model.{name}": leaf for name, leaf in by_path(model).items()}
     arrays = {}
-    for module, row in LLAMA_FAMILY.names.items():
-        for parameter, name in row.parameters.items():
-            path = f"{row.ours[0]}.{name}"
-            if path not in ours:
-                continue
-            stacked, inner = np.asarray(ours[path]), "N" in module.split(".")
-            for layer, array in enumerate(stacked if inner else [stacked]):
-                array = array.T if row.transposed and array.ndim == 2 else array
-                place = module.replace(".N.", f".{layer}.")
-                begin = "" if module == "lm_head" else "model."
-                arrays[f"{begin}{place}.{parameter}"] = np.ascontiguousarray(array)
+    for name, (row, parameter, layer) in places(LLAMA_FAMILY.names, model.config.layers).items():
+        path = f"{row.ours[0]}.{row.parameters[parameter]}"
+        if path not in ours:
+            continue
+        array = np.asarray(ours[path])
+        array = array[layer] if path.startswith("model.blocks.") else array
+        array = array.T if row.transposed and array.ndim == 2 else array
+        arrays[name_in_llama(name)] = np.ascontiguousarray(array)
     return arrays
 
 

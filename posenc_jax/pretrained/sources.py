@@ -128,7 +128,7 @@ def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
     return whole[0] if whole[:1] != plain[:1] else None
 
 
-GGUF_KINDS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # architectures: model types
+GGUF_KINDS = ("llama", "qwen2", "qwen3")  # architectures, which are model types of the same name
 GGUF_PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
 PRE, ADD_BOS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
 LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
@@ -161,7 +161,7 @@ def read_gguf(path: Path) -> Source:
     names = _gguf_names(gguf, kind, config["num_hidden_layers"])
     arrays: dict[str, Callable[[], np.ndarray]] = {}
     for name, tensor in tensors.items():
-        theirs = names.get(name) or name
+        theirs = names.get(name, name)
         arrays[theirs] = _gguf_reader(gguf, tensor, kind, theirs, config)
     encoder = _gguf_tokenizer(facts, path)
     begins = facts.get(ADD_BOS, facts.get(PRE) == LLAMA3)
@@ -193,7 +193,7 @@ def _gguf_config(facts: dict[str, Any], kind: str, tensors: dict[str, Any]) -> d
         factors = np.asarray(tensors.pop(GGUF_FACTORS).data, np.float64)
         rope |= _llama3(factors, of("rope.freq_base"))
     return {
-        "model_type": GGUF_KINDS[kind],
+        "model_type": kind,
         "num_hidden_layers": of("block_count"),
         "hidden_size": width,
         "num_attention_heads": heads,
@@ -259,16 +259,12 @@ def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     """The names in config.json's family by those of the file."""
     chosen = next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
     mapped = gguf.get_tensor_name_map(chosen, layers)
-    names = {}
-    for module, row in families.FAMILIES[GGUF_KINDS[kind]].names.items():
-        base = "" if module == "lm_head" else "model."
-        for layer in range(layers if "N" in module else 1):
-            for parameter in row.parameters:
-                theirs = f"{base}{module.replace('.N.', f'.{layer}.')}.{parameter}"
-                found = mapped.get_name(theirs, try_suffixes=(".weight", ".bias"))
-                if found is not None:
-                    names[found] = theirs
-    return names
+    places = families.places(families.FAMILIES[kind].names, layers)
+    return {
+        found: theirs
+        for theirs in map(families.name_in_llama, places)
+        if (found := mapped.get_name(theirs, try_suffixes=(".weight", ".bias")))
+    }
 
 
 def _gguf_reader(
