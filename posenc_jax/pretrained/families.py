@@ -278,6 +278,7 @@ LLAMA_USUAL = {
     "tie_word_embeddings": False,
     "default_theta": 1e4,
 }
+LAYER_USUAL = {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5}
 LAYER_OPTIONS = {"norm": "layer", "activation": "gelu_erf", "biases": "all"}
 UNBIASED: Mapping[str, Sequence[Any]] = {
     "hidden_act": ["silu"],
@@ -329,23 +330,17 @@ FAMILIES = {
     ),
     "gpt2": Family(
         GPT2,
-        {
+        USUAL_SIZES
+        | {
             "layers": "n_layer",
             "width": "n_embd",
             "heads": "n_head",
             "mlp_width": "n_inner",
-            "vocab": "vocab_size",
-            "tied": "tie_word_embeddings",
             "norm_eps": "layer_norm_epsilon",
         },
         LAYER_OPTIONS | {"activation": "gelu"},
         learned,
-        {
-            "n_inner": None,
-            "n_positions": 1024,
-            "tie_word_embeddings": True,
-            "layer_norm_epsilon": 1e-5,
-        },
+        LAYER_USUAL | {"n_inner": None, "n_positions": 1024},
         {
             "activation_function": ["gelu_new", "gelu_pytorch_tanh"],
             "scale_attn_weights": [True],
@@ -358,7 +353,7 @@ FAMILIES = {
         USUAL_SIZES | {"layers": "n_layer", "heads": "n_head", "norm_eps": "layer_norm_epsilon"},
         LAYER_OPTIONS | {"activation": "gelu", "embed_norm": True},
         alibi_of_bloom,
-        {"tie_word_embeddings": True, "layer_norm_epsilon": 1e-5},
+        LAYER_USUAL,
         {"apply_residual_connection_post_layernorm": [False]},
         {
             "n_embed": "hidden_size",
@@ -368,24 +363,17 @@ FAMILIES = {
     ),
     "mpt": Family(
         MPT,
-        {
+        USUAL_SIZES
+        | {
             "layers": "n_layers",
             "width": "d_model",
             "heads": "n_heads",
             "mlp_width": "mlp_width",
-            "vocab": "vocab_size",
-            "tied": "tie_word_embeddings",
             "norm_eps": "layer_norm_epsilon",
         },
         {"norm": "layer_without_bias", "activation": "gelu_erf"},
         alibi_of_mpt,
-        {
-            "expansion_ratio": 4,
-            "tie_word_embeddings": True,
-            "layer_norm_epsilon": 1e-5,
-            "max_seq_len": 2048,
-            "attn_config": {},
-        },
+        LAYER_USUAL | {"expansion_ratio": 4, "max_seq_len": 2048, "attn_config": {}},
         {
             "no_bias": [True],
             "logit_scale": [None],
