@@ -76,6 +76,14 @@ class Protocol:
         """A picture of its own of the newest checkpoint; None without one."""
         return None
 
+    def longest_of_one_run(self, cells: Sequence[Measured]) -> list[Measured]:
+        """Its cells of the longest windows; none where they are of several runs."""
+        own = [cell for cell in cells if cell.facts["protocol"] == self.name]
+        if len({cell.facts["run"] for cell in own}) > 1:
+            return []
+        longest = max((cell.facts["length"] for cell in own), default=0)
+        return [cell for cell in own if cell.facts["length"] == longest]
+
     def table(self, rows: Sequence[dict]) -> Table | None:
         """A table of its own of the rows of a length; None: parts as columns."""
         return None

@@ -88,11 +88,9 @@ class Copies(Protocol):
     def picture(self, cells: Sequence[Measured]) -> Panels | None:
         """Loss against distance in the longest windows of one run, a line per method and a pale one
         of the same targets without a copy."""
-        cells = [cell for cell in cells if cell.facts["protocol"] == self.name]
-        if not cells or len({cell.facts["run"] for cell in cells}) > 1:
+        cells = self.longest_of_one_run(cells)
+        if not cells:
             return None
-        longest = max(cell.facts["length"] for cell in cells)
-        cells = [cell for cell in cells if cell.facts["length"] == longest]
         lines = []
         for name in dict.fromkeys(label(cell.facts) for cell in cells):
             own = {cell.facts["part"]: cell for cell in cells if label(cell.facts) == name}
@@ -104,7 +102,7 @@ class Copies(Protocol):
             f"{self.name}: loss of a passage with a copy before it",
             "tokens back to the copy",
             "loss of the passage (nats per token)",
-            {f"{longest:,} tokens": lines},
+            {f"{cells[0].facts['length']:,} tokens": lines},
             trained=[cells[0].facts["train_length"]],
         )
 

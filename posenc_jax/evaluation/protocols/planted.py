@@ -122,14 +122,10 @@ class Planted(Protocol):
     def picture(self, cells: Sequence[Measured]) -> Panels | None:
         """Accuracy against separation in the longest windows of one run, a line per method and a
         panel per number of older settings."""
-        cells = [cell for cell in cells if cell.facts["protocol"] == self.name]
-        if not cells or len({cell.facts["run"] for cell in cells}) > 1:
-            return None
-        longest = max(cell.facts["length"] for cell in cells)
+        cells = self.longest_of_one_run(cells)
         lines: dict[str, list[Line]] = {}
         for older in OLDER[1:]:
-            at = (longest, older)
-            here = [c for c in cells if (c.facts["length"], c.facts["older"]) == at]
+            here = [cell for cell in cells if cell.facts["older"] == older]
             if not here:  # of an interrupted evaluation
                 continue
             names = dict.fromkeys(label(cell.facts) for cell in here)
@@ -140,7 +136,7 @@ class Planted(Protocol):
         if not lines:
             return None
         return Panels(
-            f"{self.name}: the last value of a name, in {longest:,} tokens",
+            f"{self.name}: the last value of a name, in {cells[0].facts['length']:,} tokens",
             "tokens between two settings of the name",
             "accuracy",
             lines,
