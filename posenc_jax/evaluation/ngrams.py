@@ -1,7 +1,6 @@
 """Interpolated n-gram models, counted on a run's training text and scored on its targets."""
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from posenc_jax.evaluation.cells import exists
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import write_csv
 
 STRENGTH = 5.0  # weight of the shorter context, in counts
 TOKENS_AT_ONCE = 1 << 18
@@ -147,9 +146,16 @@ def measure_ngrams(
     batches, rows = _rows(batches_of(corpus, config), config, corpus, targets.part)
     part = corpus.parts[targets.part]
     order = max(ORDERS)
-    counted = _Counting(training_ngrams(batches, batches.rows if whole else rows, order))
+    counted = 0
+
+    def counting() -> Iterator[np.ndarray]:
+        nonlocal counted
+        for part_read in training_ngrams(batches, batches.rows if whole else rows, order):
+            counted += len(part_read)
+            yield part_read
+
     grams = ngrams_before(targets.split.tokens, targets.places, targets.first, order)
-    nats = -np.log(probabilities(grams, counted, part.vocab))
+    nats = -np.log(probabilities(grams, counting(), part.vocab))
     widths = targets.split.bytes_of
     size = len(targets.places) if widths is None else int(widths[targets.places].sum())
     return [
@@ -161,7 +167,7 @@ def measure_ngrams(
             "tokens": len(targets.places),
             "nll": float(nats[n - 1].mean()),
             "bpb": float(nats[n - 1].sum() / size / np.log(2)) if part.lossless else None,
-            "counted": counted.tokens,
+            "counted": counted,
         }
         for n in ORDERS
     ]
@@ -185,18 +191,6 @@ def distinct_folders(folders: Iterable[Path], evaluation: str = "") -> list[Path
     if not by_identity:
         raise DataError("none of these runs is evaluated yet: run eval_extrapolation.py")
     return list(by_identity.values())
-
-
-class _Counting:
-    """Iterate over arrays and count their rows."""
-
-    def __init__(self, arrays):
-        self.arrays, self.tokens = arrays, 0
-
-    def __iter__(self):
-        for array in self.arrays:
-            self.tokens += len(array)
-            yield array
 
 
 def _rows(
@@ -261,20 +255,14 @@ def _split(workdir: Path, corpus: Corpus | Mixture, facts: dict) -> tuple[str, S
 
 
 YARDSTICKS_FILE = "yardsticks.csv"
-YARDSTICK_COLUMNS: Sequence[str] = "evaluation,order,last,token_hash,tokens,nll,bpb,counted".split(
-    ","
-)
+YARDSTICK_COLUMNS = ("evaluation", "order", "last", "token_hash", "tokens", "nll", "bpb", "counted")
 
 
 def write_yardsticks(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """Add rows to the file in an `eval/` folder, in place of those of the same evaluation."""
     new = {row["evaluation"] for row in rows}
     every = [*(row for row in read_yardsticks(folder) if row["evaluation"] not in new), *rows]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, YARDSTICK_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(every)
-    write_atomically(folder / YARDSTICKS_FILE, table.getvalue())
+    write_csv(folder / YARDSTICKS_FILE, YARDSTICK_COLUMNS, every)
     return folder / YARDSTICKS_FILE
 
 

@@ -1,7 +1,5 @@
 """Compute the rows of curves.csv from sums by document, with the null model, and store both."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +25,7 @@ from posenc_jax.evaluation.cells import (
 from posenc_jax.evaluation.statistics import Terms, combined, mean_and_error, paired, wilson
 from posenc_jax.runs.metrics import null_for_nan
 from posenc_jax.runtime.errors import Damaged, DataError
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import write_atomically, write_csv
 from posenc_jax.runtime.terminal import warn
 
 COLUMNS = (
@@ -194,13 +192,9 @@ def write(
     record = Record(every, list(windows.values()), [*left_out, *others])
     write_record(folder, record)
     made = [*rows(every), *record.left_out]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(made)
     lines = "".join(json.dumps(one, allow_nan=False) + "\n" for one in made)
     write_atomically(folder / "curves.jsonl", lines)
-    write_atomically(folder / "curves.csv", table.getvalue())
+    write_csv(folder / "curves.csv", COLUMNS, made)
     return every
 
 

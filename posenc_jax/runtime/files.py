@@ -1,12 +1,15 @@
 """Atomic writes, locks and disk errors."""
 
+import csv
 import errno
 import fcntl
+import io
 import os
 import platform
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from posenc_jax.runtime.errors import Busy, Stop
 
@@ -34,6 +37,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError as error:
         scratch.unlink(missing_ok=True)
         raise Stop(f"cannot write {path}: {error}") from error
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    table = io.StringIO()
+    writer = csv.DictWriter(table, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, table.getvalue())
 
 
 @contextmanager

@@ -7,7 +7,6 @@ resumes with the same choices.
 
 import csv
 import dataclasses
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from posenc_jax.data.sources import Origin
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import ConfigError, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import write_csv
 from posenc_jax.sweeping.jobs import Job, name_of
 
 CHOICES_FILE = "choices.csv"  # in the folder of the sweep: every rate tried
@@ -207,11 +206,8 @@ class Plan:
         return [scheme for scheme in self.schemes if scheme.stages()[1] is None]
 
     def write(self) -> None:
-        table = io.StringIO()
-        writer = csv.DictWriter(table, CHOICES_COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row for scheme in self.schemes for row in choice_rows(scheme))
-        write_atomically(self.workdir / CHOICES_FILE, table.getvalue())
+        rows = (row for scheme in self.schemes for row in choice_rows(scheme))
+        write_csv(self.workdir / CHOICES_FILE, CHOICES_COLUMNS, rows)
 
 
 def choice_rows(scheme: Scheme) -> list[dict[str, Any]]:
