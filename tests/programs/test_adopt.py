@@ -27,8 +27,10 @@ def test_an_adopted_model_is_a_run_for_every_program(call, tmp_path):
     data = [f"--config.data.path={files}", "--config.data.source=text"]
     data.append("--config.wandb.mode=disabled")
     words = ["--config.multiples=0.5,1,2", "--config.extensions=none,pi,yarn"]
-    call("eval_extrapolation.py", run, *data, *words)
+    answer = call("eval_extrapolation.py", run, *data, *words)
+    assert "unknown; it may know this text" in answer
     rows = rows_of(run)
+    assert all(row["nll"] for row in rows)  # finite
     assert {row["extension"] for row in rows} >= {"none", "pi", "yarn"}
     assert {int(row["length"]) for row in rows} == {L // 2, L, 2 * L}
     assert "yarn" in script("compare.py", f"{run}@yarn", f"{run}@none")

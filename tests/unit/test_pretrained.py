@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from huggingface_hub.utils import filter_repo_objects
-from llamas import LAYERS, LLAMA, TEXT, D, H, K, L, V, drawn, logits, write
+from llamas import LAYERS, LLAMA, D, H, K, L, V, drawn, logits, write
 
 import posenc_jax
 from posenc_jax import pretrained
@@ -172,29 +172,12 @@ def test_a_tokenizer_that_puts_a_token_first_decides_without_add_bos_token(folde
     assert pretrained.load(folder).facts["prefix"] == 257
 
 
-def test_an_adopted_run_is_evaluated_as_any_other(folder, tmp_path, capsys):
-    stated = {"bos_token": "<s>", "add_bos_token": True}
-    run, text = tmp_path / "run", tmp_path / "text.txt"
-    text.write_text(TEXT)
-    facts = adopt(write(folder, stated=stated), run)
+def test_an_adopted_run_holds_the_model_and_no_text(folder, tmp_path):
+    run = tmp_path / "run"
+    facts = adopt(folder, run)
     assert facts["theta"] == 5000.0 and facts["eps"] == 1e-5 and facts["L"] == L
     with pytest.raises(ConfigError, match="training text of a pretrained model"):
         evaluate(Evaluation(multiples="1"), run)
-    rows = posenc_jax.evaluate(
-        run,
-        {
-            "data.source": "text",
-            "data.path": str(text),
-            "multiples": "1,2",
-            "protocols": "same_token",
-            "extensions": "yarn",
-            "wandb.mode": "disabled",
-        },
-    )
-    assert {row["extension"] for row in rows} >= {"none", "yarn"}  # none: in a window
-    assert all(np.isfinite(row["nll"]) for row in rows)
-    assert (run / "plots").is_dir()
-    assert "unknown; it may know this text" in capsys.readouterr().err
     loaded = posenc_jax.load_run(run)
     np.testing.assert_array_equal(logits(loaded), logits(pretrained.load(folder)))
 
