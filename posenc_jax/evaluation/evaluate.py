@@ -44,7 +44,7 @@ def evaluate(
 
     Of several processes the lead alone writes and returns cells.
     """
-    with processes.joined(config), processes.only_lead_speaks(), ExitStack() as stack:
+    with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         folder = workdir / "eval"
         run_config(workdir)  # before a folder is made in it

@@ -8,10 +8,11 @@ import os
 import traceback
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
@@ -20,10 +21,10 @@ from posenc_jax.config import Evaluation, Training, schema
 from posenc_jax.runtime import devices, errors
 from posenc_jax.runtime.terminal import reported, say
 
-NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+SETTINGS = {"JAX_COORDINATOR_ADDRESS": str, "JAX_NUM_PROCESSES": int, "JAX_PROCESS_ID": int}
 NEEDS = (
-    f"distributed=True needs {', '.join(NAMES)}, such as 10.0.0.1:1234, 2 and 0 or 1, or none of "
-    "them on a cluster that jax detects: SLURM, Open MPI, a TPU pod"
+    f"distributed=True needs {', '.join(SETTINGS)}, such as 10.0.0.1:1234, 2 and 0 or 1, or none "
+    "of them on a cluster that jax detects: SLURM, Open MPI, a TPU pod"
 )
 HEARTBEAT_SECONDS = 30  # a process that is silent for so long is dead, and jax ends the others
 SHUTDOWN_SECONDS = 30  # processes wait this long for each other at the end
@@ -32,52 +33,45 @@ TOGETHER = errors.Stopped, errors.NotFinite  # every process raises them at the 
 
 @contextmanager
 def joined(config: Training | Evaluation) -> Iterator[None]:
-    """Connect the processes of a run; must precede any computation by jax."""
+    """Connect the processes of a run, and discard what others than the lead print; must precede any
+    computation by jax."""
     if not config.distributed:
         yield
         return
+    _connect()
+    fields = schema.as_fields(config)
+    del fields["wandb"]  # it and the place of the cache may differ between processes
+    fields["data"].pop("cache", None)
     try:
-        jax.distributed.initialize(
-            **_named(os.environ),
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=SHUTDOWN_SECONDS,
-        )
-    except (ValueError, RuntimeError) as error:
-        raise errors.ConfigError(f"{NEEDS}; jax says: {error}") from error
-    try:
-        check_same(_command(config), "configuration")
-        yield
+        check_same(fields, "configuration")
+        with ExitStack() as stack:
+            if not is_lead():
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                stack.enter_context(redirect_stdout(nowhere))
+                stack.enter_context(redirect_stderr(nowhere))
+            yield
     except BaseException as error:
         _end(error)
     jax.distributed.shutdown()
 
 
-def _command(config: Training | Evaluation) -> dict[str, Any]:
-    """The fields that must be equal in all processes."""
-    fields = schema.as_fields(config)
-    fields.pop("wandb")
-    fields["data"].pop("cache", None)
-    return fields
-
-
-def _named(environment) -> dict[str, Any]:
-    """Read process ids from the environment, for clusters that jax does not detect."""
-    values = {name: environment[name] for name in NAMES if environment.get(name)}
-    if not values:
-        return {}
+def _connect() -> None:
+    """By process ids from the environment, or as jax detects them on a cluster."""
+    given = {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     try:
-        address, count, number = (values[name] for name in NAMES)
-        if not 0 <= int(number) < int(count) or not address.rpartition(":")[2].isdigit():
-            raise ValueError
-    except (KeyError, ValueError):
-        variables = " ".join(f"{name}={value}" for name, value in values.items())
-        raise errors.ConfigError(f"{NEEDS}; got {variables}") from None
-    return {
-        "coordinator_address": address,
-        "num_processes": int(count),
-        "process_id": int(number),
-        "cluster_detection_method": "deactivate",
-    }
+        options: dict[str, Any] = {
+            name.removeprefix("JAX_").lower(): SETTINGS[name](value)
+            for name, value in given.items()
+        }
+        jax.distributed.initialize(
+            **options,
+            cluster_detection_method="deactivate" if given else None,
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=SHUTDOWN_SECONDS,
+        )
+    except (ValueError, IndexError, RuntimeError) as error:  # IndexError: an address without a port
+        variables = " ".join(f"{name}={value}" for name, value in given.items()) or "none"
+        raise errors.ConfigError(f"{NEEDS}; got {variables}; jax says: {error}") from error
 
 
 def _end(error: BaseException) -> NoReturn:
@@ -99,20 +93,6 @@ def _end(error: BaseException) -> NoReturn:
 
 def is_lead() -> bool:
     return jax.process_index() == 0
-
-
-@contextmanager
-def only_lead_speaks() -> Iterator[None]:
-    """Discard what the other processes print; errors that end a process are printed outside."""
-    if is_lead():
-        yield
-        return
-    with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
-    ):
-        yield
 
 
 def check_same(value: Any, what: str, error: type[errors.Stop] = errors.ConfigError) -> None:
@@ -156,17 +136,16 @@ class Stopping:
     """
 
     def __init__(self, signals: Sequence[str], mesh: Mesh):
-        self.signals = signals
-        self.by_device = devices.by_device(mesh)
-        self.any = jax.jit(lambda votes: votes.any(), out_shardings=devices.replicated(mesh))
-        self.local = mesh.local_mesh.size
+        self.signals, self.mesh = signals, mesh
+        self.any = jax.jit(jnp.any, out_shardings=devices.replicated(mesh))
         self.sent: jax.Array | None = None
 
     def __call__(self) -> bool:
         if jax.process_count() == 1:
             return bool(self.signals)
-        stop, vote = self.sent, np.full(self.local, bool(self.signals))
-        self.sent = self.any(jax.make_array_from_process_local_data(self.by_device, vote))
+        stop, vote = self.sent, np.array([bool(self.signals)])
+        placed = (self.mesh.size,), devices.by_device(self.mesh), lambda _: vote
+        self.sent = self.any(jax.make_array_from_callback(*placed))
         return stop is not None and bool(stop)
 
     @property

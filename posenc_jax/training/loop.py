@@ -27,7 +27,7 @@ from posenc_jax.training.validation import Validation
 
 def train(config: Training, workdir: Path) -> int:
     """Train or resume the run in a workdir and return its exit code."""
-    with processes.joined(config), processes.only_lead_speaks(), ExitStack() as stack:
+    with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         run = Workdir(workdir, writes=is_lead())
         if config.init_from and run.config() is None:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from curves import assert_equal_evaluations, rows_of
-from running import finish
+from running import finish, python
 
 from posenc_jax.runs.metrics import read_metrics
 
@@ -149,21 +149,28 @@ def test_a_process_that_cannot_begin_ends_both(start, tmp_path):
         assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"JAX_PROCESS_ID": "0"},
-        {"JAX_PROCESS_ID": "2", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "a:1"},
-        {"JAX_PROCESS_ID": "0", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "nonsense"},
-    ],
-)
-def test_incomplete_process_settings_are_refused(given, call, tmp_path, monkeypatch):
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    out = call("train.py", tmp_path / "run", code=2, distributed=True)
-    assert "distributed=True needs JAX_COORDINATOR_ADDRESS" in out
-    assert not (tmp_path / "run").exists()
+def test_incomplete_process_settings_are_refused():
+    """In a process whose devices are not in use yet."""
+    code = """
+import os, sys
+sys.path[:0] = ['tests', '.']
+from configured import run_of
+from configs import base
+from posenc_jax.runs.processes import SETTINGS, joined
+config = base.get_config()
+config.distributed = True
+for words in '', '-', '- - 0', 'a:1 2 2', 'a:1 two 0', 'nonsense 2 0':
+    os.environ |= dict(zip(SETTINGS, words.replace('-', '').split(' ')))
+    try:
+        with joined(run_of(config)):
+            print('joined')
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    lines = python("-c", code).splitlines()
+    assert len(lines) == 6
+    for line in lines:
+        assert line.startswith("ConfigError distributed=True needs JAX_COORDINATOR_ADDRESS"), line
 
 
 @pytest.mark.slow
