@@ -19,12 +19,20 @@ from posenc_jax.runtime.terminal import say, warn
 
 
 class View:
-    """Logs to wandb until the first failure, which is reported once."""
+    """A run of wandb; logs until the first failure, which is reported once."""
 
-    def __init__(self, start: Callable[[], Any], *, required: bool):
-        self.required = required
+    def __init__(
+        self,
+        config: Training,
+        workdir: Path,
+        identity: str,
+        facts: Mapping[str, Any],
+        *,
+        job: str = "train",
+    ):
+        self.required = config.wandb.required
         self.run: Any = None
-        self.run = self._try(start)
+        self.run = self._try(lambda: _start(config, workdir, identity, facts, job))
 
     def log(self, values: Mapping) -> None:
         """Log all values but None, which would give an empty panel."""
@@ -64,19 +72,6 @@ def _forget_service() -> None:
         wandb.teardown()
 
 
-class TrainingView(View):
-    """Shows metrics.jsonl as train/<name> against train/step, with `facts` in the config."""
-
-    def __init__(self, config: Training, workdir: Path, facts: Mapping[str, Any]):
-        super().__init__(
-            lambda: _start(config, workdir, identity_of(workdir), "train", facts=facts),
-            required=config.wandb.required,
-        )
-
-    def log(self, values: Mapping) -> None:
-        super().log({f"train/{name}": value for name, value in values.items()})
-
-
 class Curves(NamedTuple):
     """Curves of an evaluation."""
 
@@ -98,30 +93,23 @@ def log_with_training(config: Training, workdir: Path, curves: Curves) -> None:
         return log_evaluation(config, config.wandb.mode, workdir, curves)
     subject = {name: curves.facts[name] for name in ("step", "data_fingerprint")}
     facts = {"evaluation": curves.facts["evaluation"] | subject}
-    view = View(
-        lambda: _start(config, workdir, identity, "train", facts=facts),
-        required=config.wandb.required,
-    )
-    if log_curves(view, curves):
+    if _log_curves(View(config, workdir, identity, facts), curves):
         write_atomically(path, identity)
-        write_atomically(workdir / "eval" / "wandb_id", digest_of(curves.rows))
+        write_atomically(workdir / "eval" / "wandb_id", _digest_of(curves.rows))
 
 
 def log_evaluation(config: Training, mode: str, workdir: Path, curves: Curves) -> None:
     """Log the curves as a wandb run of their own in the training run's group, once."""
-    config = dataclasses.replace(config, wandb=environment.applied(config.wandb))
-    identity, path = digest_of(curves.rows), workdir / "eval" / "wandb_id"
-    if _read(path) == identity:
-        return
-    view = View(
-        lambda: _start(config, workdir, identity, "eval", mode, curves.facts),
-        required=config.wandb.required,
-    )
-    if log_curves(view, curves):
-        write_atomically(path, identity)
+    applied = environment.applied(config.wandb)
+    applied = dataclasses.replace(applied, mode=mode or applied.mode)
+    config = dataclasses.replace(config, wandb=applied)
+    identity, path = _digest_of(curves.rows), workdir / "eval" / "wandb_id"
+    if _read(path) != identity:
+        if _log_curves(View(config, workdir, identity, curves.facts, job="eval"), curves):
+            write_atomically(path, identity)
 
 
-def log_curves(view: View, curves: Curves) -> bool:
+def _log_curves(view: View, curves: Curves) -> bool:
     """Log bits per byte at every length as extrap/<protocol>/<extension>, perplexity as /ppl (a
     part of a protocol after its name), and all methods of a protocol in one panel."""
     last = max(row["step"] for row in curves.rows)
@@ -205,15 +193,10 @@ def _has_key() -> bool:
 
 
 def _start(
-    config: Training,
-    workdir: Path,
-    identity: str,
-    job: str,
-    requested: str = "",
-    facts: Mapping[str, Any] | None = None,
+    config: Training, workdir: Path, identity: str, facts: Mapping[str, Any], job: str
 ) -> Any:
     """Start or resume a wandb run by its id; None if off. Its summary has each loss's minimum."""
-    mode: Any = requested or config.wandb.mode  # one of wandb's literals
+    mode: Any = config.wandb.mode  # one of wandb's literals
     if _is_off(mode):
         off = "there is no key; to turn it on: wandb login, or --config.wandb.mode=offline"
         if mode == "auto" and config.wandb.required:
@@ -224,17 +207,18 @@ def _start(
     import wandb
 
     name = config.wandb.name or workdir.resolve().name
+    group, tags = _group_and_tags(config)
     run = wandb.init(
         project=config.wandb.project,
-        group=config.wandb.group or _group(config),
+        group=config.wandb.group or group,
         name=name if job == "train" else f"{name}-{job}",
         job_type=job,
-        tags=_tags(config),
+        tags=tags,
         id=identity,
         resume="allow",
         mode="online" if mode == "auto" else mode,
         dir=str(Path(config.wandb.dir or workdir).expanduser()),
-        config=schema.as_fields(config) | dict(facts or {}),
+        config=schema.as_fields(config) | dict(facts),
         settings=wandb.Settings(init_timeout=30, silent=True, console="off"),
     )
     for axis, shown in (("train/step", "train/*"), ("eval/length", "extrap/*")):
@@ -248,27 +232,16 @@ def _start(
     return run
 
 
-def _group(config: Training) -> str:
-    """The group of comparable runs: one text, tokenizer, length and size."""
+def _group_and_tags(config: Training) -> tuple[str, list[str]]:
+    """The group of comparable runs (one text, tokenizer, length and size), and a run's tags."""
     fields = config.data.source.as_fields()
-    text = f"{fields['source']}-{Path(fields.get('tokenizer', '')).stem}"
-    if fields["source"] == "tokens":
-        text = Path(fields["tokens"]).name
-    return f"{text}-L{config.train_length}-{_size(config)}"
-
-
-def _size(config) -> str:
-    return f"{config.model.layers}x{config.model.width}"
-
-
-def _tags(config: Training) -> list[str]:
-    """Encoding, text and size; wandb takes at most 64 letters."""
-    fields = config.data.source.as_fields()
-    of_source = {"mixture": "mixture", "synthetic": "task"}
-    text = fields[of_source.get(fields["source"], "source")]
-    if fields["source"] == "tokens":
-        text = Path(fields["tokens"]).name
-    return [tag[:64] for tag in (config.encoding.name, text, _size(config))]
+    source, size = fields["source"], f"{config.model.layers}x{config.model.width}"
+    text = f"{source}-{Path(fields.get('tokenizer', '')).stem}"
+    tag = fields[{"mixture": "mixture", "synthetic": "task"}.get(source, "source")]
+    if source == "tokens":
+        text = tag = Path(fields["tokens"]).name
+    tags = [word[:64] for word in (config.encoding.name, tag, size)]  # wandb takes no more letters
+    return f"{text}-L{config.train_length}-{size}", tags
 
 
 def _say_where(run: Any) -> None:
@@ -284,7 +257,7 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def digest_of(values: Any) -> str:
+def _digest_of(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -243,7 +243,7 @@ class Recorder:
             if self.metrics:
                 self.metrics.write(self.line)
             if self.view:
-                self.view.log(self.line)
+                self.view.log({f"train/{name}": value for name, value in self.line.items()})
             self.line = {}
 
     def _read(self) -> None:

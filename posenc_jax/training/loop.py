@@ -18,7 +18,7 @@ from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.workdir import Workdir, data_facts, median_speed
 from posenc_jax.runtime import backend, devices, errors
 from posenc_jax.runtime.terminal import counted, stop_requests, warn
-from posenc_jax.tracking.wandb import TrainingView
+from posenc_jax.tracking.wandb import View, identity_of
 from posenc_jax.training import optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
 from posenc_jax.training.train_step import fresh_state, train_step
@@ -83,7 +83,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         metrics = Metrics(run / "metrics.jsonl", step)
         facts = {"parameters": parts.counts(), "data_fingerprint": corpus.fingerprint}
         # Opening wandb takes half a minute if its host is unreachable.
-        view = TrainingView(config, run.path, facts)
+        view = View(config, run.path, identity_of(run.path), facts)
     report = Report(run, config, parts, step)
     skipping = config.skip_not_finite
     with Recorder(report, metrics, view, skipping=skipping, lossless=corpus.lossless) as record:
