@@ -29,6 +29,7 @@ from posenc_jax.sweeping.rates import Plan, Scheme, Trial, checked_rates
 from posenc_jax.sweeping.slurm import Slurm
 
 RETRIES = 2
+POLL = 0.2  # seconds between looks at what runs
 PAUSE = 5.0  # seconds before a failed command is retried
 BUSY_TRIES = 60  # PAUSE apart, while the run of a killed sweep saves and exits
 # Exit codes that a retry would repeat.
@@ -63,21 +64,15 @@ class Scheduler:
         self,
         jobs: Sequence[Job],
         launcher: Launcher,
-        say: Callable[[str], None] = say,
         more: Callable[[], Sequence[Job]] | None = None,
-        retries: int = RETRIES,
     ):
         self.all = [Progress(job) for job in jobs]
-        self.launcher, self.say, self.more, self.retries = launcher, say, more, retries
+        self.launcher, self.more = launcher, more
         self.waiting = collections.deque(self.all)
         self.running: dict[str, tuple[Progress, Task]] = {}
 
     def run(
-        self,
-        stopping: list[str],
-        show: Callable[["Scheduler"], None],
-        every: float = 0.2,
-        until: float = math.inf,
+        self, stopping: list[str], show: Callable[["Scheduler"], None], until: float = math.inf
     ) -> int:
         """Run all jobs; return 0, the exit code of the first failed job, or 75 after a stop.
 
@@ -89,7 +84,7 @@ class Scheduler:
                 stopping.append("--minutes")
             if stopping and not stop_sent:
                 stop_sent = True
-                self.say(f"stopping by {stopping[0]}: running jobs save first")
+                say(f"stopping by {stopping[0]}: running jobs save first")
                 for _, task in self.running.values():
                     task.stop()
             if not stopping:
@@ -101,9 +96,9 @@ class Scheduler:
                     del self.running[name]
                     self._ended(progress, code, bool(stopping))
             show(self)
-            time.sleep(every)
+            time.sleep(POLL)
         if stopping:
-            self.say("stopped; the same command resumes")
+            say("stopped; the same command resumes")
             return errors.AGAIN
         failed = [progress for progress in self.all if progress.state == "failed"]
         return (failed[0].code or errors.FAULT) if failed else errors.DONE
@@ -151,7 +146,7 @@ class Scheduler:
         elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
-                self.say(f"{job.name}: waiting for another process, which has locked its folder")
+                say(f"{job.name}: waiting for another process, which has locked its folder")
             self._pause(progress)
         else:
             self._failed(progress, code, reason_of(progress, code))
@@ -159,10 +154,10 @@ class Scheduler:
     def _failed(self, progress: Progress, code: int, reason: str) -> None:
         progress.failures += 1
         progress.code, progress.reason = code, reason
-        if code in SAME_AGAIN or progress.failures > self.retries:
+        if code in SAME_AGAIN or progress.failures > RETRIES:
             self._finish(progress, "failed", f"FAILED, {reason}")
         else:
-            self.say(f"{progress.job.name}: {reason}; retrying")
+            say(f"{progress.job.name}: {reason}; retrying")
             self._pause(progress)
 
     def _pause(self, progress: Progress) -> None:
@@ -177,7 +172,7 @@ class Scheduler:
         ended = sum(p.state in ("done", "failed") for p in self.all)
         picture = progress.job.picture if word == "done" else None
         drawn = f"; {picture}" if picture else ""
-        self.say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
+        say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
         if self.more is not None:
             self._grow(self.more())
 

@@ -59,12 +59,13 @@ class Measuring(Pretend):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setattr("posenc_jax.sweeping.run.PAUSE", 0.0)
+    for name in ("PAUSE", "POLL", "RETRIES"):
+        monkeypatch.setattr(f"posenc_jax.sweeping.run.{name}", 0)
 
     def make(made, loss, **options):
-        plan, launcher, said = plan_of(made, tmp_path), Measuring(loss, **options), []
-        one = Scheduler(plan.more(), launcher, said.append, more=plan.more, retries=0)
-        code = one.run([], lambda _: None, every=0)
+        plan, launcher = plan_of(made, tmp_path), Measuring(loss, **options)
+        one = Scheduler(plan.more(), launcher, more=plan.more)
+        code = one.run([], lambda _: None)
         return code, launcher.commands, plan, one
 
     return make

@@ -77,9 +77,13 @@ def test_cores_are_shared_without_overlap():
 
 
 @pytest.fixture
-def sweep(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "PAUSE", 0.0)
+def at_once(monkeypatch):
+    for seconds in ("PAUSE", "POLL"):
+        monkeypatch.setattr(run, seconds, 0.0)
 
+
+@pytest.fixture
+def sweep(tmp_path, at_once, capsys):
     def make(codes, names="ab"):
         for name in names:
             (tmp_path / f"{name}.py").write_text("from configs.rope import get_config")
@@ -88,10 +92,10 @@ def sweep(tmp_path, monkeypatch):
             "fields": {"steps": 4},
             "evaluation": {"multiples": "1,2"},
         }
-        launcher, said = Pretend(codes), []
-        one = Scheduler(jobs_of(made, tmp_path), launcher, said.append)
-        code = one.run([], lambda _: None, every=0)
-        return code, launcher.started, "\n".join(said), one
+        launcher = Pretend(codes)
+        one = Scheduler(jobs_of(made, tmp_path), launcher)
+        code = one.run([], lambda _: None)
+        return code, launcher.started, capsys.readouterr().out, one
 
     return make
 
@@ -209,7 +213,7 @@ def test_a_mistake_is_not_tried_again(sweep, code):
     assert found == code and started.count("a") == 1 and "a: FAILED" in said
 
 
-def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
+def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path, at_once, capsys):
     stopped = []
 
     class Slow:
@@ -227,19 +231,20 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path):
             return type("Task", (), {"poll": poll, "stop": stop})()
 
     made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
-    said, stopping = [], []
-    one = Scheduler(jobs_of(made, tmp_path), Slow(), said.append)
-    code = one.run(stopping, lambda _: stopping.append("SIGTERM"), every=0)
-    assert (code, stopped) == (errors.AGAIN, ["rope"]) and "the same command resumes" in said[-1]
+    stopping = []
+    one = Scheduler(jobs_of(made, tmp_path), Slow())
+    code = one.run(stopping, lambda _: stopping.append("SIGTERM"))
+    assert (code, stopped) == (errors.AGAIN, ["rope"])
+    assert capsys.readouterr().out.endswith("the same command resumes\n")
     assert [p.state for p in one.all] == ["stopped", "waiting"]
 
 
-def test_after_its_time_a_sweep_starts_nothing(tmp_path):
-    launcher, said = Pretend(), []
+def test_after_its_time_a_sweep_starts_nothing(tmp_path, at_once, capsys):
+    launcher = Pretend()
     jobs = jobs_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path)
-    one = Scheduler(jobs, launcher, said.append)
-    assert one.run([], lambda _: None, every=0, until=0.0) == errors.AGAIN
-    assert launcher.started == [] and said[-1] == "stopped; the same command resumes"
+    assert Scheduler(jobs, launcher).run([], lambda _: None, until=0.0) == errors.AGAIN
+    assert launcher.started == []
+    assert capsys.readouterr().out.endswith("stopped; the same command resumes\n")
 
 
 def test_minutes_are_a_time(capsys):
