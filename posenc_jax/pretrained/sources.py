@@ -129,7 +129,6 @@ def _prefix(folder: Path, encoder: tokenizer.Learned) -> int | None:
 
 
 GGUF_KINDS = ("llama", "qwen2", "qwen3")  # architectures, which are model types of the same name
-GGUF_PERMUTED = ("llama",)  # architectures whose rotary layout is interleaved in the file
 PRE, ADD_BOS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
 LLAMA3 = "llama-bpe"  # its words that are tokens are not merged, and BOS is usual
 GGUF_FACTORS = "rope_freqs.weight"  # of Llama 3: what the frequency of each pair is divided by
@@ -159,10 +158,14 @@ def read_gguf(path: Path) -> Source:
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
     names = _gguf_names(gguf, kind, config["num_hidden_layers"])
+    paired = {}  # heads of the modules whose rotary layout is interleaved in the file
+    if kind == "llama":
+        paired = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     arrays: dict[str, Callable[[], np.ndarray]] = {}
     for name, tensor in tensors.items():
         theirs = names.get(name, name)
-        arrays[theirs] = _gguf_reader(gguf, tensor, kind, theirs, config)
+        heads = paired.get(theirs.removesuffix(".weight").rpartition(".")[2])
+        arrays[theirs] = partial(_gguf_array, gguf, tensor, heads)
     encoder = _gguf_tokenizer(facts, path)
     begins = facts.get(ADD_BOS, facts.get(PRE) == LLAMA3)
     prefix = facts["tokenizer.ggml.bos_token_id"] if begins else None
@@ -267,18 +270,13 @@ def _gguf_names(gguf: Any, kind: str, layers: int) -> dict[str, str]:
     }
 
 
-def _gguf_reader(
-    gguf: Any, tensor: Any, kind: str, name: str, config: dict[str, Any]
-) -> Callable[[], np.ndarray]:
-    heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
-    module = name.split(".")[-2:-1]
-    permuted = kind in GGUF_PERMUTED and module and module[0] in heads
-
-    def read() -> np.ndarray:
-        array = _dequantised(gguf, tensor)
-        return _unpermuted(array, config[heads[module[0]]]) if permuted else array
-
-    return read
+def _gguf_array(gguf: Any, tensor: Any, heads: int | None) -> np.ndarray:
+    """An array; with heads, its rows of pairs [H, K/2, 2] become halves [H, 2, K/2]."""
+    rows = _dequantised(gguf, tensor)
+    if heads is None:
+        return rows
+    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
@@ -287,12 +285,6 @@ def _dequantised(gguf: Any, tensor: Any) -> np.ndarray:
     if tensor.data.dtype.kind == "f":
         return np.asarray(tensor.data)
     return gguf.dequantize(tensor.data, tensor.tensor_type)
-
-
-def _unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of pairs [H, K/2, 2] as halves [H, 2, K/2]."""
-    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
-    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _gguf_tokenizer(facts: dict[str, Any], path: Path) -> tokenizer.Learned:
