@@ -134,17 +134,8 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
         config.extensions if subject.extensible else "none", subject.plain, largest
     )
     _check_windows(requested, text.longest)
+    _tell_short_scales(requested, largest)
     baseline = [Method("none", None, subject.trained)] if config.window else []
-    short = [
-        composition.with_scale(method.name, method.scale)
-        for method in requested
-        if method.scale is not None and method.scale < largest
-    ]
-    if short:
-        tqdm.write(
-            f"{', '.join(short)}: the scale is below {largest:g}, the longest window over L, so "
-            f"positions beyond scale x L are untrained; use {largest:g} or more"
-        )
     passes = passes_of(config, subject, text, lengths)
     model, machine = model_key(subject.parts.model), backend.machine()
     weights = total_digest(subject.parts.params())[:16]
@@ -153,14 +144,10 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
     skipped: dict[str, None] = {}  # each line once
     for length in lengths:
         for method in requested + baseline:
-            ratio = length / subject.original
             try:
-                encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
+                encoding = _encoding(method, subject, length)
             except ValueError as error:
-                skipped[f"{method.name} is skipped: {error}"] = None
-                continue
-            if encoding.reach is not None and length > encoding.reach:
-                skipped[_beyond(method, subject, length, encoding.reach)] = None
+                skipped[str(error)] = None
                 continue
             numbers = tree_key(encoding)
             for pass_ in passes[length]:
@@ -194,6 +181,31 @@ def _check_windows(requested: list[Method], longest: int) -> None:
                 f"extension {method.written!r} changes nothing: the longest window read is "
                 f"{longest}; give a smaller size or more multiples"
             )
+
+
+def _tell_short_scales(requested: list[Method], largest: float) -> None:
+    short = [
+        composition.with_scale(method.name, method.scale)
+        for method in requested
+        if method.scale is not None and method.scale < largest
+    ]
+    if short:
+        tqdm.write(
+            f"{', '.join(short)}: the scale is below {largest:g}, the longest window over L, so "
+            f"positions beyond scale x L are untrained; use {largest:g} or more"
+        )
+
+
+def _encoding(method: Method, subject: Subject, length: int) -> Encoding:
+    """The encoding that reads a length; a ValueError says why the method is skipped there."""
+    ratio = length / subject.original
+    try:
+        encoding = method.applied(subject.plain, subject.parts.encoding, ratio)
+    except ValueError as error:
+        raise ValueError(f"{method.name} is skipped: {error}") from error
+    if encoding.reach is not None and length > encoding.reach:
+        raise ValueError(_beyond(method, subject, length, encoding.reach))
+    return encoding
 
 
 class Pass(NamedTuple):
