@@ -32,8 +32,8 @@ def main(argv: list[str]) -> int:
 
 
 def run(argv: list[str]) -> None:
-    flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
     backend.configure()
+    flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
     from posenc_jax import programs
     from posenc_jax.evaluation import planning
     from posenc_jax.runs.subject import run_config

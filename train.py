@@ -26,11 +26,11 @@ def main(argv: list[str]) -> int:
 
 
 def run(argv: list[str]) -> int:
+    backend.configure()
     argv, evaluating = without_evaluation(argv)
     flags, recipe, problems = parse_flags(argv, __doc__ or "", resumes=True)
     evaluation, more = parse_evaluation(evaluating)
     problems += more
-    backend.configure()
     from posenc_jax import programs
     from posenc_jax.evaluation import planning
 

@@ -26,8 +26,8 @@ def main(argv: list[str]) -> int:
 
 
 def print_configuration(argv: list[str]) -> None:
-    _, recipe, problems = parse_flags(argv, __doc__ or "")
     backend.configure()
+    _, recipe, problems = parse_flags(argv, __doc__ or "")
     import jax
 
     from posenc_jax import extensions

@@ -30,8 +30,8 @@ def main(argv: list[str]) -> int:
 
 
 def prepare(argv: list[str]) -> None:
-    flags, recipe, problems = parse_flags(argv, __doc__ or "", define=_define)
     backend.configure()
+    flags, recipe, problems = parse_flags(argv, __doc__ or "", define=_define)
     from posenc_jax.data import corpora, export, tokenizer
 
     if flags.vocab is not None and flags.vocab < 257:

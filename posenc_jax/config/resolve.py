@@ -105,19 +105,21 @@ def _is_here(tokenizer: str | None) -> bool:
 
 def encoding_defaults(encoding: Mapping[str, Any]) -> Fields:
     """The options of an encoding, and of the one inside it, with their defaults."""
+    from posenc_jax import schemes  # imports jax
+
     name = encoding.get("name")
     if name not in registry.encodings():  # `check` reports it
         return {}
-    defaults = _defaults_of(name)
+
+    def defaults_of(name: str) -> Fields:
+        options = schemes.options_of(name).values()
+        return {one.name: one.default for one in options if one.default is not one.empty}
+
+    defaults = defaults_of(name)
     inner = encoding.get("inner", defaults.get("inner"))
-    if registry.takes_inner(name) and inner in registry.encodings():  # not `fire:hidden=16`
-        defaults = _defaults_of(inner) | defaults
+    if schemes.takes_inner(name) and inner in registry.encodings():  # not `fire:hidden=16`
+        defaults = defaults_of(inner) | defaults
     return defaults
-
-
-def _defaults_of(name: str) -> Fields:
-    options = registry.encoding_options(name).items()
-    return {option: value for option, value in options if value is not registry.REQUIRED}
 
 
 def _extension(given: Fields) -> Fields:

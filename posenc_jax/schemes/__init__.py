@@ -79,6 +79,12 @@ def options_of(name: str) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+def takes_inner(name: str) -> bool:
+    """True if an encoding is built around another one, named by the option `inner`."""
+    parameters = inspect.signature(find(name).build).parameters.values()
+    return any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
 def _parse(inner: str) -> tuple[str, Mapping[str, Any]]:
     """Split `fire:hidden=16` into the name of an encoding and its options."""
     parts = composition.parts(inner)

@@ -15,7 +15,7 @@ from running import ROOT
 
 import posenc_jax
 from configs import base
-from posenc_jax import registry, schemes
+from posenc_jax import schemes
 from posenc_jax.config import building, compare, environment, flags, resolve, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
@@ -40,16 +40,6 @@ def test_every_encoding_has_a_recipe_that_runs(name):
     tokens = jax.ShapeDtypeStruct((1, config.train_length), jnp.int32)
     logits = jax.eval_shape(lambda t: parts.model(t, parts.encoding), tokens)
     assert logits.shape == (1, config.train_length, 256)
-
-
-@pytest.mark.parametrize("name", schemes.names())
-def test_options_read_from_the_source_are_those_of_the_function(name):
-    """They are listed, checked and kept without importing jax."""
-    expected = {
-        option: registry.REQUIRED if one.default is one.empty else one.default
-        for option, one in schemes.options_of(name).items()
-    }
-    assert registry.encoding_options(name) == expected
 
 
 @pytest.mark.parametrize("size", base.SIZES)
