@@ -29,23 +29,13 @@ import pytest  # noqa: E402
 from evaluated import sweep  # noqa: E402, F401
 from measuring import measure, settings, subject  # noqa: E402, F401
 from running import small_disk, text  # noqa: E402, F401
-from sizes import DIMS, VOCAB  # noqa: E402
+from sizes import DIMS, VARIANTS, VOCAB  # noqa: E402
 
 import models  # noqa: E402
 import posenc_jax  # noqa: E402
 from posenc_jax import schemes  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-
-
-VARIANTS = {  # options that turn a scheme into another encoding
-    "rope with a sink": ("rope", {"sink": True}, "none"),
-    "fox of fixed gates around rope": ("fox", {"gate": "fixed", "inner": "rope"}, "none"),
-    "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
-    "self_extend": ("rope", {}, "self_extend:group=2"),
-    "dca": ("rope", {}, "dca"),
-    "streaming": ("rope", {}, "streaming:window=33"),  # two layers see all of the longest rows
-}
 
 
 @functools.cache

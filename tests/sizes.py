@@ -1,14 +1,24 @@
-"""The sizes of the small model that most tests use, and recipes of that size."""
+"""The sizes of the small model that most tests use, its encodings, recipes and training rows."""
 
 from importlib import import_module
 
+import numpy as np
 from configured import run_of
 
+from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Dims
 
 L = 16
 VOCAB = 19
 DIMS = Dims(heads=4, head_dim=8, width=32, train_length=L)
+VARIANTS = {  # options that turn a scheme into another encoding
+    "rope with a sink": ("rope", {"sink": True}, "none"),
+    "fox of fixed gates around rope": ("fox", {"gate": "fixed", "inner": "rope"}, "none"),
+    "fox of trained biases": ("fox", {"gate": "bias_only"}, "none"),
+    "self_extend": ("rope", {}, "self_extend:group=2"),
+    "dca": ("rope", {}, "dca"),
+    "streaming": ("rope", {}, "streaming:window=33"),  # two layers see all of the longest rows
+}
 
 
 def config_of(name, **fields):
@@ -18,3 +28,11 @@ def config_of(name, **fields):
     config.update(train_length=L, batch_size=4, steps=20, warmup_steps=2)
     config.update_from_flattened_dict(fields)
     return run_of(config)
+
+
+def rows(batch=4, length=8, seed=0):
+    """A batch for training steps in this process."""
+    tokens = np.random.default_rng(seed).integers(0, 31, (batch, length + 1)).astype(np.int32)
+    ones = np.ones((batch, length), np.float32)
+    segments = np.zeros((batch, length), np.int32)
+    return Batch(tokens[:, :-1], tokens[:, 1:], ones, segments, ones.astype(int))

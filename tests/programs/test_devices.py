@@ -6,10 +6,10 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import VARIANTS
 from curves import assert_equal_evaluations, rows_of
 from llamas import LLAMA, drawn, write
-from running import python
+from running import ROOT, python
+from sizes import VARIANTS
 
 from posenc_jax import registry, schemes
 from posenc_jax.data import tokenizer
@@ -17,18 +17,24 @@ from posenc_jax.evaluation.protocols import planted
 from posenc_jax.pretrained.adopt import adopt
 
 
+def on_devices(count, *words, flags="", code=0):
+    """Run Python with this many devices of the CPU."""
+    flags = f"{flags} --xla_force_host_platform_device_count={count}"
+    env = {"XLA_FLAGS": flags, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    return python(*words, code=code, env=env)
+
+
 @pytest.mark.slow
 def test_many_devices_give_the_losses_of_one():
     """Eight forced CPU devices, 20 steps."""
     code = """
-import sys, json
-sys.path[:0] = ['tests', '.']
+import json
 from posenc_jax import backend
 backend.configure()
 import jax
 from importlib import import_module
 from configured import run_of
-from training_rows import rows
+from sizes import rows
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
@@ -58,8 +64,7 @@ def losses(count, sharding='replicated', attention='plain'):
 assert len(jax.devices()) == 8
 print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
 """
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    out = python("-c", code, env={"XLA_FLAGS": flags})
+    out = on_devices(8, "-c", code, flags=os.environ["XLA_FLAGS"])
     one, eight, cut = json.loads(out.splitlines()[-1])
     np.testing.assert_allclose(eight, one, atol=1e-5)
     np.testing.assert_allclose(cut, one, atol=1e-5)
@@ -76,7 +81,9 @@ print(json.dumps([losses(1), losses(8), losses(8, 'fsdp', 'blockwise')]))
     ids=["every encoding, and a length that does not divide", "long rows"],
 )
 def test_rows_over_devices_have_the_losses_and_gradients_of_one(length, names):
-    differences = json.loads(python("tests/cutting.py", length, *names).splitlines()[-1])
+    words = "tests/programs/cutting.py", length, *names
+    out = on_devices(4, *words, flags="--xla_backend_optimization_level=0")
+    differences = json.loads(out.splitlines()[-1])
     packed = [name for name in differences if name.endswith(" in documents")]
     assert len(packed) > 1 and {*differences} == {*names, *packed}
     for name, found in differences.items():
@@ -88,7 +95,6 @@ def test_rows_over_devices_have_the_losses_and_gradients_of_one(length, names):
 # Far context decides nothing for so small a reference, so longppl takes every target.
 PROGRAM = """
 import sys
-sys.path.insert(0, '.')
 import eval_extrapolation
 from posenc_jax.evaluation.protocols import longppl
 longppl.GAIN, longppl.LOSS = -99, 99
@@ -99,8 +105,7 @@ sys.exit(eval_extrapolation.main(sys.argv))
 def evaluated(run, folder, devices, *words, code=0):
     shutil.copytree(run, folder)
     command = [f"--workdir={folder}", "--config.wandb.mode=disabled", *words]
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    return python("-c", PROGRAM, *command, code=code, env={"XLA_FLAGS": flags})
+    return on_devices(devices, "-c", PROGRAM, *command, code=code)
 
 
 ASKED = ["--config.multiples=0.5,1,2,8", "--config.documents=5", "--config.last=8"]
@@ -157,7 +162,6 @@ def test_a_cache_over_devices_decodes_as_on_one():
     """A prompt, pieces and single tokens; for one token no device gets the keys of others."""
     code = """
 import json, re, sys, jax, jax.numpy as jnp, numpy as np
-sys.path[:0] = ['tests', '.']
 import models, posenc_jax
 from posenc_jax import schemes
 from sizes import DIMS, VOCAB
@@ -195,8 +199,7 @@ for name in schemes.names():  # the largest array that a token moves, as a share
 print(json.dumps(found))
 """
     cases = "rope@none", "alibi@none", "fox@none", "rope@self_extend", "t5@none", "fire@none"
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    out = python("-c", code, *cases, "rope@window:size=66", env=flags)
+    out = on_devices(4, "-c", code, *cases, "rope@window:size=66")
     moved = json.loads(out.splitlines()[-1])
     assert {*moved} == {*schemes.names()}
     assert {name for name, share in moved.items() if share > 0.25} == {"cope", "stick_breaking"}
@@ -205,11 +208,10 @@ print(json.dumps(found))
 @pytest.mark.slow
 def test_generated_text_is_the_same_on_four_devices(whole):
     words = ["scripts/generate.py", whole[0], "--prompt=abc", "--tokens=40"]
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    one, four = (python(*words, f"--sequence={n}", env=flags) for n in (1, 4))
+    one, four = (on_devices(4, *words, f"--sequence={n}") for n in (1, 4))
     assert one == four != ""
     for wrong, reason in ((0, "sequence must be"), (3, "sequence = 3 must divide the number")):
-        assert reason in python(*words, f"--sequence={wrong}", env=flags, code=2)
+        assert reason in on_devices(4, *words, f"--sequence={wrong}", code=2)
 
 
 @pytest.mark.slow
@@ -234,7 +236,6 @@ def test_a_long_window_takes_a_share_of_the_memory_per_device(case):
     """131,072 tokens over four devices, by the compiled programs of a Llama-like model."""
     code = """
 import sys, jax, jax.numpy as jnp
-sys.path.insert(0, '.')
 import models, posenc_jax
 from posenc_jax.evaluation import losses
 from posenc_jax.runtime import devices
@@ -253,6 +254,5 @@ for count in (1, 4):
     compiled = losses.losses_of.lower(*placed, rows, length, mesh).compile()
     print(compiled.memory_analysis().temp_size_in_bytes)
 """
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    one, four = map(int, python("-c", code, *case, env=flags).split()[-2:])
+    one, four = map(int, on_devices(4, "-c", code, *case).split()[-2:])
     assert four < 0.3 * one

@@ -8,16 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-import clusters
 import pytest
 from running import ROOT, TINY
 
 from posenc_jax.runtime import errors
 
-pytestmark = [
-    pytest.mark.slurm,
-    pytest.mark.skipif(bool(clusters.missing()), reason=clusters.missing()),
-]
+pytestmark = pytest.mark.slurm
 SWEEP = """
 from posenc_jax.sweeping.grid import axis
 
@@ -29,12 +25,6 @@ def get_config():
         "slurm": {{"cpus_per_task": 1, "timeout_min": 30}},
     }}
 """
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with clusters.cluster(tmp_path_factory.mktemp("cluster")) as environment:
-        yield environment
 
 
 @pytest.fixture

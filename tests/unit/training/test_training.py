@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from configured import run_of
-from training_rows import rows
+from sizes import rows
 
 import models
 from configs import base

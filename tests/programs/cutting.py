@@ -1,22 +1,15 @@
-"""python tests/cutting.py LENGTH NAME ...: losses and their gradients of rows over four devices.
+"""python cutting.py LENGTH NAME ...: losses and their gradients of rows over four devices.
 
 Prints, for each encoding, the largest differences to those of one device as JSON.
 """
 
 import json
-import os
 import sys
-
-sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
-os.environ["XLA_FLAGS"] = (
-    "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
-)
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from conftest import VARIANTS
-from sizes import DIMS, VOCAB
+from sizes import DIMS, VARIANTS, VOCAB
 
 import models
 import posenc_jax

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 CONF = """
@@ -55,9 +56,12 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else "starting a cluster needs root"
 
 
-@contextmanager
-def cluster(folder: Path) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[dict[str, str]]:
     """Start a cluster; yield the environment variables for sbatch and the other commands."""
+    if reason := missing():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("cluster")
     host = os.uname().nodename.partition(".")[0]
     conf = folder / "slurm.conf"
     for name in ("state", "spool"):
