@@ -6,12 +6,11 @@ import re
 import shutil
 import signal
 import time
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from curves import rows_of
-from running import finish, python, wandb_records
+from running import finish, python, script, wandb_records
 
 from posenc_jax import display
 from posenc_jax.evaluation import compare, records
@@ -33,12 +32,6 @@ def copied(run, folder, *left_out):
     return Path(shutil.copytree(run, folder, ignore=shutil.ignore_patterns(*left_out)))
 
 
-@pytest.fixture
-def run(whole, tmp_path):
-    """A finished run of one's own."""
-    return copied(whole[0], tmp_path / "run", "eval", "plots")
-
-
 @pytest.fixture(scope="module")
 def evaluated_once(whole, program, tmp_path_factory):
     folder = copied(whole[0], tmp_path_factory.mktemp("evaluated") / "run", "eval", "plots")
@@ -49,19 +42,6 @@ def evaluated_once(whole, program, tmp_path_factory):
 def evaluated(evaluated_once, tmp_path):
     """An evaluated run of one's own."""
     return copied(evaluated_once[0], tmp_path / "run")
-
-
-@pytest.fixture
-def script(capfd):
-    """Run a script in this process, check its exit code and return its output."""
-
-    def run(name, *words, code=0):
-        capfd.readouterr()
-        main = import_module(f"scripts.{name.removesuffix('.py')}").main
-        assert main([name, *map(str, words)]) == code
-        return "".join(capfd.readouterr())
-
-    return run
 
 
 def files(folder):
@@ -206,7 +186,7 @@ def by_evaluation(run):
 
 
 @pytest.mark.slow
-def test_evaluations_of_several_texts_stay_beside_each_other(run, call, script, text, tmp_path):
+def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tmp_path):
     words = {}
     for name, count in (("words", 20), ("more", 30)):
         (tmp_path / name).mkdir()
@@ -339,7 +319,7 @@ def test_wandb_shows_the_curves_by_length(run, call):
     assert len(list(run.glob("wandb/offline-run-*"))) == 1  # the same curves, once
 
 
-def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, script, tmp_path):
+def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):
     out = script("compare.py", f"{evaluated}@yarn", evaluated)
     compared = [line for line in out.splitlines() if re.match(r"\w+ \d+ ", line)]
     assert len(compared) == 3 + 3 + 2 + 1
@@ -368,7 +348,7 @@ def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, script
     assert "different targets" in script("plot_curves.py", evaluated, other, code=65)
 
 
-def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, script, tmp_path):
+def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, tmp_path):
     other = tmp_path / "elsewhere" / "run"
     shutil.copytree(evaluated, other)
     words = [f"{evaluated}@none", f"{other}@none,yarn:2", f"--out={tmp_path}/pictures"]
@@ -378,7 +358,7 @@ def test_runs_of_one_name_are_two_lines_in_a_picture(evaluated, script, tmp_path
     assert {c.facts["run"] for c in cells} == {str(evaluated), str(other)}
 
 
-def test_a_run_may_be_renamed(evaluated, call, script, tmp_path):
+def test_a_run_may_be_renamed(evaluated, call, tmp_path):
     renamed = evaluated.rename(tmp_path / "renamed")
     call("eval_extrapolation.py", renamed, *SMALL, "--config.name=again")
     out = f"--out={tmp_path}/pictures"
@@ -389,7 +369,7 @@ def test_a_run_may_be_renamed(evaluated, call, script, tmp_path):
     assert {row["run"] for row in rows_of(renamed)} == {"renamed"}
 
 
-def test_a_run_is_diagnosed(evaluated, script):
+def test_a_run_is_diagnosed(evaluated):
     out = script("diagnose.py", f"{evaluated}@none,yarn@64", "--documents=2")
     for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png", "token_0.csv"):
         assert name in out

@@ -1,24 +1,17 @@
 """The first minutes: smoke tests, misspelt words, quick looks and commands that can be pasted."""
 
-import csv
 import shlex
 import shutil
 import subprocess
 
 import pandas as pd
-import pytest
+from curves import rows_of
 from running import ROOT, script
 
 from posenc_jax.config import flags
 from posenc_jax.evaluation import records
 
 WORDS = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
-
-
-@pytest.fixture
-def run(whole, tmp_path):
-    shutil.copytree(whole[0], tmp_path / "run")
-    return tmp_path / "run"
 
 
 def test_a_smoke_test_of_five_steps_runs_with_the_usual_warm_up(call, tmp_path):
@@ -92,11 +85,6 @@ def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run,
     usual = "--config.protocols=same_token,nonoverlap,position"
     out = call("eval_extrapolation.py", run, *WORDS, "--quick", usual)
     assert "quick: nonoverlap" in out and "quick: same_token" in out
-
-
-def rows_of(run):
-    with (run / "eval" / "curves.csv").open() as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_a_table_of_curves_is_one_pivot(run, call):

@@ -1,6 +1,5 @@
 """Training documents are never scored as held out, under any name of the text."""
 
-import csv
 import gzip
 import json
 import re
@@ -8,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from curves import rows_of
 from pyarrow import parquet
 from running import script
 
@@ -16,17 +16,6 @@ from posenc_jax.runs import workdir
 from posenc_jax.runtime.errors import Stop
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none", "--config.protocols=nonoverlap"]
-
-
-@pytest.fixture
-def run(whole, tmp_path):
-    shutil.copytree(whole[0], tmp_path / "run", ignore=shutil.ignore_patterns("eval", "plots"))
-    return tmp_path / "run"
-
-
-def rows_of(run):
-    with (run / "eval" / "curves.csv").open() as stream:
-        return list(csv.DictReader(stream))
 
 
 def documents(run):

@@ -1,6 +1,5 @@
 """Prepared tokens: a folder that trains and is evaluated without the text and its packages."""
 
-import csv
 import json
 import shutil
 from importlib import import_module
@@ -8,8 +7,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 from configured import origin_of, problems_of, run_of, source_of
-from prepared_texts import recipe, text_of, words
-from running import ROOT, python, script
+from curves import rows_of
+from running import ROOT, TINY, python, script
 
 import posenc_jax
 from configs import base
@@ -17,6 +16,25 @@ from posenc_jax.config import check, schema
 from posenc_jax.config.resolve import FORMAT, resolve
 from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.runtime.errors import ConfigError, DataError
+
+WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
+
+
+def words(seed, count=160):
+    return " ".join(np.random.default_rng(seed).choice(WORDS, count)) + "\n"
+
+
+def text_of(folder, encoder=""):
+    fields = {"source": "text", "path": f"{folder}/text/*.txt", "valid_fraction": 0.3}
+    fields |= {"cache": f"{folder}/cache"} | ({"tokenizer": folder / encoder} if encoder else {})
+    named = [f"--config.data.{name}={value}" for name, value in fields.items()]
+    return ["--config=configs/rope.py", *named]
+
+
+def recipe(**fields):
+    fields = {n: v for n, v in TINY.items() if not n.startswith("data.")} | fields
+    return ["--config=configs/rope.py", *(f"--config.{n}={v}" for n, v in fields.items())]
+
 
 SMALL = ["--config.multiples=1,2", "--config.extensions=none,yarn", "--config.documents=4"]
 
@@ -267,11 +285,6 @@ def trained(texts, tmp_path_factory):
     out = without_packages("train.py", *fields, f"--workdir={run}")
     assert "done: 12 steps" in out
     return run, without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL)
-
-
-def rows_of(run):
-    with (run / "eval" / "curves.csv").open() as stream:
-        return list(csv.DictReader(stream))
 
 
 def test_training_and_evaluating_take_no_more_packages(trained, texts):
