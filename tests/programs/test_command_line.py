@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from running import ROOT
+from running import ROOT, here
 
-import train
 from posenc_jax import display
 from posenc_jax.config import flags
 from posenc_jax.runs.workdir import KEPT_FACTS
@@ -85,13 +84,11 @@ def test_a_reader_that_leaves_is_no_error(program):
     assert done.stderr == "" and len(done.stdout.splitlines()) == 1
 
 
-def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path, capfd):
+def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path):
     run = tmp_path / "run"
 
     def resume(*words, code=0, folder=run):
-        capfd.readouterr()
-        assert train.main(["train.py", f"--workdir={folder}", *words]) == code
-        return "".join(capfd.readouterr())
+        return here("train.py", f"--workdir={folder}", *words, code=code)
 
     out = call("train.py", run, stop_at=4, code=75)
     assert len(out.partition("step ")[0].splitlines()) <= 20
