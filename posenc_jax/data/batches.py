@@ -12,6 +12,7 @@ import numpy as np
 from posenc_jax.data import corpora
 from posenc_jax.data.corpora import Corpus, Split
 from posenc_jax.data.sources import Documents, Origin, mixture
+from posenc_jax.data.sources.mixture import SHARES
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.runtime.terminal import counted
@@ -118,9 +119,6 @@ class Batches:
         return 0 if self.documents_are_rows else offset, rng.permutation(self.rows)
 
 
-SHARES = 1000  # rows per block with exact shares
-
-
 class MixedBatches:
     """Rows of several splits in given shares, exact in each block of SHARES shuffled rows."""
 
@@ -156,13 +154,11 @@ class MixedBatches:
 
 
 def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
-    """Integers of at least 1 that sum to `total`, by largest remainders."""
+    """Integers that sum to `total`, by largest remainders."""
     exact = np.array(shares) / sum(shares) * total
-    whole = np.maximum(np.floor(exact), 1).astype(int)
-    while whole.sum() < total:
-        whole[np.argmax(exact - whole)] += 1
-    while whole.sum() > total:
-        whole[np.argmax(np.where(whole > 1, whole - exact, -np.inf))] -= 1
+    whole = np.floor(exact).astype(int)
+    largest = np.argsort(whole - exact, kind="stable")
+    whole[largest[: total - whole.sum()]] += 1
     return whole
 
 

@@ -11,6 +11,8 @@ from posenc_jax.data.sources import Documents, Text
 from posenc_jax.fields import default, parsed
 from posenc_jax.runtime.errors import ConfigError
 
+SHARES = 1000  # rows per block with exact shares
+
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(Text):
@@ -41,6 +43,8 @@ class Mixture(Text):
         if len(shares) < 2:
             written = given["mixture"]
             raise ConfigError(f"data.mixture: a mixture has two texts or more; got {written!r}")
+        if SHARES * min(shares.values()) < sum(shares.values()):
+            raise ConfigError(f"data.mixture: each share must be at least 1/{SHARES} of their sum")
         return cls(**given, parts=parts, shares=shares)
 
     @property

@@ -99,12 +99,11 @@ def test_held_out_answers_are_solvable_within_their_row(texts):
     ("shares", "rows"),
     [
         ((1, 1, 1), (334, 333, 333)),
-        ((0.9999, 0.0001), (999, 1)),
-        ((1999, 1), (999, 1)),
-        ((0.49975, 0.49975, 0.0005), (500, 499, 1)),
+        ((999, 1), (999, 1)),
+        ((0.4988, 0.4998, 0.0014), (499, 500, 1)),
     ],
 )
-def test_every_share_trains_a_row_in_a_thousand(shares, rows):
+def test_shares_are_rounded_to_rows_of_a_thousand(shares, rows):
     mixed = batches.MixedBatches([(None, share) for share in shares], batch_size=1, seed=0)
     assert tuple(mixed.counts) == rows
 
@@ -130,6 +129,7 @@ def test_every_share_trains_a_row_in_a_thousand(shares, rows):
         ("stdlib:0.5,variables:0.2:far=two", "far of variables must be a number"),
         ("stdlib:0.5,stdlib:0.5", "stdlib is in it twice"),
         ("stdlib:1", "two texts or more"),
+        ("stdlib:1000,variables:1", "each share must be at least 1/1000 of their sum"),
     ],
 )
 def test_mixtures_that_are_none_are_refused(texts, mixture, message):
