@@ -22,9 +22,11 @@ import orbax.checkpoint as ocp
 from posenc_jax.runs import processes
 from posenc_jax.runs.parameters import by_path, with_leaves
 from posenc_jax.runtime.errors import Damaged, OtherConfig, Stop
-from posenc_jax.runtime.files import NO_PERMISSION, NO_RESOURCES, REMEDY, caused_by, causes
+from posenc_jax.runtime.files import REMEDY
 from posenc_jax.runtime.terminal import warn
 
+MACHINE = {errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+MACHINE_SAYS = "PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory"
 PARAMETERS = "params"  # of a state, which also has the optimizer's arrays and the step
 
 
@@ -106,30 +108,22 @@ class Checkpoints:
 
     def restore(self, step: int, like: Any) -> Any:
         """Restore the state of a step to the host, structured as `like`; check every array."""
-        saved = self.card(step)["digests"]
-        wanted = by_path(like)
-        _same_names(step, wanted, saved)
-        abstract = {  # Orbax returns numpy for numpy
-            name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
-            for name, leaf in wanted.items()
-        }
-        restored = self._read(step, "state", ocp.args.StandardRestore(abstract))
-        _check_digests(step, restored, saved)
-        return with_leaves(like, restored)
+        return self._restore(step, like, group="")
 
     def parameters(self, step: int, like: Any) -> Any:
         """Restore the parameters of a step; the optimizer state is checked too."""
-        saved = self.card(step)["digests"]
-        wanted = by_path({PARAMETERS: like})
-        _same_names(step, wanted, [n for n in saved if n.partition(".")[0] == PARAMETERS])
+        return self._restore(step, {PARAMETERS: like}, group=f"{PARAMETERS}.")[PARAMETERS]
+
+    def _restore(self, step: int, like: Any, group: str) -> Any:
+        """Restore the arrays whose names begin with `group`."""
+        saved, wanted = self.card(step)["digests"], by_path(like)
+        _same_names(step, wanted, [name for name in saved if name.startswith(group)])
         restored = self._read(step, "state", ocp.args.StandardRestore())  # in their saved shapes
-        if set(restored) != set(saved):
-            raise Damaged(f"checkpoint {step}: its arrays are not those that were written")
         _check_digests(step, restored, saved)
         shapes = {n: restored[n].shape for n in wanted if restored[n].shape != wanted[n].shape}
         if shapes:
             raise OtherConfig(f"checkpoint {step} has arrays of other shapes: {shapes}")
-        return with_leaves({PARAMETERS: like}, {n: restored[n] for n in wanted})[PARAMETERS]
+        return with_leaves(like, {name: restored[name] for name in wanted})
 
     def restore_last(self, like: Any, accept: Callable[[dict], None]) -> tuple[dict, Any] | None:
         """Restore the newest undamaged checkpoint and its card; move damaged ones to quarantine.
@@ -321,17 +315,21 @@ def _same_names(step: int, wanted: Iterable[str], saved: Iterable[str]) -> None:
 
 
 def _check_digests(step: int, restored: dict[str, Any], saved: dict[str, str]) -> None:
-    for name, digest in digests(restored).items():
-        if digest != saved[name]:
+    found = digests(restored)
+    for name in found | saved:
+        if found.get(name) != saved.get(name):
             raise Damaged(f"checkpoint {step}: {name} is not what was written (digest differs)")
 
 
-def _caused_by_machine(error: BaseException) -> bool:
+def _caused_by_machine(error: BaseException | None) -> bool:
     """True if the machine caused a failure, not the files: permissions, memory, handles."""
-    words = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED", "Out of memory")
-    return caused_by(error, NO_PERMISSION | NO_RESOURCES) or any(
-        isinstance(cause, MemoryError) or any(word in str(cause) for word in words)
-        for cause in causes(error)
+    if error is None:
+        return False
+    return (
+        isinstance(error, MemoryError)
+        or getattr(error, "errno", None) in MACHINE
+        or any(word in str(error) for word in MACHINE_SAYS)
+        or _caused_by_machine(error.__cause__)
     )
 
 

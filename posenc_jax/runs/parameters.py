@@ -69,11 +69,6 @@ def first_encoding(config: Training) -> Encoding:
     return building.plain(config, encoding_key)
 
 
-def unextended(config: Training, params: Params) -> Encoding:
-    """The run's encoding with these parameters, without the run's extension."""
-    return with_leaves(first_encoding(config), params["encoding"])
-
-
 def key_of(seed: int) -> jax.Array:
     """Return a distinct key for every seed below 2^63; jax.random.key keeps only the low 32 bits.
 

@@ -74,7 +74,8 @@ class Loaded(NamedTuple):
         """The encoding without the run's extension."""
         if not self.extensible:
             return self.parts.encoding
-        return parameters.unextended(self.config, self.parts.params())
+        trained = parameters.trained_arrays(self.parts.encoding)
+        return parameters.with_leaves(parameters.first_encoding(self.config), trained)
 
 
 class Run(NamedTuple):
@@ -122,14 +123,12 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
     config = parameters.readable(run_config(workdir))
     blank = parameters.blank(config)
     for _ in range(TRIES):
-        chosen = saved_steps(workdir)[-1] if step is None else step
+        saved = saved_steps(workdir)
+        chosen = saved[-1] if step is None else step
+        if chosen not in saved:
+            raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
         try:
             with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-                saved = checkpoints.steps()
-                if chosen not in saved:
-                    if step is None:
-                        continue
-                    raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
                 card = checkpoints.card(chosen)
                 refuse_edited(card, config, workdir)
                 params = parameters.on_device(checkpoints.parameters(chosen, blank.params()))

@@ -19,31 +19,16 @@ from posenc_jax.runtime.errors import (
     AGAIN,
     CONFIG,
     FAULT,
-    IO,
     MEANING,
     OTHER_CONFIG,
     DataError,
     OtherConfig,
     Stop,
+    code_of,
 )
 from posenc_jax.runtime.files import locked, write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
 
-# Types of the optional fields of status.json.
-KINDS: dict[str, type | tuple[type, ...]] = {
-    "state": str,
-    "step": int,
-    "saved": int,
-    "code": int,
-    "digest": str,
-    "command": str,
-    "data": dict,
-    "machine": dict,
-    "parameters": dict,
-    "skipped": int,
-    "speed": (int, float),
-    "evaluated": dict,
-}
 KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed", "evaluated")
 
 
@@ -171,22 +156,18 @@ class Workdir:
         self.facts = {name: last[name] for name in KEPT_FACTS if name in last}
         try:
             yield
-        except Stop as stop:
-            self._ended("stopped" if stop.code == AGAIN else "failed", stop.code, str(stop))
-            raise
-        except KeyboardInterrupt:
-            self._ended("stopped", AGAIN, "a second ^C: stopped immediately, nothing saved")
-            raise
-        except OSError as error:
-            self._ended("failed", IO, str(error))
-            raise
-        except Exception as error:
-            self._ended("crashed", FAULT, repr(error))
+        except (Exception, KeyboardInterrupt) as error:
+            self._ended(error)
             raise
 
-    def _ended(self, state: str, code: int, reason: str) -> None:
+    def _ended(self, error: BaseException) -> None:
+        code = code_of(error)
         if code in (CONFIG, OTHER_CONFIG):  # a mistake in the command does not end the run
             return
+        state = {AGAIN: "stopped", FAULT: "crashed"}.get(code, "failed")
+        reason = repr(error) if code == FAULT else str(error)
+        if isinstance(error, KeyboardInterrupt):
+            reason = "a second ^C: stopped immediately, nothing saved"
         try:
             if self._last_status().get("state") != "done":
                 self._log(f"{state}: {reason}")
@@ -203,15 +184,9 @@ class Workdir:
     def read_status(self) -> dict:
         path = self / "status.json"
         try:
-            status = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         except ValueError as error:
             raise Stop(f"{path} is damaged: {error}") from error
-        if not isinstance(status, dict):
-            raise Stop(f"{path} is damaged: not an object")
-        for name, kind in KINDS.items():
-            if name in status and not isinstance(status[name], kind):
-                raise Stop(f"{path} is damaged: {name} cannot be {status[name]!r}")
-        return status
 
 
 def _refuse_another(saved: Training, config: Training, place: str) -> None:

@@ -1,22 +1,19 @@
-"""Atomic writes, locks and disk errors."""
+"""Atomic writes and locks."""
 
 import csv
-import errno
 import fcntl
 import io
 import os
 import platform
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from posenc_jax.runtime.errors import Busy, Stop
 
-NO_PERMISSION = {errno.EACCES, errno.EPERM}
 NO_FILE = "it is a folder, device or pipe; only regular files are replaced"
 REMEDY = "free space or restore write permission; the same command resumes from the last checkpoint"
-NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}  # no memory, no file handles
 
 
 def is_replaceable(path: Path) -> bool:
@@ -69,16 +66,3 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         stream.write(f"process {os.getpid()} on {platform.node()}")
         stream.flush()
         yield
-
-
-def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and the errors it was raised from."""
-    chain: list[BaseException] = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    return chain
-
-
-def caused_by(error: BaseException, numbers: Collection[int]) -> bool:
-    """True if an error, or a cause of it, is a system error with one of these errnos."""
-    return any(isinstance(cause, OSError) and cause.errno in numbers for cause in causes(error))

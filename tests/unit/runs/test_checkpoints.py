@@ -8,12 +8,14 @@ import threading
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from damage import delete, empty, flip, truncate
 
-from posenc_jax.runs.checkpoints import Checkpoints, total_digest
+from posenc_jax.runs import checkpoints
+from posenc_jax.runs.checkpoints import Checkpoints, digests, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
-from posenc_jax.runtime.errors import OtherConfig, Stop
+from posenc_jax.runtime.errors import Damaged, OtherConfig, Stop
 
 # Where a read fails Orbax leaves an event loop behind, which complains when it is collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -148,19 +150,43 @@ def test_a_machine_without_memory_or_permission_damages_nothing(saved, monkeypat
     assert not (saved / "checkpoints" / "quarantine").exists()
 
 
-def test_an_empty_folder_of_a_step_is_no_checkpoint(saved):
-    (saved / "checkpoints" / "9").mkdir()
-    step, _ = restore_last(saved)
-    assert step == 2
-
-
-def test_a_card_that_was_edited_is_damage(saved, capsys):
+def test_a_card_that_was_edited_or_moved_is_damage(saved, capsys):
+    (saved / "checkpoints" / "9").mkdir()  # an empty folder is no checkpoint
+    shutil.copytree(saved / "checkpoints" / "1", saved / "checkpoints" / "7")
     (path,) = (saved / "checkpoints" / "2" / "card").glob("metadata")
     card = json.loads(path.read_text())
     card["data"] = "another"
     path.write_text(json.dumps(card))
     assert restore_last(saved)[0] == 1
-    assert "its card is not what was written" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "checkpoint 7 is a renamed checkpoint of step 1" in said
+    assert "checkpoint 2: its card is not what was written" in said
+
+
+def test_an_array_that_was_changed_is_damage(tmp_path, monkeypatch):
+    """Also where its files are whole, so that Orbax restores it; of the optimizer too."""
+    manager = Checkpoints(tmp_path)
+    for step, name in ((1, "params.a"), (2, "step")):
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "digests", lambda arrays, n=name: digests(arrays) | {n: ""})
+            manager.save(step, state_at(step), BELONGS)
+            manager.settle()
+        for read, like in (
+            (manager.restore, state_at(0)),
+            (manager.parameters, state_at(0)["params"]),
+        ):
+            with pytest.raises(Damaged, match=f"checkpoint {step}: {name} is not what was written"):
+                read(step, like)
+    manager.close()
+
+
+def test_a_digest_covers_every_bit():
+    state = {"a": jnp.arange(4.0), "b": jnp.zeros((), jnp.int32)}
+    flipped = np.arange(4, dtype=np.float32)
+    flipped.view(np.uint32)[2] ^= 1
+    assert total_digest(state) != total_digest(state | {"a": jnp.asarray(flipped)})
+    assert total_digest(state) != total_digest(state | {"a": jnp.arange(4.0).reshape(2, 2)})
+    assert total_digest(state) == total_digest(dict(reversed(state.items())))
 
 
 def test_a_save_without_room_is_an_error_and_leaves_earlier_checkpoints_whole(small_disk):

@@ -19,3 +19,12 @@ def test_a_hang_up_stops_a_program_unless_nohup_ignores_it(before):
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
         signal.signal(signal.SIGHUP, usual)
+
+
+def test_a_second_interrupt_leaves_at_once_and_other_signals_may_be_sent_twice():
+    with stop_requests() as received:
+        for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), sent)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert received == ["SIGTERM", "SIGTERM", "SIGINT"]

@@ -1,4 +1,4 @@
-"""Steps, schedules and checkpoints in process; test_programs.py runs the program."""
+"""Steps and schedules in process; test_programs.py runs the program."""
 
 import functools
 import json
@@ -16,11 +16,12 @@ import models
 from configs import base
 from posenc_jax.config import schema
 from posenc_jax.runs import parameters
-from posenc_jax.runs.checkpoints import Checkpoints, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
+from posenc_jax.runs.workdir import Workdir
 from posenc_jax.runtime import devices
-from posenc_jax.runtime.errors import ConfigError, Stop
+from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.training import train_step
+from posenc_jax.training.console import Recorder, Report
 from posenc_jax.training.optimizer import decays, make, schedule
 
 pytestmark = pytest.mark.sampled
@@ -147,6 +148,21 @@ def test_learning_rates_rise_then_fall(config):
         assert all(rate > 0 for rate in at(flat, *range(1, 11)))  # no step has rate 0
 
 
+def test_the_logged_rate_is_that_of_the_step(config, tmp_path):
+    """Skipped steps do not advance the schedule."""
+    settings, path = config(log_every=1), tmp_path / "metrics.jsonl"
+    report = Report(Workdir(tmp_path), settings, parameters.make(settings), step=0)
+    losses = 2.0, float("nan"), 1.5
+    with Recorder(report, Metrics(path, 0), None, skipping=True, lossless=True) as record:
+        for step, loss in enumerate(losses, 1):
+            measured = {"loss": loss, "bpb": loss, "grad_norm": 1.0, "skipped": step > 1}
+            record.record(step, measured, float, rows=None)
+            record.flush()
+    lines = read_metrics(path)
+    assert [(line["step"], line["learning_rate"]) for line in lines] == [(1, 0), (2, 1), (3, 1)]
+    assert [line["loss"] for line in lines] == [2.0, None, 1.5] and record.facts == {"skipped": 1}
+
+
 def test_a_gradient_is_clipped_to_the_norm(config):
     chain = make(config(clip=0.5, weight_decay=0.0))
     params = {"model": {"norm.scale": jnp.zeros(4)}, "encoding": {}}
@@ -170,67 +186,6 @@ def test_array_names_are_independent_of_flax_wrappers(config):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="no such arrays: \\['tabel'\\]"):
         parameters.with_leaves(parts.encoding, {"tabel": 0})
-
-
-@pytest.fixture
-def checkpoints(tmp_path):
-    opened = []
-
-    def make(**options):
-        opened.append(Checkpoints(tmp_path, **options))
-        return opened[-1]
-
-    yield make
-    for manager in opened:
-        manager.close()
-
-
-def test_restoring_returns_the_saved_state(checkpoints, config):
-    state, _, _ = run(config("t5"))
-    manager = checkpoints()
-    manager.save(3, state, {"data": "abc"})
-    manager.settle()
-    like = jax.eval_shape(lambda: jax.tree.map(jnp.zeros_like, state))
-    again = checkpoints(read_only=True)
-    assert again.steps() == [3] and again.card(3)["data"] == "abc"
-    restored = again.restore(3, like)
-    assert total_digest(restored) == total_digest(state)
-    assert jax.tree.structure(restored) == jax.tree.structure(state)
-    wrong = like | {"more": jax.ShapeDtypeStruct((), jnp.float32)}
-    with pytest.raises(Stop, match=r"missing: \['more'\]"):
-        again.restore(3, wrong)
-
-
-def test_a_changed_array_fails_to_restore(checkpoints, config, monkeypatch):
-    state, _, _ = run(config("t5"), count=1)
-    manager = checkpoints()
-    changed = "params.encoding.table"
-    from posenc_jax.runs import checkpoints as module
-
-    real = module.digests
-    monkeypatch.setattr(module, "digests", lambda arrays: real(arrays) | {changed: "0" * 64})
-    manager.save(1, state, {})
-    manager.settle()
-    monkeypatch.setattr(module, "digests", real)
-    with pytest.raises(Stop, match=f"checkpoint 1: {changed} is not what was written"):
-        manager.restore(1, state)
-
-
-def test_a_digest_covers_every_bit():
-    state = {"a": jnp.arange(4.0), "b": jnp.zeros((), jnp.int32)}
-    flipped = np.arange(4, dtype=np.float32)
-    flipped.view(np.uint32)[2] ^= 1
-    assert total_digest(state) != total_digest(state | {"a": jnp.asarray(flipped)})
-    assert total_digest(state) != total_digest(state | {"a": jnp.arange(4.0).reshape(2, 2)})
-    assert total_digest(state) == total_digest(dict(reversed(state.items())))
-
-
-def test_resuming_drops_the_metrics_of_later_steps(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
-    metrics = Metrics(path, resume_at=2)
-    metrics.write({"step": 3, "again": True})
-    assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "again": True}]
 
 
 def test_a_prefix_is_a_token_of_the_vocabulary():

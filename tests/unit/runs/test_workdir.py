@@ -1,0 +1,131 @@
+"""The folder of a run: whose it is, how its runs end, and records that were damaged."""
+
+import dataclasses
+
+import pytest
+from configured import run_of
+from evaluated import make_run
+
+from configs import base
+from posenc_jax.config import schema
+from posenc_jax.config.resolve import FORMAT
+from posenc_jax.runs import subject
+from posenc_jax.runs.metrics import Metrics, read_metrics
+from posenc_jax.runs.workdir import Workdir, refuse_edited
+from posenc_jax.runtime import errors
+from posenc_jax.runtime.errors import DataError, OtherConfig, Stop
+from scripts import report
+
+
+@pytest.fixture
+def config():
+    return run_of(base.get_config())
+
+
+def test_a_folder_and_its_checkpoints_belong_to_one_configuration(config, tmp_path):
+    run = Workdir(tmp_path)
+    card = {"step": 4, "config": schema.as_fields(config), "format": FORMAT, "data": "abc"}
+    run.claim(config)
+    free = dataclasses.replace(config, steps=config.steps + 1, keep=9, stop_at=3)
+    run.claim(free)
+    run.accept(card, free, "abc")
+    assert run.config() == free
+    other = dataclasses.replace(config, batch_size=config.batch_size + 1)
+    for resume in (
+        lambda: run.claim(other),
+        lambda: run.accept(card, other, "abc"),
+        lambda: refuse_edited(card, other, tmp_path),
+    ):
+        with pytest.raises(OtherConfig, match=f"batch_size: {config.batch_size} "):
+            resume()
+    with pytest.raises(DataError, match="the data changed since the checkpoint"):
+        run.accept(card, free, "abd")
+
+
+def test_a_run_without_its_checkpoints_does_not_restart(tmp_path):
+    run = Workdir(tmp_path)
+    run.saved = 8
+    with pytest.raises(Stop, match="step 8 was saved .* Training did not restart"):
+        run.resume_from(0)
+
+
+def test_a_run_starts_from_one_that_is_not_extended(config, tmp_path):
+    for name in ("none", "pi"):
+        extension = dataclasses.replace(config.extension, name=name)
+        Workdir(tmp_path / name).create()
+        Workdir(tmp_path / name).claim(dataclasses.replace(config, extension=extension))
+    subject.check_source(str(tmp_path / "none"))
+    with pytest.raises(OtherConfig, match="is already extended by 'pi'"):
+        subject.check_source(str(tmp_path / "pi"))
+
+
+# What a status says, and what the next one keeps; a damaged one hides no reason.
+SAVED = {'{"saved": 8, "speed": 2.5}': (8, 2.5), "[": (None, None)}
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code", "reason"),
+    [
+        (DataError("its own reason"), "failed", 65, "its own reason"),
+        (errors.Interrupted("a signal"), "stopped", 75, "a signal"),
+        (KeyboardInterrupt(), "stopped", 75, "a second ^C"),
+        (OSError(28, "No space"), "failed", 74, "No space"),
+        (RuntimeError("a fault"), "crashed", 1, "RuntimeError('a fault')"),
+    ],
+)
+def test_the_status_has_the_error_that_ended_a_run(error, state, code, reason, tmp_path):
+    run = Workdir(tmp_path)
+    for before, kept in SAVED.items():
+        (tmp_path / "status.json").write_text(before)
+        with pytest.raises(type(error)), run.opened():
+            raise error
+        status = run.read_status()
+        assert (status["state"], status["code"]) == (state, code) and reason in status["reason"]
+        assert (status.get("saved"), status.get("speed")) == kept
+        assert f"{state}: {status['reason']}\n" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_mistake_in_the_command_ends_no_run_and_what_was_reached_stays(tmp_path):
+    run = Workdir(tmp_path)
+    run.status("done", 0)
+    for error in (errors.ConfigError("a mistake"), OtherConfig("another"), Stop("a full disk")):
+        with pytest.raises(type(error)), run.opened():
+            raise error
+        assert run.read_status()["state"] == "done"
+    run.status("running", 75)
+    with pytest.raises(OtherConfig), run.opened():
+        raise OtherConfig("another")
+    assert run.read_status()["state"] == "running"
+
+
+BAD = ["what is this", "5", '{"loss": 2.0}', '{"step": "7", "loss": 2.0}']
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_a_bad_line_of_metrics_is_named(line, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1, "loss": null}}\n{line}\n')
+    with pytest.raises(Stop, match="metrics.jsonl is damaged: line 2: "):
+        read_metrics(path)
+
+
+def test_a_resumed_run_drops_bad_lines_of_metrics_and_those_of_later_steps(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    before = "\n".join(['{"step": 1}', *BAD, '{"step": 2}', '{"step": 3}', '{"st'])
+    path.write_text(before)
+    Metrics(path, resume_at=2).write({"step": 3, "loss": float("nan")})
+    assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": None}]
+    assert "4 damaged lines are dropped" in capsys.readouterr().err
+    assert path.with_suffix(".damaged").read_text() == before
+
+
+def test_bad_metrics_become_a_note_in_the_report(tmp_path, capsys):
+    for seed in (0, 1):
+        make_run(tmp_path / "zoo" / f"rope-s{seed}", "rope", seed)
+    with (tmp_path / "zoo" / "rope-s1" / "metrics.jsonl").open("a") as stream:
+        stream.write('{"loss": 2.0}\n')
+    words = ["report.py", str(tmp_path / "zoo"), f"--out={tmp_path / 'out'}"]
+    assert report.main(words) == 0
+    said = capsys.readouterr()
+    assert "rope-s1/metrics.jsonl is damaged: line 4: " in said.err
+    assert "2 runs, 2 of them evaluated" in said.out
