@@ -150,12 +150,12 @@ def check_source(init_from: str) -> None:
         )
 
 
-def starting_parts(config: Training) -> parameters.Parts:
+def starting_parts(config: Training, tokenizer_hash: str) -> parameters.Parts:
     """Initialise model and encoding from the seed, or from the weights of `init_from`."""
     if not config.init_from:
         return parameters.make(config)
     source = load(Path(config.init_from))
-    if source.card["tokenizer"] != corpora.encoder_of(config.data.source).hash:
+    if source.card["tokenizer"] != tokenizer_hash:
         raise OtherConfig(
             f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
             "the one of that run"
@@ -175,11 +175,14 @@ def starting_parts(config: Training) -> parameters.Parts:
 
 
 def keep_beside(
-    workdir: Path, config: Training, corpus: Corpus | Mixture, card: Mapping[str, Any] | None
+    workdir: Path,
+    config: Training,
+    corpus: Corpus | Mixture,
+    encoder: Encoder | tokenizer.Unavailable,
+    card: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Keep the tokenizer and the list of training documents in a run's folder; return what the
     cards of its checkpoints say of the run. `card` is that of the checkpoint to resume from."""
-    encoder = corpora.encoder_of(config.data.source)
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
     return {
@@ -188,20 +191,20 @@ def keep_beside(
         "tokenizer": encoder.hash,
         "config": schema.as_fields(config),
         "format": FORMAT,
-        "trained_on": hash_of_digests(_trained_on(workdir, config, corpus, card)),
+        "trained_on": hash_of_digests(_trained_on(workdir, config.init_from, corpus, card)),
     }
 
 
 def _trained_on(
-    workdir: Path, config: Training, corpus: Corpus | Mixture, card: Mapping[str, Any] | None
+    workdir: Path, init_from: str, corpus: Corpus | Mixture, card: Mapping[str, Any] | None
 ) -> np.ndarray:
     """Digests of a run's own documents and of those of the run whose weights it took."""
     if card is not None:
         with suppress(DataError):  # a list that is missing or was changed is written again
             return read_trained_on(workdir, card)
     digests = np.unique(corpus.digests)
-    if config.init_from:
-        source = Path(config.init_from)
+    if init_from:
+        source = Path(init_from)
         with closing(Checkpoints(source, read_only=True)) as checkpoints:
             newest = checkpoints.card(checkpoints.steps()[-1])
         digests = np.union1d(digests, read_trained_on(source, newest))

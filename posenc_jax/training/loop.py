@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc_jax.config import Training
-from posenc_jax.data import batches
-from posenc_jax.data.batches import Mixture
-from posenc_jax.data.corpora import Corpus
+from posenc_jax.data import batches, corpora
+from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.runs import parameters, processes
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import Saving, total_digest
@@ -55,10 +54,11 @@ def _check_steps(steps: int, saved: list[int]) -> None:
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
     mesh = devices.make_mesh(sequence=config.sequence)
+    encoder, adam = corpora.encoder_of(config.data.source), optimizer.make(config)
     # All processes get the lead's state, so the others need only its shape.
     starts = is_lead() and not saving.steps()
-    parts = subjects.starting_parts(config) if starts else parameters.make(config)
-    fresh = fresh_state(parts, optimizer.make(config))
+    parts = subjects.starting_parts(config, encoder.hash) if starts else parameters.make(config)
+    fresh = fresh_state(parts, adam)
     shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(
         fresh, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
@@ -67,7 +67,7 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     run.resume_from(step)
     belongs = {}
     if is_lead():
-        belongs = subjects.keep_beside(run.path, config, corpus, saving.card)
+        belongs = subjects.keep_beside(run.path, config, corpus, encoder, saving.card)
     stopping = processes.Stopping(signals, mesh)
     run.say(first_screen(config, parts, corpus, mesh, step))
     if step >= config.steps:
@@ -92,7 +92,12 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
             saving.save(step, state, belongs)
             run.set_saved(step, saving.last())
 
-        step, state = _steps(config, parts, corpus, mesh, save, record, step, state, stopping)
+        step_once = train_step(parts, adam, config, mesh)
+        validate = Validation(config, parts, corpus, mesh)
+        rows = batches.batches_of(corpus, config)
+        step, state = _steps(
+            config, step_once, validate, rows, mesh, save, record, step, state, stopping
+        )
         if step != saving.saved:
             save(step, state)
         saving.steps()  # waits for the save
@@ -109,8 +114,9 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
 def _steps(
     config: Training,
-    parts: parameters.Parts,
-    corpus: Corpus | Mixture,
+    step_once: Callable,
+    validate: Validation,
+    rows: Batches | MixedBatches,
     mesh,
     save: Callable[[int, Any], None],
     record: Recorder,
@@ -119,10 +125,7 @@ def _steps(
     stopping: processes.Stopping,
 ):
     """Train from a step to the last one, `stop_at` or a stop signal."""
-    step_once = train_step(parts, optimizer.make(config), config, mesh)
-    validate = Validation(config, parts, corpus, mesh)
     rate = optimizer.schedule(config)
-    rows = batches.batches_of(corpus, config)
     local_rows = devices.own_rows(mesh, config.batch_size)
     # A `stop_at` already reached is ignored, so the same command resumes.
     last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
