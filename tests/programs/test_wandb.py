@@ -63,6 +63,7 @@ class Started(list):
             raise BrokenPipeError("the service is gone")
 
     def init(self, **options):
+        self.call()
         self.append(options | {"run": Run(self)})
         return self[-1]["run"]
 
@@ -239,7 +240,7 @@ def test_a_mistake_in_the_evaluation_is_refused_before_training(words, message, 
     assert message in out and not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("calls", [0, 6, 8])
+@pytest.mark.parametrize("calls", [0, 6, 9])
 def test_wandb_may_break_at_any_call(calls, call, started, tmp_path):
     """While the run trains, and while its curves are logged."""
     words = [*EVALUATE, *SHORT]
@@ -297,20 +298,6 @@ def test_wandb_may_be_killed_from_outside(program, services, whole, tmp_path):
     lines = [line["step"] for line in read_metrics(metrics)]
     assert lines == sorted(set(lines)) and lines[-1] >= last
     assert set(range(3, lines[-1], 3)) <= set(lines)
-
-
-@pytest.mark.slow
-def test_wandb_may_be_unreachable(program, whole, tmp_path):
-    """With a key and no host that answers; it takes the half minute that is waited for."""
-    env = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_API_KEY": "a" * 40}
-    out = finish(program("train.py", tmp_path / "run", env=env, **{"wandb.mode": "auto"}))
-    assert out.count("wandb failed and is off from here") == 1
-    name = "status.json"
-    same = [
-        json.loads((place / name).read_text())["digest"] for place in (whole[0], tmp_path / "run")
-    ]
-    assert same[0] == same[1]
-    assert len(read_metrics(tmp_path / "run" / "metrics.jsonl")) == 6
 
 
 def test_the_documented_sweep_is_a_command_that_runs():
