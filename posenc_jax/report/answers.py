@@ -84,8 +84,7 @@ def legend_entry(results: Answers, group: str, method: str) -> str:
     """Name of a line or a row."""
     if method == "window":
         return "a window of L"
-    name = results.names[group]
-    return name if method == "none" else f"{name} + {method}"
+    return figures.with_method(results.names[group], method)
 
 
 def at_longest(results: Answers) -> dict[tuple[str, str], float]:

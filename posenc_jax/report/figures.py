@@ -132,6 +132,11 @@ def by_place(data: Gathered, protocol: str) -> list[Line]:
     return [item for item in lines if item.x]
 
 
+def with_method(name: str, method: str) -> str:
+    """Name of a group with a method."""
+    return name if method == "none" else f"{name} + {method}"
+
+
 def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
     """Pairs of group and method, without methods whose values equal a plainer one of the group.
 
@@ -207,26 +212,26 @@ def chart_with_table(
     drawn: Sequence[Line],
     name: str,
     title: str,
-    *,
-    x: str,
     y: str,
     when: Mapping[str, str] = {},
-    closer: tuple[float, float] | None = None,
+    *,
+    closer: bool = False,
     every: int = 1,
     **options: Any,
 ) -> Block:
-    """A chart of lines, a closer view within limits, and a table of the lines' values.
+    """A chart of lines, a closer view of those near the best, and a table of the lines' values.
 
     The table has every `every`-th place of the horizontal axis, its CSV all places.
     """
     if not any(line.x for line in drawn):
         return Block(when, text="nothing to show yet")
-    options |= {"x": x, "y": y, "size": SIZE, "below": True}
+    options |= {"y": y, "size": SIZE, "below": True}
     every_line = [*drawn, *curves.baselines(drawn)]
     charts = [chart(curves.chart(every_line, **options), name, title)]
-    if closer is not None:
+    view = curves.near(drawn) if closer else None
+    if view is not None:
         bare = [line._replace(band=None) for line in every_line]
-        figure = curves.chart(bare, views=[closer], **options)
+        figure = curves.chart(bare, views=[view], **options)
         charts.append(chart(figure, f"{name}-closer", f"{title}, closer"))
     places = sorted({at for line in drawn for at in line.x})
     shown = sorted({*places[::every], *places[-1:]})

@@ -178,7 +178,7 @@ def _behind(rank: Rank) -> str:
 
 
 def _name(rank: Rank) -> str:
-    return rank.group if rank.method == "none" else f"{rank.group} + {rank.method}"
+    return figures.with_method(rank.group, rank.method)
 
 
 def on_what(data: Gathered, *scored: str) -> str:

@@ -42,8 +42,7 @@ def answers(data: Gathered) -> Section | None:
             report_answers.lines(data, results),
             "answers-accuracy",
             f"answers: {protocols.find('answers').title}",
-            x=curves.LENGTH,
-            y=curves.VALUES["relative"],
+            curves.VALUES["relative"],
             **figures.tokens_axis(results.points),
         )
     ]
@@ -100,16 +99,14 @@ def loss(data: Gathered) -> Section:
         words = f"{protocol}: {protocols.find(protocol).title}. {figures.counts_in_words(points)}."
         blocks.append(Block({"protocol": protocol}, text=words))
         for value in ("bpb", "ppl"):
-            drawn = figures.against_length(data, protocol, value)
             content = chart_with_table(
-                drawn,
+                figures.against_length(data, protocol, value),
                 f"{protocol}-{value}",
                 f"{protocol}, {curves.VALUES[value]}",
-                x=curves.LENGTH,
-                y=curves.VALUES[value],
-                when={"protocol": protocol, "value": value},
+                curves.VALUES[value],
+                {"protocol": protocol, "value": value},
                 log=value == "ppl",
-                closer=curves.near(drawn) if value == "bpb" else None,
+                closer=value == "bpb",
                 **figures.tokens_axis(points),
             )
             blocks.append(content)
@@ -139,12 +136,9 @@ def ranking(data: Gathered) -> Section:
             for name, tables in (("yes", data.ranking), ("no", data.plain_ranking)):
                 ranks = tables.get(protocol, {}).get(length, [])
                 when = {"protocol": protocol, "length": str(length), "extended": name}
-                block = Block(when, f"{protocol}, {length:,} tokens")
-                blocks.append(
-                    block._replace(table=_ranks(data, protocol, ranks))
-                    if ranks
-                    else block._replace(text="nothing to rank")
-                )
+                text = "" if ranks else "nothing to rank"
+                table = _ranks(data, protocol, ranks) if ranks else None
+                blocks.append(Block(when, f"{protocol}, {length:,} tokens", text, table=table))
     options = {str(length): f"{length:,}" for length in lengths}
     return Section(
         "Ranking",
@@ -215,15 +209,13 @@ def extensions(data: Gathered) -> Section | None:
             options[name] = f"{group}: {by} by scale" if by else f"{group}: every extension"
             for protocol in shown(data):
                 points = extended[extended.protocol == protocol]
-                drawn = figures.extended(data, group, points, by)
                 content = chart_with_table(
-                    drawn,
+                    figures.extended(data, group, points, by),
                     f"extensions-{len(options)}-{protocol}",
                     f"{protocol}, {options[name]}",
-                    x=curves.LENGTH,
-                    y=curves.VALUES["bpb"],
-                    when={"protocol": protocol, "extensions": name},
-                    closer=curves.near(drawn),
+                    curves.VALUES["bpb"],
+                    {"protocol": protocol, "extensions": name},
+                    closer=True,
                     **figures.tokens_axis(points),
                 )
                 blocks.append(content)
@@ -258,9 +250,9 @@ def places(data: Gathered) -> Section | None:
             lines,
             f"place-{key}",
             words,
+            curves.VALUES["nll"],
+            {"places": key},
             x=curves.PLACE,
-            y=curves.VALUES["nll"],
-            when={"places": key},
             every=6,
             **{**figures.tokens_axis(points), "lengths": [int(points.length.max())]},
         )
@@ -346,10 +338,10 @@ def learning(data: Gathered) -> Section | None:
             lines,
             f"learning-{name}",
             label,
+            label,
+            {"learning": name},
             x="training step",
-            y=label,
-            when={"learning": name},
-            closer=curves.near(lines),
+            closer=True,
             every=max(1, len({at for line in lines for at in line.x}) // 8),
         )
         blocks.append(content)

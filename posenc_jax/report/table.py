@@ -16,17 +16,25 @@ from posenc_jax.report.gathered import Frame, Gathered
 
 def table(data: Gathered) -> str:
     """Bits per byte and accuracy of groups by length."""
-    tables = [_table(data, protocols.HEADLINE, "bpb"), _table(data, "answers", "accuracy")]
-    return "\n\n".join(filter(None, tables)) or "nothing has been evaluated yet"
+    blocks = []
+    for protocol in (protocols.HEADLINE, "answers"):
+        value = figures.value_of(protocol)
+        points = data.points[data.points.protocol == protocol]
+        points = points[points.groupby("group")[value].transform("count") > 0]
+        if not points.empty:
+            blocks.append(text(_by_group(data, protocol, points, value)))
+        unfinished = learning.not_done(data) if value == "bpb" and not points.empty else []
+        if unfinished:
+            blocks[-1] += (
+                f"\nnot done: {', '.join(unfinished)}: the held-out loss still falls more than "
+                f"{learning.FASTER:g} times as fast as that of the best group"
+            )
+    return "\n\n".join(blocks) or "nothing has been evaluated yet"
 
 
-def _table(data: Gathered, protocol: str, value: str) -> str:
+def _by_group(data: Gathered, protocol: str, points: Frame, value: str) -> Table:
     """Table of groups, each with its baselines and extensions below it, best first."""
-    points = data.points[data.points.protocol == protocol]
-    points = points[points.groupby("group")[value].transform("count") > 0]
-    if points.empty:
-        return ""
-    means = means_over_seeds(points, value)
+    means = points.groupby(["group", "method", "length"])[value].mean(skipna=False).unstack()
     words = curves.VALUES[value]
     counts = points.groupby("name", sort=False).counts.last().unique()
     caption = (
@@ -40,29 +48,14 @@ def _table(data: Gathered, protocol: str, value: str) -> str:
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
             body.append([name, *("-" if pd.isna(v) else f"{v:.3f}" for v in rows.loc[method])])
-    unfinished: list[str] = []
     if value == "bpb":
-        unfinished = learning.not_done(data)
         plain = points[points.method == "none"]
         grams = (row for row in figures.yardsticks(data, plain).itertuples() if row.bpb is not None)
         body += [[row.name, *[f"{row.bpb:.3f}"] * len(means.columns)] for row in grams]
-    head = ["", *(f"{length:,}" for length in means.columns)]
-    lines = [text(Table(caption, head, body))]
-    if unfinished:
-        lines.append(
-            f"not done: {', '.join(unfinished)}: the held-out loss still falls more than "
-            f"{learning.FASTER:g} times as fast as that of the best group"
-        )
-    return "\n".join(lines)
+    return Table(caption, ["", *(f"{length:,}" for length in means.columns)], body)
 
 
 WORDS = {"none": ""} | {name: f"  {words}" for name, words in BASELINES.items()}
-
-
-def means_over_seeds(points: Frame, value: str = "bpb") -> Frame:
-    """Mean of a value by group and method (rows) and length; NaN where a seed is not finite."""
-    by_length = points.groupby(["group", "method", "length"])[value]
-    return by_length.mean(skipna=False).unstack("length")
 
 
 DIGITS = 3
@@ -154,7 +147,7 @@ def _name(names: Mapping[str, str], group: str, method: str) -> str:
     name = names.get(group, group)
     if method in BASELINES:
         return f"{name}, {BASELINES[method]}"
-    return name if method == "none" else f"{name} + {method}"
+    return figures.with_method(name, method)
 
 
 def _cell(mean: float, spread: float) -> str:
