@@ -16,14 +16,15 @@ from posenc_jax.report.gathered import gather
 from posenc_jax.runtime import errors
 
 
+def ranks(folder):
+    """The ranking of the runs in a folder at 32 tokens, without extensions."""
+    return gather([folder]).plain_ranking["same_token"][32]
+
+
 def test_seeds_are_one_group_and_ties_are_ties(sweep):
     data = gather([sweep])
-    assert len(data.runs) == 10 and {r.group for r in data.runs} == {
-        "rope",
-        "alibi",
-        "nope",
-        "t5",
-    }
+    assert len(data.runs) == 10
+    assert {run.group for run in data.runs} == {"rope", "alibi", "nope", "t5"}
     assert data.notes == ["t5-s0: not evaluated yet"]
     rows = data.ranking["same_token"][32]
     first = {(row.group, row.method): row for row in rows}
@@ -48,11 +49,11 @@ def test_a_difference_that_other_seeds_might_reverse_is_a_tie(tmp_path):
     for seed, better in enumerate((3.0, 0.05, 0.05)):
         make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
         make_run(tmp_path / f"nope-s{seed}", "nope", seed)
-    best, second = gather([tmp_path]).plain_ranking["same_token"][32]
+    best, second = ranks(tmp_path)
     assert (best.group, second.group) == ("rope", "nope")
     assert second.by_documents[0] > 0 and second.by_seeds[0] < 0 and second.verdict == "tie"
     shutil.rmtree(tmp_path / "nope-s2")
-    _, second = gather([tmp_path]).plain_ranking["same_token"][32]
+    _, second = ranks(tmp_path)
     assert second.by_seeds is None and (second.verdict, second.shared) == ("open", 2)
 
 
@@ -106,25 +107,18 @@ def test_a_difference_that_is_clear_alone_and_not_among_many_is_open():
     assert ranking.verdict(row._replace(p=0.04)) == "behind"
 
 
-def test_few_documents_leave_a_difference_open(tmp_path):
-    for documents, verdict in ((9, "open"), (10, "behind")):
-        for seed in range(3):
-            folder = tmp_path / str(documents)
-            make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, documents=documents)
-            make_run(folder / f"nope-s{seed}", "nope", seed, documents=documents)
-        _, second = gather([folder]).plain_ranking["same_token"][32]
-        assert second.by_documents[0] > 0 and second.by_seeds[0] > 0
-        assert (second.verdict, second.documents) == (verdict, documents)
-
-
-def test_a_single_document_has_no_interval(tmp_path):
+@pytest.mark.parametrize(("documents", "verdict"), [(1, "tie"), (9, "open"), (10, "behind")])
+def test_few_documents_leave_a_difference_open_and_one_has_no_interval(
+    tmp_path, documents, verdict
+):
     for seed in range(3):
         for name, better in (("rope", 0.5), ("nope", 0.0)):
-            make_run(tmp_path / f"{name}-s{seed}", name, seed, better=better, documents=1)
-    data = gather([tmp_path])
-    _, second = data.plain_ranking["same_token"][32]
-    assert second.behind > 0 and second.by_documents == (-np.inf, np.inf)
-    assert second.verdict == "tie"
+            make_run(tmp_path / f"{name}-s{seed}", name, seed, better, documents=documents)
+    _, second = ranks(tmp_path)
+    assert second.behind > 0 and second.by_seeds[0] > 0
+    assert (second.verdict, second.documents) == (verdict, documents)
+    low, high = second.by_documents
+    assert low > 0 if documents > 1 else (low, high) == (-np.inf, np.inf)
 
 
 def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):
@@ -132,7 +126,7 @@ def test_a_difference_is_over_the_seeds_that_both_have(tmp_path):
     for seed, better in enumerate((0.5, 2.0)):
         make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
     make_run(tmp_path / "nope-s0", "nope", 0, better=0.7)
-    best, second = gather([tmp_path]).plain_ranking["same_token"][32]
+    best, second = ranks(tmp_path)
     assert (best.group, second.group) == ("rope", "nope") and second.shared == 1
     assert second.behind == pytest.approx(-0.2 / np.log(2), abs=0.05)
     assert second.verdict == "tie"  # it is ahead over the seed that both have
@@ -163,26 +157,28 @@ def test_a_seed_whose_training_was_not_finite_leaves_no_rank(sweep):
     assert any(note.startswith("nope-s1: its training was not finite") for note in data.notes)
 
 
-@pytest.mark.parametrize(
-    ("facts", "name"),
-    [({"window": 32}, "window"), ({"extension": "fresh"}, "fresh")]
-    + [({"extension": "streaming"}, "streaming")],
-)
-def test_a_baseline_is_in_the_table_and_the_picture_and_has_no_rank(sweep, facts, name):
+def test_baselines_are_in_the_table_and_the_picture_and_have_no_rank(sweep):
+    baselines = {
+        "window": {"window": 32},
+        "fresh": {"extension": "fresh"},
+        "streaming": {"extension": "streaming"},
+    }
     for folder in sweep.glob("rope-s*"):
         cells = records.read_cells(folder / "eval")
         cut = [
             Measured(cell.facts | facts, cell.sums._replace(nats=cell.sums.nats - 9))
+            for facts in baselines.values()
             for cell in cells
             if cell.facts["extension"] == "none"
         ]
         records.write(folder / "eval", cells + cut)
     data = gather([sweep])
-    assert all(row.method != name for row in data.ranking["same_token"][64])
-    assert f"\n  {BASELINES[name]}" in table.table(data)
+    assert not baselines.keys() & {row.method for row in data.ranking["same_token"][64]}
     drawn = figures.against_length(data, "same_token")
-    assert f"rope, {name}" in [line.name for line in drawn]
-    assert any(entry.name.startswith(f"{name}: ") for entry in curves.baselines(drawn))
+    for name in baselines:
+        assert f"\n  {BASELINES[name]}" in table.table(data)
+        assert f"rope, {name}" in [line.name for line in drawn]
+        assert any(entry.name.startswith(f"{name}: ") for entry in curves.baselines(drawn))
 
 
 def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
@@ -194,25 +190,18 @@ def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
     assert any(note.startswith("rope: its targets differ from most runs") for note in data.notes)
 
 
-def test_other_targets_have_no_rank_and_a_note(sweep):
-    make_run(sweep / "fire-s0", "fire", 0, targets="other")
-    data = gather([sweep])
-    assert all(row.group != "fire" for row in data.ranking["same_token"][32])
-    assert any("fire: its targets differ" in note for note in data.notes)
-
-
 def test_one_of_many_comparisons_is_held_to_more(tmp_path):
     """The same difference is a claim beside one other entry and open beside eleven."""
     for seed in range(3):
         make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=0.5 + 0.1 * seed)
         make_run(tmp_path / f"nope-s{seed}", "nope", seed)
-    (_, alone) = gather([tmp_path]).plain_ranking["same_token"][32]
+    (_, alone) = ranks(tmp_path)
     assert alone.verdict == "behind" and alone.by_seeds[0] > 0
     for i in range(10):
         for seed in range(3):
             folder = tmp_path / f"alibi-base={i}-s{seed}"
             make_run(folder, "alibi", seed, better=0.5 - 0.01 * i, batch_size=5 + i)
-    rows = gather([tmp_path]).plain_ranking["same_token"][32]
+    rows = ranks(tmp_path)
     (beside,) = [row for row in rows if row.group == "nope"]
     assert beside.by_seeds == alone.by_seeds and beside.by_documents == alone.by_documents
     assert alone.comparisons == 1 and beside.p == pytest.approx(beside.comparisons * alone.p)
@@ -243,6 +232,6 @@ def test_a_method_that_leads_over_common_seeds_is_a_tie(tmp_path):
         make_run(tmp_path / f"nope-s{seed}", "nope", seed, better=0.7 + 0.01 * seed)
     for seed, better in enumerate((0.5, 0.5, 0.5, 9.0)):
         make_run(tmp_path / f"rope-s{seed}", "rope", seed, better=better)
-    best, second = gather([tmp_path]).plain_ranking["same_token"][32]
+    best, second = ranks(tmp_path)
     assert (best.group, second.group) == ("rope", "nope") and second.behind < 0
     assert second.verdict == "tie"
