@@ -1,19 +1,16 @@
 """Retrieval accuracy in a report: lines, a map by distance, oracles, reach and order."""
 
-import os
-from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from posenc_jax.display import Line
-from posenc_jax.evaluation.protocols.latest import ALL
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import answers, curves, style
 from posenc_jax.plots.answers import Arrow, Place, reach_and_order
 from posenc_jax.report import figures
-from posenc_jax.report.gathered import Frame, Gathered
+from posenc_jax.report.gathered import Answers, Frame, Gathered, Ordered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,73 +23,11 @@ WORTH_A_LINE = 0.1  # gain in accuracy from which an extension is drawn beside i
 SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the window of L
 
 
-class Answers(NamedTuple):
-    """Accuracy of every method of every group and seed."""
-
-    points: Frame  # protocol `answers`, with accuracy `relative` to the ceiling
-    gaps: Frame  # protocol `gap`
-    trained: int  # L of all runs but the oracles
-    longest: int
-    oracles: Sequence[str]  # groups trained at the longest length; none where that is L
-    names: Mapping[str, str]  # of groups: the encoding where it is unique among them
-
-
-def collect(data: Gathered) -> Answers | None:
-    """Collect the answers of a report; None where none were scored."""
-    scored = data.points[data.points.accuracy.notna()]
-    points = scored[scored.protocol == "answers"]
-    if points.empty:
-        return None
-    points = points.assign(relative=points.accuracy / points.ceiling.fillna(1.0))
-    trained, longest = lengths_of(points)
-    far = points[(points.trained >= longest) & (points.length == longest)]
-    oracles = list(far[far.method == "none"].group.unique()) if trained < longest else []
-    labels = {run.group for run in data.runs if run.config.label}
-    names = _names(points, longest, labels)
-    names = {g: f"{name}, oracle" if g in oracles else name for g, name in names.items()}
-    gaps = scored[scored.protocol == "gap"]
-    return Answers(points, gaps, trained, longest, oracles, names)
-
-
-def lengths_of(points: Frame) -> tuple[int, int]:
-    """L of all runs but the oracles, and the longest length."""
-    longest = int(points.length.max())
-    beyond = points[points.trained < longest]
-    return int(beyond.trained.min()) if len(beyond) else longest, longest
-
-
-def _names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
-    groups = points[["group", "encoding", "trained"]].drop_duplicates("group")
-    known = groups[~groups.group.isin(labels)].copy()
-    known["oracle"] = known.trained >= longest  # shown in the name
-    unique = ~known.duplicated(["encoding", "oracle"], keep=False)
-    longer = known.group[known.group != known.encoding]
-    short = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
-    named = dict(zip(known.group, known.encoding.where(unique, short), strict=True))
-    return {group: named.get(group, group) for group in groups.group}
-
-
-def _shared(groups: list[str], encodings: set[str]) -> str:
-    """Common prefix of all names, such as `variables-`; empty if it contains an encoding."""
-    start = os.path.commonprefix(groups)
-    start = start[: start.rfind("-") + 1]
-    names_encoding = any(word in encodings for word in start.split("-"))
-    return "" if names_encoding or len(groups) < 2 else start
-
-
 def legend_entry(results: Answers, group: str, method: str) -> str:
     """Name of a line or a row."""
     if method == "window":
         return "a window of L"
     return figures.with_method(results.names[group], method)
-
-
-def at_longest(results: Answers) -> dict[tuple[str, str], float]:
-    """Accuracy of every group and method at the longest length, best first."""
-    points = results.points[results.points.length == results.longest]
-    means = points.groupby(["group", "method"]).accuracy.mean()
-    best = sorted(means.items(), key=lambda item: (-item[1], figures.plainness(item[0][1])))
-    return {(str(group), str(method)): float(value) for (group, method), value in best}
 
 
 def admitted(results: Answers) -> str:
@@ -104,9 +39,8 @@ def admitted(results: Answers) -> str:
             f"There is no oracle trained at {results.longest} tokens, so limits of learning and of "
             "reach cannot be distinguished."
         )
-    best = at_longest(results)
-    group = max(results.oracles, key=lambda group: best[group, "none"])
-    oracle, accuracy = results.names[group].removesuffix(", oracle"), best[group, "none"]
+    group = max(results.oracles, key=lambda group: results.best[group, "none"])
+    oracle, accuracy = results.names[group].removesuffix(", oracle"), results.best[group, "none"]
     far = results.points[results.points.length == results.longest]
     orderless = far.orderless.dropna()
     floor = float((orderless if len(orderless) else results.points.chance.dropna()).mean())
@@ -137,8 +71,7 @@ def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Lin
 
 def drawn_methods(results: Answers) -> list[tuple[str, str]]:
     """Groups and methods of the lines, best first."""
-    best = at_longest(results)
-    pairs: list[tuple[str, str]] = []
+    best, pairs = results.best, []
     for (group, method), value in best.items():
         first = all(group != other for other, _ in pairs)
         gains = first and value > best.get((group, "none"), 0.0) + WORTH_A_LINE
@@ -193,7 +126,7 @@ def grid(results: Answers, *, brief: bool = False) -> tuple[np.ndarray, list[str
     means = results.gaps.groupby(["group", "method", "part"]).accuracy.mean()
     rows = {
         pair: tuple(means.get((*pair, part), np.nan) for part in parts)
-        for pair in at_longest(results)
+        for pair in results.best
         if pair in means.index.droplevel("part")
     }
     kept = figures.distinct(rows)
@@ -260,7 +193,7 @@ def text(
 
 def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Figure]":
     """One picture for a screen, or its two parts for a paper's column."""
-    results = collect(data)
+    results = data.answers
     if results is None or results.gaps.empty:
         return {}
     drawn = lines(data, results, MOST_LINES)
@@ -286,38 +219,12 @@ def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Fi
 WORTH_A_MARK = 0.03  # gain from which an extension is drawn, in the lower of reach and order
 
 
-class Ordered(NamedTuple):
-    """Reach and order by group, method, length and seed."""
-
-    points: Frame  # columns group, method, length, seed, reach, order
-    trained: int  # L of all runs but the oracles
-    longest: int
-
-
-def collect_order(data: Gathered) -> Ordered | None:
-    """Collect reach and order; None where either protocol is missing.
-
-    Reach is the accuracy without an older setting, relative to the ceiling; order the accuracy with
-    one, rescaled from 0 for a reader without order to 1.
-    """
-    keys = ["group", "method", "length", "seed", "trained"]
-    points = data.points
-    reach = points[points.protocol == "reach"]
-    latest = points[(points.protocol == "latest") & (points.part == ALL)]
-    if reach.empty or latest.empty:
-        return None
-    reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
-    rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
-    merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
-    return Ordered(merged, *lengths_of(merged))
-
-
 def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arrow]:
     """Arrows from L to the longest length, best first; an oracle is a point.
 
     The brief list has every encoding as trained, its best extension, and the mean window of L.
     """
-    scored, looks, best, result = collect(data), figures.looks(data), _best(results), []
+    scored, looks, best, result = data.answers, figures.looks(data), _best(results), []
     for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
         begin, end = (rows[rows.length == n] for n in (results.trained, results.longest))
         if end.empty or (brief and (group, method) not in best):

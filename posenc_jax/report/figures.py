@@ -9,10 +9,10 @@ import pandas as pd
 
 from posenc_jax.display import Line, Table
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.cells import BASELINES, FRESH
+from posenc_jax.evaluation.cells import FRESH
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
-from posenc_jax.report.gathered import Frame, Gathered
+from posenc_jax.report.gathered import Frame, Gathered, plainness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,10 +146,6 @@ def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
     for method, group in sorted(((m, g) for g, m in rows), key=lambda pair: plainness(pair[0])):
         plainest.setdefault((group, rows[group, method]), method)
     return {(group, method) for (group, _), method in plainest.items()}
-
-
-def plainness(method: str) -> tuple:
-    return method != "none", method not in BASELINES, method.startswith("dynamic_"), method
 
 
 def tokens_axis(points: Frame) -> dict[str, Any]:

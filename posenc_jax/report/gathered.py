@@ -1,7 +1,10 @@
 """The numbers of a report: its runs, their rows, rankings, n-grams and tuned rates."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from posenc_jax.evaluation import ngrams, protocols, records
-from posenc_jax.evaluation.cells import label
+from posenc_jax.evaluation.cells import BASELINES, label
+from posenc_jax.evaluation.protocols.latest import ALL
 from posenc_jax.evaluation.statistics import smooth
 from posenc_jax.evaluation.table import counts
 from posenc_jax.report.ranking import Tables, ranked
@@ -24,7 +28,32 @@ VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "win
 VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
 
 
-class Gathered(NamedTuple):
+class Answers(NamedTuple):
+    """Accuracy of every method of every group and seed."""
+
+    points: Frame  # protocol `answers`, with accuracy `relative` to the ceiling
+    gaps: Frame  # protocol `gap`
+    trained: int  # L of all runs but the oracles
+    longest: int
+    oracles: Sequence[str]  # groups trained at the longest length; none where that is L
+    names: Mapping[str, str]  # of groups: the encoding where it is unique among them
+    best: Mapping[tuple[str, str], float]  # accuracy of group and method there, best first
+
+
+class Ordered(NamedTuple):
+    """Reach and order by group, method, length and seed.
+
+    Reach is the accuracy without an older setting, relative to the ceiling; order the accuracy with
+    one, rescaled from 0 for a reader without order to 1.
+    """
+
+    points: Frame  # columns group, method, length, seed, reach, order
+    trained: int  # L of all runs but the oracles
+    longest: int
+
+
+@dataclass(frozen=True)
+class Gathered:
     """The data of a report."""
 
     runs: Sequence[Run]
@@ -40,6 +69,19 @@ class Gathered(NamedTuple):
     def groups(self) -> list[str]:
         """Groups with an evaluation, in the order that numbers them in the page's controls."""
         return list(dict.fromkeys(run.group for run in self.runs if run.cells))
+
+    @cached_property
+    def answers(self) -> Answers | None:
+        """Answers of protocol `answers`; None where none were scored."""
+        scored = self.points[self.points.accuracy.notna()]
+        return _answers(self.runs, scored) if "answers" in set(scored.protocol) else None
+
+    @cached_property
+    def order(self) -> Ordered | None:
+        """Reach and order; None where either protocol is missing."""
+        reach = self.points[self.points.protocol == "reach"]
+        latest = self.points[(self.points.protocol == "latest") & (self.points.part == ALL)]
+        return None if reach.empty or latest.empty else _order(reach, latest)
 
 
 def gather(folders: Iterable[Path], evaluation: str = "") -> Gathered:
@@ -145,3 +187,57 @@ def yardsticks_of(runs: Iterable[Run]) -> Frame:
             rows += [row | {"read": run.read} for row in of_run]
     frame = pd.DataFrame(rows, columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
     return frame.drop_duplicates(["token_hash", "order", "read", "counted"])
+
+
+def _answers(runs: Sequence[Run], scored: Frame) -> Answers:
+    points = scored[scored.protocol == "answers"]
+    points = points.assign(relative=points.accuracy / points.ceiling.fillna(1.0))
+    trained, longest = lengths_of(points)
+    far = points[(points.trained >= longest) & (points.length == longest)]
+    oracles = list(far[far.method == "none"].group.unique()) if trained < longest else []
+    labels = {run.group for run in runs if run.config.label}
+    names = _short_names(points, longest, labels)
+    names = {g: f"{name}, oracle" if g in oracles else name for g, name in names.items()}
+    gaps = scored[scored.protocol == "gap"]
+    means = points[points.length == longest].groupby(["group", "method"]).accuracy.mean()
+    ordered = sorted(means.items(), key=lambda item: (-item[1], plainness(item[0][1])))
+    best = {(str(group), str(method)): float(value) for (group, method), value in ordered}
+    return Answers(points, gaps, trained, longest, oracles, names, best)
+
+
+def lengths_of(points: Frame) -> tuple[int, int]:
+    """L of all runs but the oracles, and the longest length."""
+    longest = int(points.length.max())
+    beyond = points[points.trained < longest]
+    return int(beyond.trained.min()) if len(beyond) else longest, longest
+
+
+def _short_names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
+    groups = points[["group", "encoding", "trained"]].drop_duplicates("group")
+    known = groups[~groups.group.isin(labels)].copy()
+    known["oracle"] = known.trained >= longest  # shown in the name
+    unique = ~known.duplicated(["encoding", "oracle"], keep=False)
+    longer = known.group[known.group != known.encoding]
+    short = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
+    named = dict(zip(known.group, known.encoding.where(unique, short), strict=True))
+    return {group: named.get(group, group) for group in groups.group}
+
+
+def _shared(groups: list[str], encodings: set[str]) -> str:
+    """Common prefix of all names, such as `variables-`; empty if it contains an encoding."""
+    start = os.path.commonprefix(groups)
+    start = start[: start.rfind("-") + 1]
+    names_encoding = any(word in encodings for word in start.split("-"))
+    return "" if names_encoding or len(groups) < 2 else start
+
+
+def _order(reach: Frame, latest: Frame) -> Ordered:
+    keys = ["group", "method", "length", "seed", "trained"]
+    reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
+    rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
+    merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
+    return Ordered(merged, *lengths_of(merged))
+
+
+def plainness(method: str) -> tuple:
+    return method != "none", method not in BASELINES, method.startswith("dynamic_"), method

@@ -53,10 +53,10 @@ def evaluated(data: Gathered) -> str:
 
 def draw_pictures(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
     """Draw a picture for every protocol, answers beside `text`; return the files."""
-    drawn: dict[str, Figure | None] = {"answers": None, "gap": None}
+    drawn: dict[str, Figure | None] = {"answers": None, "gap": None, "reach_and_order": None}
     drawn |= answers.pictures(data, text)
-    order = answers.collect_order(data)
-    drawn["reach_and_order"] = order and answers.picture_of_order(data, order)
+    if data.order is not None:
+        drawn["reach_and_order"] = answers.picture_of_order(data, data.order)
     drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
     captions_of = {}
     for name, figure in drawn.items():
@@ -121,10 +121,10 @@ def sentences(data: Gathered) -> list[str]:
 
 
 def _answered(data: Gathered) -> str:
-    results = answers.collect(data)
+    results = data.answers
     if results is None:
         return ""
-    best = answers.at_longest(results)
+    best = results.best
     oracles = results.oracles
     entries = [pair for pair in best if pair[0] not in oracles and pair[1] != "window"]
     plain = [pair for pair in entries if pair[1] == "none"]

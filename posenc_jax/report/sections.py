@@ -11,7 +11,7 @@ from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import figures
-from posenc_jax.report.answers import arrows, collect_order, picture_of_order
+from posenc_jax.report.answers import arrows, picture_of_order
 from posenc_jax.report.figures import Block, Section, Select, chart_with_table
 from posenc_jax.report.gathered import Frame, Gathered
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
@@ -34,7 +34,7 @@ def shown(data: Gathered) -> list[str]:
 
 def answers(data: Gathered) -> Section | None:
     """Retrieval accuracy against context and by distance to the answer."""
-    results = report_answers.collect(data)
+    results = data.answers
     if results is None:
         return None
     blocks = [
@@ -69,7 +69,7 @@ def answers(data: Gathered) -> Section | None:
 
 def reach_and_order(data: Gathered) -> Section | None:
     """Reach against order, as a picture and a table."""
-    results = collect_order(data)
+    results = data.order
     if results is None:
         return None
     head = ["", f"reach at {results.trained}", f"at {results.longest}"]

@@ -103,7 +103,7 @@ def _table_of_protocol(
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_numbers)]
         unknown = answers.parts_with_few_answers(points)
-    results = answers.collect(data)
+    results = data.answers
     names = results.names if results is not None and value == "accuracy" else {}
     upward = value == "bpb"
     pairs = figures.distinct(

@@ -64,7 +64,7 @@ def half(tmp_path_factory):
 @pytest.fixture(scope="module")
 def path(half, tmp_path_factory):
     runs = [replace(half.runs[0], command=NAME), *half.runs[1:]]
-    return page.write_page(half._replace(runs=runs), tmp_path_factory.mktemp("page"))
+    return page.write_page(replace(half, runs=runs), tmp_path_factory.mktemp("page"))
 
 
 def test_the_page_loads_nothing_and_its_ids_are_unique(path):
@@ -212,5 +212,5 @@ def test_the_page_in_a_browser(path, tmp_path, width):
 
 def test_a_group_with_baselines_alone_has_no_extensions(half):
     fresh = half.points[half.points.group == "alibi"].assign(method="fresh", extension="fresh")
-    offered = sections.extensions(half._replace(points=pd.concat([half.points, fresh])))
+    offered = sections.extensions(replace(half, points=pd.concat([half.points, fresh])))
     assert "rope: every extension" in str(offered) and "alibi" not in str(offered)

@@ -1,6 +1,7 @@
 """Tables for papers: what stands in them, and that they are Markdown and LaTeX."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from answering import LONG, cell, gathered, of_text
@@ -69,7 +70,7 @@ def test_files_are_markdown_and_latex_and_earlier_ones_do_not_stay(data, tmp_pat
     assert not re.search(r"(?<!\\)[_%#]", latex)
     assert display.tex("50% ±1 a_b \\ x – y") == r"50\% $\pm$1 a\_b \textbackslash{} x -- y"
     assert display.markdown(display.Table("", ["a|b"], [])).count("\\|") == 1
-    empty = data._replace(points=data.points.iloc[:0])
+    empty = replace(data, points=data.points.iloc[:0])
     assert write(empty, tmp_path) == [] and not list(tmp_path.iterdir())
 
 
