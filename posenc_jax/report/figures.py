@@ -9,7 +9,6 @@ import pandas as pd
 
 from posenc_jax.display import Line, Table
 from posenc_jax.evaluation import protocols
-from posenc_jax.evaluation.cells import FRESH
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
 from posenc_jax.report.gathered import Frame, Gathered, plainness
@@ -102,13 +101,13 @@ def ngram_lines(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]
 
 def extended(data: Gathered, group: str, points: Frame, by: str = "", **options: Any):
     """Lines of every extension of a group at its largest scale, or of one at all its scales."""
-    rows = points[(points.group == group) & points.window.isna() & (points.method != FRESH)]
     if by:
-        rows = rows[rows.extension.isin(["none", by])].sort_values("scale", na_position="first")
+        chosen = points[points.extension.isin(["none", by])]
+        rows = chosen.sort_values("scale", na_position="first")
         scaled = iter(curves.scale_looks(rows.scale.nunique()))
     else:
-        largest = rows.groupby("extension").scale.transform("max")
-        rows = rows[rows.scale.isna() | (rows.scale == largest)]
+        largest = points.groupby("extension").scale.transform("max")
+        rows = points[points.scale.isna() | (points.scale == largest)]
         scaled = iter(())
     lines = []
     for (extension, method), points_of in rows.groupby(["extension", "method"], sort=False):

@@ -120,7 +120,3 @@ def ngram_reached(data: Gathered, group: str) -> str:
     grams = grams[grams.counted == grams.counted.min()].sort_values("order")
     orders = grams[(grams.bpb >= bits).cummin()].order
     return f"{orders.max()}-gram" if len(orders) else f"not the {grams.order.min()}-gram"
-
-
-def not_done(data: Gathered) -> list[str]:
-    return [item.group for item in groups_by_loss(data) if not item.done]

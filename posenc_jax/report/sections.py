@@ -201,7 +201,8 @@ def extensions(data: Gathered) -> Section | None:
     options, blocks = {}, []
     for number, group in enumerate(data.groups):
         extended = data.points[(data.points.group == group) & data.points.window.isna()]
-        if extended[extended.method != FRESH].method.nunique() < 2:
+        extended = extended[extended.method != FRESH]
+        if extended.method.nunique() < 2:
             continue
         scales = extended.groupby("extension").scale.nunique()
         for by in ("", *scales[scales > 1].index):

@@ -21,10 +21,11 @@ def table(data: Gathered) -> str:
         value = figures.value_of(protocol)
         points = data.points[data.points.protocol == protocol]
         points = points[points.groupby("group")[value].transform("count") > 0]
-        if not points.empty:
-            blocks.append(text(_by_group(data, protocol, points, value)))
-        unfinished = learning.not_done(data) if value == "bpb" and not points.empty else []
-        if unfinished:
+        if points.empty:
+            continue
+        blocks.append(text(_by_group(data, protocol, points, value)))
+        unfinished = [item.group for item in learning.groups_by_loss(data) if not item.done]
+        if unfinished and value == "bpb":
             blocks[-1] += (
                 f"\nnot done: {', '.join(unfinished)}: the held-out loss still falls more than "
                 f"{learning.FASTER:g} times as fast as that of the best group"
