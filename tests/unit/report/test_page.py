@@ -51,20 +51,9 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def half(tmp_path_factory):
-    """Half of a sweep: one encoding with extensions, one without, one that is not evaluated."""
-    folder = tmp_path_factory.mktemp("sweep")
-    for seed in range(3):
-        make_run(folder / f"rope-s{seed}", "rope", seed, better=0.5, scales=(2.0, 4.0))
-        make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5, scales=())
-    make_run(folder / "t5-s0", "t5", 0, evaluated=False)
-    return gather([folder])
-
-
-@pytest.fixture(scope="module")
-def path(half, tmp_path_factory):
-    runs = [replace(half.runs[0], command=NAME), *half.runs[1:]]
-    return page.write_page(replace(half, runs=runs), tmp_path_factory.mktemp("page"))
+def path(swept, tmp_path_factory):
+    runs = [replace(swept.runs[0], command=NAME), *swept.runs[1:]]
+    return page.write_page(replace(swept, runs=runs), tmp_path_factory.mktemp("page"))
 
 
 def test_the_page_loads_nothing_and_its_ids_are_unique(path):
@@ -80,27 +69,27 @@ def test_the_page_loads_nothing_and_its_ids_are_unique(path):
     assert used and used <= set(found.ids)
 
 
-def test_drawn_values_are_in_tables_and_ties_are_marked(path, half):
+def test_drawn_values_are_in_tables_and_ties_are_marked(path, swept):
     text = path.read_text()
     cells = Page(text).cells
     for protocol in RANKED:
         assert f"{protocol}: {protocols.find(protocol).title}" in text
-        for row in (row for n in LENGTHS for row in half.ranking[protocol][n]):
+        for row in (row for n in LENGTHS for row in swept.ranking[protocol][n]):
             assert f"{row.loss:.3f}" in cells
-    points = half.points[(half.points.protocol == "same_token") & (half.points.method == "pi:4")]
+    points = swept.points[(swept.points.protocol == "same_token") & (swept.points.method == "pi:4")]
     for mean in points.groupby("length").bpb.mean():
         assert any(cell.startswith(f"{mean:.3f} ±") for cell in cells)
-    tables = [t for every in (half.ranking, half.plain_ranking) for t in every.values()]
+    tables = [t for every in (swept.ranking, swept.plain_ranking) for t in every.values()]
     ties = [row for t in tables for rows in t.values() for row in rows if row.verdict == "tie"]
     assert ties and text.count('class="tie"') == cells.count("tie") == len(ties)
     assert "t5-s0: not evaluated yet" in text and NAME not in text
 
 
-def test_the_page_opens_with_findings_and_data(path, half):
-    found, on_what = page.sentences(half)
-    best = half.ranking["same_token"][LENGTHS[-1]][0]
+def test_the_page_opens_with_findings_and_data(path, swept):
+    found, on_what = page.sentences(swept)
+    best = swept.ranking["same_token"][LENGTHS[-1]][0]
     assert f"At 64 tokens {best.group}" in found and f"{best.loss:.3f} bits per byte" in found
-    for word in ("6 runs", "L = 32", "2 layers of width 8", "10 steps", "3 seeds", "12 documents"):
+    for word in ("9 runs", "L = 32", "2 layers of width 8", "10 steps", "3 seeds", "12 documents"):
         assert word in on_what
     first = path.read_text().index("<p class=")
     assert "At 64 tokens" in path.read_text()[first : first + 200]
@@ -205,12 +194,12 @@ def test_the_page_in_a_browser(path, tmp_path, width):
     seen = dict(re.findall(r"&quot;(\w+)&quot;:(\w+)", found[1]))
     assert int(seen["wide"]) <= width, "the page is wider than its window"
     assert all(int(seen[name]) >= 1 for name in RANKED)
-    assert (seen["lines"], seen["fewer"]) == ("2", "1") and seen["hidden"] == "true"
+    assert (seen["lines"], seen["fewer"]) == ("3", "1") and seen["hidden"] == "true"
     assert (seen["baselines"], seen["controls"]) == ("0", "true")
     assert re.search(r'data-png="\w+-bpb.png data:image/png;base64,"', done.stdout)
 
 
-def test_a_group_with_baselines_alone_has_no_extensions(half):
-    fresh = half.points[half.points.group == "alibi"].assign(method="fresh", extension="fresh")
-    offered = sections.extensions(replace(half, points=pd.concat([half.points, fresh])))
+def test_a_group_with_baselines_alone_has_no_extensions(swept):
+    fresh = swept.points[swept.points.group == "alibi"].assign(method="fresh", extension="fresh")
+    offered = sections.extensions(replace(swept, points=pd.concat([swept.points, fresh])))
     assert "rope: every extension" in str(offered) and "alibi" not in str(offered)

@@ -108,20 +108,20 @@ def test_a_run_with_a_short_status_is_reported(tmp_path):
     assert (run.state, run.step) == ("unknown", 10)
 
 
-def test_facts_and_curves_of_a_run(sweep):
-    data = gather([sweep / "rope-s0"])
-    (run,) = data.runs
+def test_facts_and_curves_of_a_run(swept):
+    run = next(run for run in swept.runs if run.name == "rope-s0")
     assert run.command == "train.py --config=x.py"
     assert run.data == "abc: 3 documents, 1,200 tokens to train on, 1.0 bytes each"
-    chosen = (data.points.protocol == "sliding") & (data.points.method == "pi:2")
-    points = data.points[chosen]
+    of_run = swept.points[swept.points.id == run.id]
+    points = of_run[(of_run.protocol == "sliding") & (of_run.method == "pi:2")]
     assert list(points.length) == list(LENGTHS)
-    rows = records.rows(records.read_cells(sweep / "rope-s0" / "eval"))
+    rows = records.rows(records.read_cells(run.folder / "eval"))
     row = next(r for r in rows if (r["protocol"], r["scale"], r["length"]) == ("sliding", 2.0, 64))
     last = points.iloc[-1]
     assert last.bpb == row["bpb"]
     assert last.null_bpb == pytest.approx(row["bpb"] + row["gain_bpb"])
-    assert set(data.places.method) == {"none", "pi:2"}
+    of_run = swept.places[swept.places.id == run.id]
+    assert set(of_run.method) == {"none", "pi:2", "pi:4"}
 
 
 def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
