@@ -63,7 +63,7 @@ def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Lin
     result = []
     for group, method in _spread(drawn_methods(results), most):
         points = results.points[(results.points.group == group) & (results.points.method == method)]
-        name, gid = legend_entry(results, group, method), f"group-{data.groups.index(group)}"
+        name, gid = legend_entry(results, group, method), data.gid(group)
         look = look_with_method(looks[group], method)
         result.append(figures.line(name, points, look, "relative", gid=gid))
     return result + controls(data, results)

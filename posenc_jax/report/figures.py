@@ -60,7 +60,7 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
         beyond = plain[plain.length >= plain.trained]
         look, grey = all_looks[group]._asdict(), {"gid": f"baseline-{number}", "listed": False}
         colour = {"color": look["color"]}
-        lines.append(line(group, plain, look, value, gid=f"group-{number}"))
+        lines.append(line(group, plain, look, value, gid=data.gid(group)))
         for name, look in (("window", style.WINDOW), ("streaming", style.STREAMING)):
             points = rows[rows.method == name]
             baselines.append(line(f"{group}, {name}", points, look | colour, value, **grey))
@@ -123,11 +123,11 @@ def extended(data: Gathered, group: str, points: Frame, by: str = "", **options:
 def by_place(data: Gathered, protocol: str) -> list[Line]:
     """Lines of every group without extensions over the places of its longest window."""
     all_looks, lines = looks(data), []
-    for number, group in enumerate(data.groups):
+    for group in data.groups:
         rows = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
         look = style.SPARSE | all_looks[group]._asdict()
-        options = dict(value="nll", x="place", gid=f"group-{number}")
-        lines.append(line(group, rows[rows.method == "none"], look, **options))
+        plain = rows[rows.method == "none"]
+        lines.append(line(group, plain, look, "nll", "place", gid=data.gid(group)))
     return [item for item in lines if item.x]
 
 

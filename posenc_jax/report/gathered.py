@@ -70,6 +70,10 @@ class Gathered:
         """Groups with an evaluation, in the order that numbers them in the page's controls."""
         return list(dict.fromkeys(run.group for run in self.runs if run.cells))
 
+    def gid(self, group: str) -> str:
+        """Name of the lines and rows of a group, which the page's controls hide."""
+        return f"group-{self.groups.index(group)}"
+
     @cached_property
     def answers(self) -> Answers | None:
         """Answers of protocol `answers`; None where none were scored."""

@@ -64,10 +64,10 @@ def learning_curves(data: Gathered, name: str) -> list[Line]:
     ]
     table = pd.DataFrame(rows, columns=["group", "step", name])
     looks, result = figures.looks(data), []
-    for number, group in enumerate(data.groups):
+    for group in data.groups:
         look = style.SPARSE | looks[group]._asdict() | {"linewidth": 1.2}
         rows = table[table.group == group]
-        result.append(figures.line(group, rows, look, name, "step", gid=f"group-{number}"))
+        result.append(figures.line(group, rows, look, name, "step", gid=data.gid(group)))
     result = [item._replace(seeds=(), band=None) for item in result if item.x]
     return sorted(result, key=lambda item: item.y[-1])
 

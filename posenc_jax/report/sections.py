@@ -172,7 +172,7 @@ def _ranks(data: Gathered, protocol: str, ranks: Sequence[Rank]) -> Table:
             verdict = f"open: {_why_open(row)}" if row.verdict == "open" else row.verdict
             intervals = figures.ends(row.by_documents), figures.ends(row.by_seeds)
             difference = [f"{row.behind:+.3f}", verdict, *intervals]
-            gid = f"group-{data.groups.index(row.group)}"
+            gid = data.gid(row.group)
         seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
         ends = figures.ends(row.interval)
         rows.append([row.group, row.method, f"{row.loss:.3f}", *difference, ends, seeds])
@@ -380,5 +380,5 @@ def _falls(data: Gathered) -> Block:
         ]
         for row in groups
     ]
-    gids = [f"group-{data.groups.index(row.group)}" for row in groups]
+    gids = [data.gid(row.group) for row in groups]
     return Block(table=Table("", head, rows, gids=gids))
