@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -339,7 +340,7 @@ def log_values(axes: "Axes") -> None:
 
 def formed(path: Path) -> Path:
     """Path of a picture in the current format."""
-    return path.with_name(f"{path.name.removesuffix('.png')}.{_form.get().format}")
+    return path.with_suffix(f".{_form.get().format}")
 
 
 @styled
@@ -366,12 +367,10 @@ def svg(figure: "Figure", name: str, title: str) -> str:
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r' (width|height)="[^"]*"', "", text, count=2)  # those of the element itself
     text = re.sub(r'id="([a-z]+)-(\d+)"', r'data-kind="\1" data-group="\2"', text)
     text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
 
 
 def spread(shades: int) -> list[str]:
