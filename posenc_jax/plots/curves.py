@@ -104,10 +104,11 @@ def draw_lines(axes: "Axes", lines: Sequence[Line]) -> None:
         colour = drawn.get_color()
         sparse = "markevery" in line.look
         if any(len(each) > 1 for each in line.seeds):
-            dots: dict[str, Any] = dict(marker=".", linestyle="", markersize=3, alpha=0.5)
-            look = dots if line.look.get("marker") and not sparse else dict(linewidth=0.5)
+            look: dict[str, Any] = dict(linewidth=0.5)
+            if line.look.get("marker") and not sparse:
+                look = dict(marker=".", linestyle="", markersize=3, alpha=0.5)
             for values in zip_longest(*line.seeds, fillvalue=np.nan):
-                axes.plot(line.x, values, color=colour, gid=gid, **look)
+                axes.plot(line.x, list(values), color=colour, gid=gid, **look)
         if line.band is not None:
             if few or sparse:
                 filled: dict[str, Any] = dict(color=colour, alpha=0.12, linewidth=0)

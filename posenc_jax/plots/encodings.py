@@ -309,9 +309,10 @@ def attention(by_method: Mapping[str, Any], trained: int) -> "Figure":
     for upper, middle, lower, (name, means) in zip(*rows, by_method.items(), strict=True):
         length = means.beyond.shape[-1]
         for axes, values in ((upper, means.beyond), (middle, means.first), (lower, means.entropy)):
+            smoothed = [smooth(heads.mean(axis=0)) for heads in values]
             lines = [
-                Line(f"layer {layer}", *smooth(heads.mean(axis=0)), dict(linewidth=1))
-                for layer, heads in enumerate(values)
+                Line(f"layer {layer}", list(x), list(y), dict(linewidth=1))
+                for layer, (x, y) in enumerate(smoothed)
             ]
             over_tokens(axes, lines, [n for n in [trained] if n <= length], [length], step=2)
         for layer, heads in enumerate(means.first):
