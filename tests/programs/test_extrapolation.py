@@ -164,7 +164,7 @@ def test_every_checkpoint_has_a_curve(run, call):
     words = ["--config.multiples=1,2", "--config.extensions=none", "--every-checkpoint"]
     call("eval_extrapolation.py", run, *words)
     rows = [r for r in rows_of(run) if r["protocol"] == "same_token" and r["method"] == "none"]
-    assert [(r.step, r["length"]) for r in rows] == [
+    assert [(r["step"], r["length"]) for r in rows] == [
         (step, length) for step in ("8", "12") for length in ("32", "64")
     ]
     assert rows[0]["nll"] != rows[2]["nll"]
