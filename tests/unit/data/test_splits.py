@@ -90,6 +90,9 @@ class TestPackages:
             assert len(set(group_of.values())) == len(group_of)
         assert len(corpus.whole().groups) > len(group_of) == len(stdlib)
         assert prepare(source="stdlib", **fields).valid.groups is None
+        np.save(corpus.folder / "train.groups.npy", corpus.train.groups[1:])
+        with pytest.raises(DataError, match="has changed since it was written"):
+            corpora.load(corpus.folder)
         for split in ("train", "valid", "choose"):  # the group files are optional
             (corpus.folder / f"{split}.groups.npy").unlink()
         again = corpora.load(corpus.folder)
