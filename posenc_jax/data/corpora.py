@@ -280,38 +280,30 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
 
 def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:
     """The tokenizer of a text; that of prepared tokens may be unavailable."""
-    if not isinstance(origin, Tokens):
-        return tokenizer.load(tokenizer_file_of(origin))
-    card = _card(origin)
-    try:
-        return tokenizer.load(tokenizer_file_of(origin))
-    except DataError as error:
-        name, vocab = str(card["tokenizer"]), card["vocab"]
-        return tokenizer.Unavailable(name, vocab, str(card.get("tokenizer_hash")), str(error))
-
-
-def tokenizer_file_of(origin: Origin) -> str:
-    """`bytes`, or the tokenizer file that belongs to a text's tokens."""
     if isinstance(origin, Text):
-        return origin.tokenizer
+        return tokenizer.load(origin.tokenizer)
     assert isinstance(origin, Tokens)
-    card = _card(origin)
-    if card.get("tokenizer_hash") == tokenizer.Bytes.hash:
-        return tokenizer.Bytes.name
+    card = card_of(origin.folder)
+    if card is None:
+        raise DataError(f"{origin.tokens} holds no prepared tokens (data.tokens)")
+    if card["tokenizer_hash"] == tokenizer.Bytes.hash:
+        return tokenizer.Bytes()
+    try:
+        return _beside(origin, card)
+    except DataError as error:
+        name, vocab, hash = (card[fact] for fact in ("tokenizer", "vocab", "tokenizer_hash"))
+        return tokenizer.Unavailable(name, vocab, hash, str(error))
+
+
+def _beside(origin: Tokens, card: dict) -> Encoder:
+    """The tokenizer in the folder of its tokens."""
     path = origin.folder / TOKENIZER
     if not path.is_file():
         raise DataError(
             f"{origin.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that "
             "file there, or take tokens made beforehand (data.tokens)"
         )
-    beside = tokenizer.load(str(path))
-    if beside.hash != card.get("tokenizer_hash"):
+    encoder = tokenizer.load(str(path))
+    if encoder.hash != card["tokenizer_hash"]:
         raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
-    return str(path)
-
-
-def _card(origin: Tokens) -> dict:
-    card = card_of(origin.folder)
-    if card is None:
-        raise DataError(f"{origin.tokens} holds no prepared tokens (data.tokens)")
-    return card
+    return encoder
