@@ -72,15 +72,10 @@ def _is_task(name: str) -> bool:
     return name in registry.tasks()
 
 
-def names() -> list[str]:
-    """Sources that can be a part, and tasks."""
-    return registry.texts()
-
-
 def _part(word: str) -> tuple[str, float, dict[str, Any]]:
     """`variables:0.2:far=8` as name, share and options."""
     name, *settings = word.split(":")
-    known("source or task", name, [*names(), *registry.tasks()])
+    known("source or task", name, [*registry.texts(), *registry.tasks()])
     share = [setting for setting in settings if "=" not in setting]
     if len(share) != 1:
         raise ValueError(f"{word!r} must give one share, such as {name}:0.2")

@@ -109,22 +109,6 @@ class Variables(tasks.Probe):
             )
         return found / found.sum()
 
-    def share_within(self, context: float) -> float:
-        """Share of test questions whose setting is at most `context` tokens back."""
-        if self.gaps == "fixed":
-            return float(context >= self.farthest - LAST)
-        if context < NEAREST:
-            return 0.0
-        context = min(context, self.farthest)
-        if self.gaps in ("log", "octaves"):
-            return float(np.log((context + 1) / NEAREST) / np.log((self.farthest + 1) / NEAREST))
-        return (context + 1 - NEAREST) / (self.farthest + 1 - NEAREST)
-
-    def ceiling(self, context: float) -> float:
-        """Accuracy of a reader that finds every setting within its context and guesses others."""
-        known = self.share_within(context)
-        return known + (1 - known) / VALUES
-
     def mean_gap(self, training: bool) -> float:
         if self.gaps == "fixed" and not training:
             return self.farthest - LAST
