@@ -58,7 +58,7 @@ def prepare(argv: list[str]) -> None:
         encoder, place = tokenizer.load(source.tokenizer), Path(flags.tokens_out).expanduser()
         limit = None if flags.limit is None else int(flags.limit)
         corpus = export.write(corpus, encoder, place, limit)
-        size = export.size_of(place) / 2**20
+        size = sum(path.stat().st_size for path in place.iterdir()) / 2**20
         terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={flags.tokens_out}")
     terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")
     for name, facts in corpus.card["splits"].items():

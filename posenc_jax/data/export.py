@@ -10,7 +10,14 @@ import numpy as np
 
 from posenc_jax.data import tokenizer
 from posenc_jax.data.corpora import WIDTHS, Corpus, Split, of_folder
-from posenc_jax.data.writing import GROUPS, SPLITS, TOKENIZER, Encoder, Hashes, fingerprint_of
+from posenc_jax.data.writing import (
+    SPLITS,
+    TOKENIZER,
+    Encoder,
+    Hashes,
+    fingerprint_of,
+    save_documents,
+)
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 
 
@@ -113,28 +120,14 @@ def _usual_widths(splits, vocab: int) -> np.ndarray | None:  # [V], uint16
 
 def _save(folder: Path, name: str, split: Split, usual: np.ndarray | None) -> dict:
     (folder / f"{name}.tokens").write_bytes(split.tokens.tobytes())
-    np.save(folder / f"{name}.starts.npy", split.starts.astype(np.int64))
-    np.save(folder / f"{name}.digests.npy", split.digests)
-    if split.groups is not None:
-        np.save(folder / f"{name}.{GROUPS}", split.groups)
     for kind, values in (("answers", split.answers), ("gaps", split.gaps)):
         if values is not None:
             (folder / f"{name}.{kind}").write_bytes(values.tobytes())
-    tokens = len(split.tokens)
-    size = tokens
+    size = len(split.tokens)
     if usual is not None:
         widths = np.zeros(0, np.uint16) if split.bytes_of is None else split.bytes_of
         where = np.flatnonzero(usual[split.tokens] != widths)
         np.save(folder / f"{name}.odd.npy", np.stack([where, widths[where]], 1).astype(np.uint32))
         size = int(widths.sum(dtype=np.int64))
-    return {
-        "documents": len(split.lengths),
-        "tokens": tokens,
-        "bytes": size,
-        "bytes_per_token": size / tokens if tokens else None,
-        "longest": int(np.max(split.lengths, initial=0)),
-    }
-
-
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
+    starts = split.starts.astype(np.int64)
+    return save_documents(folder, name, starts, split.digests, split.groups, size)

@@ -307,18 +307,32 @@ class _Writer:
 
     def finish(self) -> dict:
         """Write what is known at the end, and describe all of it."""
-        np.save(self.folder / f"{self.name}.starts.npy", np.array(self.starts, np.int64))
-        np.save(self.folder / f"{self.name}.digests.npy", np.array(self.digests, np.uint64))
-        if self.group_of:
-            np.save(self.folder / f"{self.name}.{GROUPS}", np.array(self.group_of, np.int32))
-        tokens = self.tokens
-        return {
-            "documents": len(self.starts) - 1,
-            "tokens": tokens,
-            "bytes": self.bytes,
-            "bytes_per_token": self.bytes / tokens if tokens else None,
-            "longest": int(np.max(np.diff(self.starts), initial=0)),
-        }
+        starts, digests = np.array(self.starts, np.int64), np.array(self.digests, np.uint64)
+        groups = np.array(self.group_of, np.int32) if self.group_of else None
+        return save_documents(self.folder, self.name, starts, digests, groups, self.bytes)
+
+
+def save_documents(
+    folder: Path,
+    split: str,
+    starts: np.ndarray,
+    digests: np.ndarray,
+    groups: np.ndarray | None,
+    size: int,
+) -> dict:
+    """Write the columns of documents of a split, and count what it holds."""
+    np.save(folder / f"{split}.starts.npy", starts)
+    np.save(folder / f"{split}.digests.npy", digests)
+    if groups is not None:
+        np.save(folder / f"{split}.{GROUPS}", groups)
+    tokens = int(starts[-1])
+    return {
+        "documents": len(digests),
+        "tokens": tokens,
+        "bytes": size,
+        "bytes_per_token": size / tokens if tokens else None,
+        "longest": int(np.max(np.diff(starts), initial=0)),
+    }
 
 
 def fingerprint_of(folder: Path, card: dict, hashes: Hashes) -> str:
