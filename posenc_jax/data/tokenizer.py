@@ -220,19 +220,12 @@ def load(name: str) -> Bytes | Learned:
 
 def _of_hub(name: str) -> Path:
     """Path of a repository's tokenizer.json, from the Hub's cache or else downloaded."""
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise DataError(
-            f"data.tokenizer: there is no file or folder {name!r}, and downloading it needs the "
-            "package huggingface_hub, which is not installed"
-        ) from error
     failures = []
     for local in (True, False):
         try:
-            return Path(
-                huggingface_hub.hf_hub_download(name, "tokenizer.json", local_files_only=local)
-            )
+            from huggingface_hub import hf_hub_download
+
+            return Path(hf_hub_download(name, "tokenizer.json", local_files_only=local))
         except Exception as error:  # many types, from the network to an invalid name
             failures.append(error)
     reason = " ".join(str(failures[-1]).split())
@@ -288,7 +281,6 @@ def _package():
 
 def _load(path: Path):
     tokenizers = _package()
-
     try:
         if (path / "tokenizer.json").is_file():
             path = path / "tokenizer.json"

@@ -124,8 +124,7 @@ class Rows(Files):
         return super().identity(seed) | {"field": self.field}
 
     def read(self, paths: Iterable[Path]) -> Iterator[Document]:
-        rows = self.rows(paths)
-        return joined(rows, self.begins) if self.begins else rows
+        return joined(self.rows(paths), self.begins)
 
     def rows(self, paths: Iterable[Path]) -> Iterator[Document]:
         raise NotImplementedError
@@ -151,11 +150,7 @@ def _matches(field: str, patterns: str, endings: tuple[str, ...]) -> list[Path]:
 def _files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
     """Files in a folder with one of these endings, without hidden ones."""
     inside = (p for p in folder.rglob("*") if p.is_file() and p.name.endswith(endings))
-    return sorted(p for p in inside if not any(_hidden(w) for w in p.relative_to(folder).parts))
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith(".")
+    return sorted(p for p in inside if "/." not in f"/{p.relative_to(folder).as_posix()}")
 
 
 @contextmanager
@@ -208,8 +203,11 @@ def cut(document: Document, begins: str | None) -> Iterator[Document]:
         yield Document(f"{document.name} at byte {start:,}", text, size=each * len(text))
 
 
-def joined(rows: Iterable[Document], begins: str) -> Iterator[Document]:
-    """Documents of several rows, each of which begins with a matching row."""
+def joined(rows: Iterable[Document], begins: str | None) -> Iterator[Document]:
+    """Documents of several rows, each of which begins with a matching row; None: of one row."""
+    if not begins:
+        yield from rows
+        return
     pattern, gathered, blank = re.compile(_pattern(begins)), [], True
     for row in rows:
         if not blank and pattern.match(row.text):

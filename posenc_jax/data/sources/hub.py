@@ -58,8 +58,7 @@ class Hub(_files.Cut):
         yield from self._documents(self._train)
 
     def _documents(self, rows: Any) -> Iterator[Document]:
-        every = self._every_row(rows)
-        return _files.joined(every, self.begins) if self.begins else every
+        return _files.joined(self._every_row(rows), self.begins)
 
     def _every_row(self, rows: Any) -> Iterator[Document]:
         _files.check_column(self.path, self.field, rows.column_names)
