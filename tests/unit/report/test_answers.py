@@ -135,6 +135,7 @@ def test_lines_are_relative_to_the_ceiling():
     line, ceiling, *_ = answers.lines(data, data.answers)
     assert (list(line.x), list(line.y)) == ([L, LONG], [1.0, 0.4])
     assert (list(ceiling.x), list(ceiling.y)) == ([L, LONG], [1.0, 1.0])
+    assert data.answers.best == {("rope-a", "none"): 0.4}  # at the longest length
 
 
 def test_the_picture_has_the_map_above_text_and_eight_lines_at_most():

@@ -83,6 +83,7 @@ def test_drawn_values_are_in_tables_and_ties_are_marked(path, swept):
     ties = [row for t in tables for rows in t.values() for row in rows if row.verdict == "tie"]
     assert ties and text.count('class="tie"') == cells.count("tie") == len(ties)
     assert "t5-s0: not evaluated yet" in text and NAME not in text
+    assert "same_token, bits per byte, closer" in text and "perplexity, closer" not in text
 
 
 def test_the_page_opens_with_findings_and_data(path, swept):
