@@ -41,6 +41,12 @@ def share_within(law, context):
     return (end - NEAREST) / (FAR * L + 1 - NEAREST)
 
 
+def ceiling(law, context):
+    """Accuracy on test questions of a reader of the last `context` tokens."""
+    known = share_within(law, context)
+    return known + (1 - known) / VALUES
+
+
 def drawn(variant, law, training, count=60, seed=3):
     return task(variant, law).draw("train" if training else "valid", count, seed)
 
@@ -101,8 +107,14 @@ def test_a_reader_of_a_short_context_reaches_the_ceiling(law, context):
             right += float(known == tokens[place]) if before else 1 / VALUES
             count += 1
     assert count > 300
-    known = share_within(law, context)
-    assert right / count == pytest.approx(known + (1 - known) / VALUES, abs=0.05)
+    assert right / count == pytest.approx(ceiling(law, context), abs=0.05)
+
+
+def test_ceilings_match_the_published_values():
+    ceilings = [ceiling("log", L * n) for n in (1, 2, 4, 8)]
+    np.testing.assert_allclose(ceilings, [0.654, 0.773, 0.889, 1.0], atol=0.01)
+    ceilings = [ceiling("within", L * n) for n in (1, 2, 4, 8)]
+    np.testing.assert_allclose(ceilings, [0.272, 0.380, 0.595, 1.0], atol=0.02)
 
 
 def test_latest_repeats_names_and_once_does_not():
