@@ -74,6 +74,11 @@ def _step_of(line: str) -> int | None:
 
 def _record_of(line: str) -> dict:
     record = json.loads(line)
-    if not isinstance(record, dict) or type(record.get("step")) is not int:
-        raise ValueError(f"not the numbers of a step: {line[:60]}")
+    if not isinstance(record, dict):
+        raise ValueError(f"not an object: {line[:60]}")
+    if type(record.get("step")) is not int or record["step"] < 0:
+        raise ValueError(f"step must be a whole number; got {record.get('step')!r}")
+    for name, value in record.items():
+        if not isinstance(value, int | float | None):
+            raise ValueError(f"{name} must be a number; got {value!r}")
     return record

@@ -29,6 +29,21 @@ from posenc_jax.runtime.errors import (
 from posenc_jax.runtime.files import locked, write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
 
+# Types of the optional fields of status.json.
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "state": str,
+    "step": int,
+    "saved": int,
+    "code": int,
+    "digest": str,
+    "command": str,
+    "data": dict,
+    "machine": dict,
+    "parameters": dict,
+    "skipped": int,
+    "speed": (int, float),
+    "evaluated": dict,
+}
 KEPT_FACTS = ("command", "data", "machine", "parameters", "skipped", "speed", "evaluated")
 
 
@@ -184,9 +199,15 @@ class Workdir:
     def read_status(self) -> dict:
         path = self / "status.json"
         try:
-            return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            status = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         except ValueError as error:
             raise Stop(f"{path} is damaged: {error}") from error
+        if not isinstance(status, dict):
+            raise Stop(f"{path} is damaged: not an object")
+        for name, kind in KINDS.items():
+            if name in status and not isinstance(status[name], kind):
+                raise Stop(f"{path} is damaged: {name} cannot be {status[name]!r}")
+        return status
 
 
 def _refuse_another(saved: Training, config: Training, place: str) -> None:

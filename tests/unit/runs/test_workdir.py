@@ -1,6 +1,7 @@
 """The folder of a run: whose it is, how its runs end, and records that were damaged."""
 
 import dataclasses
+import json
 
 import pytest
 from configured import run_of
@@ -98,14 +99,32 @@ def test_a_mistake_in_the_command_ends_no_run_and_what_was_reached_stays(tmp_pat
     assert run.read_status()["state"] == "running"
 
 
-BAD = ["what is this", "5", '{"loss": 2.0}', '{"step": "7", "loss": 2.0}']
+@pytest.mark.parametrize(
+    "status",
+    [[], 3, None, {"state": 5}, {"step": "7"}, {"saved": None}, {"speed": "fast"}, {"data": []}],
+)
+def test_a_status_of_another_kind_names_the_file(status, tmp_path):
+    (tmp_path / "status.json").write_text(json.dumps(status))
+    with pytest.raises(Stop, match=f"{tmp_path}/status.json is damaged: "):
+        Workdir(tmp_path).read_status()
 
 
-@pytest.mark.parametrize("line", BAD)
-def test_a_bad_line_of_metrics_is_named(line, tmp_path):
+BAD = {
+    "what is this": "",
+    "5": "not an object: 5",
+    '{"loss": 2.0}': "step must be a whole number; got None",
+    '{"step": "7", "loss": 2.0}': "step must be a whole number; got '7'",
+    '{"step": 1.5, "loss": 2.0}': "step must be a whole number; got 1.5",
+    '{"step": 7, "loss": "low"}': "loss must be a number; got 'low'",
+    '{"step": 7, "memory_mib": [3]}': r"memory_mib must be a number; got \[3\]",
+}
+
+
+@pytest.mark.parametrize(("line", "why"), BAD.items())
+def test_a_bad_line_of_metrics_is_named(line, why, tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1, "loss": null}}\n{line}\n')
-    with pytest.raises(Stop, match="metrics.jsonl is damaged: line 2: "):
+    with pytest.raises(Stop, match=f"metrics.jsonl is damaged: line 2: {why}"):
         read_metrics(path)
 
 
@@ -115,7 +134,7 @@ def test_a_resumed_run_drops_bad_lines_of_metrics_and_those_of_later_steps(tmp_p
     path.write_text(before)
     Metrics(path, resume_at=2).write({"step": 3, "loss": float("nan")})
     assert read_metrics(path) == [{"step": 1}, {"step": 2}, {"step": 3, "loss": None}]
-    assert "4 damaged lines are dropped" in capsys.readouterr().err
+    assert f"{len(BAD)} damaged lines are dropped" in capsys.readouterr().err
     assert path.with_suffix(".damaged").read_text() == before
 
 
