@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -199,10 +200,10 @@ def load(
     card = card_of(folder)
     hashes = hashes or Hashes(folder.parent)
     if card is not None and fingerprint_of(folder, card, hashes) == card["fingerprint"]:
-        splits = [_load_split(folder, name, card) for name in SPLITS]
-        # The fingerprint leaves groups out.
-        if all(one.groups is None or len(one.groups) == len(one.digests) for one in splits):
-            return Corpus(folder, card, *splits)
+        with suppress(OSError, ValueError, EOFError):  # of groups, which the fingerprint leaves out
+            splits = [_load_split(folder, name, card) for name in SPLITS]
+            if all(one.groups is None or len(one.groups) == len(one.digests) for one in splits):
+                return Corpus(folder, card, *splits)
     raise DataError(f"{folder} has changed since it was written; {remedy}")
 
 

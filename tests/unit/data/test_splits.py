@@ -90,9 +90,12 @@ class TestPackages:
             assert len(set(group_of.values())) == len(group_of)
         assert len(corpus.whole().groups) > len(group_of) == len(stdlib)
         assert prepare(source="stdlib", **fields).valid.groups is None
-        np.save(corpus.folder / "train.groups.npy", corpus.train.groups[1:])
-        with pytest.raises(DataError, match="has changed since it was written"):
-            corpora.load(corpus.folder)
+        damaged = corpus.folder / "train.groups.npy"
+        np.save(damaged, corpus.train.groups[1:])
+        for content in (damaged.read_bytes(), b"", b"no array"):
+            damaged.write_bytes(content)
+            with pytest.raises(DataError, match="has changed since it was written"):
+                corpora.load(corpus.folder)
         for split in ("train", "valid", "choose"):  # the group files are optional
             (corpus.folder / f"{split}.groups.npy").unlink()
         again = corpora.load(corpus.folder)

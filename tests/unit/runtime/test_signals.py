@@ -1,6 +1,5 @@
 """Signals that stop a program."""
 
-import os
 import signal
 
 import pytest
@@ -13,8 +12,8 @@ def test_a_hang_up_stops_a_program_unless_nohup_ignores_it(before):
     usual = signal.signal(signal.SIGHUP, before)
     try:
         with stop_requests() as received:
-            os.kill(os.getpid(), signal.SIGHUP)
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
         assert received == (["SIGTERM"] if before == signal.SIG_IGN else ["SIGHUP", "SIGTERM"])
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
@@ -24,7 +23,7 @@ def test_a_hang_up_stops_a_program_unless_nohup_ignores_it(before):
 def test_a_second_interrupt_leaves_at_once_and_other_signals_may_be_sent_twice():
     with stop_requests() as received:
         for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
-            os.kill(os.getpid(), sent)
+            signal.raise_signal(sent)
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     assert received == ["SIGTERM", "SIGTERM", "SIGINT"]
