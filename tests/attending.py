@@ -16,10 +16,10 @@ B, H, K = 2, DIMS.heads, DIMS.head_dim
 compiled = jax.jit(attend, static_argnames=("implementation", "window"))
 
 
-def qkv(queries, keys=None, groups=H):
+def qkv(queries, keys=None, groups=H, dtype=jnp.float32):
     rng = np.random.default_rng(0)
     shapes = [(B, queries, H, K)] + 2 * [(B, keys or queries, groups, K)]
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
+    return [jnp.asarray(rng.normal(size=shape), dtype) for shape in shapes]
 
 
 def content(*shape, seed=0):
@@ -56,10 +56,10 @@ def turned(x, angle):
 
 
 def mixed(scores, seen, v):
-    """The softmax over the seen keys in float64, and their values; a query sees at least one."""
-    scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
+    """Attention to the seen keys in float64; zeros where a query sees none."""
+    largest = np.where(seen, scores, -np.inf).max(-1, keepdims=True)
+    weights = np.where(seen, np.exp(np.minimum(scores - largest, 0)), 0)
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1)
     return np.einsum("bhqs,bshk->bqhk", weights, np.repeat(np.float64(v), H // v.shape[2], axis=2))
 
 

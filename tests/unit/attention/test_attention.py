@@ -1,9 +1,11 @@
-"""Plain attention against a float64 loop, and the contract of its arguments."""
+"""Plain attention against float64, and the contract of its arguments."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import B, H, K, mixed, qkv, scores_of, turned
+from attending import compiled as attend
 from jaxprs import equations
 from sizes import DIMS, L
 
@@ -14,15 +16,6 @@ from posenc_jax.encoding import Tokens
 
 pytestmark = pytest.mark.sampled
 
-attend = jax.jit(posenc_jax.attention.attend, static_argnames="window")
-B, H, K = 2, DIMS.heads, DIMS.head_dim
-
-
-def qkv(queries, keys, groups=H, dtype=jnp.float32, seed=0):
-    rng = np.random.default_rng(seed)
-    shapes = [(B, queries, H, K), (B, keys, groups, K), (B, keys, groups, K)]
-    return [jnp.asarray(rng.normal(size=shape), dtype) for shape in shapes]
-
 
 def build(name, heads=H, head_dim=K, **options):
     dims = posenc_jax.Dims(heads, head_dim, DIMS.width, L)
@@ -30,39 +23,20 @@ def build(name, heads=H, head_dim=K, **options):
 
 
 def by_hand(q, k, v, encoding, q_positions, k_positions, *, segments=None, window=None):
-    """Attention by a float64 loop over queries and keys; positions are [Q] and [S], or per row."""
-    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    """Attention in float64; positions are [Q] and [S], or per row."""
+    bias = encoding.bias(jnp.asarray(q_positions), jnp.asarray(k_positions))
     q_positions = np.broadcast_to(q_positions, q.shape[:2])
     k_positions = np.broadcast_to(k_positions, k.shape[:2])
-    freq = np.asarray(encoding.inv_freq, np.float64) if hasattr(encoding, "inv_freq") else None
-    bias = encoding.bias(jnp.asarray(q_positions), jnp.asarray(k_positions))
-    bias = None if bias is None else np.asarray(bias)
-    out = np.zeros_like(q)
-
-    def turned(x, position):
-        if freq is None:
-            return x
-        half = len(freq)
-        z = (x[:half] + 1j * x[half : 2 * half]) * np.exp(1j * position * freq)
-        return np.concatenate([z.real, z.imag, x[2 * half :]])
-
-    for b in range(B):
-        for h in range(H):
-            group = h * k.shape[2] // H
-            for i, p in enumerate(q_positions[b]):
-                scores, values = [], []
-                for j, s in enumerate(k_positions[b]):
-                    if s > p or (window is not None and p - s >= window):
-                        continue
-                    if segments is not None and segments[0][b, i] != segments[1][b, j]:
-                        continue
-                    score = turned(q[b, i, h], p) @ turned(k[b, j, group], s) / K**0.5
-                    scores.append(score + (0 if bias is None else float(bias[b, h, i, j])))
-                    values.append(v[b, j, group])
-                if scores:
-                    weights = np.exp(np.array(scores) - np.max(scores))
-                    out[b, i, h] = weights / weights.sum() @ np.array(values)
-    return out
+    if hasattr(encoding, "inv_freq"):
+        freq = np.float64(encoding.inv_freq)
+        q = turned(q, q_positions[..., None, None] * freq)
+        k = turned(k, k_positions[..., None, None] * freq)
+    scores = scores_of(q, k) + (0 if bias is None else np.float64(bias))
+    back = q_positions[:, :, None] - k_positions[:, None]
+    seen = (back >= 0) & (back < (window or np.inf))
+    if segments is not None:
+        seen &= np.asarray(segments[0])[:, :, None] == np.asarray(segments[1])[:, None]
+    return mixed(scores, seen[:, None], v)
 
 
 CUTS = (6, L - 6)
@@ -86,7 +60,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(("name", "groups", "window", "segments"), ALL)
-def test_attention_matches_a_float64_loop(name, groups, window, segments):
+def test_attention_matches_float64(name, groups, window, segments):
     encoding = build(name)
     q, k, v = qkv(L, L, groups)
     out = attend(q, k, v, encoding, window=window, segments=segments)
@@ -119,7 +93,7 @@ def test_a_query_before_every_key_sees_nothing():
 
 @pytest.mark.slow
 def test_positions_up_to_the_limit_are_valid_and_jit_refuses_none():
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     far, beyond = 2**24 - L + 1 + np.arange(L), 2**24 + 2 * np.arange(L)
     expected = attend(q, k, v, build("alibi"))
     for positions in (far, far - 2**24 - 2, np.arange(-L, 0)):
@@ -134,7 +108,7 @@ def test_positions_up_to_the_limit_are_valid_and_jit_refuses_none():
 @pytest.mark.parametrize("name", ["rope", "alibi", "fire"])
 def test_each_packed_row_has_its_own_positions(name):
     encoding = build(name)
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     positions = jnp.asarray(IN_DOCUMENT)
     packed = attend(q, k, v, encoding, q_positions=positions, k_positions=positions, segments=ROW)
     for row, cut in enumerate(CUTS):
@@ -158,7 +132,7 @@ def test_spreading_the_curve_gives_the_bias(name, queries):
 def test_packed_positions_may_be_one_row_compared_by_value(name):
     """Equal arrays compare by value under jit, and segment numbers may repeat."""
     encoding = build(name)
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     row, both = jnp.asarray(IN_DOCUMENT[0]), jnp.tile(ROW[0], (B, 1))
     expected = by_hand(q, k, v, encoding, row, row, segments=(both, both))
     for segments in (ROW[0], both):
@@ -187,7 +161,7 @@ AGAIN = np.array([[3] * 4 + [5] * 4 + [3] * (L - 8), [1] * 6 + [2] * 3 + [1] * 2
 )
 def test_a_pair_of_segments_equals_one_array_with_repeated_numbers(name, implementation, compiled):
     encoding = build(name)
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
 
     def run(q, segments):
         return posenc_jax.attention.attend(
@@ -248,7 +222,7 @@ def test_more_queries_than_keys_find_their_documents():
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
 def test_fixed_frequencies_have_exact_gradients(how):
     """Frequencies and gains have gradients, though training keeps them fixed."""
-    q, k, v = (np.asarray(x, np.float64) for x in qkv(70, 70))
+    q, k, v = (np.asarray(x, np.float64) for x in qkv(70))
     rope = build("rope")
 
     def loss(inv_freq, gain):
@@ -282,14 +256,14 @@ def test_fixed_frequencies_have_exact_gradients(how):
 
 
 def test_bfloat16_products_accumulate_in_float32():
-    q, k, v = qkv(L, L, dtype=jnp.bfloat16)
+    q, k, v = qkv(L, dtype=jnp.bfloat16)
     jaxpr = jax.make_jaxpr(lambda: posenc_jax.attention.attend(q, k, v, build("nope")))()
     products = [e for e in equations(jaxpr.jaxpr) if e.primitive.name == "dot_general"]
     assert [e.outvars[0].aval.dtype for e in products] == [jnp.float32, jnp.float32]
 
 
 def test_grouped_keys_equal_repeated_keys():
-    q, k, v = qkv(L, L, groups=2)
+    q, k, v = qkv(L, groups=2)
     repeated = (jnp.repeat(x, 2, axis=2) for x in (k, v))
     np.testing.assert_allclose(
         attend(q, k, v, build("rope")), attend(q, *repeated, build("rope")), atol=1e-6
@@ -307,7 +281,7 @@ def test_heads_may_have_their_own_rope_base(groups):
 
 
 def test_a_gain_per_head_scales_the_logits_of_that_head():
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     gains = jnp.array([1.0, 1.2, 1.0, 0.5])
     rope = build("rope")
     out = attend(q, k, v, rope.replace(gain=jnp.broadcast_to(gains[:, None], (H, K // 2))))
@@ -316,7 +290,7 @@ def test_a_gain_per_head_scales_the_logits_of_that_head():
 
 
 def test_bfloat16_attention_is_close_to_float32():
-    q, k, v = qkv(64, 64)
+    q, k, v = qkv(64)
     rope = build("rope")
     exact = attend(q, k, v, rope)
     low = attend(*(x.astype(jnp.bfloat16) for x in (q, k, v)), rope)
@@ -325,14 +299,14 @@ def test_bfloat16_attention_is_close_to_float32():
 
 
 def test_a_precomputed_phase_gives_the_same_result():
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     rope = build("rope")
     given = attend(q, k, v, rope, phase=rope.phase(jnp.arange(L)))
     np.testing.assert_array_equal(given, attend(q, k, v, rope))
 
 
 def test_plain_takes_heads_before_tokens():
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     tokens = Tokens(position=jnp.arange(L))
     core, _ = plain(*(x.swapaxes(1, 2) for x in (q, k, v)), build("alibi"), tokens, tokens)
     np.testing.assert_allclose(core.swapaxes(1, 2), attend(q, k, v, build("alibi")), atol=1e-6)
@@ -365,7 +339,7 @@ def test_plain_takes_heads_before_tokens():
     ],
 )
 def test_mismatched_arguments_are_refused(change, message):
-    q, k, v = qkv(L, L)
+    q, k, v = qkv(L)
     call = {"q": q, "k": k, "v": v, "encoding": build("rope")} | change
     if "k" in change:
         call["v"] = call["k"]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import B, H, K, compiled, mixed, qkv, scores_of
 from jaxprs import pairs_of_blocks
 from running import ROOT
 from sizes import DIMS, L
@@ -20,19 +21,9 @@ from posenc_jax.evaluation.methods import methods
 
 pytestmark = pytest.mark.sampled
 
-# Compiled because eager attention takes ten times as long.
-compiled = jax.jit(attend, static_argnames=("implementation", "window"))
-
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["distance"]
 NAMES = ["rerope", "leaky_rerope", "self_extend", "dca", "lm_infinite", "streaming"]
-B, H, K, G = 2, DIMS.heads, DIMS.head_dim, 2
 ROPE = posenc_jax.build("rope", DIMS)
-
-
-def qkv(length, groups=G):
-    rng = np.random.default_rng(length)
-    shapes = [(B, length, H, K), (B, length, groups, K), (B, length, groups, K)]
-    return [np.float32(rng.normal(size=shape)) for shape in shapes]
 
 
 # Tables
@@ -123,7 +114,7 @@ def test_groups_begin_at_multiples_of_their_size(group):
     found = extensions.distances("self_extend", len(place), length, group=group, window=near)
     np.testing.assert_array_equal(found, expected)
     encoding = posenc_jax.extend("self_extend", rope_of(length), 6.0, group=group, window=near)
-    q, k, v = qkv(len(place))
+    q, k, v = qkv(len(place), groups=2)
     exact = by_hand(q, k, v, expected, ROPE.inv_freq, np.ones(len(place)))
     inside = jax.jit(lambda q, k, v: attend(q, k, v, encoding))
     for out in (inside(q, k, v), compiled(q, k, v, encoding)):
@@ -143,14 +134,11 @@ def test_only_distance_extensions_have_a_table():
 
 
 def by_hand(q, k, v, table, inv_freq, factor):  # in float64; factor [T], on the logits of a query
-    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    k, v = (np.repeat(x, H // x.shape[2], axis=2) for x in (k, v))
+    q, k = (np.float64(x) for x in (q, np.repeat(k, H // k.shape[2], axis=2)))
     q, k = (x[..., : K // 2] + 1j * x[..., K // 2 :] for x in (q, k))
     turned = np.exp(1j * table[:, :, None] * np.float64(inv_freq))
     scores = np.einsum("bihp,bjhp,ijp->bhij", q, k.conj(), turned).real / K**0.5
-    scores = np.where(table >= 0, scores * factor[:, None], -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.einsum("bhij,bjhk->bihk", weights / weights.sum(-1, keepdims=True), v)
+    return mixed(scores * factor[:, None], table >= 0, v)
 
 
 CASES = [
@@ -181,7 +169,7 @@ def test_attention_uses_the_distances_of_the_table(name, options, length, how):
         factor = np.maximum(1, np.log1p(place) / math.log(L))
     if "dca" in name:
         factor = factor * (0.05 * math.log(length / L) + 1) ** 2
-    q, k, v = qkv(length)
+    q, k, v = qkv(length, groups=2)
     encoding = posenc_jax.extend(name, ROPE, length / L, **options)
     run = jax.jit(functools.partial(attend, implementation=how))
     expected = by_hand(q, k, v, table, ROPE.inv_freq, factor)
@@ -200,7 +188,7 @@ def test_blockwise_gradients_match_plain_ones(name, length):
             out = attend(q, k, v, encoding, segments=segments, implementation=how)
             return jnp.sum(jnp.sin(out))
 
-        return jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*qkv(length), encoding)
+        return jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*qkv(length, groups=2), encoding)
 
     ours, theirs = gradients("blockwise"), gradients("plain")
     for actual, expected in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
@@ -210,7 +198,7 @@ def test_blockwise_gradients_match_plain_ones(name, length):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_distances_restart_with_every_document(name):
-    encoding, (q, k, v) = posenc_jax.extend(name, ROPE, 4.0), qkv(70)
+    encoding, (q, k, v) = posenc_jax.extend(name, ROPE, 4.0), qkv(70, groups=2)
     segments = jnp.array([[0] * 30 + [1] * 40] * B)
 
     parts = slice(0, 30), slice(30, 70)
@@ -230,22 +218,18 @@ def test_distances_restart_with_every_document(name):
 def test_distance_biases_apply_to_first_tokens(name):
     alibi = posenc_jax.build("alibi", DIMS)
     table = extensions.distances(name, 70, L)
-    q, k, v = qkv(70)
+    q, k, v = qkv(70, groups=2)
     out = jax.jit(attend)(q, k, v, posenc_jax.extend(name + "+logn", alibi, 1.0))
     bias = -np.float64(alibi.slopes)[:, None, None] * table
-    scores = np.einsum("bihk,bjhk->bhij", q, np.repeat(k, H // G, axis=2)) / K**0.5
     factor = np.maximum(1, np.log1p(np.arange(70)) / math.log(L))
-    scores = np.where(table >= 0, scores * factor[:, None] + bias, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
-    expected = np.einsum("bhij,bjhk->bihk", weights, np.repeat(v, H // G, axis=2))
+    expected = mixed(scores_of(q, k) * factor[:, None] + bias, table >= 0, v)
     np.testing.assert_allclose(out, expected, atol=5e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_remapping_is_the_identity_within_its_window(name):
     length = {"rerope": 8, "leaky_rerope": 8, "self_extend": 4, "dca": 10, "streaming": 16}
-    q, k, v = qkv(length.get(name, L))
+    q, k, v = qkv(length.get(name, L), groups=2)
     extended = posenc_jax.extend(name, ROPE, 1.0)
     np.testing.assert_allclose(compiled(q, k, v, extended), compiled(q, k, v, ROPE), atol=1e-6)
 
@@ -255,7 +239,7 @@ def test_regions_share_one_sink():
     with_sink = posenc_jax.build("rope", DIMS, sink=True)
     with_sink = with_sink.replace(logit=jnp.array([1.0, 0.0, -2.0, 3.0]))
     extended = posenc_jax.extend("self_extend", with_sink, 4.0)
-    q, k, v = qkv(40)
+    q, k, v = qkv(40, groups=2)
     outs = [compiled(q, k, v, extended, implementation=how) for how in ("plain", "blockwise")]
     np.testing.assert_allclose(outs[1], outs[0], atol=1e-6)
     alone = compiled(q, k, v, posenc_jax.extend("self_extend", ROPE, 4.0))
@@ -266,7 +250,7 @@ def test_regions_share_one_sink():
 
 @pytest.mark.parametrize("name", ["leaky_rerope", "self_extend", "dca"])
 def test_one_program_serves_every_scale(name):
-    program = jax.jit(lambda encoding: attend(*qkv(40), encoding))
+    program = jax.jit(lambda encoding: attend(*qkv(40, groups=2), encoding))
     outs = [program(posenc_jax.extend(name, ROPE, scale)) for scale in (1.0, 2.5, 8.0)]
     assert program._cache_size() == 1
     assert len({np.asarray(out).tobytes() for out in outs}) == 3
@@ -292,7 +276,7 @@ def test_blocks_outside_a_region_are_skipped(name, options, blocks):
 
 def test_kernels_refuse_remapped_distances():
     encoding = posenc_jax.extend("dca", ROPE, 2.0)
-    q, k, v = (jnp.asarray(x).swapaxes(1, 2) for x in qkv(64))
+    q, k, v = (jnp.asarray(x).swapaxes(1, 2) for x in qkv(64, groups=2))
     row = Tokens(position=jnp.arange(64), contiguous=True)
     with pytest.raises(kernels.Unfit, match="keys at several positions"):
         kernels.cudnn(q, k, v, encoding, row, row)
@@ -368,7 +352,7 @@ def test_each_layer_of_a_stack_is_remapped():
     bases = [posenc_jax.build("rope", DIMS, base=base) for base in (100.0, 1e4)]
     stacked = posenc_jax.extend("self_extend", posenc_jax.stack(bases), 4.0)
     assert stacked.layers == 2 and stacked.group.shape == (2,)
-    q, k, v = qkv(40)
+    q, k, v = qkv(40, groups=2)
     for index, base in enumerate(bases):
         alone = compiled(q, k, v, posenc_jax.extend("self_extend", base, 4.0))
         np.testing.assert_array_equal(compiled(q, k, v, stacked.layer(index)), alone)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import B, H, K, mixed, qkv, scores_of, turned, visible
 from running import ROOT
 from sizes import DIMS, L
 
@@ -18,18 +19,11 @@ pytestmark = pytest.mark.sampled
 
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["dape"]
 KEY = jax.random.key(0)
-B, H, K = 2, DIMS.heads, DIMS.head_dim
 WEIGHTS = ("scores", "bias", "w1", "b1", "w2", "b2")
 
 
 def build(dims=DIMS, **options):
     return posenc_jax.build("dape", dims, KEY, **options)
-
-
-def qkv(length, groups=H):
-    rng = np.random.default_rng(0)
-    shapes = [(B, length, H, K)] + 2 * [(B, length, groups, K)]
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["b1"])))
@@ -67,22 +61,18 @@ def test_an_mlp_of_zeros_leaves_the_inner_encoding(inner):
 def test_attention_mixes_scores_and_biases_of_heads(inner, length, how):
     encoding, (q, k, v) = build(inner=inner, units=5), qkv(length, groups=2)
     out = jax.jit(lambda: attend(q, k, v, encoding, implementation=how))()
-    turned, wide = [q, jnp.repeat(k, 2, axis=2)], jnp.repeat(v, 2, axis=2)
-    phase = encoding.phase(jnp.arange(length))
-    if phase is not None:
-        turned = [
-            posenc_jax.attention.rotate(x.swapaxes(1, 2), phase.q_cos, phase.q_sin, "half")
-            for x in turned
-        ]
-        turned = [x.swapaxes(1, 2) for x in turned]
-    scores = jnp.einsum("bihk,bjhk->bhij", *turned, precision="highest") / K**0.5
+    if inner == "rope":
+        angle = np.arange(length)[:, None, None] * np.float64(encoding.inner.inv_freq)
+        scores = scores_of(turned(q, angle), turned(k, angle))
+    else:
+        scores = scores_of(q, k)
+    scores = jnp.asarray(scores, jnp.float32)
     bias = encoding.bias(jnp.arange(length), jnp.arange(length))
     w1, b2 = encoding.w1, jnp.zeros(H)
     if bias is None:
         bias, w1 = jnp.zeros((H, length, length)), jnp.concatenate([w1, jnp.zeros_like(w1)])
     logits = jnp.stack([dape.mix(s, bias, w1, encoding.b1, encoding.w2, b2) for s in scores])
-    logits = jnp.where(jnp.tri(length, dtype=bool)[None, None], logits, -jnp.inf)
-    expected = jnp.einsum("bhij,bjhk->bihk", jax.nn.softmax(logits), wide, precision="highest")
+    expected = mixed(np.float64(logits), visible(length, length), v)
     np.testing.assert_allclose(out, expected, atol=5e-6)
 
 

@@ -7,7 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, call, compiled, content, qkv
+from attending import (
+    B,
+    H,
+    K,
+    call,
+    compiled,
+    content,
+    mixed,
+    qkv,
+    scores_of,
+    turned,
+    visible,
+)
 from running import ROOT
 from sizes import DIMS, L
 
@@ -99,14 +111,9 @@ def test_gates_around_rope_rotate_and_decay(options):
         features = features_of(encoding, length)
         row = Tokens(position=jnp.arange(length), features=features)
         bias = np.asarray(encoding.bias(*([row] * 2 if features else [row.position] * 2)))
-        turned = [np.asarray(x, np.float64) for x in (q, np.repeat(k, 2, axis=2))]
         angle = np.arange(length)[:, None, None] * np.float64(rope.inv_freq)
-        z, w = ((x[..., : K // 2] + 1j * x[..., K // 2 :]) * np.exp(1j * angle) for x in turned)
-        scores = np.einsum("bihp,bjhp->bhij", z, w.conj()).real / K**0.5 + bias
-        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
-        expected = np.einsum("bhij,bjhk->bihk", weights, np.repeat(v, 2, axis=2))
+        scores = scores_of(turned(q, angle), turned(k, angle)) + bias
+        expected = mixed(scores, visible(length, length), v)
         run = jax.jit(lambda q, k, v, f: attend(q, k, v, encoding, features=f))  # noqa: B023
         np.testing.assert_allclose(run(q, k, v, features), expected, atol=1e-5)
 

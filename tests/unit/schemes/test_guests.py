@@ -11,7 +11,7 @@ from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
-from posenc_jax.attention import attend, blockwise
+from posenc_jax.attention import blockwise
 from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Tokens
 from posenc_jax.runs import parameters
@@ -45,28 +45,6 @@ def test_forget_gates_match_golden_values():
     # The gate of the query, not of the key.
     np.testing.assert_allclose(bias[4, 3], LOG_F[4], atol=1e-6)
     assert np.all(np.isfinite(steep))
-
-
-@pytest.mark.slow
-def test_attention_applies_forget_gates():
-    """Gates passed through an identity kernel give the attention of `fox.bias`."""
-    dims = posenc_jax.Dims(2, 4, 2, 16)
-    encoding = build("fox", dims).replace(kernel=jnp.eye(2))
-    rng = np.random.default_rng(0)
-    gates = jnp.asarray(rng.normal(size=(1, 70, 2)), jnp.float32)
-    q, k, v = (jnp.asarray(rng.normal(size=(1, 70, 2, 4)), jnp.float32) for _ in range(3))
-    bias = fox.bias(gates.swapaxes(1, 2))
-    scores = jnp.einsum("bqhk,bshk->bhqs", q, k, precision="highest") / 2 + bias
-    scores = jnp.where(jnp.tri(70, dtype=bool)[None, None], scores, -jnp.inf)
-    expected = jnp.einsum("bhqs,bshk->bqhk", jax.nn.softmax(scores), v, precision="highest")
-    for how in ("plain", "blockwise"):
-
-        def run(gates, how=how):
-            features = encoding.read(gates)
-            return attend(q, k, v, encoding, features=features, implementation=how)
-
-        out = jax.jit(run)(gates)
-        np.testing.assert_allclose(out, expected, atol=3e-6)
 
 
 def test_gate_sums_are_exact_over_16000_tokens():

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import H, K, mixed, qkv, scores_of
 from configured import run_of
 from jaxprs import pairs_of_blocks
 from sizes import DIMS, L
@@ -22,7 +23,6 @@ from posenc_jax.layers import Wrapper
 
 pytestmark = pytest.mark.sampled
 
-H, K = DIMS.heads, DIMS.head_dim
 LAYERS = Dims(H, K, DIMS.width, L, layers=6)
 
 
@@ -40,12 +40,6 @@ def test_a_window_of_zero_lets_local_layers_see_the_whole_row():
         build(window=0, chunked=True)
 
 
-def qkv(length, batch=2):
-    rng = np.random.default_rng(length)
-    shape = (batch, length, H, K)
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for _ in range(3)]
-
-
 # Chunks
 
 
@@ -59,11 +53,7 @@ def expected(q, k, v, places, documents, chunk, window=None):
                 same_chunk = places[b, i] // chunk == places[b, j] // chunk
                 near = window is None or i - j < window
                 seen[b, i, j] = same_chunk and near and documents[b, i] == documents[b, j]
-    scores = np.einsum("bqhk,bshk->bhqs", *(np.float64(x) for x in (q, k))) / K**0.5
-    scores = np.where(seen[:, None], scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
-    return np.einsum("bhqs,bshk->bqhk", weights, np.float64(v))
+    return mixed(scores_of(q, k), seen[:, None], v)
 
 
 @pytest.mark.parametrize("how", ["plain", "blocks", "loop"])

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, call, content, qkv
+from attending import B, H, K, call, content, documents, mixed, qkv, scores_of, visible
 from jaxprs import equations
 from running import ROOT
 from sizes import DIMS, L
@@ -81,7 +81,7 @@ def test_bare_positions_have_no_bias_and_tokens_need_features():
 def test_attention_adds_the_bias(length, window, cut, groups):
     encoding, (q, k, v) = build(extent=50), qkv(length, groups=groups)
     x = jax.random.normal(KEY, (B, length, DIMS.width))
-    segments = None if cut is None else jnp.asarray(np.arange(length) >= cut)[None].repeat(B, 0)
+    segments = documents(length, cut)
 
     def run(how, encoding, x):
         options = dict(window=window, segments=segments, implementation=how)
@@ -97,14 +97,8 @@ def test_attention_adds_the_bias(length, window, cut, groups):
     back = np.arange(length)[:, None] - np.arange(length)
     padded = np.pad(np.float64(encoding.profiles), ((0, 0), (0, length)))
     scores = np.einsum("bhir,rij->bhij", r, padded[:, np.maximum(back, 0)])
-    k_all, v_all = (np.repeat(np.float64(a), H // groups, axis=2) for a in (k, v))
-    scores += np.einsum("bihk,bjhk->bhij", np.float64(q), k_all) / K**0.5
-    seen = (back >= 0) & (back < (window or length))
-    if cut is not None:
-        seen &= (np.arange(length)[:, None] >= cut) == (np.arange(length) >= cut)
-    weights = np.exp(np.where(seen, scores, -np.inf))
-    weights /= weights.sum(-1, keepdims=True)
-    expected = np.einsum("bhij,bjhk->bihk", weights, v_all)
+    seen = visible(length, length, window, cut)
+    expected = mixed(scores + scores_of(q, k), seen, v)
     np.testing.assert_allclose(
         jax.jit(run, static_argnums=0)("auto", encoding, x), expected, atol=1e-5
     )

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import qkv
 from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
@@ -15,13 +16,6 @@ from posenc_jax.positions import tokens_of_row
 pytestmark = pytest.mark.sampled
 
 FAR = 4 * L
-
-
-def qkv(queries, keys=None, heads=DIMS.heads, groups=DIMS.heads):
-    keys = queries if keys is None else keys
-    rng = np.random.default_rng(0)
-    shapes = [(2, queries, heads), (2, keys, groups), (2, keys, groups)]
-    return [jnp.asarray(rng.normal(size=(*shape, DIMS.head_dim)), jnp.float32) for shape in shapes]
 
 
 def score(encoding, q, k, q_position, k_position):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import B, H, K, content, mixed, qkv, scores_of, turned, visible
 from sizes import DIMS, L
 
 import models
@@ -14,7 +15,6 @@ from posenc_jax.encoding import Dims
 pytestmark = pytest.mark.sampled
 
 KEY = jax.random.key(0)
-B, H, K = 2, DIMS.heads, DIMS.head_dim
 
 
 def build(dims=DIMS, **options):
@@ -24,16 +24,6 @@ def build(dims=DIMS, **options):
 @jax.jit
 def read(encoding, x, before=None, document=None):
     return encoding.read(x, before, document)
-
-
-def qkv(length, groups=H):
-    rng = np.random.default_rng(0)
-    shapes = [(B, length, H, K)] + 2 * [(B, length, groups, K)]
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
-
-
-def content(length, batch=B):
-    return jax.random.normal(jax.random.key(1), (batch, length, DIMS.width))
 
 
 def steps_by_hand(encoding, x):  # [B, T, D] -> [B, T, H, K/2] in float64
@@ -56,8 +46,8 @@ def steps_by_hand(encoding, x):  # [B, T, D] -> [B, T, H, K/2] in float64
 def test_constant_steps_of_one_are_rope(length, window, groups):
     encoding = build(bias=True)
     encoding = encoding.replace(w2=jnp.zeros_like(encoding.w2))
-    q, k, v = qkv(length, groups)
-    options = dict(window=window, features=read(encoding, content(length)))
+    q, k, v = qkv(length, groups=groups)
+    options = dict(window=window, features=read(encoding, content(B, length, DIMS.width)))
     rope = posenc_jax.build("rope", DIMS, base=500_000.0)
     out, expected = jax.jit(
         lambda: (attend(q, k, v, encoding, **options), attend(q, k, v, rope, window=window))
@@ -70,25 +60,19 @@ def test_scores_turn_by_the_steps_between_key_and_query(options):
     encoding, (q, k, v) = build(**options, base=50.0), qkv(40, groups=2)
     # Steps of about one, so that angles matter.
     encoding = encoding.replace(w2=8 * encoding.w2)
-    x = content(40)
+    x = content(B, 40, DIMS.width)
     out = jax.jit(lambda: attend(q, k, v, encoding, features=read(encoding, x)))()
     total = np.cumsum(steps_by_hand(encoding, x), axis=1)
     assert total.std() > 0.8
-    spin = np.exp(1j * total * 50.0 ** (-np.arange(0, K, 2) / K))
-    z, w = (
-        (a[..., : K // 2] + 1j * a[..., K // 2 :]) * spin
-        for a in (np.float64(q), np.repeat(np.float64(k), 2, axis=2))
-    )
-    scores = np.einsum("bihp,bjhp->bhij", z, w.conj()).real / K**0.5
-    weights = np.exp(np.where(np.tri(40, dtype=bool), scores, -np.inf))
-    weights /= weights.sum(-1, keepdims=True)
-    expected = np.einsum("bhij,bjhk->bihk", weights, np.repeat(np.float64(v), 2, axis=2))
+    angle = total * 50.0 ** (-np.arange(0, K, 2) / K)
+    scores = scores_of(turned(q, angle), turned(np.repeat(k, 2, axis=2), angle))
+    expected = mixed(scores, visible(40, 40), v)
     np.testing.assert_allclose(out, expected, atol=5e-6)
 
 
 def test_steps_do_not_cross_documents():
     """Each document has the steps that it has alone, whatever stands before it."""
-    encoding, x = build(), content(20)
+    encoding, x = build(), content(B, 20, DIMS.width)
     document = jnp.asarray([[1] * 7 + [2] * 2 + [3] * 11, [1] * 19 + [2]])
     packed = read(encoding, x, None, document)
     total = np.asarray(packed["sum"] + packed["rest"])
@@ -100,7 +84,7 @@ def test_steps_do_not_cross_documents():
 
 @pytest.mark.parametrize("cuts", [(1, 2, 3, 4, 5), (9, 10), (2, 15)])
 def test_reading_in_pieces_equals_reading_at_once(cuts):
-    encoding, x = build(gate=True, bias=True), content(20)
+    encoding, x = build(gate=True, bias=True), content(B, 20, DIMS.width)
     whole, before, parts = read(encoding, x), None, []
     for piece in np.split(np.arange(20), cuts):
         before = read(encoding, x[:, piece], before)
@@ -115,7 +99,7 @@ def test_reading_in_pieces_equals_reading_at_once(cuts):
 def test_angles_are_exact_after_many_tokens():
     """After 20,000 steps of about one a float32 sum alone would be off by up to 1e-3."""
     encoding = build(Dims(H, K, DIMS.width, L), bias=True)
-    x = content(20_000, batch=1)
+    x = content(1, 20_000, DIMS.width)
     features = read(encoding, x)
     cos, sin = encoding._cos_sin(jax.tree.map(lambda leaf: leaf[:, -50:], features))
     total = np.cumsum(steps_by_hand(encoding, x), axis=1)[:, -50:]
@@ -126,7 +110,7 @@ def test_angles_are_exact_after_many_tokens():
 
 
 def test_steps_stay_float32_in_bfloat16():
-    encoding, x = build(), content(L)
+    encoding, x = build(), content(B, L, DIMS.width)
     low = read(encoding, x.astype(jnp.bfloat16))
     assert low["sum"].dtype == low["recent"].dtype == jnp.float32
     q, k, v = (a.astype(jnp.bfloat16) for a in qkv(L))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import compiled, qkv
 from running import ROOT
 from sizes import DIMS, VOCAB, L, config_of
 
@@ -21,9 +22,6 @@ from posenc_jax.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.sampled
 
-# Compiled because eager attention takes ten times as long.
-compiled = jax.jit(attend, static_argnames=("implementation", "window"))
-
 KEY = jax.random.key(0)
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["sink"]
 GOLDEN += [{"scores": [1.0, 2.0, 0.0], "sink": 0.5, "weights": [0.213097, 0.579259, 0.078394]}]
@@ -32,12 +30,6 @@ TWO = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
 
 def build(name, dims=DIMS, **options):
     return posenc_jax.build(name, dims, key=KEY, sink=True, **options)
-
-
-def qkv(length):
-    rng = np.random.default_rng(0)
-    shapes = [(2, length, DIMS.heads, DIMS.head_dim)] + 2 * [(2, length, 2, DIMS.head_dim)]
-    return [np.float32(rng.normal(size=shape)) for shape in shapes]
 
 
 @pytest.mark.parametrize("how", ["plain", "blockwise"])
@@ -59,7 +51,7 @@ def test_a_sink_at_minus_infinity_has_no_effect(name):
         return
     encoding = build(name).layer(0)
     encoding = encoding.replace(logit=jnp.full(DIMS.heads, -jnp.inf))
-    x, (q, k, v) = jax.random.normal(KEY, (2, 70, DIMS.width)), qkv(70)
+    x, (q, k, v) = jax.random.normal(KEY, (2, 70, DIMS.width)), qkv(70, groups=2)
     length = min(70, encoding.reach or 70)
     features = encoding.read(x[:, :length])
     q, k, v = (a[:, :length] for a in (q, k, v))
@@ -79,7 +71,7 @@ def test_a_sink_at_minus_infinity_has_no_effect(name):
 def test_a_sink_has_the_gradient_of_one_more_column(extension):
     """Blockwise gradients match plain attention with one more softmax column."""
     logit = jnp.array([0.5, -1.0, 3.0, 0.0])
-    q, k, v = qkv(40)
+    q, k, v = qkv(40, groups=2)
     rope = posenc_jax.build("rope", DIMS)
     extended = posenc_jax.extend(extension, build("rope"), 1.0)
     alone = posenc_jax.extend(extension, rope, 1.0)
@@ -124,7 +116,7 @@ def test_each_layer_has_its_own_sinks_and_shares_the_rest(name, make_tokens):
     with pytest.raises(ValueError, match="stacked over 2 layers, but the model has 1"):
         models.Transformer(models.Config(**fields | {"layers": 1}), KEY)(tokens, encoding)
     with pytest.raises(ValueError, match="takes one of them"):
-        attend(*qkv(L), encoding)
+        attend(*qkv(L, groups=2), encoding)
 
 
 def test_extensions_and_stacks_keep_sinks():
