@@ -150,8 +150,3 @@ def test_memory_is_linear_in_the_length():
         return compiled.lower(*shapes, build()).compile().memory_analysis().temp_size_in_bytes
 
     assert held(8_192) < 2.1 * held(4_096)
-
-
-def test_a_table_of_one_position_is_refused():
-    with pytest.raises(ValueError, match="npos must be a whole number of at least 2; got 1"):
-        posenc_jax.build("cope", DIMS, npos=1)

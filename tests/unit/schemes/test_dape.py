@@ -116,20 +116,6 @@ def test_extensions_reach_the_encoding_inside():
     np.testing.assert_array_equal(slowed.inner.inv_freq, expected.inv_freq)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"units": 0}, "units must be a whole number of at least 1; got 0"),
-        ({"inner": "dape"}, "inner must be another encoding; got 'dape'"),
-        ({"inner": "cope"}, "inner must not have its own attention; got 'cope'"),
-        ({"inner": "rope", "bass": 1}, "inner 'rope': 'bass'; did you mean 'base'"),
-    ],
-)
-def test_other_encodings_and_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
-
-
 @pytest.mark.parametrize("inner", ["alibi", "fire"])
 def test_positions_may_be_those_of_all_rows(inner):
     encoding, (q, k, v), places = build(inner=inner), qkv(L), jnp.arange(L)

@@ -129,34 +129,6 @@ def test_gates_use_the_fast_paths(options, kind, inner):
     assert type(blocks._bias(encoding, H, 8, row, row)).__name__ == kind
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gate": "half"}, "gate must be one of 'full', 'bias_only', 'fixed'; got 'half'"),
-        ({"gate": "fixed", "bias_init": 5.0}, "bias_init = 5.0 has no effect with gate='fixed'"),
-        ({"longest": 5.0}, "longest = 5.0 has no effect with gate='full'"),
-        ({"gate": "fixed", "shortest": 20.0}, "shortest must not exceed longest; got shortest=20"),
-        ({"gate": "fixed", "longest": 0.0}, "longest must be a finite number above 0; got 0.0"),
-        (
-            {"bias_init": float("nan")},
-            "bias_init must be a finite number",
-        ),
-        ({"inner": "alibi"}, "inner must have no bias, .* and no trained arrays, .*; got 'alibi'"),
-        ({"inner": "learned"}, "inner must have no bias, .* no trained arrays, .*; got 'learned'"),
-        ({"inner": "stick_breaking"}, "no attention of its own .*; got 'stick_breaking'"),
-        ({"inner": "rope", "bass": 1}, "inner 'rope': 'bass'; did you mean 'base'"),
-        ({"gatte": "full"}, "'gatte'; did you mean 'gate'"),
-    ],
-)
-def test_invalid_gates_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
-    if "gatte" not in options:
-        return
-    with pytest.raises(ValueError, match="'fox' has trained fields"):
-        posenc_jax.build("fox", DIMS)
-
-
 def test_extensions_reach_the_encoding_inside_gates():
     encoding = build(Dims(H, K, DIMS.width, L, layers=2), inner="rope")
     plain = posenc_jax.build("rope", DIMS)

@@ -146,15 +146,6 @@ def test_hybrid_layers_follow_the_pattern():
     assert [layer.window for layer in layers] == [5, 5, 5, None, 5, 5]
 
 
-def test_an_invalid_hybrid_pattern_is_refused():
-    with pytest.raises(ValueError, match="layer of a pattern: 'lokal'; did you mean 'local'"):
-        build("hybrid", pattern="local,lokal")
-    with pytest.raises(ValueError, match="window must be a whole number of at least 1; got -1"):
-        build("hybrid", window=-1)
-    with pytest.raises(ValueError, match="got none"):
-        build("hybrid", pattern=[])
-
-
 @pytest.mark.slow
 def test_query_scales_reach_the_layers_of_a_hybrid(make_model, make_tokens, forward):
     hybrid = posenc_jax.extend("logn", build("hybrid"), 1.0)

@@ -135,8 +135,6 @@ def test_each_layer_has_its_own_profiles_as_far_as_training_reaches():
     start = build(Dims(64, 8, 512, 64))
     tokens = row(64, call(start, "read", content(1, 64, 512)))
     assert 0.15 < np.std(np.asarray(call(start, "bias", tokens, tokens))[..., -1, :]) < 0.25
-    with pytest.raises(ValueError, match="extent must be a whole number of at least 1; got 0"):
-        build(extent=0)
 
 
 def test_methods_of_distance_biases_are_refused():

@@ -168,24 +168,6 @@ def test_extensions_scale_trained_frequencies_like_fixed_ones(name, per):
         posenc_jax.extend(name, extended, 2.0, **SCALES.get(name, {}))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"keep": 1.5}, "keep must be 'turned' or a number from 0 to 1; got 1.5"),
-        ({"keep": "fast"}, "keep must be 'turned' or a number from 0 to 1; got 'fast'"),
-        ({"keep": True}, "keep must be 'turned' or a number from 0 to 1; got True"),
-        ({"keep": float("nan")}, "keep must be 'turned' or a number"),
-        ({"frequencies": "learned"}, "frequencies must be one of 'fixed', 'trained'"),
-        ({"frequencies": "trained", "per": "token"}, "per must be one of 'none', 'layer', 'head'"),
-        ({"per": "head"}, "per='head' has no effect without frequencies='trained'"),
-        ({"frequencies": "trained", "per": "layer"}, "per='layer' needs the number of layers"),
-    ],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
-
-
 def test_the_spectrum_uses_the_trained_frequencies():
     from posenc_jax.evaluation import diagnostics
 

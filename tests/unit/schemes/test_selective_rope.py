@@ -136,20 +136,6 @@ def test_options_reach_every_layer_and_its_pieces(options, make_model, make_toke
     np.testing.assert_allclose(jnp.concatenate(logits, 1), expected, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rank": 0}, "rank must be a whole number of at least 1; got 0"),
-        ({"base": 1.0}, "base must be"),
-        ({"gate": 1}, "gate must be True or False; got 1"),
-        ({"dims": Dims(3, 8, 32, L)}, "width = 32 must be a multiple of heads = 3"),
-    ],
-)
-def test_other_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
-
-
 def test_methods_of_rope_are_refused():
     with pytest.raises(
         ValueError, match="made for rope and does not fit encoding 'selective_rope'"

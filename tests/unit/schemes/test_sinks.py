@@ -130,8 +130,6 @@ def test_extensions_and_stacks_keep_sinks():
     assert stacked.logit.shape == (2, DIMS.heads) and stacked.layer(1).logit.shape == (DIMS.heads,)
     with pytest.raises(ValueError, match="none that is already stacked"):
         posenc_jax.stack([encoding, encoding])
-    with pytest.raises(ValueError, match="sink must be True or False; got 1"):
-        posenc_jax.build("rope", DIMS, sink=1)
 
 
 def test_a_configuration_enables_sinks():

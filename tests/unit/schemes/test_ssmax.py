@@ -244,36 +244,3 @@ def test_inner_options_follow_its_name_or_are_keywords():
     config = recipe.get_config()
     config.encoding.update(inner="fire", hidden=5)
     assert building.plain(run_of(config), KEY).inner.kernel.shape == (5, 4)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "llama"}, "kind must be one of 'trained', 'llama4', 'ministral3', 'inkling'"),
-        ({"kind": "llama4", "bias": True}, "bias=True has no effect with kind='llama4'"),
-        ({"a": 0.2}, "a = 0.2 has no effect with kind='trained'"),
-        ({"kind": "llama4", "a": 0.0}, "a must be a finite number above 0"),
-        ({"bias": 1}, "bias must be True or False; got 1"),
-        ({"inner": "ssmax"}, "inner must be another encoding; got 'ssmax'"),
-        ({"inner": "ropee"}, "unknown encoding 'ropee'; did you mean 'rope'"),
-        ({"inner": "rope:4"}, "inner must be one encoding"),
-        ({"inner": "rope+logn"}, "inner must be one encoding"),
-        ({"inner": "fire:hiden=4"}, "'hiden'; did you mean 'hidden'"),
-        ({"inner": "fire:hidden=4", "hidden": 4}, "hidden is set twice, in .* and as an option"),
-        ({"widht": 4}, "option of 'ssmax' or of its inner 'rope': 'widht'"),
-        ({"layers": "global"}, "unknown kind of layers of the inner 'rope': 'global'"),
-        ({"inner": "hybrid", "layers": "far"}, "'far'; have: global, local"),
-        (
-            {"inner": "randomized:inner=alibi", "kind": "inkling"},
-            "which random positions do not give",
-        ),
-    ],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
-
-
-def test_a_train_length_of_one_is_refused():
-    with pytest.raises(ValueError, match="divides by ln L and needs a train_length of at least 2"):
-        build(Dims(2, 4, 8, 1))

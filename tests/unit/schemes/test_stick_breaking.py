@@ -167,10 +167,3 @@ def test_memory_of_a_gradient_is_linear_in_the_length():
         return jax.jit(loss).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
 
     assert temporary(8_192) < 3 * temporary(4_096)
-
-
-def test_other_values_are_refused():
-    with pytest.raises(ValueError, match="remainder must be True or False; got 1"):
-        build(remainder=1)
-    with pytest.raises(ValueError, match="'stick_breaking', which has its own attention"):
-        build(sink=True)
