@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attending import H, K
 from sizes import DIMS, VOCAB, L
 
 import models
 import posenc_jax
 from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims
 
 ROPE = posenc_jax.build("rope", DIMS)
 QKV = [
@@ -96,6 +98,33 @@ def test_positions_may_be_negative(name):
             {"segments": TWO, "k_positions": jnp.arange(L) % 5},
             "must ascend within a document",
         ),
+        ({x: jnp.zeros((1, L, 3, K)) for x in "kv"}, "H a multiple of G"),
+        ({"window": 0}, "window must be a whole number of at least 1"),
+        ({"q_positions": jnp.arange(L - 1)}, r"q_positions must be \[16\] or \[1, 16\]"),
+        ({"k_positions": jnp.array([5])}, r"k_positions must be \[16\] or \[1, 16\]"),
+        ({"k_positions": jnp.arange(L) % 5}, "restart within a row, give segments"),
+        ({"k_positions": 2**24 + jnp.arange(L)}, "k_positions must be .* 16,777,216 from 0"),
+        ({"q_positions": 2**24 + 1.0 * jnp.arange(L)}, "got 16777232.0"),
+        ({"q_positions": 2**32 + np.arange(L)}, "q_positions must be finite .* got 4294967296"),
+        ({"q_positions": np.uint32(2**31) + np.arange(L, dtype="uint32")}, "got 2147483648"),
+        ({"k_positions": -(2**40) + np.arange(L)}, "got -1099511627776"),
+        ({"q_positions": jnp.full(L, jnp.nan)}, "q_positions must be finite .* got nan"),
+        ({"k_positions": jnp.full(L, jnp.inf)}, "k_positions must be finite .* got inf"),
+        ({"segments": 2**32 * np.arange(L)}, "segments must fit into 32 bits; got 64424509440"),
+        ({"segments": TWO[:, :3]}, "segments must be"),
+        ({"q": jnp.zeros((1, L, H, K), jnp.float16)}, "float16 would overflow"),
+        ({"q": jnp.zeros((L, H, K))}, r"q must be \[B, Q, H, K\]"),
+        (
+            {"encoding": posenc_jax.build("alibi", Dims(2, K, DIMS.width, L))},
+            "'alibi' was built for heads=2",
+        ),
+        (
+            {"encoding": posenc_jax.build("rope", Dims(H, 4, DIMS.width, L))},
+            "'rope' was built for head_dim=4",
+        ),
+        ({"q": jnp.zeros((1, 3, H, K)), "segments": TWO}, "one array of segments requires Q = S"),
+        ({"q": jnp.zeros((1, L + 1, H, K))}, "give q_positions"),
+        ({"encoding": posenc_jax.stack([ROPE] * 3)}, "stacked over 3 layers"),
     ],
 )
 def test_invalid_inputs_are_refused_with_a_reason(changes, message):

@@ -466,6 +466,18 @@ def test_extensions_of_different_kinds_compose(text, steps):
         ("yarn:0.5", "scale must be at least 1"),
         ("yarn:layers=global", "layers='global' has no effect: all layers of encoding 'rope'"),
         ("window:size=0", "size must be a whole number of at least 1"),
+        ("rerope+logn", "both change the temperature"),
+        ("rerope+dca", "both change the distance"),
+        ("lm_infinite+window", "both change the window"),
+        ("streaming+lm_infinite", "both change the (distance|window)"),
+        ("rerope:w=0", "w must be a whole number of at least 1; got 0"),
+        ("leaky_rerope:k=0.5", "k must be at least 1; got 0.5"),
+        ("leaky_rerope:w=16", "w must be below L = 16 unless k is given; got w=16"),
+        ("self_extend:group=2.5", "group must be a whole number of at least 1; got 2.5"),
+        ("self_extend:window=11", "window must be below 2 L / 3, L = 16, unless group is given"),
+        ("self_extend:floor=1", "floor must be True or False"),
+        ("streaming:first=16", "first must be below L = 16 unless window is given; got 16"),
+        ("lm_infinite:limit=0", "limit must be a whole number of at least 1; got 0"),
     ],
 )
 def test_invalid_compositions_are_refused(text, message):
@@ -530,6 +542,10 @@ def test_an_extension_changes_only_the_hybrid_layers_it_fits():
 
 
 def test_the_layers_option_selects_hybrid_layers_by_kind():
+    with pytest.raises(ValueError, match="'yarn' changes nothing in encoding 'hybrid' with layers"):
+        posenc_jax.extend("yarn:layers=global", hybrid(), 4.0)
+    with pytest.raises(ValueError, match="unknown kind of layers: 'far'; have: global, local"):
+        posenc_jax.extend("yarn:layers=far", hybrid(), 4.0)
     kinds = ("local", "local", "local", "global")
     cooled = posenc_jax.extend("logn:layers=global", hybrid(), 1.0)
     assert [cooled.layer(i).logn for i in range(4)] == [kind == "global" for kind in kinds]
@@ -540,20 +556,6 @@ def test_the_layers_option_selects_hybrid_layers_by_kind():
     assert [both.layer(i).window for i in range(4)] == [8, 8, 8, 4]
     wider = posenc_jax.extend("window:size=100", hybrid(), 1.0)
     assert [wider.layer(i).window for i in range(4)] == [8, 8, 8, 100]
-
-
-@pytest.mark.parametrize(
-    ("name", "encoding", "message"),
-    [
-        ("yarn:layers=global", "hybrid", "'yarn' changes nothing in encoding 'hybrid' with layers"),
-        ("yarn:layers=far", "hybrid", "unknown kind of layers: 'far'; have: global, local"),
-        ("yarn:layers=local", "rope", "layers='local' has no effect: all layers of encoding"),
-    ],
-)
-def test_layers_options_without_effect_are_refused(name, encoding, message):
-    built = hybrid() if encoding == "hybrid" else posenc_jax.build("rope", hybrid().dims)
-    with pytest.raises(ValueError, match=message):
-        posenc_jax.extend(name, built, 4.0)
 
 
 def test_method_names_hold_options_without_a_column():

@@ -1,5 +1,6 @@
 """Attention sinks: a trained logit without value in every softmax, around any encoding."""
 
+import itertools
 import json
 
 import jax
@@ -32,15 +33,16 @@ def build(name, dims=DIMS, **options):
     return posenc_jax.build(name, dims, key=KEY, sink=True, **options)
 
 
-@pytest.mark.parametrize("how", ["plain", "blockwise"])
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: f"{case['sink']}")
-def test_a_sink_matches_golden_weights(case, how):
-    keys = len(case["scores"])
-    encoding = build("nope", Dims(1, keys, keys, keys)).replace(logit=jnp.array([case["sink"]]))
-    k = jnp.zeros((1, keys, 1, keys)).at[0, :, 0, 0].set(jnp.array(case["scores"]) * keys**0.5)
-    q = jnp.zeros((1, 1, 1, keys)).at[..., 0].set(1.0)
-    out = compiled(q, k, jnp.eye(keys)[None, :, None], encoding, implementation=how)
-    np.testing.assert_allclose(out[0, 0, 0], case["weights"], atol=1e-6)
+def test_a_sink_matches_golden_weights():
+    for case, how in itertools.product(GOLDEN, ("plain", "blockwise")):
+        keys = len(case["scores"])
+        encoding = build("nope", Dims(1, keys, keys, keys))
+        encoding = encoding.replace(logit=np.float32([case["sink"]]))
+        k, q = np.zeros((1, keys, 1, keys), np.float32), np.eye(1, keys, dtype=np.float32)
+        k[0, :, 0, 0] = np.array(case["scores"]) * keys**0.5
+        v = np.eye(keys, dtype=np.float32)[None, :, None]
+        out = compiled(q[None, None], k, v, encoding, implementation=how)
+        np.testing.assert_allclose(out[0, 0, 0], case["weights"], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", schemes.names())
