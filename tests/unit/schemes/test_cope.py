@@ -12,7 +12,6 @@ from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax.attention import attend
-from posenc_jax.encoding import Dims
 from posenc_jax.schemes import cope
 
 pytestmark = pytest.mark.sampled
@@ -137,11 +136,6 @@ def test_bfloat16_counts_in_float32():
     assert out.dtype == jnp.bfloat16
     exact = by_hand(q, k, v, build(), visible(L, L))
     np.testing.assert_allclose(np.float32(out), exact, atol=0.03)
-
-
-def test_each_layer_has_its_own_table():
-    layers = posenc_jax.build("cope", Dims(H, K, DIMS.width, L, layers=3), npos=5)
-    assert layers.layers == 3 and layers.table.shape == (3, 5, K)
 
 
 def test_memory_is_linear_in_the_length():

@@ -91,23 +91,11 @@ def test_gradients_of_blocks_are_those_of_whole_rows(inner):
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * max(1, jnp.abs(theirs).max()))
 
 
-@pytest.mark.parametrize(
-    ("inner", "inputs", "shared"),
-    [
-        ("rope", H, True),
-        pytest.param("kerple_log", 2 * H, True, marks=pytest.mark.slow),
-        pytest.param("fox", 2 * H, False, marks=pytest.mark.slow),
-    ],
-)
-def test_each_layer_has_its_own_mlp(inner, inputs, shared, make_model, make_tokens, forward):
-    encoding = build(Dims(H, K, DIMS.width, L, layers=2), inner=inner, units=7)
-    assert encoding.w1.shape == (2, inputs, 7) and encoding.w2.shape == (2, 7, H)
-    assert encoding.depth == 2 and (encoding.layers is None) == shared
+@pytest.mark.parametrize(("inner", "inputs"), [("rope", H), ("fox", 2 * H)])
+def test_each_layer_draws_its_own_mlp_and_may_share_the_inner_encoding(inner, inputs):
+    encoding = build(Dims(H, K, DIMS.width, L, layers=2), inner=inner)
+    assert (encoding.layers is None) == (inner == "rope")
     assert jnp.abs(encoding.w1).max() <= inputs**-0.5 and jnp.any(encoding.w1[0] != encoding.w1[1])
-    assert encoding.layer(1).w1.shape == (inputs, 7)
-    tokens = make_tokens(L)
-    scanned, written = (forward(make_model(scan=scan), tokens, encoding) for scan in (True, False))
-    np.testing.assert_allclose(scanned, written, atol=1e-5)
 
 
 def test_extensions_reach_the_encoding_inside():

@@ -87,19 +87,11 @@ def test_reading_gates_in_parts_equals_reading_at_once():
     np.testing.assert_allclose(exact(second), exact(whole)[:, 25:], rtol=1e-7)
 
 
-@pytest.mark.slow
-def test_each_layer_has_its_own_gates(make_model, make_tokens, forward):
+def test_each_layer_draws_its_own_gates():
     dims = posenc_jax.Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
-    encoding = build("fox", dims)
-    assert encoding.layers == 2 and encoding.kernel.shape == (2, DIMS.width, DIMS.heads)
+    encoding, wrapped = build("fox", dims), build("randomized", dims, inner="fox")
     assert jnp.any(encoding.kernel[0] != encoding.kernel[1])
-    wrapped = build("randomized", dims, inner="fox")
-    assert wrapped.layers == 2 and wrapped.inner.layers is None
-    tokens = make_tokens(L)
-    for each in (encoding, wrapped):
-        scanned, written = (forward(make_model(scan=s), tokens, each) for s in (True, False))
-        np.testing.assert_allclose(scanned, written, atol=1e-5)
-    np.testing.assert_allclose(forward(make_model(), tokens, encoding), scanned, atol=1e-5)
+    assert wrapped.layers == encoding.layers == 2 and wrapped.inner.layers is None
 
 
 # Layers that differ

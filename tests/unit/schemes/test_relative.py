@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, call, content, documents, mixed, qkv, scores_of, visible
+from attending import B, call, content, documents, mixed, qkv, scores_of, visible
 from jaxprs import equations
 from running import ROOT
 from sizes import DIMS, L
@@ -129,9 +129,7 @@ def test_inklings_temperature_scales_the_bias_too():
     assert tau.max() > 1.1
 
 
-def test_each_layer_has_its_own_profiles_as_far_as_training_reaches():
-    layers = build(Dims(H, K, DIMS.width, L, layers=3), rank=5)
-    assert layers.kernel.shape == (3, DIMS.width, H, 5) and layers.profiles.shape == (3, 5, L)
+def test_biases_start_at_similar_scale_at_every_distance():
     start = build(Dims(64, 8, 512, 64))
     tokens = row(64, call(start, "read", content(1, 64, 512)))
     assert 0.15 < np.std(np.asarray(call(start, "bias", tokens, tokens))[..., -1, :]) < 0.25

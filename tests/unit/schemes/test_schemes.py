@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import qkv
+from attending import H, K, qkv
 from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
+import posenc_jax
 from posenc_jax.attention import attend, phase_between, rotate
-from posenc_jax.encoding import DistanceBias, combine, partition, trained_mask
+from posenc_jax.encoding import Dims, DistanceBias, combine, partition, trained_mask
 from posenc_jax.layers import overrides, stack
 from posenc_jax.positions import tokens_of_row
 
@@ -193,6 +194,45 @@ def test_each_layer_of_a_stack_has_its_own_numbers(
     has_trained_leaves = any(jax.tree.leaves(trained_mask(encoding)))
     differs = bool(jnp.any(jnp.abs(forward(make_model(), tokens, swapped) - scanned) > 1e-4))
     assert differs == has_trained_leaves
+
+
+BY_LAYER = [  # and the fields that are stacked
+    ("cope", {"npos": 5}, {"table": (5, K)}),
+    ("relative", {"rank": 5}, {"kernel": (DIMS.width, H, 5), "profiles": (5, L)}),
+    ("dape", {"inner": "rope", "units": 7}, {"w1": (H, 7), "w2": (7, H)}),
+    ("dape", {"inner": "kerple_log", "units": 7}, {"w1": (2 * H, 7), "w2": (7, H)}),
+    ("dape", {"inner": "fox", "units": 7}, {"w1": (2 * H, 7), "w2": (7, H)}),
+    ("fox", {}, {"kernel": (DIMS.width, H)}),
+    ("rope", {"sink": True}, {"logit": (H,)}),
+    ("t5", {"sink": True}, {"logit": (H,)}),
+    ("hybrid", {"sink": True, "pattern": "local,global"}, {"logit": (H,)}),
+    ("fox", {"sink": True}, {"logit": (H,)}),
+]
+
+
+def built_for_two_layers(name, options):
+    dims = Dims(H, K, DIMS.width, L, layers=2)
+    return posenc_jax.build(name, dims, jax.random.key(0), **options)
+
+
+def test_each_layer_has_its_own_arrays():
+    for name, options, shapes in BY_LAYER:
+        encoding = built_for_two_layers(name, options)
+        assert encoding.depth == 2
+        for field, shape in shapes.items():
+            assert getattr(encoding, field).shape == (2, *shape)
+            assert getattr(encoding.layer(1), field).shape == shape
+
+
+@pytest.mark.parametrize(("name", "options", "shapes"), BY_LAYER, ids=str)
+def test_a_model_reads_the_arrays_of_each_layer(
+    name, options, shapes, make_model, make_tokens, forward, drawn
+):
+    encoding, tokens = drawn(built_for_two_layers(name, options)), make_tokens(L)
+    scanned, written = (forward(make_model(scan=scan), tokens, encoding) for scan in (True, False))
+    np.testing.assert_allclose(scanned, written, atol=1e-5)
+    swapped = encoding.replace(**{field: getattr(encoding, field)[::-1] for field in shapes})
+    assert jnp.any(jnp.abs(forward(make_model(), tokens, swapped) - scanned) > 1e-4)
 
 
 def test_positions_beyond_the_reach_are_refused(encoding, make_model, make_tokens, forward):
