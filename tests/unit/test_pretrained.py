@@ -281,3 +281,11 @@ def test_a_continuation_keeps_its_first_space(folder, tmp_path, monkeypatch):
     ids = subject.tokenizer.encode(b" ox", "a text")[0]
     monkeypatch.setattr(generate.models, "stream", lambda *_, **__: iter(ids.reshape(-1, 1, 1)))
     assert "".join(generate.continued(subject, "an", len(ids))) == " ox"
+
+
+def test_rows_of_queries_keys_and_values_are_packed_as_thirds_or_by_head():
+    heads = 2
+    parts = np.arange(3 * heads * 4.0).reshape(3, heads, 4, 1)  # [q k v, H, K, 1]
+    for split, packed in ((families.thirds, parts), (families.by_head, parts.swapaxes(0, 1))):
+        found = split(packed.reshape(-1, 1), heads)
+        np.testing.assert_array_equal(found, parts.reshape(3, -1, 1))
