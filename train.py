@@ -31,13 +31,12 @@ def run(argv: list[str]) -> int:
     flags, recipe, problems = parse_flags(argv, __doc__ or "", resumes=True)
     evaluation, more = parse_evaluation(evaluating)
     problems += more
-    from posenc_jax import programs
-    from posenc_jax.evaluation import planning
-
     workdir = Path(workdir_of(flags.workdir)) if flags.workdir else None
     if workdir is None:
         problems.append("--workdir is missing; give the folder of the run")
     if evaluation is not None:
+        from posenc_jax.evaluation import planning
+
         problems += planning.mistakes(evaluation)
         if recipe.distributed or evaluation.distributed:
             problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
@@ -45,7 +44,11 @@ def run(argv: list[str]) -> int:
     training = config.load(recipe, saved, more=problems)
     assert workdir
     if evaluation is None:
-        return programs.train(training, workdir)
+        from posenc_jax.training.loop import train
+
+        return train(training, workdir)
+    from posenc_jax import programs
+
     return programs.train_and_evaluate(training, planning.load(evaluation), workdir)
 
 
