@@ -31,6 +31,7 @@ from posenc_jax.runtime.files import alone
 from posenc_jax.runtime.terminal import warn
 
 FORMAT = 5  # of the files below; another number means another cache
+OF_TOKENS = "tokens", "bytes_of", "answers", "gaps"  # columns of a split, a value for each token
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
 
 
@@ -94,19 +95,18 @@ class Corpus:
             columns = [getattr(split, name) for split in some]
             return None if columns[0] is None else np.concatenate(columns)
 
-        of_tokens = {name: joined(name) for name in ("tokens", "bytes_of", "answers", "gaps")}
         starts = np.concatenate([[0], np.cumsum(np.concatenate([split.lengths for split in some]))])
-        groups: list[np.ndarray] = []  # renumbered, as splits share no group
-        for split in some:
-            if split.groups is not None:
-                first = groups[-1].max() + 1 if groups else 0
-                groups.append(split.groups + first)
+        own = [split.groups for split in some if split.groups is not None]
+        groups = None  # also if the file of one split is missing
+        if len(own) == len(some):  # splits share no group
+            before = np.cumsum([0, *(numbers.max() + 1 for numbers in own[:-1])])
+            groups = np.concatenate([n + first for n, first in zip(own, before, strict=True)])
         return replace(
             some[0],
             starts=starts,
             digests=joined("digests"),
-            groups=np.concatenate(groups) if groups else None,
-            **of_tokens,
+            groups=groups,
+            **{name: joined(name) for name in OF_TOKENS},
         )
 
     @property

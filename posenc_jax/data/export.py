@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from posenc_jax.data import tokenizer
-from posenc_jax.data.corpora import WIDTHS, Corpus, Split, of_folder
+from posenc_jax.data.corpora import OF_TOKENS, WIDTHS, Corpus, Split, of_folder
 from posenc_jax.data.writing import (
     SPLITS,
     TOKENIZER,
@@ -92,7 +92,7 @@ def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.nd
 
 def _chosen(split: Split, kept: np.ndarray) -> Split:
     there = np.repeat(kept, split.lengths)
-    of_tokens = {name: getattr(split, name) for name in ("tokens", "bytes_of", "answers", "gaps")}
+    of_tokens = {name: getattr(split, name) for name in OF_TOKENS}
     return dataclasses.replace(
         split,
         starts=np.concatenate([[0], np.cumsum(split.lengths[kept])]),

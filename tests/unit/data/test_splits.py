@@ -98,7 +98,8 @@ class TestPackages:
                 corpora.load(corpus.folder)
         for split in ("train", "valid", "choose"):  # the group files are optional
             (corpus.folder / f"{split}.groups.npy").unlink()
-        again = corpora.load(corpus.folder)
+            again = corpora.load(corpus.folder)
+            assert again.whole().groups is None
         assert again.fingerprint == corpus.fingerprint and again.valid.groups is None
 
     def test_a_package_keeps_its_split_when_its_text_changes(self, prepare, stdlib, tmp_path):
