@@ -1,6 +1,6 @@
-"""Typed configurations from recipes, for tests; a mistake in one fails the test."""
+"""Mistakes in recipes, and the origins that they describe, for tests."""
 
-from posenc_jax.config import Training, load
+from posenc_jax.config import load
 from posenc_jax.data import sources
 from posenc_jax.runtime.errors import ConfigError
 
@@ -12,10 +12,6 @@ def problems_of(recipe, saved=None) -> list[str]:
     except ConfigError as error:
         return list(error.args)
     return []
-
-
-def run_of(recipe, saved=None) -> Training:
-    return load(recipe, saved)
 
 
 def source_of(length: int = 128, **fields):

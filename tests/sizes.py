@@ -3,8 +3,8 @@
 from importlib import import_module
 
 import numpy as np
-from configured import run_of
 
+from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
 from posenc_jax.encoding import Dims
 
@@ -27,7 +27,7 @@ def config_of(name, **fields):
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=L, batch_size=4, steps=20, warmup_steps=2)
     config.update_from_flattened_dict(fields)
-    return run_of(config)
+    return load(config)
 
 
 def rows(batch=4, length=8, seed=0):

@@ -33,7 +33,7 @@ from posenc_jax import backend
 backend.configure()
 import jax
 from importlib import import_module
-from configured import run_of
+from posenc_jax.config import load
 from sizes import rows
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
@@ -44,7 +44,7 @@ def losses(count, sharding='replicated', attention='plain'):
     config.sharding, config.model.attention = sharding, attention
     config.model.update(width=16, heads=2, layers=2, vocab=31)
     config.update(train_length=8, batch_size=8, steps=20, warmup_steps=2)
-    config = run_of(config)
+    config = load(config)
     mesh = devices.make_mesh(jax.devices()[:count])
     parts, optimizer = parameters.make(config), make(config)
     state = train_step.fresh_state(parts, optimizer)

@@ -6,13 +6,13 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from configured import origin_of, problems_of, run_of, source_of
+from configured import origin_of, problems_of, source_of
 from curves import rows_of
 from running import ROOT, TINY, python, script
 
 import posenc_jax
 from configs import base
-from posenc_jax.config import check, schema
+from posenc_jax.config import check, load, schema
 from posenc_jax.config.resolve import FORMAT, resolve
 from posenc_jax.data import corpora, export, tokenizer
 from posenc_jax.runtime.errors import ConfigError, DataError
@@ -226,18 +226,18 @@ def test_in_an_evaluation_too(texts):
 def test_a_run_of_tokens_keeps_no_field_of_a_text(texts):
     config = import_module("configs.rope").get_config()
     config.data.tokens = f"{texts}/tokens"
-    run = run_of(config)
+    run = load(config)
     own = {"mask_documents": False, "answers_only": False, "prefix": None}
     assert schema.as_fields(run)["data"] == own | {"source": "tokens", "tokens": f"{texts}/tokens"}
-    assert run_of(schema.as_fields(run)) == run
+    assert load(schema.as_fields(run)) == run
     config.data.tokens = ""
-    assert run_of(config) == run_of(import_module("configs.rope").get_config())
+    assert load(config) == load(import_module("configs.rope").get_config())
 
 
 def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path):
     source = import_module("configs.rope").get_config()
     source.data.tokens = f"{texts}/tokens"
-    kept = schema.as_fields(run_of(source)) | {"format": FORMAT}
+    kept = schema.as_fields(load(source)) | {"format": FORMAT}
     (tmp_path / "config.json").write_text(json.dumps(kept))
 
     def tuned(**fields):
@@ -246,10 +246,10 @@ def test_a_fine_tuning_takes_the_tokens_of_its_source_or_others(texts, tmp_path)
         config.data.update(fields)
         return config
 
-    source = run_of(tuned()).data.source
+    source = load(tuned()).data.source
     assert source.tokens == f"{texts}/tokens"
     shutil.copytree(texts / "tokens", tmp_path / "others")
-    source = run_of(tuned(tokens=f"{tmp_path}/others")).data.source
+    source = load(tuned(tokens=f"{tmp_path}/others")).data.source
     assert source.tokens == f"{tmp_path}/others"
     other = tuned(source="stdlib")
     assert schema.from_fields(resolve(other.to_dict())).data.source == source_of()

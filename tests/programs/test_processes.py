@@ -154,7 +154,7 @@ def test_incomplete_process_settings_are_refused():
     code = """
 import os, sys
 sys.path[:0] = ['tests', '.']
-from configured import run_of
+from posenc_jax.config import load
 from configs import base
 from posenc_jax.runs.processes import SETTINGS, joined
 config = base.get_config()
@@ -162,7 +162,7 @@ config.distributed = True
 for words in '', '-', '- - 0', 'a:1 2 2', 'a:1 two 0', 'nonsense 2 0':
     os.environ |= dict(zip(SETTINGS, words.replace('-', '').split(' ')))
     try:
-        with joined(run_of(config)):
+        with joined(load(config)):
             print('joined')
     except Exception as error:
         print(type(error).__name__, error)

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from configured import problems_of, run_of, source_of
+from configured import problems_of, source_of
 from ml_collections import ConfigDict
 from running import ROOT
 
 import posenc_jax
 from configs import base
 from posenc_jax import schemes
-from posenc_jax.config import building, compare, environment, flags, resolve, schema
+from posenc_jax.config import building, compare, environment, flags, load, resolve, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
 from posenc_jax.runs import parameters
@@ -34,7 +34,7 @@ def test_every_encoding_has_a_recipe_that_runs(name):
     config = recipe.get_config()
     assert config.encoding.name == name
     assert problems_of(config) == []
-    run = run_of(config)
+    run = load(config)
     assert set(run.encoding.options) >= set(schemes.options_of(name))
     parts = parameters.make(run)
     tokens = jax.ShapeDtypeStruct((1, config.train_length), jnp.int32)
@@ -135,7 +135,7 @@ def test_fine_tuning_beyond_a_learned_table_needs_an_extension():
 
 
 def test_a_run_that_lacks_a_field_has_its_default(tmp_path):
-    run = run_of(import_module("configs.fox").get_config())
+    run = load(import_module("configs.fox").get_config())
     fields = schema.as_fields(run) | {"format": FORMAT}
     del fields["clip"], fields["wandb"], fields["data"]["mask_documents"], fields["model"]["bos"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
@@ -195,7 +195,7 @@ def test_a_sweep_axis_without_effect_is_refused(tmp_path):
 def test_the_resolved_config_holds_the_defaults_of_the_source():
     config = base.get_config()
     config.data.update(source="synthetic")
-    data = schema.as_fields(run_of(config))["data"]
+    data = schema.as_fields(load(config))["data"]
     assert (data["task"], data["documents"], data["document_length"]) == ("copy", 2_000, 2_048)
     assert not {"field", "split", "path"} & set(data)
 
@@ -209,7 +209,7 @@ def source(tmp_path):
     config.model.update(width=96, kv_heads=2, activation="swiglu")
     config.data.update(source="jsonl", path="a.jsonl", field="body")
     (tmp_path / "config.json").write_text(
-        json.dumps(schema.as_fields(run_of(config)) | {"format": FORMAT})
+        json.dumps(schema.as_fields(load(config)) | {"format": FORMAT})
     )
     return tmp_path
 
@@ -226,7 +226,7 @@ def finetune(source, **fields):
 def test_fine_tuning_inherits_model_encoding_text_and_lengths(source):
     config = finetune(source)
     assert problems_of(config) == []
-    made = run_of(config)
+    made = load(config)
     assert (made.train_length, made.batch_size, made.learning_rate) == (256, 12, 2e-4)
     assert (made.model.width, made.model.kv_heads, made.model.activation) == (96, 2, "swiglu")
     assert (made.encoding.name, made.encoding.options["base"]) == ("rope", 500_000.0)
@@ -237,7 +237,7 @@ def test_fine_tuning_inherits_model_encoding_text_and_lengths(source):
 
 def test_explicit_fields_override_the_source_run(source):
     fields = {"data.source": "stdlib", "train_length": 128, "learning_rate": 3e-4}
-    made = run_of(finetune(source, **fields))
+    made = load(finetune(source, **fields))
     assert made.data.source == source_of()
     assert (made.train_length, made.batch_size, made.learning_rate) == (128, 24, 3e-4)
 
@@ -258,12 +258,12 @@ def test_init_from_requires_the_same_model_and_encoding(tmp_path):
     source = import_module("configs.rope").get_config()
     source.encoding.base = 500_000.0
     (tmp_path / "config.json").write_text(
-        json.dumps(schema.as_fields(run_of(source)) | {"format": FORMAT})
+        json.dumps(schema.as_fields(load(source)) | {"format": FORMAT})
     )
     config = import_module("configs.finetune").get_config()
     config.init_from = str(tmp_path)
     assert problems_of(config) == []
-    assert run_of(config).encoding.options["base"] == 500_000.0
+    assert load(config).encoding.options["base"] == 500_000.0
     config.model.activation = "swiglu"
     (problem,) = problems_of(config)
     assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
@@ -275,10 +275,10 @@ def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
     config.init_from = str(tmp_path)
     config.train_length = config.encoding.inner_length = source.train_length
     (tmp_path / "config.json").write_text(
-        json.dumps(schema.as_fields(run_of(source)) | {"format": FORMAT})
+        json.dumps(schema.as_fields(load(source)) | {"format": FORMAT})
     )
     assert problems_of(config) == []
-    encoding = building.plain(run_of(config), jax.random.key(0))
+    encoding = building.plain(load(config), jax.random.key(0))
     assert (encoding.train_length, encoding.max_position) == (128, 1024)
     config.encoding.base = 500_000.0
     (problem,) = problems_of(config)
@@ -293,18 +293,18 @@ def with_extension(recipe="rope", **fields):
 
 
 def test_options_of_an_extension_stand_in_its_name_or_beside_it():
-    inside = run_of(with_extension(name="yarn:8:beta_fast=16"))
+    inside = load(with_extension(name="yarn:8:beta_fast=16"))
     words = ["train.py", "--config=configs/rope.py", "--config.extension.name=yarn"]
     words += ["--config.extension.scale=8", "--config.extension.beta_fast=16"]
-    beside = run_of(flags.parse(words)[1])
+    beside = load(flags.parse(words)[1])
     assert inside.extension == beside.extension
     extension = inside.extension
     assert (extension.name, extension.scale, extension.options) == ("yarn", 8, {"beta_fast": 16})
     assert compare.differences(inside, beside) == []
-    composed = run_of(with_extension(name="yarn:8:beta_fast=16+logn"))
+    composed = load(with_extension(name="yarn:8:beta_fast=16+logn"))
     extension = composed.extension
     assert (extension.name, extension.scale) == ("yarn:beta_fast=16+logn", 8)
-    assert run_of(schema.as_fields(composed)).extension == extension
+    assert load(schema.as_fields(composed)).extension == extension
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_help_lists_every_field_with_its_default_and_its_type():
     ("name", "window"), [("hybrid", 16), ("hybrid_nope", 32), ("hybrid_bases", 16)]
 )
 def test_a_hybrid_of_two_layers_has_a_global_one(name, window):
-    run = run_of(import_module("configs.ordered").get_config(name))
+    run = load(import_module("configs.ordered").get_config(name))
     encoding = parameters.blank(run).encoding
     assert [encoding.layer(index).window for index in range(2)] == [window, None]
 
@@ -380,13 +380,13 @@ def test_a_recipe_with_a_model_of_its_own_is_no_encoding(name):
 def test_the_length_of_a_fine_tuning_is_within_what_its_extension_reaches(source):
     config = finetune(source, **{"extension.scale": 3.31})
     assert problems_of(config) == []
-    assert run_of(config).train_length == 211  # of 211.84
+    assert load(config).train_length == 211  # of 211.84
 
 
 def test_attention_may_be_computed_in_another_way(source):
     config = finetune(source, **{"model.attention": "plain"})
     assert problems_of(config) == []
-    run = run_of(base.get_config())
+    run = load(base.get_config())
     other = dataclasses.replace(run, model=dataclasses.replace(run.model, attention="kernel"))
     assert compare.differences(run, other) == []
     assert parameters.readable(other).model.attention == "auto"
@@ -397,7 +397,7 @@ def test_fields_from_python_may_be_groups_and_numbers_of_numpy():
         "rope", {"seed": np.int64(3), "data": {"source": "text", "path": "a.txt"}}
     )
     assert type(config.seed) is int and config.data.tokenizer == "bytes"
-    assert run_of(config).data.source.path == "a.txt"
+    assert load(config).data.source.path == "a.txt"
 
 
 def test_an_evaluation_of_no_run_leaves_nothing(tmp_path):

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from configured import problems_of, run_of
+from configured import problems_of
 from solving import solve
 
 from configs import rope
+from posenc_jax.config import load
 from posenc_jax.data import batches
 
 L = 32
@@ -31,7 +32,7 @@ def prepared(texts, seed=0, **fields):
     chosen = config(texts, **fields)
     chosen.seed = seed
     assert problems_of(chosen) == []
-    chosen = run_of(chosen)
+    chosen = load(chosen)
     corpus = batches.prepare_corpora(chosen.data.source, seed, quiet=True)
     return corpus, batches.batches_of(corpus, chosen)
 
@@ -154,9 +155,7 @@ def test_fields_that_no_part_reads_are_refused(texts, fields, message):
 
 
 def test_an_option_of_a_part_is_that_of_its_source_alone(tmp_path):
-    parts = run_of(
-        config(tmp_path, "stdlib:1:hold_out=package,variables:1:far=2")
-    ).data.source.parts
+    parts = load(config(tmp_path, "stdlib:1:hold_out=package,variables:1:far=2")).data.source.parts
     assert parts["stdlib"].hold_out == "package" and parts["variables"].drawn.farthest == 2 * L
 
 

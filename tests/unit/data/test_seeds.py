@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from configured import run_of
 
 from configs import randomized
+from posenc_jax.config import load
 from posenc_jax.data import tasks
 from posenc_jax.data.batches import Batch, Batches
 from posenc_jax.runs import parameters
@@ -27,7 +27,7 @@ def config(seed):
     made.model.update(width=16, heads=2, layers=1, vocab=31)
     made.update(train_length=8, batch_size=4, steps=50, warmup_steps=5, seed=seed)
     made.encoding.max_position = 64
-    return run_of(made)
+    return load(made)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, FAR - 1])

@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from configured import problems_of, run_of
+from configured import problems_of
 from solving import solve
 
 from configs import rope
 from posenc_jax import registry
+from posenc_jax.config import load
 from posenc_jax.data import corpora, tasks
 
 L, FAR = 128, 4.0
@@ -19,7 +20,7 @@ def task(name):
     config = rope.get_config()
     config.train_length = L
     config.data.update(source="synthetic", task=name, far=FAR)
-    return run_of(config).data.source.drawn
+    return load(config).data.source.drawn
 
 
 def drawn(name, split="valid", count=24, seed=3):
@@ -53,7 +54,7 @@ def test_progress_ends_at_the_size_of_a_source(name):
     config = rope.get_config()
     config.train_length = L
     config.data.update(source="synthetic", task=name, documents=40)
-    source = run_of(config).data.source
+    source = load(config).data.source
     assert sum(document.size for document in source.documents(0)) == source.size
 
 
@@ -173,7 +174,7 @@ def prepared(tmp_path, seed=0, **data):
     config.data.update(source="synthetic", task="variables", documents=50, cache=str(tmp_path))
     config.data.update(data)
     assert problems_of(config) == []
-    return corpora.prepare(run_of(config).data.source, seed, quiet=True)
+    return corpora.prepare(load(config).data.source, seed, quiet=True)
 
 
 def test_a_task_corpus_stores_gaps_chance_and_fixed_tests(tmp_path):

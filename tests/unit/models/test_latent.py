@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import latents
 import numpy as np
 import pytest
-from configured import problems_of, run_of
+from configured import problems_of
 from running import ROOT
 from sizes import DIMS, L
 
@@ -17,7 +17,7 @@ import models
 import posenc_jax
 from configs import mla
 from models.transformer import LatentAttention
-from posenc_jax.config import building
+from posenc_jax.config import building, load
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.runs.parameters import by_path
 
@@ -155,7 +155,7 @@ def test_the_cache_holds_the_latent_and_the_shared_entries_alone(latent_model):
 
 def test_the_recipe_rotates_the_shared_entries_alone():
     config = mla.get_config()
-    encoding = building.plain(run_of(config), jax.random.key(0))
+    encoding = building.plain(load(config), jax.random.key(0))
     assert encoding.inv_freq.shape == (config.model.rotary_dim // 2,)
     config.model.rotary_dim = 15
     assert "even number from 2 to rotary_dim = 15" in problems_of(config)[0]

@@ -4,11 +4,10 @@ import dataclasses
 import json
 
 import pytest
-from configured import run_of
 from evaluated import make_run
 
 from configs import base
-from posenc_jax.config import schema
+from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.runs import subject
 from posenc_jax.runs.metrics import Metrics, read_metrics
@@ -20,7 +19,7 @@ from scripts import report
 
 @pytest.fixture
 def config():
-    return run_of(base.get_config())
+    return load(base.get_config())
 
 
 def test_a_folder_and_its_checkpoints_belong_to_one_configuration(config, tmp_path):

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import H, K, mixed, qkv, scores_of
-from configured import run_of
 from jaxprs import pairs_of_blocks
 from sizes import DIMS, L
 
@@ -16,7 +15,7 @@ import posenc_jax
 from posenc_jax import extensions
 from posenc_jax.attention import attend, blockwise
 from posenc_jax.attention.kernels import Unfit, splash
-from posenc_jax.config import building, flags
+from posenc_jax.config import building, flags, load
 from posenc_jax.encoding import Dims, Tokens
 from posenc_jax.extensions.distance import Remapped
 from posenc_jax.layers import Wrapper
@@ -258,7 +257,7 @@ def read(recipe, *words):
     name, _, size = recipe.partition(":")
     words = [f"--config=configs/{name}.py:{size or 'tiny'}", *words]
     _, config, _ = flags.parse(["train.py", *words])
-    return building.plain(run_of(config), jax.random.key(0))
+    return building.plain(load(config), jax.random.key(0))
 
 
 def test_the_command_line_sets_every_option():

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from configured import run_of
 from running import ROOT
 from sizes import DIMS, L
 
@@ -16,7 +15,7 @@ import posenc_jax
 from configs import ssmax as recipe
 from posenc_jax.attention import attend
 from posenc_jax.attention.plain import query_scale
-from posenc_jax.config import building, flags
+from posenc_jax.config import building, flags, load
 from posenc_jax.encoding import Dims
 from posenc_jax.layers import Wrapper
 from posenc_jax.positions import tokens_of_row
@@ -240,7 +239,7 @@ def test_inner_options_follow_its_name_or_are_keywords():
     _, config, _ = flags.parse(
         ["train.py", "--config=configs/ssmax.py", "--config.encoding.inner=rope:keep=turned"]
     )
-    assert building.plain(run_of(config), KEY).inner.keep == "turned"
+    assert building.plain(load(config), KEY).inner.keep == "turned"
     config = recipe.get_config()
     config.encoding.update(inner="fire", hidden=5)
-    assert building.plain(run_of(config), KEY).inner.kernel.shape == (5, 4)
+    assert building.plain(load(config), KEY).inner.kernel.shape == (5, 4)

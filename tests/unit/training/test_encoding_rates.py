@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from configured import problems_of, run_of
+from configured import problems_of
 
 from configs import base
+from posenc_jax.config import load
 from posenc_jax.runs import parameters
 from posenc_jax.training import optimizer
 
@@ -21,7 +22,7 @@ def parts_of(name, sink=False, **fields):
     config.encoding = {"name": name, "sink": sink} | TRAINED.get(name, {})
     config.update(fields)
     config.model.update(width=16, heads=2, layers=1, vocab=11)
-    run = run_of(config)
+    run = load(config)
     return run, parameters.make(run)
 
 

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from configured import run_of
 from sizes import rows
 
 import models
 from configs import base
-from posenc_jax.config import schema
+from posenc_jax.config import load, schema
 from posenc_jax.runs import parameters
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.workdir import Workdir
@@ -36,7 +35,7 @@ def config():
         if name == "randomized":
             config.encoding.max_position = 64
         config.update_from_flattened_dict(fields)
-        return run_of(config)
+        return load(config)
 
     return make
 
@@ -192,5 +191,5 @@ def test_a_prefix_is_a_token_of_the_vocabulary():
     config = base.get_config()
     config.data.prefix = 256
     with pytest.raises(ConfigError, match="data.prefix = 256 is not a token of the vocabulary"):
-        parameters.with_vocab(run_of(config), 256)
-    assert parameters.with_vocab(run_of(config), 257).model.vocab == 257
+        parameters.with_vocab(load(config), 256)
+    assert parameters.with_vocab(load(config), 257).model.vocab == 257
