@@ -58,7 +58,7 @@ def load(
 
 
 def _mistakes_of_building(run: Training) -> list[str]:
-    """What the encoding says; that of a distributed run is built once its processes have met."""
+    """Mistakes in the encoding; a distributed run builds it once its processes have met."""
     if run.distributed:
         return []
     from posenc_jax.config import building

@@ -33,7 +33,7 @@ Define = Callable[[argparse.ArgumentParser], object]
 
 
 class Command(NamedTuple):
-    """What the words of a command say, with the mistakes in them; `config.load` judges the rest."""
+    """Flags, recipe and mistakes of a command line; `config.load` judges the values."""
 
     flags: argparse.Namespace
     recipe: ConfigDict

@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where one of their arrays goes."""
+    """The parameter and the layer that a file's array is read into."""
 
     row: Row
     parameter: str  # as they name it
