@@ -5,7 +5,6 @@ outlives the sweep, drops the exit code and cannot pin cores or choose a GPU.
 """
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +30,7 @@ class Task(Protocol):
     """A started command."""
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
+        """Return its exit code, which is asked for once; None while it runs."""
         ...
 
     def stop(self) -> None:
@@ -57,14 +56,12 @@ class LocalTask:
 
     def poll(self) -> int | None:
         code = self.process.poll()
-        if code is not None and self.place >= 0:
+        if code is not None:
             self.free.append(self.place)
-            self.place = -1
         return code
 
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
 
 
 class Local:
@@ -73,15 +70,11 @@ class Local:
     def __init__(self, workers: int | None = None):
         self.gpus = gpus()
         self.workers = workers or max(1, len(self.gpus))
-        if self.gpus and self.workers > len(self.gpus):
-            raise ConfigError(
-                f"--workers={self.workers} exceeds the {counted(len(self.gpus), 'GPU')}: "
-                "each job takes one"
-            )
         self.cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
-        if self.cores and not self.gpus and self.workers > len(self.cores):
+        places, noun = (self.gpus, "GPU") if self.gpus else (self.cores, "core")
+        if places and self.workers > len(places):
             raise ConfigError(
-                f"--workers={self.workers} exceeds the {counted(len(self.cores), 'core')}: "
+                f"--workers={self.workers} exceeds the {counted(len(places), noun)}: "
                 "each job takes one"
             )
         self.free = list(range(self.workers))[::-1]

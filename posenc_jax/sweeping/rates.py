@@ -196,18 +196,15 @@ class Plan:
         final_names = {job.name for job in seeds}
         return [*(trial for trial in trials if trial.name not in final_names), *seeds]
 
-    def more(self) -> list[Job]:
-        """Write the table of rates tried and return the jobs known now."""
-        self.write()
-        return self.jobs()
-
     def open(self) -> list[Scheme]:
         """Schemes without chosen rates so far."""
         return [scheme for scheme in self.schemes if scheme.stages()[1] is None]
 
     def write(self) -> None:
-        rows = (row for scheme in self.schemes for row in choice_rows(scheme))
-        write_csv(self.workdir / CHOICES_FILE, CHOICES_COLUMNS, rows)
+        """Write the table of rates tried by a tuned sweep."""
+        if self.schemes:
+            rows = (row for scheme in self.schemes for row in choice_rows(scheme))
+            write_csv(self.workdir / CHOICES_FILE, CHOICES_COLUMNS, rows)
 
 
 def choice_rows(scheme: Scheme) -> list[dict[str, Any]]:

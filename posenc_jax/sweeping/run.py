@@ -1,9 +1,8 @@
 """Run a sweep: read its file, start, resume and retry its jobs, and draw the live table."""
 
-import collections
 import dataclasses
-import importlib.util
 import math
+import runpy
 import shlex
 import signal
 import sys
@@ -42,7 +41,7 @@ class Progress:
 
     job: Job
     state: str = "waiting"  # waiting, running, done, failed, stopped
-    code: int | None = None
+    code: int = errors.DONE
     reason: str = ""
     failures: int = 0
     not_before: float = 0.0
@@ -58,18 +57,24 @@ class Progress:
 
 
 class Scheduler:
-    """Runs jobs; after each that ends, `more` returns all jobs known now, in order."""
+    """Runs the jobs of a plan, which may know more of them after each that ends."""
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        launcher: Launcher,
-        more: Callable[[], Sequence[Job]] | None = None,
-    ):
-        self.all = [Progress(job) for job in jobs]
-        self.launcher, self.more = launcher, more
-        self.waiting = collections.deque(self.all)
+    def __init__(self, plan: Plan, launcher: Launcher):
+        self.plan, self.launcher = plan, launcher
+        self.all: list[Progress] = []
         self.running: dict[str, tuple[Progress, Task]] = {}
+        self._update()
+
+    def _update(self) -> None:
+        """Take the jobs that the plan knows now; a full job replaces the trial of its name."""
+        known = {progress.job.name: progress for progress in self.all}
+        self.all = []
+        self.plan.write()
+        for job in self.plan.jobs():
+            progress = known.get(job.name)
+            if progress is None or progress.job != job:
+                progress = Progress(job)
+            self.all.append(progress)
 
     def run(
         self, stopping: list[str], show: Callable[["Scheduler"], None], until: float = math.inf
@@ -79,7 +84,7 @@ class Scheduler:
         `stopping` names the source of a stop request; `until` (of `time.monotonic`) adds one.
         """
         stop_sent = False
-        while self.running or (self.waiting and not stopping):
+        while self.running or (self.of_state("waiting") and not stopping):
             if time.monotonic() >= until and not stopping:
                 stopping.append("--minutes")
             if stopping and not stop_sent:
@@ -100,33 +105,39 @@ class Scheduler:
         if stopping:
             say("stopped; the same command resumes")
             return errors.AGAIN
-        failed = [progress for progress in self.all if progress.state == "failed"]
+        failed = self.of_state("failed")
         return (failed[0].code or errors.FAULT) if failed else errors.DONE
 
+    def of_state(self, *states: str) -> list[Progress]:
+        return [progress for progress in self.all if progress.state in states]
+
     def _start(self) -> None:
-        for _ in range(len(self.waiting)):
-            if len(self.running) >= self.launcher.workers:
+        while len(self.running) < self.launcher.workers:
+            ready = [
+                progress
+                for progress in self.of_state("waiting")
+                # A run that is measured may still be ending as a trial.
+                if progress.not_before <= time.monotonic() and progress.job.name not in self.running
+            ]
+            if not ready:
                 return
-            progress = self.waiting.popleft()
-            job = progress.job
-            # A run that is measured may still be ending as a trial.
-            if progress.not_before > time.monotonic() or job.name in self.running:
-                self.waiting.append(progress)
-                continue
+            progress = min(ready, key=lambda one: one.not_before)  # failed ones last
             try:
-                done = job.is_done()
-                if not done:
-                    job.folder.mkdir(parents=True, exist_ok=True)
-                    progress.before = job.status()
-                    progress.log_from = job.log.stat().st_size if job.log.exists() else 0
-                    task = self.launcher.start(job.name, job.command, job.log)
-                    progress.state, progress.began = "running", time.monotonic()
-                    self.running[job.name] = progress, task
+                self._begin(progress)
             except OSError as error:  # such as a full disk; other jobs may still start
                 self._failed(progress, errors.IO, f"could not be started: {error}")
-            else:
-                if done:
-                    self._finish(progress, "done", "done already")
+
+    def _begin(self, progress: Progress) -> None:
+        job = progress.job
+        if job.is_done():
+            self._finish(progress, "done", "done already")
+            return
+        job.folder.mkdir(parents=True, exist_ok=True)
+        progress.before = job.status()
+        progress.log_from = job.log.stat().st_size if job.log.exists() else 0
+        task = self.launcher.start(job.name, job.command, job.log)
+        progress.state, progress.began = "running", time.monotonic()
+        self.running[job.name] = progress, task
 
     def _ended(self, progress: Progress, code: int, stopping: bool) -> None:
         job = progress.job
@@ -141,8 +152,7 @@ class Scheduler:
         elif stopping:
             progress.state = "stopped"
         elif code == errors.AGAIN and progress.has_saved():
-            progress.state = "waiting"
-            self.waiting.appendleft(progress)
+            progress.state, progress.not_before = "waiting", 0.0
         elif code == errors.BUSY and progress.busy < BUSY_TRIES:
             progress.busy += 1
             if progress.busy == 1:
@@ -162,30 +172,17 @@ class Scheduler:
 
     def _pause(self, progress: Progress) -> None:
         progress.state, progress.not_before = "waiting", time.monotonic() + PAUSE
-        self.waiting.append(progress)
 
     def _finish(self, progress: Progress, state: str, word: str) -> None:
         progress.state = state
         metrics = progress.job.last_metrics()
         numbers = f", loss {metrics['loss']:.4f}" if metrics.get("loss") is not None else ""
         took = f", {progress.seconds:,.0f} s" if progress.seconds else ""
-        ended = sum(p.state in ("done", "failed") for p in self.all)
+        ended = len(self.of_state("done", "failed"))
         picture = progress.job.picture if word == "done" else None
         drawn = f"; {picture}" if picture else ""
         say(f"[{ended}/{len(self.all)}] {progress.job.name}: {word}{numbers}{took}{drawn}")
-        if self.more is not None:
-            self._grow(self.more())
-
-    def _grow(self, jobs: Sequence[Job]) -> None:
-        """Add new jobs; a tuning run that is now to be evaluated is replaced by its full job."""
-        known = [progress.job for progress in self.all]
-        new = [Progress(job) for job in jobs if job not in known]
-        replaced = {progress.job.name for progress in new}
-        self.all = [p for p in self.all if p.job.name not in replaced] + new
-        order = {job.name: number for number, job in enumerate(jobs)}
-        self.waiting = collections.deque(
-            sorted([*self.waiting, *new], key=lambda p: order.get(p.job.name, -1))
-        )
+        self._update()
 
 
 def reason_of(progress: Progress, code: int) -> str:
@@ -268,7 +265,10 @@ def _seeds(scheme: Scheme) -> str:
 
 def planned(content: Mapping[str, Any], workdir: Path, words: Sequence[str]) -> Plan:
     """Plan of a sweep file, after all checks that need no run."""
-    leave_accelerators()
+    import jax
+
+    # Check jobs on the CPU, so that this process takes no device from training.
+    jax.config.update("jax_platforms", "cpu")
     grid = jobs_of(content, workdir, fields_of(words))
     refuse_mistakes(grid)
     plan = Plan(grid, workdir, checked_rates(content, grid))
@@ -280,14 +280,12 @@ def run_plan(plan: Plan, launcher: Launcher, until: float = math.inf) -> int:
     workdir = plan.workdir
     Workdir(workdir).create()
     with locked(workdir, "another sweep"), stop_requests() as stopping, LiveTable() as display:
-        more = plan.more if plan.schemes else None
-        scheduler = Scheduler(more() if more else plan.grid, launcher, more=more)
+        scheduler = Scheduler(plan, launcher)
         known = len(scheduler.all)
         say(f"{counted(known, 'run')} in {workdir}, {launcher.workers} at a time{_to_choose(plan)}")
         code = scheduler.run(stopping, display, until=until)
-    for progress in scheduler.all:
-        if progress.state == "failed":
-            say(f"failed: {progress.job.name}: {progress.reason}")
+    for progress in scheduler.of_state("failed"):
+        say(f"failed: {progress.job.name}: {progress.reason}")
     if code != errors.AGAIN:
         for scheme in plan.open():
             hopeless = scheme.hopeless()
@@ -309,16 +307,13 @@ def _to_choose(plan: Plan) -> str:
 
 def read_sweep(path: str) -> Mapping[str, Any]:
     """Call get_config() of a sweep file, whose keys are in docs/sweeps.md."""
-    spec = importlib.util.spec_from_file_location("sweep_config", path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
+    if not Path(path).is_file():
         raise errors.ConfigError(f"--config={path}: there is no such sweep file")
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-        content = module.get_config()
+        content = runpy.run_path(path)["get_config"]()
     except Exception as error:  # a user's file may raise anything
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == spec.origin]
+        lines = [frame.lineno for frame in frames if frame.filename == path]
         where = f", line {lines[-1]}" if lines and not isinstance(error, SyntaxError) else ""
         raise errors.ConfigError(f"--config={path}{where}: {error!r}") from error
     if isinstance(content, ConfigDict):
@@ -327,13 +322,6 @@ def read_sweep(path: str) -> Mapping[str, Any]:
             "configs/sweeps/"
         )
     return content
-
-
-def leave_accelerators() -> None:
-    """Check jobs on the CPU, so that this process takes no device from training."""
-    import jax
-
-    jax.config.update("jax_platforms", "cpu")
 
 
 def fields_of(words: Sequence[str]) -> list[tuple[str, str]]:
@@ -391,7 +379,7 @@ def live_table(scheduler: Scheduler, most: int) -> Group:
         rows.add_column(name, justify="right", min_width=width, no_wrap=True)
     for progress in jobs[: max(1, most)]:
         rows.add_row(*map(Text, live_row(progress)))
-    counts = {state: sum(p.state == state for p in jobs) for state in STATE_ORDER}
+    counts = {state: len(scheduler.of_state(state)) for state in STATE_ORDER}
     total = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     return Group(Text(f"{counted(len(jobs), 'run')}: {total}{_left(scheduler)}"), rows)
 
@@ -419,8 +407,8 @@ def _seconds_left(metrics: dict, steps: int) -> float:
 
 def _left(scheduler: Scheduler) -> str:
     """Remaining time, estimated from the mean time of finished jobs."""
-    done = [p.seconds for p in scheduler.all if p.state == "done" and p.seconds]
-    open_ = [p for p in scheduler.all if p.state in ("waiting", "running")]
+    done = [p.seconds for p in scheduler.of_state("done") if p.seconds]
+    open_ = scheduler.of_state("waiting", "running")
     if not done or not open_:
         return ""
     mean = sum(done) / len(done)

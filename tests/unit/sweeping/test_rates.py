@@ -64,7 +64,7 @@ def run(tmp_path, monkeypatch):
 
     def make(made, loss, **options):
         plan, launcher = plan_of(made, tmp_path), Measuring(loss, **options)
-        one = Scheduler(plan.more(), launcher, more=plan.more)
+        one = Scheduler(plan, launcher)
         code = one.run([], lambda _: None)
         return code, launcher.commands, plan, one
 

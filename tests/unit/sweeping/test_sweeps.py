@@ -18,6 +18,7 @@ from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.sweeping import grid, run, slurm
 from posenc_jax.sweeping.jobs import Job, jobs_of, name_of
 from posenc_jax.sweeping.launch import Local, share
+from posenc_jax.sweeping.rates import Plan
 from posenc_jax.sweeping.run import LiveTable, Scheduler, live_table
 from scripts.sweep import main
 
@@ -93,7 +94,7 @@ def sweep(tmp_path, at_once, capsys):
             "evaluation": {"multiples": "1,2"},
         }
         launcher = Pretend(codes)
-        one = Scheduler(jobs_of(made, tmp_path), launcher)
+        one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), launcher)
         code = one.run([], lambda _: None)
         return code, launcher.started, capsys.readouterr().out, one
 
@@ -232,7 +233,7 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path, at_once, c
 
     made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
     stopping = []
-    one = Scheduler(jobs_of(made, tmp_path), Slow())
+    one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), Slow())
     code = one.run(stopping, lambda _: stopping.append("SIGTERM"))
     assert (code, stopped) == (errors.AGAIN, ["rope"])
     assert capsys.readouterr().out.endswith("the same command resumes\n")
@@ -242,7 +243,8 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path, at_once, c
 def test_after_its_time_a_sweep_starts_nothing(tmp_path, at_once, capsys):
     launcher = Pretend()
     jobs = jobs_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path)
-    assert Scheduler(jobs, launcher).run([], lambda _: None, until=0.0) == errors.AGAIN
+    one = Scheduler(Plan(jobs, tmp_path), launcher)
+    assert one.run([], lambda _: None, until=0.0) == errors.AGAIN
     assert launcher.started == []
     assert capsys.readouterr().out.endswith("stopped; the same command resumes\n")
 
