@@ -48,15 +48,13 @@ class Slurm:
     def start(self, name: str, command: list[str], log: Path) -> "SlurmTask":
         task = SlurmTask(command, log, self.queue)
         if not task.adopt():
+            task.clear()
             self.new.append(task)
         return task
 
     def launch(self) -> None:
         """Submit the commands started since the last call as one array."""
         new, self.new = self.new, []
-        if not new:
-            return
-        new = [task for task in new if task.clear()]
         if not new:
             return
         logs, outcomes = ([str(getattr(t, name)) for t in new] for name in ("log", "outcome"))
@@ -98,7 +96,7 @@ class SlurmTask:
         self.outcome = log.parent / "slurm.outcome"
         self.number = log.parent / "slurm.json"
         self.job: str | None = None
-        self.missed = 0
+        self.missing: float | None = None  # since when SLURM does not know it
         self.code: int | None = None  # set if SLURM rejected it
 
     def adopt(self) -> bool:
@@ -115,14 +113,10 @@ class SlurmTask:
                 self.job = saved["job"]
         return self.job is not None
 
-    def clear(self) -> bool:
-        """Remove the files of an earlier job; False if that fails."""
-        try:
-            for path in (self.outcome, self.stop_file):
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            self.refused(str(error))
-        return self.code is None
+    def clear(self) -> None:
+        """Remove the files of an earlier job."""
+        for path in (self.outcome, self.stop_file):
+            path.unlink(missing_ok=True)
 
     def submitted_as(self, job: str) -> None:
         self.job = job
@@ -146,23 +140,19 @@ class SlurmTask:
         if self.outcome.exists():
             return int(self.outcome.read_text(encoding="utf-8"))
         if self.job is None or self.queue.holds(self.job):
-            self.missed = 0
+            self.missing = None
             return None
-        self.missed += 1  # over a network the file may appear after the job leaves the queue
-        if self.missed * 0.2 < 2 * ASK_EVERY:
-            return None
-        return LOST
+        # Over a network the file may appear after the job leaves the queue.
+        self.missing = self.missing or time.monotonic()
+        return None if time.monotonic() - self.missing < 2 * ASK_EVERY else LOST
 
     def stop(self) -> None:
         if self.job is None:
             return
         self.stop_file.touch()
-        done = subprocess.run(
-            ["squeue", "--noheader", f"--jobs={self.job}", "--format=%T"],
-            capture_output=True,
-            text=True,
-        )
-        if "RUNNING" in done.stdout:
+        command = ["squeue", "--noheader", f"--jobs={self.job}", "--format=%T"]
+        state = subprocess.run(command, capture_output=True, text=True).stdout
+        if "RUNNING" in state:
             subprocess.run(["scancel", "--signal=TERM", self.job], capture_output=True)
         else:
             subprocess.run(["scancel", self.job], capture_output=True)
@@ -176,12 +166,8 @@ def run_in_job(command: Sequence[str], log: str, outcome: str) -> None:
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
 
-    def forward(number, frame):
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-
     for number in STOP:
-        signal.signal(number, forward)
+        signal.signal(number, lambda number, frame: process.terminate())
     code = process.wait()
     if code == AGAIN and not Path(f"{outcome}.stop").exists():
         if subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]).returncode == 0:
