@@ -34,22 +34,24 @@ def run(argv: list[str]) -> int:
     workdir = Path(workdir_of(flags.workdir)) if flags.workdir else None
     if workdir is None:
         problems.append("--workdir is missing; give the folder of the run")
+    asked = None
     if evaluation is not None:
         from posenc_jax.evaluation import planning
 
-        problems += planning.mistakes(evaluation)
+        asked, more = planning.read(evaluation)
+        problems += more
         if recipe.distributed or evaluation.distributed:
             problems.append("--evaluate is for one process; evaluate a distributed run afterwards")
     saved = existing_config(workdir) if workdir else None
     training = config.load(recipe, saved, more=problems)
     assert workdir
-    if evaluation is None:
+    if asked is None:
         from posenc_jax.training.loop import train
 
         return train(training, workdir)
     from posenc_jax import programs
 
-    return programs.train_and_evaluate(training, planning.load(evaluation), workdir)
+    return programs.train_and_evaluate(training, asked, workdir)
 
 
 if __name__ == "__main__":

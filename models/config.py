@@ -108,7 +108,8 @@ class Config:
     )
 
     def __post_init__(self):
-        for mistake in mistakes(vars(self)):
+        values = vars(self)
+        for mistake in (*fields.mistakes(Config, values).values(), *mistakes(values)):
             raise ValueError(mistake)
 
     @classmethod
@@ -151,8 +152,8 @@ class Config:
 
 
 def mistakes(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """List every mistake in the fields of a decoder, with `prefix` before each name."""
-    problems = [*fields.mistakes(Config, values, prefix).values()]
+    """Mistakes in fields of a decoder that depend on each other, with `prefix` before each name."""
+    problems = []
     if values.get("parallel") is True and values["norm_place"] == "post":
         problems.append(f"{prefix}parallel needs {prefix}norm_place = 'pre'; got 'post'")
     width, heads = values["width"], values["heads"]

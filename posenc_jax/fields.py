@@ -107,13 +107,16 @@ def groups(described: type) -> Iterator[tuple[str, type]]:
 
 
 def mistakes(described: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Violations of the fields' rules by the names of the fields."""
+    """Violations of the rules of fields and of groups of them, by the whole names of the fields."""
     problems = {}
     for field in fields(described):
+        name = f"{prefix}{field.name}"
         try:
-            field.check(f"{prefix}{field.name}", values.get(field.name, field.default))
+            field.check(name, values.get(field.name, field.default))
         except ValueError as error:
-            problems[field.name] = str(error)
+            problems[name] = str(error)
+    for name, inner in groups(described):
+        problems |= mistakes(inner, values[name], f"{prefix}{name}.")
     return problems
 
 

@@ -1,22 +1,22 @@
 """Check a configuration once, before anything believes it: structure, numbers, choices, and what
 its encoding and extension say when they are built, which imports jax."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 import models
-from posenc_jax import composition, fields, registry
-from posenc_jax.checks import known, positive, token_count
+from posenc_jax import fields, registry
 from posenc_jax.config import compare, schema
 from posenc_jax.config.resolve import Fields, encoding_defaults, resolve, saved_config
-from posenc_jax.config.schema import Evaluation, Training, words
+from posenc_jax.config.schema import Evaluation, Training
 from posenc_jax.data import sources
 from posenc_jax.data.sources import _files
 from posenc_jax.runtime.errors import ConfigError
+
+OF_PARTS = ("model.", "encoding.", "extension.")  # without them no encoding can be built
 
 
 def load(
@@ -37,17 +37,16 @@ def load(
         values = resolve(given, saved)
     except ConfigError as error:
         raise ConfigError(*more, *error.args) from error
-    numbers = fields.mistakes(Training, values)
-    parts = [*_model(values["model"]), *_names(values["encoding"], values["extension"])]
+    wrong = fields.mistakes(Training, values)
+    model = models.config.mistakes(values["model"], "model.")
     source, of_data = _data(values)
-    problems = [*more, *numbers.values(), *_together(values), *parts, *of_data]
-    problems += fields.mistakes(schema.Wandb, values["wandb"], "wandb.").values()
-    if not parts:
+    problems = [*more, *wrong.values(), *_together(values), *model, *of_data]
+    if not model and not any(name.startswith(OF_PARTS) for name in wrong):
         if saved is None and values["init_from"]:
             problems += _unlike(values)
         # With the defaults of what is wrong, since the encoding can be judged nevertheless.
         usual = {field.name: field.default for field in fields.fields(Training)}
-        values |= {name: usual[name] for name in numbers}
+        values |= {name: usual[name] for name in wrong.keys() & usual.keys()}
         values |= {} if source else {"data": {"source": "stdlib"}}
         run = schema.from_fields(values)
         problems += _mistakes_of_building(run)
@@ -67,7 +66,7 @@ def _mistakes_of_building(run: Training) -> list[str]:
 
 
 def _structure(given: Mapping, expected: Mapping) -> list[str]:
-    """Fields that are unknown, groups that are none, values that are no truth value."""
+    """Fields that are unknown or missing, and groups that are none."""
     problems, names = [], schema.every_field(ConfigDict(expected))
     for name, default in expected.items():
         if isinstance(default, Mapping) and not isinstance(given.get(name), Mapping):
@@ -76,12 +75,9 @@ def _structure(given: Mapping, expected: Mapping) -> list[str]:
         return problems
     known_options = {"encoding": _encoding_options(given["encoding"]), "extension": None}
     known_options["data"] = {"source", *sources.every_option()}
-    for field, value in _leaves(given):
+    for field in _leaves(given):
         group, _, name = field.rpartition(".")
-        default = expected[group].get(name) if group else expected.get(name)
         if field in names:
-            if isinstance(default, bool) and not isinstance(value, bool | None):
-                problems.append(f"{field} must be bool; got {value!r}")
             continue
         options = known_options.get(group, ())
         if options is not None and name not in options:
@@ -101,12 +97,13 @@ def _encoding_options(encoding: Mapping) -> Iterable[str] | None:
     return encoding_defaults({**encoding, "inner": inner} if inner else encoding)
 
 
-def _leaves(tree: Mapping, prefix: str = ""):
+def _leaves(tree: Mapping, prefix: str = "") -> Iterator[str]:
+    """The whole names of fields; those of groups inside a group are not opened."""
     for name, value in tree.items():
         if isinstance(value, Mapping) and not prefix:
             yield from _leaves(value, f"{name}.")
         else:
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}"
 
 
 def _together(values: Fields) -> list[str]:
@@ -119,30 +116,11 @@ def _together(values: Fields) -> list[str]:
     return problems
 
 
-def _model(values: Fields) -> list[str]:
-    return models.config.mistakes(values, "model.")
-
-
-def _names(encoding: Fields, extension: Fields) -> list[str]:
-    problems = [*fields.mistakes(schema.Encoding, encoding, "encoding.").values()]
-    problems += fields.mistakes(schema.Extension, extension, "extension.").values()
-    for check in (
-        lambda: known("encoding", encoding["name"], registry.encodings()),
-        lambda: composition.parts(extension["name"]),
-    ):
-        try:
-            check()
-        except ValueError as error:
-            problems.append(str(error))
-    return problems
-
-
 def _data(values: Fields) -> tuple[sources.Origin | None, list[str]]:
     data, length = values["data"], values["train_length"]
     own = {field.name for field in fields.fields(schema.Data)}
     described = {name: value for name, value in data.items() if name not in own}
     source, problems = sources.read(described, length)
-    problems += fields.mistakes(schema.Data, data, "data.").values()
     if source is not None and data.get("answers_only") is True and not source.has_answers:
         problems.append("data.answers_only has no effect: the text marks no answers")
     return source, problems
@@ -155,51 +133,20 @@ def _unlike(values: Fields) -> list[str]:
     return [f"init_from: {line}; give the model and the encoding of that run" for line in lines]
 
 
-def mistakes_in_evaluation(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
-    """Every mistake in the configuration of an evaluation that is found without jax."""
-    values = recipe.to_dict() if isinstance(recipe, ConfigDict) else dict(recipe)
+def mistakes_in_evaluation(values: Mapping[str, Any]) -> list[str]:
+    """Mistakes in the configuration of an evaluation, except those of protocols and extensions."""
     expected = schema.evaluation().to_dict()
     names = schema.every_field(ConfigDict(expected))
-    wrong = [schema.unknown(field, names) for field, _ in _leaves(values) if field not in names]
+    wrong = [schema.unknown(field, names) for field in _leaves(values) if field not in names]
     if wrong:
         return wrong
     problems = [*fields.mistakes(Evaluation, values).values()]
-    problems += fields.mistakes(schema.EvaluationData, values["data"], "data.").values()
-    problems += fields.mistakes(schema.EvaluationWandb, values["wandb"], "wandb.").values()
-    name = str(values["name"])
-    if re.fullmatch(r"[\w.+-]{0,80}", name) is None:
-        problems.append(
-            f"name must be letters, digits and . + - _, 80 at most; got {values['name']!r}"
-        )
     if values["lengths"] and values["multiples"] != expected["multiples"]:
         problems.append(
             f"lengths = {values['lengths']!r} and multiples = {values['multiples']!r} are "
             "mutually exclusive; give one"
         )
-    lists = ("lengths", "multiples", "extensions", "protocols")
-    if all(isinstance(values[name], str) for name in lists):
-        problems += _words(values)
     return problems + _text(values["data"])
-
-
-def _words(values: Fields) -> list[str]:
-    """Mistakes in the words of the lists."""
-    problems = []
-    for rule, text in (
-        (
-            lambda word: token_count("each of lengths", composition.value(word), at_least=2),
-            values["lengths"] or "2",
-        ),
-        (lambda word: positive("each of multiples", composition.value(word)), values["multiples"]),
-        (lambda word: word == "all" or composition.parts(word), values["extensions"]),
-        (lambda word: known("protocol", word, registry.protocols()), values["protocols"]),
-    ):
-        for word in words(text) or ["nothing"]:
-            try:
-                rule(word)
-            except ValueError as error:
-                problems.append(str(error))
-    return problems
 
 
 def _text(data: Fields) -> list[str]:

@@ -5,6 +5,7 @@ Nothing here imports jax. `configs/base.py` adds sizes; a recipe sets the fields
 
 import dataclasses
 import difflib
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,8 +14,8 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from models import Config as Model
-from posenc_jax import fields, registry
-from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST
+from posenc_jax import composition, fields, registry
+from posenc_jax.checks import FARTHEST, LARGEST_SCALE, MOST, known, positive, token_count
 from posenc_jax.data import sources
 from posenc_jax.data.sources import EvaluationData, Origin
 from posenc_jax.fields import above_zero, between, default, group, one_of, true_or_false, whole
@@ -23,11 +24,31 @@ from posenc_jax.registry import WANDB_MODES
 INDENTED: Any = {"initial_indent": " " * 6, "subsequent_indent": " " * 6}
 
 
+def _each(rule: fields.Rule) -> fields.Rule:
+    """Rule for every word of a comma-separated list."""
+
+    def rule_of_list(name: str, value: str):
+        problems = []
+        for word in words(value) or ["nothing"]:
+            try:
+                rule(f"each of {name}", word)
+            except ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    return rule_of_list
+
+
 @dataclasses.dataclass(frozen=True)
 class Encoding:
     """The encoding of a run; other fields are options of the scheme, which a recipe names."""
 
-    name: str = default("nope", "a file in posenc_jax/schemes; its options are fields beside it")
+    name: str = default(
+        "nope",
+        "a file in posenc_jax/schemes; its options are fields beside it",
+        lambda _, value: known("encoding", value, registry.encodings()),
+    )
     per_layer: bool = default(
         False, "True: each layer has trained arrays of its own", true_or_false
     )
@@ -43,7 +64,11 @@ class Encoding:
 class Extension:
     """The extension of a run; its options are fields beside it or in its name: `llama3:8:low=2`."""
 
-    name: str = default("none", "applied in training, such as yarn or yarn:beta_fast=16+logn")
+    name: str = default(
+        "none",
+        "applied in training, such as yarn or yarn:beta_fast=16+logn",
+        lambda _, value: composition.parts(value),
+    )
     scale: float = default(1.0, "how many times L it reaches", above_zero(1, LARGEST_SCALE))
     options: Mapping[str, Any] = fields.options()
 
@@ -172,12 +197,34 @@ class EvaluationWandb:
     )
 
 
+def _evaluation_name(name: str, value: str):
+    if re.fullmatch(r"[\w.+-]{0,80}", value) is None:
+        raise ValueError(f"{name} must be letters, digits and . + - _, 80 at most; got {value!r}")
+
+
+def _multiple(name: str, word: str):
+    positive(name, composition.value(word))
+
+
+def _length_in_tokens(name: str, word: str):
+    token_count(name, composition.value(word), at_least=2)
+
+
+def _lengths(name: str, value: str):
+    if value:
+        _each(_length_in_tokens)(name, value)
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    name: str = default("", "name of this evaluation in eval/curves.csv; empty: from its text")
+    name: str = default(
+        "", "name of this evaluation in eval/curves.csv; empty: from its text", _evaluation_name
+    )
     data: EvaluationData = group(EvaluationData)
-    multiples: str = default("0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one")
-    lengths: str = default("", "lengths in tokens, instead of multiples: 64,128,256")
+    multiples: str = default(
+        "0.25,0.5,1,2,4,8", "lengths, in multiples of the longest trained one", _each(_multiple)
+    )
+    lengths: str = default("", "lengths in tokens, instead of multiples: 64,128,256", _lengths)
     extensions: str = default(
         "none,pi,ntk,yarn,dynamic_ntk,interpolate",
         "those that do not fit the encoding are skipped; name:scale sets a scale (default: the "
@@ -185,7 +232,9 @@ class Evaluation:
         "one that needs no options",
     )
     protocols: str = default(
-        "same_token,nonoverlap,position", f"any of {', '.join(registry.protocols())}"
+        "same_token,nonoverlap,position",
+        f"any of {', '.join(registry.protocols())}",
+        _each(lambda _, word: known("protocol", word, registry.protocols())),
     )
     window: bool = default(
         True,

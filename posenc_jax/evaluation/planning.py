@@ -43,23 +43,23 @@ def load(recipe: ConfigDict | Mapping[str, Any], *, more: Sequence[str] = ()) ->
 
     `more` are mistakes that a program found itself.
     """
-    if problems := [*more, *mistakes(recipe)]:
-        raise ConfigError(*problems)
-    return _typed(recipe)
+    config, problems = read(recipe)
+    if config is None or more:
+        raise ConfigError(*more, *problems)
+    return config
 
 
-def mistakes(recipe: ConfigDict | Mapping[str, Any]) -> list[str]:
-    """Mistakes in structure and numbers, and where there are none those that protocols and
-    extensions find."""
-    if problems := mistakes_in_evaluation(recipe):
-        return problems
-    config = _typed(recipe)
-    return protocols.mistakes(config) + methods.mistakes(config.extensions)
-
-
-def _typed(recipe: ConfigDict | Mapping[str, Any]) -> Evaluation:
-    given = recipe.to_dict() if isinstance(recipe, ConfigDict) else recipe
-    return schema.evaluation_from_fields(given)
+def read(recipe: ConfigDict | Mapping[str, Any]) -> tuple[Evaluation | None, list[str]]:
+    """The typed configuration of an evaluation, or every mistake in it."""
+    values = recipe.to_dict() if isinstance(recipe, ConfigDict) else recipe
+    problems = mistakes_in_evaluation(values)
+    if isinstance(values.get("extensions"), str):
+        problems += methods.mistakes(values["extensions"])
+    if problems:
+        return None, problems
+    config = schema.evaluation_from_fields(values)
+    problems = protocols.mistakes(config)
+    return (None if problems else config), problems
 
 
 def check(config: Evaluation, run: Training) -> None:

@@ -102,7 +102,7 @@ class Job:
 
         words = flags.without_evaluation(self._evaluated)[1]
         evaluation, problems = flags.parse_evaluation(words)
-        return planning.load(evaluation or {}, more=problems)
+        return planning.load(evaluation, more=problems)
 
     def other_fields(self) -> list[str]:
         """Fields in which the run already in this folder differs from the job."""

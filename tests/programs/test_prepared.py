@@ -12,9 +12,10 @@ from running import ROOT, TINY, python, script
 
 import posenc_jax
 from configs import base
-from posenc_jax.config import check, load, schema
+from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT, resolve
 from posenc_jax.data import corpora, export, tokenizer
+from posenc_jax.evaluation import planning
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 WORDS = "the café naïve 東京 of and to in a is that for it as was with be by on not he".split()
@@ -214,13 +215,13 @@ def test_fields_without_effect_beside_tokens_are_refused(texts, fields, message)
 def test_in_an_evaluation_too(texts):
     config = import_module("configs.eval").get_config()
     config.data.tokens = f"{texts}/tokens"
-    assert check.mistakes_in_evaluation(config) == []
+    assert planning.read(config)[1] == []
     config.data.update(source="text", path="a/*.txt")
-    problems = "\n".join(check.mistakes_in_evaluation(config))
+    problems = "\n".join(planning.read(config)[1])
     assert "data.source = 'text' has no effect with data.tokens" in problems
     assert "data.path = 'a/*.txt' has no effect with data.tokens" in problems
     config.data.update(source="", path="", tokens="no/such")
-    assert "no corpus.json in 'no/such'" in "\n".join(check.mistakes_in_evaluation(config))
+    assert "no corpus.json in 'no/such'" in "\n".join(planning.read(config)[1])
 
 
 def test_a_run_of_tokens_keeps_no_field_of_a_text(texts):

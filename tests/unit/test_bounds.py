@@ -98,7 +98,7 @@ def test_seeds_below_2_to_63_are_valid():
 def test_only_ascii_digits_are_numbers(lengths):
     config = schema.evaluation()
     config.lengths = lengths
-    (said,) = check.mistakes_in_evaluation(config)
+    (said,) = check.mistakes_in_evaluation(config.to_dict())
     assert said.startswith("each of lengths must be a whole number of at least 2; got '")
 
 
