@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
 def run(argv: list[str]) -> None:
     backend.configure()
     flags, recipe, problems = parse_flags(argv, __doc__ or "", evaluation=True, define=_define)
-    from posenc_jax import programs
+    from posenc_jax import api
     from posenc_jax.evaluation import planning
     from posenc_jax.runs.subject import run_config
     from posenc_jax.tracking.wandb import log_evaluation
@@ -51,7 +51,7 @@ def run(argv: list[str]) -> None:
         problems.append("--step and --every_checkpoint are mutually exclusive")
     config = planning.load(recipe, more=problems)
     steps = None if flags.every_checkpoint else [flags.step]
-    curves = programs.evaluate_run(config, workdir, steps)
+    curves = api.evaluate_run(config, workdir, steps)
     if curves is not None:
         log_evaluation(run_config(workdir), config.wandb.mode, workdir, curves)
 

@@ -49,9 +49,9 @@ def run(argv: list[str]) -> int:
         from posenc_jax.training.loop import train
 
         return train(training, workdir)
-    from posenc_jax import programs
+    from posenc_jax import api
 
-    return programs.train_and_evaluate(training, asked, workdir)
+    return api.train_and_evaluate(training, asked, workdir)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
-"""Train and evaluate from Python: the programs as functions."""
+"""Train and evaluate a run: what programs and notebooks call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from posenc_jax.checks import known
-from posenc_jax.config import Training, load, schema
+from posenc_jax.config import Evaluation, Training, load, schema
 from posenc_jax.registry import ROOT
 from posenc_jax.runtime import backend
-from posenc_jax.runtime.errors import missing
+from posenc_jax.runtime.errors import DONE, missing
 
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from posenc_jax.evaluation.evaluate import Evaluated
+    from posenc_jax.tracking.wandb import Curves
 
 
 def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | None = None):
@@ -27,13 +30,13 @@ def recipe(name: str, fields: Mapping[str, Any] | None = None, *, size: str | No
 
 def train(config: ConfigDict | Training, workdir: str | Path) -> int:
     """Train or resume the run in a workdir and return the exit code of train.py."""
-    from posenc_jax.runs.workdir import Workdir
-    from posenc_jax.training.loop import train
-
     backend.configure()
     recipe = schema.as_fields(config) if isinstance(config, Training) else config
-    saved = Workdir(workdir).config()
-    return _explained(lambda: train(load(recipe, saved), Path(workdir)))
+    with _explained():
+        from posenc_jax.runs.workdir import Workdir
+        from posenc_jax.training import loop
+
+        return loop.train(load(recipe, Workdir(workdir).config()), Path(workdir))
 
 
 def evaluate(
@@ -42,15 +45,70 @@ def evaluate(
     """Evaluate a run and return its rows of eval/curves.csv; pictures go to plots/."""
     backend.configure()
     recipe = _with(schema.evaluation(), fields)
-    return _explained(lambda: _evaluate(recipe, Path(workdir), step))
+    with _explained():
+        from posenc_jax.evaluation import planning, records
+
+        evaluated, _ = _measure(planning.load(recipe), Path(workdir), [step])
+        return [*records.rows(evaluated.cells), *evaluated.left_out]
 
 
-def _evaluate(recipe: ConfigDict, workdir: Path, step: int | None) -> list[dict]:
-    from posenc_jax import programs
-    from posenc_jax.evaluation import planning, records
+def evaluate_run(
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
+) -> "Curves | None":
+    """Evaluate checkpoints of a run, all of them if None, print its tables and draw its curves;
+    None in processes other than the lead."""
+    from posenc_jax.evaluation import protocols, records, table
+    from posenc_jax.runs.processes import is_lead
+    from posenc_jax.runtime.terminal import say
+    from posenc_jax.tracking.wandb import Curves
 
-    evaluated, _ = programs.measure(planning.load(recipe), workdir, [step])
-    return [*records.rows(evaluated.cells), *evaluated.left_out]
+    evaluated, pictures = _measure(config, workdir, steps)
+    if not is_lead():
+        return None
+    rows = records.rows(evaluated.cells)
+    say(table.table(evaluated.cells))
+    say(table.without_null(rows) or "")
+    say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
+    if len(evaluated.all_names) > 1:
+        names = ", ".join(evaluated.all_names)
+        say(f"curves.csv holds the evaluations {names}; this one is {evaluated.name}")
+    return Curves(rows, protocols.against_length(), pictures, evaluated.facts)
+
+
+def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:
+    """Train a run and evaluate it once it is done, in one wandb run; the exit code."""
+    from posenc_jax.evaluation import planning
+    from posenc_jax.runs.subject import run_config
+    from posenc_jax.runs.workdir import Workdir
+    from posenc_jax.tracking.wandb import log_with_training
+    from posenc_jax.training import loop
+
+    planning.check(evaluation, config)
+    planning.check_readable(evaluation, config)
+    code = loop.train(config, workdir)
+    if code != DONE:
+        return code
+    curves = evaluate_run(evaluation, workdir)
+    assert curves is not None  # of one process
+    log_with_training(run_config(workdir), workdir, curves)
+    Workdir(workdir).set_evaluated(evaluation)
+    return DONE
+
+
+def _measure(
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None
+) -> "tuple[Evaluated, list[Path]]":
+    """Evaluate checkpoints of a run and draw its curves."""
+    from posenc_jax.evaluation.evaluate import evaluate
+    from posenc_jax.evaluation.ngrams import read_yardsticks
+    from posenc_jax.plots import curves
+    from posenc_jax.runs.processes import is_lead
+
+    evaluated = evaluate(config, workdir, steps)
+    if not is_lead():
+        return evaluated, []
+    ngrams = read_yardsticks(workdir / "eval")
+    return evaluated, curves.draw(evaluated.every, workdir / "plots", evaluated.name, ngrams)
 
 
 def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:
@@ -68,8 +126,10 @@ def _with(config: ConfigDict, fields: Mapping[str, Any] | None) -> ConfigDict:
     return config
 
 
-def _explained(body: Callable[[], Result]) -> Result:
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Explain which package of the laboratory is not installed."""
     try:
-        return body()
+        yield
     except ModuleNotFoundError as error:
         raise ImportError(missing(error) or str(error)) from error

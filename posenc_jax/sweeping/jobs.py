@@ -102,6 +102,7 @@ class Job:
 
         words = flags.without_evaluation(self._evaluated)[1]
         evaluation, problems = flags.parse_evaluation(words)
+        assert evaluation is not None  # --evaluate is one of the words
         return planning.load(evaluation, more=problems)
 
     def other_fields(self) -> list[str]:
