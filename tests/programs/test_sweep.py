@@ -17,23 +17,6 @@ from posenc_jax.runtime import errors
 from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.launch import Local, share
 
-
-@pytest.mark.slow
-def test_a_sweep_out_of_time_stops_and_resumes(program, tmp_path):
-    """In the middle of a run's training, which saves where it is."""
-    one = {"recipes": ("configs/rope.py",), "save_every": 10**9, "log_every": 1_000}
-    code, said = program("--minutes=0.3", **one, steps=10**6)[1]()
-    assert code == errors.AGAIN, said
-    assert "stopping by --minutes: running jobs save first" in said
-    assert "stopped; the same command resumes" in said
-    status = json.loads((tmp_path / "runs" / "rope-s0" / "status.json").read_text())
-    assert status["state"] == "stopped" and status["saved"] == status["step"] > 0
-    code, said = program("--minutes=9.5", **one, steps=status["step"] + 20)[1]()
-    assert code == errors.DONE and "rope-s0: done" in said, said
-    log = (tmp_path / "runs" / "rope-s0" / "log.txt").read_text()
-    assert f"resuming at step {status['step']:,}" in log
-
-
 SWEEP = """
 from posenc_jax.sweeping.grid import axis, product
 

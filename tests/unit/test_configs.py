@@ -21,7 +21,6 @@ from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
 from posenc_jax.runs import parameters
 from posenc_jax.runtime.errors import ConfigError, Stop
-from posenc_jax.sweeping import jobs
 
 FOLDER = ROOT / "configs"
 
@@ -183,13 +182,6 @@ def test_a_tuple_read_back_from_json_is_no_difference():
 def test_mistakes_in_an_evaluation_are_refused_also_from_python(changes, message, tmp_path):
     with pytest.raises(ConfigError, match=re.escape(message)):
         posenc_jax.evaluate(tmp_path, changes)
-
-
-def test_a_sweep_axis_without_effect_is_refused(tmp_path):
-    grid = [{"data.documents": count} for count in (2, 3)]
-    planned = jobs.jobs_of({"recipe": "configs/rope.py", "grid": grid}, tmp_path)
-    with pytest.raises(ConfigError, match="2 of the jobs cannot run\n.*data.documents = .* has no"):
-        jobs.refuse_mistakes(planned)
 
 
 def test_the_resolved_config_holds_the_defaults_of_the_source():

@@ -108,40 +108,40 @@ def test_a_best_rate_at_the_edge_adds_one_more(run, tmp_path, best, beyond):
     assert (rows[-1]["chosen"], rows[-1]["edge"]) == ("yes", "yes")
 
 
-def test_encoding_rates_are_tried_at_the_best_learning_rate(run, tmp_path):
+def test_encoding_rates_are_tried_at_the_best_learning_rate_and_both_are_handed_on(run, tmp_path):
     """The recipe's own encoding rate, 4, is tried as shipped."""
-    code, started, _, one = run(content(["t5"]), near(9e-3, 16))
-    rows = {(float(r["learning_rate"]), float(r["encoding_rate"])): r for r in table(tmp_path)}
+    with pytest.raises(Stop, match=r"no choices\.csv, which a sweep with `choose` writes"):
+        chosen(tmp_path)
+    code, started, _, one = run(content(["rope", "t5"]), near(9e-3, 16))
+    of_t5 = [row for row in table(tmp_path) if row["scheme"] == "t5"]
+    rows = {(float(r["learning_rate"]), float(r["encoding_rate"])): r for r in of_t5}
     assert set(rows) == {(1e-3, 1), (3e-3, 1), (9e-3, 1), (27e-3, 1), (9e-3, 16), (3e-3, 4)}
     assert [key for key, row in rows.items() if row["shipped"]] == [(3e-3, 4)]
     assert [key for key, row in rows.items() if row["chosen"]] == [(9e-3, 16)]
-    assert code == errors.DONE and len(one.all) == 7  # six trials, one of them a seed, and another
-    assert ("t5-s1-learning_rate=0.009-encoding_rate=16", True) in started
-
-
-def test_another_sweep_takes_the_rates_that_were_chosen(run, tmp_path):
-    run(content(["rope", "t5"]), near(9e-3, 16))
+    jobs = [p.job.name for p in one.all if p.job.name.startswith("t5")]
+    assert code == errors.DONE and len(jobs) == 7  # six trials, one of them a seed, and another
+    name = "t5-s1-learning_rate=0.009-encoding_rate=16"
+    assert (name, True) in started
     rates = chosen(tmp_path)
     t5 = {"learning_rate": 9e-3, "encoding_rate": 16}
     assert rates == {"rope": {"learning_rate": 9e-3}, "t5": t5}
-    jobs = jobs_of({"grid": [{"recipe": "configs/t5.py", "seed": 0} | rates["t5"]]}, tmp_path)
-    assert jobs[0].name == "t5-s0-learning_rate=0.009-encoding_rate=16"  # as in the tuned sweep
+    jobs = jobs_of({"grid": [{"recipe": "configs/t5.py", "seed": 1} | rates["t5"]]}, tmp_path)
+    assert jobs[0].name == name
 
 
-def test_rates_that_are_not_chosen_yet_are_refused(run, tmp_path):
-    with pytest.raises(Stop, match=r"no choices\.csv, which a sweep with `choose` writes"):
-        chosen(tmp_path)
-    run(content(["rope", "alibi"]), near(3e-3), codes={"rope-s0-learning_rate=0.001": errors.IO})
-    with pytest.raises(Stop, match="has not chosen the rates of rope yet"):
-        chosen(tmp_path)
+def test_rates_that_are_not_finite_are_the_worst_and_end_nothing(run, tmp_path):
+    """A training that diverges, and one whose loss is no number at its end."""
+    lowest, codes = near(3e-3), {"rope-s0-learning_rate=0.009": errors.NOT_FINITE}
 
+    def loss(own, encoding=1.0):
+        return math.nan if own < 2e-3 else lowest(own, encoding)
 
-def test_a_rate_that_is_not_finite_is_the_worst_and_ends_nothing(run, tmp_path):
-    codes = {"rope-s0-learning_rate=0.009": errors.NOT_FINITE}
-    code, started, _, _ = run(content(), near(3e-3), codes=codes)
+    code, started, _, _ = run(content(), loss, codes=codes)
     assert code == errors.DONE and ("rope-s1-learning_rate=0.003", True) in started
-    assert table(tmp_path)[2]["choose_loss"] == "inf"
-    assert run(content(), near(3e-3), codes=codes)[1] == []
+    rows = table(tmp_path)
+    assert [row["choose_loss"] for row in rows] == ["nan", "0.0", "inf"]
+    assert [row["chosen"] for row in rows] == ["", "yes", ""]
+    assert run(content(), loss, codes=codes)[1] == []
 
 
 def test_no_rate_is_chosen_if_none_is_finite(run, tmp_path, capsys):
@@ -171,19 +171,14 @@ def test_a_rate_that_is_tried_twice_is_one_run(run, tmp_path):
     assert [row["shipped"] for row in table(tmp_path)] == ["", "", "yes"]
 
 
-def test_a_loss_that_is_no_number_is_never_chosen(run, tmp_path):
-    lowest = near(3e-3)
-    run(content(), lambda own, encoding=1.0: math.nan if own < 2e-3 else lowest(own, encoding))
-    chosen = [row["learning_rate"] for row in table(tmp_path) if row["chosen"]]
-    assert chosen and set(chosen) == {"0.003"}
-
-
-def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run):
+def test_a_trial_that_fails_leaves_its_scheme_open_and_others_go_on(run, tmp_path):
     codes = {"rope-s0-learning_rate=0.001": errors.IO}
     code, started, plan, _ = run(content(["rope", "alibi"]), near(3e-3), codes=codes)
     assert code == errors.IO and [scheme.name for scheme in plan.open()] == ["rope"]
     assert ("alibi-s1-learning_rate=0.003", True) in started
     assert not any(name.startswith("rope-s1") for name, _ in started)
+    with pytest.raises(Stop, match="has not chosen the rates of rope yet"):
+        chosen(tmp_path)
 
 
 def test_without_a_loss_to_choose_by_a_trial_has_failed(run, monkeypatch):

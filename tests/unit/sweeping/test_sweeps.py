@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import signal
+import time
 
 import pytest
 from launchers import Pretend
@@ -208,14 +209,15 @@ def test_a_full_disk_fails_its_job_only(sweep, monkeypatch, owner, method):
     assert "b" in started and "b: done" in said
 
 
-@pytest.mark.parametrize("code", run.SAME_AGAIN)
+@pytest.mark.parametrize("code", [2, 65, 70, 76])
 def test_a_mistake_is_not_tried_again(sweep, code):
     found, started, said, _ = sweep({"a": [code] * 9})
     assert found == code and started.count("a") == 1 and "a: FAILED" in said
 
 
-def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path, at_once, capsys):
-    stopped = []
+@pytest.mark.parametrize("by", ["SIGTERM", "--minutes"])
+def test_a_stop_waits_for_what_runs_and_starts_nothing_more(by, tmp_path, at_once, capsys):
+    stopped, shown = [], []
 
     class Slow:
         workers = 1
@@ -234,25 +236,16 @@ def test_a_stop_waits_for_what_runs_and_starts_nothing_more(tmp_path, at_once, c
     made = {"grid": [{"recipe": f"configs/{name}.py"} for name in ("rope", "nope")]}
     stopping = []
     one = Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), Slow())
-    code = one.run(stopping, lambda _: stopping.append("SIGTERM"))
+    if by == "SIGTERM":
+        code = one.run(stopping, lambda _: stopping.append(by))
+    else:
+        code = one.run(stopping, shown.append, until=time.monotonic() + 0.2)
     assert (code, stopped) == (errors.AGAIN, ["rope"])
-    assert capsys.readouterr().out.endswith("the same command resumes\n")
+    said = capsys.readouterr().out
+    assert f"stopping by {by}: running jobs save first\n" in said
+    assert said.endswith("stopped; the same command resumes\n")
     assert [p.state for p in one.all] == ["stopped", "waiting"]
-
-
-def test_after_its_time_a_sweep_starts_nothing(tmp_path, at_once, capsys):
-    launcher = Pretend()
-    jobs = jobs_of({"grid": [{"recipe": "configs/rope.py"}]}, tmp_path)
-    one = Scheduler(Plan(jobs, tmp_path), launcher)
-    assert one.run([], lambda _: None, until=0.0) == errors.AGAIN
-    assert launcher.started == []
-    assert capsys.readouterr().out.endswith("stopped; the same command resumes\n")
-
-
-def test_minutes_are_a_time(capsys):
-    words = ["sweep.py", "--config=configs/sweeps/demo.py", "--workdir=no/such"]
-    assert main([*words, "--minutes=0"]) == errors.CONFIG
-    assert "--minutes must be above 0; got 0" in capsys.readouterr().err
+    assert one.run([], shown.append, until=0.0) == errors.AGAIN and stopped == ["rope"]
 
 
 def drawn(one, width=80, most=20):
@@ -326,6 +319,7 @@ def test_nothing_is_drawn_where_there_is_no_terminal(sweep):
     [
         (["--config=nothing.py"], "there is no such sweep file"),
         (["--workers=0"], "--workers must be at least 1; got 0"),
+        (["--minutes=0"], "--minutes must be above 0; got 0"),
         (["steps=3"], "unknown argument 'steps=3'"),
         (["--config.seed=7"], "--config.seed=7 would override seed of the grid"),
         (["--config.model.widht=32"], "unknown field"),
