@@ -1,7 +1,5 @@
 """Build the encoding of a configuration on the host, and report what is wrong with it."""
 
-from collections.abc import Callable
-
 import jax
 
 from posenc_jax import extensions, schemes
@@ -13,12 +11,9 @@ from posenc_jax.encoding import Dims, Encoding, trained_mask
 
 def plain(config: Training, key: jax.Array) -> Encoding:
     """The encoding without the run's own extension."""
-    options = {**config.encoding.options, "sink": config.encoding.sink}
-    return _builder(config)(config.encoding.name, dims(config), key, **options)
-
-
-def _builder(config: Training) -> Callable[..., Encoding]:
-    return schemes.build_per_layer if config.encoding.per_layer else schemes.build
+    encoding = config.encoding
+    build = schemes.build_per_layer if encoding.per_layer else schemes.build
+    return build(encoding.name, dims(config), key, **encoding.options, sink=encoding.sink)
 
 
 def dims(config: Training) -> Dims:

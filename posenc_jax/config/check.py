@@ -73,12 +73,13 @@ def _structure(given: Mapping, expected: Mapping) -> list[str]:
             problems.append(f"{name} is a group of fields; got {given.get(name)!r}")
     if problems:
         return problems
-    known_options = {"encoding": _encoding_options(given["encoding"]), "extension": None}
-    known_options["data"] = {"source", *sources.every_option()}
-    for field in _leaves(given):
+    known_options = {
+        "encoding": _encoding_options(given["encoding"]),
+        "extension": None,
+        "data": sources.every_option(),
+    }
+    for field in (field for field in _leaves(given) if field not in names):
         group, _, name = field.rpartition(".")
-        if field in names:
-            continue
         options = known_options.get(group, ())
         if options is not None and name not in options:
             every = [*names, *(f"{group}.{option}" for option in options)]

@@ -1,9 +1,7 @@
 """Compare the configurations of runs: fields in which they differ, and fields free to differ."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +84,10 @@ def _tokenizer(data: Mapping) -> str | None:
     """The tokenizer's name; None where prepared tokens do not have it."""
     if not data.get("tokens"):
         return data.get("tokenizer", "bytes")
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        card = Path(data["tokens"]).expanduser() / "corpus.json"
-        return json.loads(card.read_text(encoding="utf-8"))["tokenizer"]
-    return None
+    from posenc_jax.data.corpora import card_of
+
+    card = card_of(Path(data["tokens"]).expanduser())
+    return card["tokenizer"] if card else None
 
 
 def experiment(config: Training) -> dict[str, Any]:

@@ -198,12 +198,11 @@ def _described(recipe: ConfigDict, group: str) -> dict[str, fields.Field]:
     """The fields of a group that have a type; options of encodings and extensions have none."""
     top: type = schema.Training if "model" in recipe else schema.Evaluation
     inner = dict(fields.groups(top)).get(group, top)
-    found = {field.name: field for field in fields.fields(inner)}
+    described = list(fields.fields(inner))
     if inner is schema.Data:
-        common = [*fields.fields(sources.Text), fields.Field("source", str, "stdlib", "", None)]
         options = [field._replace(default=None) for field, _ in sources.every_option().values()]
-        found |= {field.name: field for field in [*options, *common]}
-    return found
+        described = [*options, *schema.data_fields()]
+    return {field.name: field for field in described}
 
 
 def _joined(argv: list[str]) -> list[str]:

@@ -304,10 +304,15 @@ def evaluation() -> ConfigDict:
     return _tree(Evaluation)
 
 
-def data_defaults() -> dict[str, Any]:
+def data_fields() -> list[fields.Field]:
     """Fields of `data` that every text has; a source adds its own."""
-    every = [*fields.fields(sources.Text), *fields.fields(Data)]
-    return {"source": "stdlib"} | {field.name: field.default for field in every}
+    names = [name for name in sources.names() if name not in ("tokens", "mixture", "unknown")]
+    source = fields.Field("source", str, "stdlib", ", ".join(names), None)
+    return [source, *fields.fields(sources.Text), *fields.fields(Data)]
+
+
+def data_defaults() -> dict[str, Any]:
+    return {field.name: field.default for field in data_fields()}
 
 
 def _tree(described: type) -> ConfigDict:
@@ -369,24 +374,15 @@ def _data(values: Mapping[str, Any], length: int) -> Data:
 
 def explained(described: type, prefix: str = "") -> Iterator[str]:
     """Lines for each field: its name and default, then its type and its description."""
-    if described is Data:
-        yield from _explained_data(prefix)
-        return
-    for field in fields.fields(described):
-        yield from _lines(field, prefix, field.about)
-    for name, inner in fields.groups(described):
-        yield from explained(inner, f"{prefix}{name}.")
-
-
-def _explained_data(prefix: str) -> Iterator[str]:
-    names = [name for name in sources.names() if name not in ("tokens", "mixture", "unknown")]
-    yield from _lines(fields.Field("source", str, "stdlib", "", None), prefix, ", ".join(names))
-    common = [*fields.fields(sources.Text), *fields.fields(Data)]
+    of_data = described is Data
+    common = data_fields() if of_data else list(fields.fields(described))
     for field in common:
         yield from _lines(field, prefix, field.about)
-    for field, readers in sources.every_option().values():
+    for field, readers in sources.every_option().values() if of_data else ():
         if field.name not in {one.name for one in common}:
             yield from _lines(field, prefix, f"of {', '.join(readers)}: {field.about}")
+    for name, inner in fields.groups(described):
+        yield from explained(inner, f"{prefix}{name}.")
 
 
 def _lines(field: fields.Field, prefix: str, about: str) -> Iterator[str]:
