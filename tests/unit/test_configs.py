@@ -92,7 +92,6 @@ WITHOUT_EFFECT = [
             {"init_from": "no/run"},
             ["'no/run' holds no config.json that can be read: FileNotFoundError"],
         ),
-        ({"seed": 2**64}, ["seed must be at most 9,223,372,036,854,775,807"]),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),
@@ -192,6 +191,12 @@ def test_the_resolved_config_holds_the_defaults_of_the_source():
     assert not {"field", "split", "path"} & set(data)
 
 
+def write_run(folder, recipe):
+    """The configuration of a run, as training writes it."""
+    fields = schema.as_fields(load(recipe)) | {"format": FORMAT}
+    (folder / "config.json").write_text(json.dumps(fields))
+
+
 @pytest.fixture
 def source(tmp_path):
     """Folder of a run whose sizes differ from the defaults."""
@@ -200,9 +205,7 @@ def source(tmp_path):
     config.update(train_length=64, batch_size=48, learning_rate=1e-3)
     config.model.update(width=96, kv_heads=2, activation="swiglu")
     config.data.update(source="jsonl", path="a.jsonl", field="body")
-    (tmp_path / "config.json").write_text(
-        json.dumps(schema.as_fields(load(config)) | {"format": FORMAT})
-    )
+    write_run(tmp_path, config)
     return tmp_path
 
 
@@ -246,19 +249,9 @@ def test_a_fine_tuning_recipe_needs_init_from():
     assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
 
-def test_init_from_requires_the_same_model_and_encoding(tmp_path):
-    source = import_module("configs.rope").get_config()
-    source.encoding.base = 500_000.0
-    (tmp_path / "config.json").write_text(
-        json.dumps(schema.as_fields(load(source)) | {"format": FORMAT})
-    )
-    config = import_module("configs.finetune").get_config()
-    config.init_from = str(tmp_path)
-    assert problems_of(config) == []
-    assert load(config).encoding.options["base"] == 500_000.0
-    config.model.activation = "swiglu"
-    (problem,) = problems_of(config)
-    assert "model.activation is 'gelu' in" in problem and "'swiglu' here" in problem
+def test_init_from_requires_the_same_model_and_encoding(source):
+    problem, _ = problems_of(finetune(source, **{"model.activation": "gelu"}))  # and a.jsonl
+    assert "model.activation is 'swiglu' in" in problem and "'gelu' here" in problem
 
 
 def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
@@ -266,9 +259,7 @@ def test_randomized_fine_tuning_wraps_the_encoding_of_the_source_run(tmp_path):
     config = import_module("configs.randomized_yarn").get_config()
     config.init_from = str(tmp_path)
     config.train_length = config.encoding.inner_length = source.train_length
-    (tmp_path / "config.json").write_text(
-        json.dumps(schema.as_fields(load(source)) | {"format": FORMAT})
-    )
+    write_run(tmp_path, source)
     assert problems_of(config) == []
     encoding = building.plain(load(config), jax.random.key(0))
     assert (encoding.train_length, encoding.max_position) == (128, 1024)
