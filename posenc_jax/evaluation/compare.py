@@ -14,7 +14,7 @@ from posenc_jax.evaluation import protocols, records
 from posenc_jax.evaluation.cells import label, targets_of
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, paired
-from posenc_jax.runs.workdir import Workdir
+from posenc_jax.runs.subject import run_config
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 from posenc_jax.runtime.terminal import warn
 
@@ -56,7 +56,7 @@ def selected_cells(text: str, evaluation: str = "") -> list[Measured]:
     """Cells of the newest checkpoint that a selection names; a method without a scale names all
     its scales, a run alone all its cells."""
     run, methods, length = parse_selection(text)
-    Workdir(run).checked_config()
+    run_config(run)  # refuses one that was edited
     every = records.of_evaluation(records.read_cells(run / "eval"), evaluation)
     newest = max(cell.facts["step"] for cell in every)
     every = [cell for cell in every if cell.facts["step"] == newest]

@@ -19,7 +19,7 @@ from posenc_jax.pretrained.families import Family, Position, Row
 from posenc_jax.pretrained.sources import Source
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, total_digest
-from posenc_jax.runs.workdir import Workdir, hash_of_digests, keep_trained_on
+from posenc_jax.runs.workdir import Workdir, keep_trained_on
 from posenc_jax.runtime import backend
 from posenc_jax.runtime.errors import DONE, ConfigError, DataError
 from posenc_jax.runtime.files import locked, write_atomically
@@ -70,8 +70,6 @@ def adopt(
     run.create()
     with locked(run.path, "another program"):
         write_atomically(run / TOKENIZER, encoder.tokenizer.to_str())
-        nothing = np.zeros(0, np.uint64)
-        keep_trained_on(run.path, nothing)
         state = {PARAMETERS: adopted.params}
         belongs = {
             "data": "",  # of a text that is not known
@@ -79,7 +77,7 @@ def adopt(
             "tokenizer": encoder.hash,
             "config": schema.as_fields(config),
             "format": FORMAT,
-            "trained_on": hash_of_digests(nothing),
+            "trained_on": keep_trained_on(run.path, np.zeros(0, np.uint64)),
         }
         with closing(Checkpoints(run.path, keep=1, in_place=True)) as checkpoints:
             checkpoints.save(STEP, state, belongs)

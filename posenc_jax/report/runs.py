@@ -16,6 +16,7 @@ from posenc_jax.evaluation import records
 from posenc_jax.evaluation.cells import exists, read_record, targets_of
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.runs.subject import run_config
 from posenc_jax.runs.workdir import Workdir, data_in_words
 from posenc_jax.runtime.errors import NOT_FINITE, DataError, OtherConfig, Stop
 from posenc_jax.sweeping.rates import CHOSEN
@@ -141,8 +142,7 @@ def runs_in(folders: Iterable[Path]) -> list[Path]:
 def _trained(folder: Path, notes: list[str]) -> Run:
     """A run without its evaluation."""
     workdir = Workdir(folder)
-    config = workdir.checked_config()
-    assert config is not None
+    config = run_config(folder)
     fields = experiment(config)
     tokenizer = folder / TOKENIZER
     if tokenizer.is_file():  # its path differs by run once the named file is gone

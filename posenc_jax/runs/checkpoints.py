@@ -8,7 +8,7 @@ import logging
 import math
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -71,14 +71,7 @@ class Checkpoints:
         )
 
     def steps(self) -> list[int]:
-        self.settle()  # reload would forget a pending save, and never remove it later
-        self.manager.reload()
-        return sorted(self.manager.all_steps())
-
-    def last(self) -> int:
-        """Return the newest complete step on disk; pending saves have a temporary name."""
-        names = [path.name for path in self.folder.iterdir()]
-        return max((int(name) for name in names if name.isdigit()), default=0)
+        return steps_of(self.folder.parent)
 
     def save(self, step: int, state: Any, belongs: dict) -> None:
         """Save a step asynchronously; a failure is raised by the next call.
@@ -106,18 +99,15 @@ class Checkpoints:
             raise Damaged(f"checkpoint {step} is a renamed checkpoint of step {card['step']}")
         return card
 
-    def restore(self, step: int, like: Any) -> Any:
-        """Restore the state of a step to the host, structured as `like`; check every array."""
-        return self._restore(step, like, group="")
-
-    def parameters(self, step: int, like: Any) -> Any:
-        """Restore the parameters of a step; the optimizer state is checked too."""
-        return self._restore(step, {PARAMETERS: like}, group=f"{PARAMETERS}.")[PARAMETERS]
-
-    def _restore(self, step: int, like: Any, group: str) -> Any:
-        """Restore the arrays whose names begin with `group`."""
+    def restore(self, step: int, like: Mapping[str, Any]) -> Any:
+        """Restore the groups of a state that `like` has to the host; check every saved array."""
         saved, wanted = self.card(step)["digests"], by_path(like)
-        _same_names(step, wanted, [name for name in saved if name.startswith(group)])
+        grouped = {name for name in saved if name.partition(".")[0] in like}
+        if grouped != set(wanted):
+            missing, unknown = sorted(set(wanted) - grouped), sorted(grouped - set(wanted))
+            raise OtherConfig(
+                f"checkpoint {step} has other arrays; missing: {missing}, unknown: {unknown}"
+            )
         restored = self._read(step, "state", ocp.args.StandardRestore())  # in their saved shapes
         _check_digests(step, restored, saved)
         shapes = {n: restored[n].shape for n in wanted if restored[n].shape != wanted[n].shape}
@@ -200,19 +190,21 @@ class Saving:
         self.keep = keep
         self.saved = -1  # the last step that was restored or saved
         self.card: dict | None = None  # of the checkpoint that was restored
+        self.belongs: dict = {}  # facts about the run, for the cards to come
 
     def steps(self) -> list[int]:
-        """The steps on disk, once they are complete; none in processes other than the lead."""
+        """The complete steps on disk; none in processes other than the lead."""
         return self.checkpoints.steps() if self.checkpoints else []
 
-    def save(self, step: int, state: Any, belongs: dict) -> None:
+    def settle(self) -> None:
+        if self.checkpoints:
+            self.checkpoints.settle()
+
+    def save(self, step: int, state: Any) -> None:
         state = processes.on_host(state)
         if self.checkpoints:
-            self.checkpoints.save(step, state, belongs)
+            self.checkpoints.save(step, state, self.belongs)
         self.saved = step
-
-    def last(self) -> int:
-        return self.checkpoints.last() if self.checkpoints else 0
 
     def restore_last(
         self, fresh: Any, shardings: Any, accept: Callable[[dict], None]
@@ -231,6 +223,12 @@ class Saving:
     def close(self) -> None:
         if self.checkpoints:
             self.checkpoints.close()
+
+
+def steps_of(workdir: Path) -> list[int]:
+    """The steps with a complete checkpoint in a workdir; pending saves have a temporary name."""
+    names = (path.name for path in (workdir / "checkpoints").glob("*"))
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def _check_space(folder: Path, state: Any, keep: int) -> None:
@@ -304,14 +302,6 @@ def _quieten_orbax() -> None:
 def _show_unless_closed(raised: Any) -> None:
     if str(raised.exc_value) != "Event loop is closed":
         sys.__unraisablehook__(raised)
-
-
-def _same_names(step: int, wanted: Iterable[str], saved: Iterable[str]) -> None:
-    missing, unknown = sorted(set(wanted) - set(saved)), sorted(set(saved) - set(wanted))
-    if missing or unknown:
-        raise OtherConfig(
-            f"checkpoint {step} has other arrays; missing: {missing}, unknown: {unknown}"
-        )
 
 
 def _check_digests(step: int, restored: dict[str, Any], saved: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """Load a run: for evaluations, plots, notebooks, scripts, and the runs that start from it."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,10 +20,9 @@ from posenc_jax.data.texts import OwnText
 from posenc_jax.data.writing import Encoder
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import parameters
-from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, steps_of
 from posenc_jax.runs.workdir import (
     Workdir,
-    hash_of_digests,
     keep_trained_on,
     read_trained_on,
     refuse_edited,
@@ -130,23 +130,23 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
         try:
             with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
                 card = checkpoints.card(chosen)
-                refuse_edited(card, config, workdir)
-                params = parameters.on_device(checkpoints.parameters(chosen, blank.params()))
+                state = checkpoints.restore(chosen, {PARAMETERS: blank.params()})
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise
         else:
+            params = parameters.on_device(state[PARAMETERS])
             return Loaded(config, chosen, blank.replace(params), card)
     raise Stop(f"the checkpoints of {workdir} change too fast to be read; give a step")
 
 
 def check_source(init_from: str) -> None:
     """Refuse to start from a run that is extended already."""
-    source = Workdir(init_from).checked_config()
-    if source is not None and source.extension.name != "none":
+    extension = run_config(Path(init_from)).extension.name
+    if extension != "none":
         raise OtherConfig(
-            f"init_from: {init_from} is already extended by {source.extension.name!r}; start from "
-            "the run before its extension"
+            f"init_from: {init_from} is already extended by {extension!r}; start from the run "
+            "before its extension"
         )
 
 
@@ -191,25 +191,26 @@ def keep_beside(
         "tokenizer": encoder.hash,
         "config": schema.as_fields(config),
         "format": FORMAT,
-        "trained_on": hash_of_digests(_trained_on(workdir, config.init_from, corpus, card)),
+        "trained_on": _keep_trained_on(workdir, config.init_from, corpus, card),
     }
 
 
-def _trained_on(
+def _keep_trained_on(
     workdir: Path, init_from: str, corpus: Corpus | Mixture, card: Mapping[str, Any] | None
-) -> np.ndarray:
-    """Digests of a run's own documents and of those of the run whose weights it took."""
+) -> str:
+    """Keep the digests of a run's own documents and of those of the run whose weights it took;
+    return their hash."""
     if card is not None:
         with suppress(DataError):  # a list that is missing or was changed is written again
-            return read_trained_on(workdir, card)
+            read_trained_on(workdir, card)
+            return card["trained_on"]
     digests = np.unique(corpus.digests)
     if init_from:
         source = Path(init_from)
         with closing(Checkpoints(source, read_only=True)) as checkpoints:
             newest = checkpoints.card(checkpoints.steps()[-1])
         digests = np.union1d(digests, read_trained_on(source, newest))
-    keep_trained_on(workdir, digests)
-    return digests
+    return keep_trained_on(workdir, digests)
 
 
 def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable:
@@ -231,22 +232,22 @@ def _tokenizer(workdir: Path, loaded: Loaded) -> Encoder | tokenizer.Unavailable
 
 
 def run_config(workdir: Path) -> Training:
-    """The configuration of a run, checked against its newest checkpoint's card."""
-    config = Workdir(workdir).checked_config()
+    """The configuration of a run, checked against the newest card of a checkpoint that is
+    readable."""
+    config = Workdir(workdir).config()
     if config is None:
         raise Stop(f"{workdir} is not the workdir of a run: it has no config.json")
+    for step in reversed(steps_of(workdir)):
+        path = workdir / "checkpoints" / str(step) / "card" / "metadata"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            refuse_edited(json.loads(path.read_text(encoding="utf-8")), config, workdir)
+            break
     return config
 
 
 def saved_steps(workdir: Path) -> list[int]:
     """List the steps of a run's current checkpoints, at least one."""
-    for _ in range(TRIES):
-        try:
-            with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-                saved = checkpoints.steps()
-        except FileNotFoundError:  # the run removed one meanwhile
-            continue
-        if not saved:
-            raise Stop(f"{workdir} has no checkpoint yet")
-        return saved
-    raise Stop(f"the checkpoints of {workdir} change too fast to be read; save less often")
+    saved = steps_of(workdir)
+    if not saved:
+        raise Stop(f"{workdir} has no checkpoint yet")
+    return saved

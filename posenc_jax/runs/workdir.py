@@ -3,10 +3,9 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -69,8 +68,15 @@ class Workdir:
             yield
             return
         self.create()
-        with locked(self.path, "another training run"), self._recording_failure():
-            yield
+        with locked(self.path, "another training run"):
+            last = self._last_status()
+            self.saved = last.get("saved", 0)
+            self.facts = {name: last[name] for name in KEPT_FACTS if name in last}
+            try:
+                yield
+            except (Exception, KeyboardInterrupt) as error:
+                self._ended(error)
+                raise
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -78,17 +84,6 @@ class Workdir:
     def config(self) -> Training | None:
         """The configuration of the run in this folder; None where there is none."""
         return resolve.existing_config(self.path)
-
-    def checked_config(self) -> Training | None:
-        """The configuration, checked against the newest checkpoint's card where one is readable."""
-        config = self.config()
-        paths = (self / "checkpoints").glob("*/card/metadata")
-        cards = {int(path.parts[-3]): path for path in paths if path.parts[-3].isdigit()}
-        if config is not None and cards:
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                card = json.loads(cards[max(cards)].read_text(encoding="utf-8"))
-                refuse_edited(card, config, self.path)
-        return config
 
     def claim(self, config: Training) -> None:
         """Write the configuration unless the folder belongs to a run with another one."""
@@ -163,19 +158,8 @@ class Workdir:
         with suppress(OSError), (self / "log.txt").open("a", encoding="utf-8") as stream:
             stream.write(text + "\n")
 
-    @contextmanager
-    def _recording_failure(self) -> Iterator[None]:
-        """Record an error that ends a run in status.json, unless the run was already done."""
-        last = self._last_status()
-        self.saved = last.get("saved", 0)
-        self.facts = {name: last[name] for name in KEPT_FACTS if name in last}
-        try:
-            yield
-        except (Exception, KeyboardInterrupt) as error:
-            self._ended(error)
-            raise
-
     def _ended(self, error: BaseException) -> None:
+        """Record an error that ends a run in status.json, unless the run was already done."""
         code = code_of(error)
         if code in (CONFIG, OTHER_CONFIG):  # a mistake in the command does not end the run
             return
@@ -273,22 +257,17 @@ def data_in_words(data: Mapping[str, Any]) -> str:
     )
 
 
-def median_speed(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the median tokens per second of lines of metrics, except the first (compilation)."""
-    speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
-    return float(median(speeds[1:] or speeds)) if speeds else None
-
-
 TRAINED_ON = "trained_on.txt"  # one digest per line; the card has the hash of all
 
 
-def keep_trained_on(workdir: Path, digests: np.ndarray) -> None:
-    write_atomically(
-        workdir / TRAINED_ON, "".join(f"{digest:016x}\n" for digest in digests.tolist())
-    )
+def keep_trained_on(workdir: Path, digests: np.ndarray) -> str:
+    """Write the digests of a run's training documents and return their hash, for the card."""
+    lines = "".join(f"{digest:016x}\n" for digest in digests.tolist())
+    write_atomically(workdir / TRAINED_ON, lines)
+    return _hash_of(digests)
 
 
-def hash_of_digests(digests: np.ndarray) -> str:
+def _hash_of(digests: np.ndarray) -> str:
     return hashlib.sha256(digests.astype("<u8").tobytes()).hexdigest()
 
 
@@ -298,7 +277,7 @@ def read_trained_on(workdir: Path, card: Mapping[str, Any]) -> np.ndarray:  # ui
     try:
         lines = path.read_text(encoding="utf-8").split()
         digests = np.array([int(line, 16) for line in lines], np.uint64)
-        if hash_of_digests(digests) == card["trained_on"]:
+        if _hash_of(digests) == card["trained_on"]:
             return digests
     except (OSError, ValueError, OverflowError):
         pass

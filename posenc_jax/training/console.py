@@ -198,11 +198,13 @@ class Recorder:
         report: Report,
         metrics: Metrics | None,
         view: View | None,
-        *,
+        rows: Batches | MixedBatches,
+        rate: Callable[[int], ArrayLike],
         skipping: bool,
         lossless: bool,  # False: no bits per byte
     ):
         self.report, self.metrics, self.view = report, metrics, view
+        self.rows, self.rate = rows, rate
         self.skipping, self.lossless = skipping, lossless
         self.facts: dict = {}  # for status.json
         self.in_a_row = 0  # consecutive skipped steps
@@ -224,14 +226,8 @@ class Recorder:
                 raise
             warn(str(stop))
 
-    def record(
-        self,
-        step: int,
-        measured: dict,
-        rate: Callable[[int], ArrayLike],
-        rows: Batches | MixedBatches,
-    ) -> None:
-        self.pending = (step, measured, rate, rows)
+    def record(self, step: int, measured: dict) -> None:
+        self.pending = (step, measured)
 
     def validation(self, step: int, values: dict) -> None:
         self._read()  # the step's metrics come first
@@ -249,7 +245,7 @@ class Recorder:
     def _read(self) -> None:
         if self.pending is None:
             return
-        (step, measured, rate, rows), self.pending = self.pending, None
+        (step, measured), self.pending = self.pending, None
         values = {name: float(value) for name, value in measured.items()}
         if not self.lossless:
             del values["bpb"]
@@ -260,13 +256,13 @@ class Recorder:
             self.finite.append(f"{values['loss']:.4f} (step {step})")
             self.in_a_row = 0
         else:
-            self._not_finite(step, values, rows)
+            self._not_finite(step, values)
         if self.skipping:
             self.facts["skipped"] = int(values["skipped"])
         if self.report.due(step):
-            self.line = self.report.step(step, values, float(np.asarray(rate(applied))))
+            self.line = self.report.step(step, values, float(np.asarray(self.rate(applied))))
 
-    def _not_finite(self, step: int, values: dict, rows: Batches | MixedBatches) -> None:
+    def _not_finite(self, step: int, values: dict) -> None:
         self.in_a_row += 1
         if self.skipping and self.in_a_row < SKIPS:
             self.report.line(f"step {step} is not finite: {_worded(values)}; skipped")
@@ -275,7 +271,7 @@ class Recorder:
             f"step {step} is not finite: {_worded(values)}. "
             + (f"Neither are the {SKIPS - 1} before it. " if self.skipping else "")
             + f"The last finite losses: {', '.join(self.finite) or 'none'}. Its batch: "
-            f"{rows.describe(step - 1)}. It was not saved. A lower learning_rate, a longer "
+            f"{self.rows.describe(step - 1)}. It was not saved. A lower learning_rate, a longer "
             "warmup_steps or a lower clip may help, or skip_not_finite=True, which skips "
             "such steps: use another --workdir, and init_from for the weights of this one"
         )

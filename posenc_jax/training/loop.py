@@ -1,26 +1,25 @@
 """The training loop: start or resume a run, train, save and record it."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 from posenc_jax.config import Training
 from posenc_jax.data import batches, corpora
-from posenc_jax.data.batches import Batches, MixedBatches
 from posenc_jax.runs import parameters, processes
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import Saving, total_digest
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.processes import is_lead
-from posenc_jax.runs.workdir import Workdir, data_facts, median_speed
+from posenc_jax.runs.workdir import Workdir, data_facts
 from posenc_jax.runtime import backend, devices, errors
 from posenc_jax.runtime.terminal import counted, stop_requests, warn
 from posenc_jax.tracking.wandb import View, identity_of
 from posenc_jax.training import optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
-from posenc_jax.training.train_step import fresh_state, train_step
+from posenc_jax.training.train_step import State, fresh_state, train_step
 from posenc_jax.training.validation import Validation
 
 
@@ -53,54 +52,51 @@ def _check_steps(steps: int, saved: list[int]) -> None:
 
 
 def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str]) -> int:
-    mesh = devices.make_mesh(sequence=config.sequence)
-    encoder, adam = corpora.encoder_of(config.data.source), optimizer.make(config)
-    # All processes get the lead's state, so the others need only its shape.
-    starts = is_lead() and not saving.steps()
-    parts = subjects.starting_parts(config, encoder.hash) if starts else parameters.make(config)
-    fresh = fresh_state(parts, adam)
-    shardings = devices.shardings(fresh, mesh, config.sharding)
-    step, state = saving.restore_last(
-        fresh, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
-    )
-    del fresh
-    run.resume_from(step)
-    belongs = {}
-    if is_lead():
-        belongs = subjects.keep_beside(run.path, config, corpus, encoder, saving.card)
+    mesh, adam = devices.make_mesh(sequence=config.sequence), optimizer.make(config)
+    parts, step, state = _start(config, run, corpus, saving, mesh, adam)
     stopping = processes.Stopping(signals, mesh)
     run.say(first_screen(config, parts, corpus, mesh, step))
     if step >= config.steps:
         return _done(run, step, state, "already done")
+    facts = {"parameters": parts.counts()}
     earlier_facts = run.facts if step else {}
-    run.facts = {"command": " ".join(sys.argv)} | earlier_facts
-    run.facts |= {"data": data_facts(corpus), "parameters": parts.counts()}
-    run.facts["machine"] = backend.machine() | {"cores": backend.cores()}
+    run.facts = {"command": " ".join(sys.argv)} | earlier_facts | {"data": data_facts(corpus)}
+    run.facts |= facts | {"machine": backend.machine() | {"cores": backend.cores()}}
     run.facts.pop("speed", None)  # measured before this start
     run.status("running", errors.AGAIN, step=step)
     metrics = view = None
     if is_lead():
         metrics = Metrics(run / "metrics.jsonl", step)
-        facts = {"parameters": parts.counts(), "data_fingerprint": corpus.fingerprint}
         # Opening wandb takes half a minute if its host is unreachable.
+        facts["data_fingerprint"] = corpus.fingerprint
         view = View(config, run.path, identity_of(run.path), facts)
-    report = Report(run, config, parts, step)
-    skipping = config.skip_not_finite
-    with Recorder(report, metrics, view, skipping=skipping, lossless=corpus.lossless) as record:
+    rows, report = batches.batches_of(corpus, config), Report(run, config, parts, step)
+    rate, skipping = optimizer.schedule(config), config.skip_not_finite
+    with Recorder(report, metrics, view, rows, rate, skipping, corpus.lossless) as record:
 
-        def save(step: int, state) -> None:
-            saving.save(step, state, belongs)
-            run.set_saved(step, saving.last())
+        def save() -> None:
+            saving.save(step, state)
+            run.set_saved(step, max(saving.steps(), default=0))
 
         step_once = train_step(parts, adam, config, mesh)
         validate = Validation(config, parts, corpus, mesh)
-        rows = batches.batches_of(corpus, config)
-        step, state = _steps(
-            config, step_once, validate, rows, mesh, save, record, step, state, stopping
-        )
+        local_rows = devices.own_rows(mesh, config.batch_size)
+        # A `stop_at` already reached is ignored, so the same command resumes.
+        last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
+        while step < last and not stopping():
+            state, measured = step_once(state, devices.spread(rows.batch(step, local_rows), mesh))
+            step += 1
+            record.flush()  # the previous step, while this one is computed
+            record.record(step, measured)
+            if validate.due(step):
+                record.validation(step, validate(state["params"]))
+            if step % config.save_every == 0 and step < config.steps:
+                record.flush()  # a run resumed from this step needs every line up to it
+                save()
+        record.flush()
         if step != saving.saved:
-            save(step, state)
-        saving.steps()  # waits for the save
+            save()
+        saving.settle()
         run.facts |= _speed(run) | record.facts
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:
@@ -112,45 +108,35 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
     return errors.AGAIN
 
 
-def _steps(
-    config: Training,
-    step_once: Callable,
-    validate: Validation,
-    rows: Batches | MixedBatches,
-    mesh,
-    save: Callable[[int, Any], None],
-    record: Recorder,
-    step: int,
-    state,
-    stopping: processes.Stopping,
-):
-    """Train from a step to the last one, `stop_at` or a stop signal."""
-    rate = optimizer.schedule(config)
-    local_rows = devices.own_rows(mesh, config.batch_size)
-    # A `stop_at` already reached is ignored, so the same command resumes.
-    last = min(config.steps, config.stop_at) if config.stop_at > step else config.steps
-    while step < last and not stopping():
-        state, measured = step_once(state, devices.spread(rows.batch(step, local_rows), mesh))
-        step += 1
-        record.flush()  # the previous step, while this one is computed
-        record.record(step, measured, rate, rows)
-        if validate.due(step):
-            record.validation(step, validate(state["params"]))
-        if step % config.save_every == 0 and step < config.steps:
-            record.flush()  # a run resumed from this step needs every line up to it
-            save(step, state)
-    record.flush()
-    return step, state
+def _start(
+    config, run: Workdir, corpus, saving: Saving, mesh, adam
+) -> tuple[parameters.Parts, int, State]:
+    """Model and encoding, and the step and state to start or resume from."""
+    encoder = corpora.encoder_of(config.data.source)
+    # All processes get the lead's state, so the others need only its shape.
+    starts = is_lead() and not saving.steps()
+    parts = subjects.starting_parts(config, encoder.hash) if starts else parameters.make(config)
+    fresh = fresh_state(parts, adam)
+    shardings = devices.shardings(fresh, mesh, config.sharding)
+    step, state = saving.restore_last(
+        fresh, shardings, lambda card: run.accept(card, config, corpus.fingerprint)
+    )
+    run.resume_from(step)
+    if is_lead():
+        saving.belongs = subjects.keep_beside(run.path, config, corpus, encoder, saving.card)
+    return parts, step, state
 
 
 def _speed(run: Workdir) -> dict[str, float]:
+    """Median tokens per second of the logged steps, without the first, which compiles."""
     with suppress(errors.Stop):  # a damaged file of metrics
-        rate = median_speed(read_metrics(run / "metrics.jsonl"))
-        return {"speed": rate} if rate else {}
+        lines = read_metrics(run / "metrics.jsonl")
+        speeds = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
+        return {"speed": float(median(speeds[1:] or speeds))} if speeds else {}
     return {}
 
 
-def _done(run: Workdir, step: int, state, word: str) -> int:
+def _done(run: Workdir, step: int, state: State, word: str) -> int:
     digest = total_digest(processes.on_host(state))
     skipped = run.facts.get("skipped")
     steps = counted(step, "step") + (f", {skipped} skipped" if skipped else "")
