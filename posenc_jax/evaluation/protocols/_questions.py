@@ -1,5 +1,7 @@
-"""The settings behind each scored answer, and the accuracy of a reader that ignores their order."""
+"""The questions behind the scored answers of a plan, and what a reader can know of them."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,16 +12,12 @@ from posenc_jax.evaluation.windows import Plan, Text
 NEVER = np.iinfo(np.int64).max
 
 
-class Questions(NamedTuple):
-    """Settings behind each scored answer of a plan: earlier values of the name in question."""
+class Settings(NamedTuple):
+    """Earlier values of the name in each question."""
 
     back: np.ndarray  # [N, settings], tokens from question to setting, the latest setting first
     right: np.ndarray  # [N, settings], bool: the setting gives the answer
-    seen: np.ndarray  # [N], tokens in the window before the question
-
-    @property
-    def visible(self) -> np.ndarray:  # [N, settings]
-        return self.back <= self.seen[:, None]
+    visible: np.ndarray  # [N, settings], bool: the setting lies in the window
 
     @property
     def older(self) -> np.ndarray:  # [N], settings in the document before the last one
@@ -31,46 +29,61 @@ class Questions(NamedTuple):
             return np.zeros(len(self.back), np.int64)
         return np.where(self.back[:, 1] < NEVER, self.back[:, 1] - self.back[:, 0], 0)
 
-    def orderless(self, chance: float) -> np.ndarray:  # [N]
-        """Probability of a right answer from picking a visible setting at random, or guessing where
-        none is visible."""
-        visible = self.visible.sum(axis=1)
-        right = (self.visible & self.right).sum(axis=1)
-        return np.where(visible, right / np.maximum(visible, 1), chance)
 
+@dataclass(frozen=True)
+class Questions:
+    """The scored answers of a plan, [N] in order."""
 
-def questions_of(text: Text, plan: Plan) -> Questions | None:
-    """Questions of a plan, in the order of its scored answers; None: the task has no settings."""
-    find = tasks.settings_of(text.split.task)
-    if find is None:
-        return None
-    scored = plan.scored()
-    places = plan.targets()[scored]
-    begins = text.split.starts[np.searchsorted(text.split.starts, places, side="right") - 1]
-    settings = [
-        find(text.split.tokens[begin : place + 1])
-        for begin, place in zip(begins, places, strict=True)
-    ]
-    most = max((len(each.back) for each in settings), default=0)
-    back = np.full((len(settings), most), NEVER)
-    right = np.zeros((len(settings), most), bool)
-    for number, each in enumerate(settings):
-        back[number, : len(each.back)] = each.back
-        right[number, : len(each.back)] = each.right
-    seen = np.broadcast_to(np.arange(plan.length), scored.shape)[scored]
-    return Questions(back, right, seen)
+    text: Text
+    plan: Plan
 
+    @cached_property
+    def places(self) -> np.ndarray:  # [N], of the answers in the split
+        return self.plan.targets()[self.plan.scored()]
 
-def orderless(text: Text, plan: Plan) -> float | None:
-    """Accuracy of a reader that picks one of the visible settings at random."""
-    questions = None if text.split.chance is None else questions_of(text, plan)
-    if questions is None or text.split.chance is None or not len(questions.seen):
-        return None
-    return float(np.mean(questions.orderless(text.split.chance)))
+    @cached_property
+    def seen(self) -> np.ndarray:  # [N], tokens in the window before the question
+        return np.nonzero(self.plan.scored())[1]
 
+    @cached_property
+    def gaps(self) -> np.ndarray:  # [N], tokens back to what answers it; 0: unknown
+        gaps = self.text.split.gaps
+        return np.zeros(len(self.places), int) if gaps is None else gaps[self.places]
 
-def restricted(plan: Plan, chosen: np.ndarray) -> Plan:  # [N], bool, of its scored answers
-    """Restrict a plan to some of its scored answers."""
-    kept = plan.scored()
-    kept[kept] = chosen
-    return plan._replace(kept=kept)
+    @cached_property
+    def settings(self) -> Settings | None:
+        """None where the task has no settings."""
+        split = self.text.split
+        find = tasks.settings_of(split.task)
+        if find is None:
+            return None
+        begins = split.starts[np.searchsorted(split.starts, self.places, side="right") - 1]
+        found = [
+            find(split.tokens[begin : place + 1])
+            for begin, place in zip(begins, self.places, strict=True)
+        ]
+        most = max((len(each.back) for each in found), default=0)
+        back = np.full((len(found), most), NEVER)
+        right = np.zeros((len(found), most), bool)
+        for number, each in enumerate(found):
+            back[number, : len(each.back)] = each.back
+            right[number, : len(each.back)] = each.right
+        return Settings(back, right, back <= self.seen[:, None])
+
+    def ceiling(self, chosen: np.ndarray) -> float | None:
+        """Accuracy on some of them of a reader that finds every answer in its window and guesses
+        the rest."""
+        split = self.text.split
+        if split.chance is None or split.gaps is None:
+            return None
+        return tasks.ceiling(split.chance, self.gaps[chosen], self.seen[chosen])
+
+    def orderless(self, chosen: np.ndarray) -> float | None:
+        """Accuracy on some of them of a reader that picks a visible setting at random, and guesses
+        where none is visible."""
+        chance, settings = self.text.split.chance, self.settings
+        if chance is None or settings is None:
+            return None
+        visible = settings.visible.sum(axis=1)
+        right = (settings.visible & settings.right).sum(axis=1)
+        return float(np.mean(np.where(visible, right / np.maximum(visible, 1), chance)[chosen]))

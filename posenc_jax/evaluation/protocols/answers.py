@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from posenc_jax.data import tasks
-from posenc_jax.evaluation.protocols import Reading, _questions
+from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runtime.errors import ConfigError
@@ -35,9 +35,9 @@ class Answers(LastTargets):
             )
         return plan
 
-    def parts(self, text: Text, plan: Plan) -> Parts:
+    def parts(self, questions: Questions) -> Parts:
         """Which of the scored answers belong to which part: here all of them to one."""
-        return {"": np.ones(int(plan.scored().sum()), bool)}
+        return {"": np.ones(len(questions.places), bool)}
 
     def facts(self, part: str) -> dict:
         """More columns of a part."""
@@ -45,37 +45,22 @@ class Answers(LastTargets):
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         plan = self.plan(text, length, span)
-        gaps, seen = gaps_of(text, plan)
-        readings = []
-        for part, chosen in self.parts(text, plan).items():
+        questions, readings = Questions(text, plan), []
+        for part, chosen in self.parts(questions).items():
             if not chosen.any():
                 continue
-            own = _questions.restricted(plan, chosen)
+            kept = plan.scored()
+            kept[kept] = chosen
+            own = plan._replace(kept=kept)
             # The answers of a part lie in the window.
-            share = 1.0 if self.by_part else ceiling(text, gaps[chosen], seen[chosen])
+            share = 1.0 if self.by_part else questions.ceiling(chosen)
             facts = {"chance": text.split.chance, "ceiling": share}
-            facts |= {"orderless": _questions.orderless(text, own)} | self.facts(part)
+            facts |= {"orderless": questions.orderless(chosen)} | self.facts(part)
             readings.append(Reading(text, own, text.token_hash(own), part, facts))
         return readings
 
     def wanted(self, span: int | None) -> int:
         return -(-WANTED // (span or 1))
-
-
-def gaps_of(text: Text, plan: Plan) -> tuple[np.ndarray, np.ndarray]:  # [N] twice
-    """Gap of each scored answer, in tokens back, and the tokens before its question."""
-    scored = plan.scored()
-    gaps = np.zeros(scored.shape, int)
-    if text.split.gaps is not None:
-        gaps = text.split.gaps[plan.targets()]
-    return gaps[scored], np.broadcast_to(np.arange(plan.length), scored.shape)[scored]
-
-
-def ceiling(text: Text, gaps: np.ndarray, seen: np.ndarray) -> float | None:
-    """Accuracy of a reader that finds every answer in its window and guesses the rest."""
-    if text.split.chance is None or text.split.gaps is None:
-        return None
-    return tasks.ceiling(text.split.chance, gaps, seen)
 
 
 protocol = Answers()

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from posenc_jax.evaluation.protocols.answers import Answers, Parts, gaps_of
-from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.evaluation.protocols._questions import Questions
+from posenc_jax.evaluation.protocols.answers import Answers, Parts
 
 PARTS = 10
 
@@ -15,8 +15,8 @@ class Depth(Answers):
     order = 7
     by_part = True
 
-    def parts(self, text: Text, plan: Plan) -> Parts:
-        gaps, seen = gaps_of(text, plan)
+    def parts(self, questions: Questions) -> Parts:
+        gaps, seen = questions.gaps, questions.seen
         depth = 1 - gaps / np.maximum(seen, 1)
         inside = (gaps > 0) & (gaps <= seen)
         ends = pairwise(number / PARTS for number in range(PARTS + 1))

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from posenc_jax.evaluation.protocols.answers import Answers, Parts, gaps_of
-from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.evaluation.protocols._questions import Questions
+from posenc_jax.evaluation.protocols.answers import Answers, Parts
 
 NEAREST = 16  # end of the first part, approximately
 
@@ -13,12 +13,12 @@ class Gap(Answers):
     order = 6
     by_part = True
 
-    def parts(self, text: Text, plan: Plan) -> Parts:
+    def parts(self, questions: Questions) -> Parts:
         """Parts that double in length: `33-64` has the answers 33 to 64 tokens back."""
-        if plan.length != text.longest:
+        gaps, length = questions.gaps, questions.plan.length
+        if length != questions.text.longest:
             return {}
-        gaps, _ = gaps_of(text, plan)
-        between = pairwise([0, *ends(plan.length)])
+        between = pairwise([0, *ends(length)])
         return {f"{low + 1}-{high}": (low < gaps) & (gaps <= high) for low, high in between}
 
 

@@ -1,8 +1,7 @@
 """Answers with one older setting, both in the window: a test of which of the two came last."""
 
-from posenc_jax.evaluation.protocols import _questions
+from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.protocols.answers import Answers, Parts
-from posenc_jax.evaluation.windows import Plan, Text
 
 ALL = "all"
 
@@ -12,14 +11,14 @@ class Latest(Answers):
     order = 6
     by_part = True
 
-    def parts(self, text: Text, plan: Plan) -> Parts:
+    def parts(self, questions: Questions) -> Parts:
         """All such answers and those by separation: `5-8` has those 5 to 8 tokens apart."""
-        settings = _questions.questions_of(text, plan)
+        settings = questions.settings
         if settings is None:
             return {}
         both = (settings.older == 1) & (settings.visible.sum(axis=1) == 2)
         parts, low, high = {ALL: both}, 0, 1
-        while low < plan.length:
+        while low < questions.plan.length:
             name = f"{low + 1}-{high}" if low + 1 < high else str(high)
             parts[name] = both & (low < settings.separation) & (settings.separation <= high)
             low, high = high, 2 * high

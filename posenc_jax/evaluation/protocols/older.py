@@ -1,8 +1,7 @@
 """Answers by the number of older settings, all in the window: parts `0`, `1`, `2`, ..."""
 
-from posenc_jax.evaluation.protocols import _questions
+from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.protocols.answers import Answers, Parts
-from posenc_jax.evaluation.windows import Plan, Text
 
 
 class Older(Answers):
@@ -10,8 +9,8 @@ class Older(Answers):
     order = 6
     by_part = True
 
-    def parts(self, text: Text, plan: Plan) -> Parts:
-        settings = _questions.questions_of(text, plan)
+    def parts(self, questions: Questions) -> Parts:
+        settings = questions.settings
         if settings is None:
             return {}
         older, visible = settings.older, settings.visible.sum(axis=1)
