@@ -46,10 +46,10 @@ def evaluate(
     backend.configure()
     recipe = _with(schema.evaluation(), fields)
     with _explained():
-        from posenc_jax.evaluation import planning, records
+        from posenc_jax.evaluation import planning
 
         evaluated, _ = _measure(planning.load(recipe), Path(workdir), [step])
-        return [*records.rows(evaluated.cells), *evaluated.left_out]
+        return [*evaluated.rows, *evaluated.left_out]
 
 
 def evaluate_run(
@@ -57,7 +57,7 @@ def evaluate_run(
 ) -> "Curves | None":
     """Evaluate checkpoints of a run, all of them if None, print its tables and draw its curves;
     None in processes other than the lead."""
-    from posenc_jax.evaluation import protocols, records, table
+    from posenc_jax.evaluation import protocols, table
     from posenc_jax.runs.processes import is_lead
     from posenc_jax.runtime.terminal import say
     from posenc_jax.tracking.wandb import Curves
@@ -65,14 +65,13 @@ def evaluate_run(
     evaluated, pictures = _measure(config, workdir, steps)
     if not is_lead():
         return None
-    rows = records.rows(evaluated.cells)
     say(table.table(evaluated.cells))
-    say(table.without_null(rows) or "")
+    say(table.without_null(evaluated.rows) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(evaluated.all_names) > 1:
         names = ", ".join(evaluated.all_names)
         say(f"curves.csv holds the evaluations {names}; this one is {evaluated.name}")
-    return Curves(rows, protocols.against_length(), pictures, evaluated.facts)
+    return Curves(evaluated.rows, protocols.against_length(), pictures, evaluated.facts)
 
 
 def train_and_evaluate(config: Training, evaluation: Evaluation, workdir: Path) -> int:

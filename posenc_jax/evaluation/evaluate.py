@@ -29,8 +29,11 @@ from posenc_jax.runtime.terminal import counted, stop_requests, warn
 
 
 class Evaluated(NamedTuple):
+    """An evaluation; without cells in processes other than the lead."""
+
     name: str
     cells: list[Measured]  # of the requested checkpoints
+    rows: list[dict[str, Any]]  # of these cells
     every: list[Measured]  # of this evaluation, other checkpoints of the run included
     all_names: list[str]  # of the run's evaluations
     left_out: list[dict[str, Any]]  # rows of the methods that do not fit
@@ -40,10 +43,7 @@ class Evaluated(NamedTuple):
 def evaluate(
     config: Evaluation, workdir: Path, steps: Sequence[int | None] | None = (None,)
 ) -> Evaluated:
-    """Evaluate checkpoints of a run, the last one if None, or all; `eval/` is locked meanwhile.
-
-    Of several processes the lead alone writes and returns cells.
-    """
+    """Evaluate checkpoints of a run, the last one if None, or all; `eval/` is locked meanwhile."""
     with processes.joined(config), ExitStack() as stack:
         signals = stack.enter_context(stop_requests())
         folder = workdir / "eval"
@@ -51,22 +51,16 @@ def evaluate(
         if is_lead():
             folder.mkdir(exist_ok=True)
             stack.enter_context(locked(folder, "another evaluation of this run"))
-        return _evaluate(config, workdir, folder, steps, signals)
+        return _evaluate(config, workdir, steps, signals)
 
 
 def _evaluate(
-    config: Evaluation,
-    workdir: Path,
-    folder: Path,
-    steps: Sequence[int | None] | None,
-    signals: Sequence[str],
+    config: Evaluation, workdir: Path, steps: Sequence[int | None] | None, signals: Sequence[str]
 ) -> Evaluated:
-    measured: list[Measured] = []
-    recorded: list[Measured] = []
-    left_out: list[dict[str, Any]] = []
-    stopping = processes.Stopping(signals, devices.make_mesh())
+    folder, stopping = workdir / "eval", processes.Stopping(signals, devices.make_mesh())
     store = Store(folder / "cells")
     earlier = records.earlier_record(folder) if is_lead() else records.NOTHING
+    measured, recorded, rows, left_out = [], [], [], []
     text = subject = None
     requested = list(steps or [])
     if steps is None or None in requested and config.distributed:  # it may save meanwhile
@@ -100,7 +94,9 @@ def _evaluate(
                 found += protocol.derived(found)
         measured += found
         if measured:  # of the lead
-            recorded = records.write(folder, measured, [_places(text)], earlier, left_out)
+            starts = text.starts - text.split.starts[text.document]
+            places = [Places(text.name, text.document, starts)]
+            recorded, rows = records.write(folder, measured, places, earlier, left_out)
     if stopping():
         raise Stopped(
             f"stopped by {stopping.reason}: {folder} has {counted(len(measured), 'cell')}; the "
@@ -111,7 +107,7 @@ def _evaluate(
             f"the checkpoints of {workdir} were all replaced meanwhile; run the same command again"
         )
     if not is_lead():
-        return Evaluated(text.name, [], [], [], [], {})
+        return Evaluated(text.name, [], [], [], [], [], {})
     names = list(dict.fromkeys(cell.facts["evaluation"] for cell in recorded))
     facts = {
         "evaluation": schema.as_fields(config) | {"name": text.name, "text": text.source},
@@ -120,11 +116,7 @@ def _evaluate(
         "parameters": subject.parts.counts(),
     }
     every = records.of_evaluation(recorded, text.name)
-    return Evaluated(text.name, measured, every, names, left_out, facts)
-
-
-def _places(text: Text) -> Places:
-    return Places(text.name, text.document, text.starts - text.split.starts[text.document])
+    return Evaluated(text.name, measured, rows, every, names, left_out, facts)
 
 
 def choose(

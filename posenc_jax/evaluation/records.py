@@ -177,8 +177,8 @@ def write(
     places: Sequence[Places] = (),
     earlier: Record | None = None,  # if already read
     left_out: Sequence[dict] = (),
-) -> list[Measured]:
-    """Add cells to the record of all evaluations of a run, and return all of them.
+) -> tuple[list[Measured], list[dict]]:
+    """Add cells to the record of all evaluations of a run; return all cells, and rows of the new.
 
     New cells come first and replace those of the same evaluation and checkpoint. sums.parquet has
     the sums, curves.csv and curves.jsonl the rows computed from them.
@@ -191,11 +191,12 @@ def write(
     others = (one for one in earlier.left_out if _asked_together(one) not in new)
     record = Record(every, list(windows.values()), [*left_out, *others])
     write_record(folder, record)
-    made = [*rows(every), *record.left_out]
+    of_cells = rows(every)
+    made = [*of_cells, *record.left_out]
     lines = "".join(json.dumps(one, allow_nan=False) + "\n" for one in made)
     write_atomically(folder / "curves.jsonl", lines)
     write_csv(folder / "curves.csv", COLUMNS, made)
-    return every
+    return every, of_cells[: len(cells)]
 
 
 def _asked_together(facts: Mapping) -> tuple:

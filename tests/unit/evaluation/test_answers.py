@@ -150,7 +150,7 @@ def test_a_run_is_measured_by_parts_and_its_table_says_so(measure, tmp_path):
     cells = measure(protocols="same_token,answers,gap,depth", multiples="1,4", **options)
     # The changed contexts of L alone, as every length that is read is a program.
     cells += measure(protocols="order", multiples="1", **options)
-    rows = records.rows(records.write(tmp_path, cells))
+    _, rows = records.write(tmp_path, cells)
     assert rows == records.rows(records.read_cells(tmp_path))
     for row in rows:
         if row["protocol"] == "answers":
