@@ -7,9 +7,8 @@ import pytest
 from measuring import LENGTHS, find, split, sums_by_document, text
 from sizes import L
 
-from posenc_jax.config import check, schema
 from posenc_jax.data.tasks import variables
-from posenc_jax.evaluation import planning, protocols, records, table, windows
+from posenc_jax.evaluation import protocols, records, table, windows
 from posenc_jax.evaluation.cells import Measured
 from posenc_jax.runtime.errors import ConfigError
 
@@ -208,18 +207,6 @@ def test_a_derived_protocol_adds_the_protocol_it_needs(settings):
     said = protocols.mistakes(settings(protocols="effective,answers", stride=0))
     assert said == ["effective in protocols needs same_token: add it"]
     assert protocols.mistakes(settings(protocols="answers", stride=0)) == []  # which reads `last`
-
-
-def test_lengths_in_tokens_are_instead_of_multiples(settings, subject):
-    config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
-    assert planning.lengths_of(config, subject().trained) == [16, 32, 64]
-
-    said = check.mistakes_in_evaluation(schema.as_fields(settings(lengths="16,32")))
-    assert any("lengths = '16,32' and multiples" in line for line in said)
-    said = check.mistakes_in_evaluation(
-        schema.as_fields(settings(multiples="0.25,0.5,1,2,4,8", lengths="16,x"))
-    )
-    assert any("each of lengths" in line for line in said)
 
 
 def ordered(documents=40):

@@ -165,14 +165,6 @@ def test_the_same_losses_differ_by_exactly_nothing():
     assert statistics.combined([(1.0, counts**2, counts), (-1.0, counts**2, counts)]) == found
 
 
-def test_documents_without_targets_do_not_count():
-    rng = np.random.default_rng(7)
-    counts = lognormal(rng, 9)
-    sums = differences(rng, counts, normal)
-    padded = statistics.paired(np.append(sums, [0, 0]), np.zeros(11), np.append(counts, [0, 0]))
-    assert padded == statistics.paired(sums, np.zeros(9), counts) and padded.documents == 9
-
-
 def test_a_ratio_of_a_single_document_has_no_interval():
     one, many = np.array([100.0, 0, 0]), np.array([100.0, 50, 50])
     for found in (

@@ -133,24 +133,6 @@ def test_the_hash_is_of_the_scored_targets():
     assert of_last(other, 64) == of_last(text(), 64) and other.hash != text().hash
 
 
-def test_protocols_that_score_other_targets_have_other_hashes():
-    """A new protocol states its plan alone."""
-
-    class Last(protocols.Protocol):
-        def __init__(self, count):
-            self.count = count
-
-        def plan(self, text, length, span):
-            offsets = np.full((len(text.starts), 1), text.longest - length)
-            return windows.plan_of(text, length, offsets, length - self.count)
-
-    def hashes(count):
-        read = (Last(count).readings(text(), length, None, L) for length in (16, 64))
-        return {reading.token_hash for (reading,) in read}
-
-    assert len(hashes(3)) == len(hashes(4)) == 1 and hashes(3) != hashes(4)
-
-
 def check(name, lengths, stride, last):
     config = SimpleNamespace(stride=stride, last=last)
     protocol = protocols.find(name)
@@ -185,6 +167,8 @@ def test_last_does_not_depend_on_lengths_below_a_quarter_of_l():
     assert plan.scored().all() and (plan.starts + 4 == text().starts + 64).all()
 
 
-def test_a_length_below_two_is_refused(settings):
+def test_lengths_in_tokens_are_instead_of_multiples_and_at_least_two(settings):
+    config = settings(multiples="0.25,0.5,1,2,4,8", lengths="16,32,64")
+    assert planning.lengths_of(config, L) == [16, 32, 64]
     with pytest.raises(ConfigError, match="every length must be at least 2"):
         planning.lengths_of(settings(lengths="1,64"), L)
