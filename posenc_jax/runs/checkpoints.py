@@ -99,9 +99,16 @@ class Checkpoints:
             raise Damaged(f"checkpoint {step} is a renamed checkpoint of step {card['step']}")
         return card
 
-    def restore(self, step: int, like: Mapping[str, Any]) -> Any:
-        """Restore the groups of a state that `like` has to the host; check every saved array."""
-        saved, wanted = self.card(step)["digests"], by_path(like)
+    def restore(
+        self, step: int, like: Mapping[str, Any], accept: Callable[[dict], None] = lambda card: None
+    ) -> tuple[dict, Any]:
+        """Restore the card of a step, and to the host the groups of its state that `like` has.
+
+        Every saved array is checked. `accept` raises if the card does not belong to this run.
+        """
+        card, wanted = self.card(step), by_path(like)
+        accept(card)
+        saved = card["digests"]
         grouped = {name for name in saved if name.partition(".")[0] in like}
         if grouped != set(wanted):
             missing, unknown = sorted(set(wanted) - grouped), sorted(grouped - set(wanted))
@@ -113,19 +120,14 @@ class Checkpoints:
         shapes = {n: restored[n].shape for n in wanted if restored[n].shape != wanted[n].shape}
         if shapes:
             raise OtherConfig(f"checkpoint {step} has arrays of other shapes: {shapes}")
-        return with_leaves(like, {name: restored[name] for name in wanted})
+        return card, with_leaves(like, {name: restored[name] for name in wanted})
 
     def restore_last(self, like: Any, accept: Callable[[dict], None]) -> tuple[dict, Any] | None:
-        """Restore the newest undamaged checkpoint and its card; move damaged ones to quarantine.
-
-        `accept` raises if a card does not belong to this run.
-        """
+        """Restore the newest undamaged checkpoint and its card; move damaged ones to quarantine."""
         steps = self.steps()
         for step in reversed(steps):
             try:
-                card = self.card(step)
-                accept(card)
-                return card, self.restore(step, like)
+                return self.restore(step, like, accept)
             except Damaged as damage:
                 place = self.set_aside(step)
                 warn(f"{damage}; moved to {place}")

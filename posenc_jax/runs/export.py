@@ -12,7 +12,7 @@ from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.runs.checkpoints import PARAMETERS, saved_digest, total_digest
 from posenc_jax.runs.parameters import by_path
-from posenc_jax.runs.subject import Loaded, load
+from posenc_jax.runs.subject import load
 from posenc_jax.runtime.errors import ConfigError
 from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
 
@@ -33,12 +33,7 @@ def export(
         raise ConfigError(f"cannot write {path}: {NO_FILE}")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} already exists; --overwrite replaces it")
-    exported = weights(load(workdir, step))
-    write(path, exported)
-    return exported
-
-
-def weights(loaded: Loaded) -> Weights:
+    loaded = load(workdir, step)
     state = {PARAMETERS: loaded.parts.params()}
     config = schema.as_fields(loaded.config) | {"format": FORMAT}
     facts = {
@@ -47,7 +42,9 @@ def weights(loaded: Loaded) -> Weights:
         "digest": saved_digest(loaded.card),  # as in status.json
         "weights_digest": total_digest(state),  # of the file's arrays
     }
-    return Weights({name: np.asarray(leaf) for name, leaf in by_path(state).items()}, facts)
+    exported = Weights({n: np.asarray(leaf) for n, leaf in by_path(state).items()}, facts)
+    write(path, exported)
+    return exported
 
 
 def write(path: Path, exported: Weights) -> None:

@@ -41,8 +41,8 @@ class Subject:
     step: int
     seed: int
     parts: parameters.Parts  # model and encoding as trained
-    plain: Encoding  # without the run's extension
-    extensible: bool  # another extension can replace the run's own
+    plain: Encoding  # without the run's extension, where it is extensible
+    extensible: bool  # False if the run's own extension resampled a table
     trained: int  # the longest length the run was trained at
     tokenizer: Encoder | tokenizer.Unavailable
     digests: np.ndarray  # uint64, ascending: of the documents it was trained on
@@ -62,20 +62,6 @@ class Loaded(NamedTuple):
     step: int
     parts: parameters.Parts
     card: Mapping[str, Any]
-
-    @property
-    def extensible(self) -> bool:
-        """False if the run's own extension resampled a table, which cannot be restored."""
-        named = extensions.named(self.config.extension.name)
-        return not any(record.kind.name == "table" for record, _ in named)
-
-    @property
-    def plain(self) -> Encoding:
-        """The encoding without the run's extension."""
-        if not self.extensible:
-            return self.parts.encoding
-        trained = parameters.trained_arrays(self.parts.encoding)
-        return parameters.with_leaves(parameters.first_encoding(self.config), trained)
 
 
 class Run(NamedTuple):
@@ -98,14 +84,19 @@ def load_run(workdir, step: int | None = None) -> Run:
 def load_subject(workdir: Path, step: int | None = None) -> Subject:
     """Load a run for an evaluation, at its last or a given checkpoint."""
     loaded = load(workdir, step)
-    config, card = loaded.config, loaded.card
+    config, card, plain = loaded.config, loaded.card, loaded.parts.encoding
+    named = extensions.named(config.extension.name)
+    extensible = not any(record.kind.name == "table" for record, _ in named)
+    if extensible:
+        trained = parameters.trained_arrays(plain)
+        plain = parameters.with_leaves(parameters.first_encoding(config), trained)
     return Subject(
         name=workdir.resolve().name,
         step=loaded.step,
         seed=config.seed,
         parts=loaded.parts,
-        plain=loaded.plain,
-        extensible=loaded.extensible,
+        plain=plain,
+        extensible=extensible,
         trained=trained_length(config),
         tokenizer=_tokenizer(workdir, loaded),
         digests=read_trained_on(workdir, card),
@@ -129,8 +120,7 @@ def load(workdir: Path, step: int | None = None) -> Loaded:
             raise Stop(f"{workdir} has no checkpoint of step {chosen}; have: {saved}")
         try:
             with closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-                card = checkpoints.card(chosen)
-                state = checkpoints.restore(chosen, {PARAMETERS: blank.params()})
+                card, state = checkpoints.restore(chosen, {PARAMETERS: blank.params()})
         except (FileNotFoundError, Damaged):
             if step is not None or (workdir / "checkpoints" / str(chosen)).exists():
                 raise

@@ -123,11 +123,6 @@ class Workdir:
             )
         self.saved = step
 
-    def set_saved(self, step: int, saved: int) -> None:
-        """Record that a step is being saved, and that `saved` is the last complete one."""
-        self.saved = saved
-        self.status("running", AGAIN, step=step)
-
     def set_evaluated(self, evaluation: Evaluation) -> None:
         """Record the evaluation that the command of the run ended with."""
         status = self.read_status()

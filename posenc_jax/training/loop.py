@@ -76,7 +76,8 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
 
         def save() -> None:
             saving.save(step, state)
-            run.set_saved(step, max(saving.steps(), default=0))
+            run.saved = max(saving.steps(), default=0)  # this one is still being saved
+            run.status("running", errors.AGAIN, step=step)
 
         step_once = train_step(parts, adam, config, mesh)
         validate = Validation(config, parts, corpus, mesh)
@@ -97,13 +98,13 @@ def _train(config, run: Workdir, corpus, saving: Saving, signals: Sequence[str])
         if step != saving.saved:
             save()
         saving.settle()
+        run.saved = step
         run.facts |= _speed(run) | record.facts
         record.code = errors.DONE if step == config.steps else errors.AGAIN
     if step == config.steps:
         return _done(run, step, state, "done")
     reason = "stop_at" if step == config.stop_at and not signals else stopping.reason
     run.say(f"stopped by {reason}: saved step {step}; the same command resumes")
-    run.saved = step
     run.status("stopped", errors.AGAIN, step=step, signal=reason)
     return errors.AGAIN
 
@@ -141,6 +142,5 @@ def _done(run: Workdir, step: int, state: State, word: str) -> int:
     skipped = run.facts.get("skipped")
     steps = counted(step, "step") + (f", {skipped} skipped" if skipped else "")
     run.say(f"{word}: {steps}; digest {digest}")
-    run.saved = step
     run.status("done", errors.DONE, step=step, digest=digest)
     return errors.DONE

@@ -141,7 +141,7 @@ def test_one_evaluation_at_a_time(run, call):
 
 def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
     """The last one is taken away between being seen and being read; the next one is there."""
-    real, gone = Checkpoints.parameters, []
+    real, gone = Checkpoints.restore, []
 
     def vanishing(self, step, *words):
         if not gone:
@@ -149,7 +149,7 @@ def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
             shutil.rmtree(self.folder / str(step))
         return real(self, step, *words)
 
-    monkeypatch.setattr(Checkpoints, "parameters", vanishing)
+    monkeypatch.setattr(Checkpoints, "restore", vanishing)
     assert load_subject(run).step == 8 and gone == [12]
 
 
