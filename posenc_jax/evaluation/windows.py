@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,10 +25,7 @@ class Text:
     name: str = "held-out"  # of the evaluation
     source: str = ""  # the text read, in words
     data: str = ""  # fingerprint of that text
-
-    def fields(self) -> dict[str, Any]:
-        """Its fields, to build a kind of text that has more."""
-        return {field.name: getattr(self, field.name) for field in fields(Text)}
+    of_protocol: Any = None  # what a protocol needs beside it: words to plant, targets to keep
 
     @cached_property
     def documents(self) -> np.ndarray:  # [D]

@@ -22,13 +22,6 @@ GAIN, LOSS = 2.0, 2.0  # nats, as published
 FEW = 100  # targets
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Keyed(Text):
-    """A text, and which of the last targets of its windows far context decides."""
-
-    keys: np.ndarray  # [W, K], bool
-
-
 class LongPPL(LastTargets):
     title = "the targets of same_token that far context decides for a reference model"
     order = 3
@@ -40,7 +33,8 @@ class LongPPL(LastTargets):
             return None
         return f"{self.name} in protocols needs reference=RUN, a run trained at the longest length"
 
-    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Evaluation) -> Keyed:
+    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Evaluation) -> Text:
+        """The text, with a mask of the last targets [W, K] that far context decides."""
         last = self.span(config, subject.trained, lengths)
         keys = keys_of(text, subject, config, last)
         count, targets = int(keys.sum()), keys.size
@@ -51,13 +45,13 @@ class LongPPL(LastTargets):
             )
         few = f", too few for a mean below {FEW}: give more text" if count < FEW else ""
         tqdm.write(f"{self.name}: far context decides {count:,} of {targets:,} targets{few}")
-        return Keyed(**text.fields(), keys=keys)
+        return dataclasses.replace(text, of_protocol=keys)
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
-        assert isinstance(text, Keyed) and span is not None
+        assert span is not None
         plan = self.plan(text, length, span)
         kept = np.zeros((len(plan.starts), length), bool)
-        kept[:, length - span :] = text.keys
+        kept[:, length - span :] = text.of_protocol
         plan = plan._replace(kept=kept)
         return [Reading(text, plan, text.token_hash(plan))]
 

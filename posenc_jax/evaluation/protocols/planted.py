@@ -62,13 +62,6 @@ class Words(NamedTuple):
     bytes: np.ndarray  # [values], of text
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Worded(Text):
-    """A text, and the words to plant in it."""
-
-    words: Words
-
-
 class Planted(Protocol):
     title = "the last value of a name that sentences in the text set once or again"
     order = 9
@@ -82,24 +75,25 @@ class Planted(Protocol):
                 f"{BACK} before the end; got {list(lengths)}"
             )
 
-    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Evaluation) -> Worded:
+    def text(self, text: Text, subject: Any, lengths: Sequence[int], config: Evaluation) -> Text:
+        """The text, with the words to plant in it."""
         words = words_of(subject.tokenizer)
         if words is None:
             raise ConfigError(
                 f"{self.name} needs names and values that are one token each, and the tokenizer "
                 f"{subject.tokenizer.name} has too few: evaluate a run with one of English words"
             )
-        return Worded(**text.fields(), words=words)
+        return dataclasses.replace(text, of_protocol=words)
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """Readings by older settings and separation: `0`, `1-8`, `3-512`; all ask for the same."""
-        assert isinstance(text, Worded)
+        words: Words = text.of_protocol
         readings = []
-        for case in cases(length, len(text.words.sentence)):
+        for case in cases(length, len(words.sentence)):
             inner = planted(text, length, case)
             plan = plan_of(inner, length, np.zeros((len(inner.starts), 1), np.int64), length - 1)
             facts = {
-                "chance": 1 / len(text.words.values),
+                "chance": 1 / len(words.values),
                 "ceiling": 1.0,
                 "orderless": 1 / (case.older + 1),
                 "older": case.older,
@@ -155,9 +149,10 @@ def cases(length: int, size: int) -> list[Case]:
     return found
 
 
-def planted(text: Worded, length: int, case: Case) -> Text:
+def planted(text: Text, length: int, case: Case) -> Text:
     """The windows of a length with sentences in place of text; the first token stays."""
-    words, windows = text.words, len(text.starts)
+    words: Words = text.of_protocol
+    windows = len(text.starts)
     answer_bytes = np.zeros(windows, np.int64)
 
     def with_sentences(rows: np.ndarray) -> np.ndarray:  # [W, length + 1]

@@ -66,7 +66,7 @@ def test_the_reference_chooses_targets_that_far_context_decides(reference, subje
     read = text(LONGEST)
     keyed = longppl.protocol.text(read, subject(), [L, 2 * L, LONGEST], config)
     windows = len(read.starts)
-    np.testing.assert_array_equal(keyed.keys, np.resize(KEYS, (windows, LAST)))
+    np.testing.assert_array_equal(keyed.of_protocol, np.resize(KEYS, (windows, LAST)))
     (short, *_, near), (whole, *_, starts) = Chooser.calls
     assert (short, whole) == (24, LONGEST)
     np.testing.assert_array_equal(starts, read.starts)
@@ -76,7 +76,7 @@ def test_the_reference_chooses_targets_that_far_context_decides(reference, subje
         plan = reading.plan
         scored = plan.targets()[plan.scored()]
         last = read.starts[:, None] + 1 + LONGEST - LAST + np.arange(LAST)
-        np.testing.assert_array_equal(scored, last[keyed.keys])
+        np.testing.assert_array_equal(scored, last[keyed.of_protocol])
 
 
 def test_rows_of_all_lengths_score_the_same_few_targets(measured):

@@ -112,7 +112,7 @@ def test_the_bytes_of_an_answer_are_those_of_its_value(words_subject, encoder):
 
 
 def test_names_and_values_are_one_token_each(worded, encoder):
-    words = worded.words
+    words = worded.of_protocol
     said = {encoder.decode([token]).strip() for token in words.values}
     assert said == set(planted.VALUES) - {"horse", "whale"}
     named = {encoder.decode([token]).strip() for token in words.names}
