@@ -40,7 +40,7 @@ def print_configuration(argv: list[str]) -> None:
     model = run.model
     vocab = model.vocab or corpora.encoder_of(run.data.source).vocab
     run = dataclasses.replace(run, model=dataclasses.replace(model, vocab=vocab))
-    parts = jax.eval_shape(lambda: parameters.make(run, extended=False).params())
+    parts = parameters.unextended(run).params()
     terminal.say(json.dumps(as_fields(run), indent=2))
     terminal.say("parameters")
     for group, leaves in parts.items():

@@ -93,7 +93,7 @@ def test_the_minutes_of_a_plan_are_counted(name, cells):
     config = made[0].config  # all of a plan are of one size
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab=4_096))
     done = config.steps * config.batch_size * config.train_length
-    model = parameters.make(config, extended=False).model
+    model = parameters.unextended(config).model
     run = model.flops_per_token(config.train_length) * done / PEAK / 60
     total = run * len(made)
     doc = " ".join((plan(name).__doc__ or "").split())

@@ -39,7 +39,7 @@ class Parts:
         )
 
 
-def make(config: Training, *, extended: bool = True, start: Params | None = None) -> Parts:
+def make(config: Training, start: Params | None = None) -> Parts:
     """Make model and encoding, from the seed or from `start`, then apply the run's extension.
 
     The extension comes last, since it may resample a table of `start`.
@@ -49,18 +49,21 @@ def make(config: Training, *, extended: bool = True, start: Params | None = None
         model = jax.jit(lambda key: models.make(config.model, key))(model_key)
         parts = Parts(model, first_encoding(config))
     else:
-        parts = Parts(_shapes(config), first_encoding(config)).replace(start)
-    return Parts(parts.model, building.extended(config, parts.encoding)) if extended else parts
+        parts = unextended(config).replace(start)
+    return Parts(parts.model, building.extended(config, parts.encoding))
 
 
 def blank(config: Training) -> Parts:
     """The parts of a run to be read: shapes instead of the model's arrays, until they replace
     them."""
-    return Parts(_shapes(config), building.extended(config, first_encoding(config)))
+    plain = unextended(config)
+    return Parts(plain.model, building.extended(config, plain.encoding))
 
 
-def _shapes(config: Training) -> models.Model:
-    return jax.eval_shape(lambda: models.make(config.model, key_of(0)))
+def unextended(config: Training) -> Parts:
+    """The same without the run's extension."""
+    shapes = jax.eval_shape(lambda: models.make(config.model, key_of(0)))
+    return Parts(shapes, first_encoding(config))
 
 
 def first_encoding(config: Training) -> Encoding:

@@ -150,7 +150,7 @@ def starting_parts(config: Training, tokenizer_hash: str) -> parameters.Parts:
             f"init_from: {config.init_from} was not trained with the tokenizer of this run; give "
             "the one of that run"
         )
-    saved, fresh = source.parts.params(), parameters.make(config, extended=False).params()
+    saved, fresh = source.parts.params(), parameters.unextended(config).params()
     for group in fresh:
         for name, leaf in fresh[group].items():
             other = saved[group].get(name)
@@ -161,7 +161,7 @@ def starting_parts(config: Training, tokenizer_hash: str) -> parameters.Parts:
                     f"{config.init_from}; use that run's model and encoding"
                 )
             saved[group][name] = other.astype(leaf.dtype)  # of adopted weights in bfloat16
-    return parameters.make(config, start=saved)
+    return parameters.make(config, saved)
 
 
 def keep_beside(
