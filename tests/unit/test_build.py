@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sizes import DIMS
+from sizes import DIMS, config_of
 
 import posenc_jax
 from posenc_jax import schemes
 from posenc_jax.encoding import Dims
+from posenc_jax.runs import parameters
+from posenc_jax.runtime.errors import ConfigError
 
 KEY = jax.random.key(0)
 TWO = Dims(4, 8, 32, 16, layers=2)
@@ -35,6 +37,7 @@ REFUSED = {
         ({"fraction": 0.125}, r"got 0.125 \* 8 = 1"),
         ({"fraction": 2.0}, r"got 2 \* 8 = 16"),
         ({"layout": "halves"}, "layout must be one of 'half', 'interleaved'; got 'halves'"),
+        ({"dims": (4, 8, 32, 16)}, "dims must be a posenc_jax.Dims"),
         ({"sink": 1}, "sink must be True or False; got 1"),
         ({"dims": Dims(4, 7, 28, 16)}, r"got 1 \* 7 = 7"),
         ({"keep": 1.5}, "keep must be 'turned' or a number from 0 to 1; got 1.5"),
@@ -54,6 +57,7 @@ REFUSED = {
         ({"inner": "randomized"}, "inner must be another encoding"),
         ({"inner": "alibbi"}, r"'alibbi'; did you mean 'alibi'\?"),
         ({"max_position": 3}, "max_position must be a whole number of at least 16"),
+        ({"inner": "t5", "key": None}, "'t5' has trained fields"),
         ({"evenly": 1}, "evenly must be True or False; got 1"),
         ({"inner": "xpos", "max_position": 100_000}, "'xpos' reaches 68555"),
         ({"max_position": FAR}, "^max_position must be at most "),
@@ -174,6 +178,28 @@ def test_wrong_options_are_refused(name, options, message):
         posenc_jax.build(name, **{"dims": DIMS, "key": KEY} | options)
 
 
+@pytest.mark.parametrize("key", [3, "x", np.ones(2), jax.random.split(KEY, 2)])
+@pytest.mark.parametrize("name", ["fire", "rope"])
+def test_an_invalid_random_key_is_refused(name, key):
+    with pytest.raises(ValueError, match="^key must be a single key, such as jax.random.key") as it:
+        posenc_jax.build(name, DIMS, key=key)
+    assert "\n" not in str(it.value)
+
+
+def test_typed_and_raw_keys_build_the_same_encoding():
+    typed, raw = (posenc_jax.build("fire", DIMS, key=k) for k in (KEY, jax.random.PRNGKey(0)))
+    assert all(map(np.array_equal, jax.tree.leaves(typed), jax.tree.leaves(raw)))
+
+
+def test_an_encoding_per_layer_is_drawn_for_each_or_refused():
+    t5 = schemes.build_per_layer("t5", TWO, KEY)
+    assert t5.layers == 2 and t5.table.shape == (2, 32, 4) and np.any(t5.table[0] != t5.table[1])
+    for name, reason in (("rope", "has no trained arrays"), ("learned", "which all layers share")):
+        message = f"per_layer = True has no effect: .*{name}.* {reason}"
+        with pytest.raises(ConfigError, match=message):
+            parameters.check(config_of(name, **{"encoding.per_layer": True}))
+
+
 @pytest.mark.parametrize("field", ["heads", "head_dim", "width", "train_length"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "4", True])
 def test_dims_are_positive_whole_numbers(field, value):
@@ -196,29 +222,16 @@ def test_a_key_is_required_exactly_for_random_initialisation(name):
 
 
 def test_numpy_numbers_are_valid_options():
-    slopes = posenc_jax.schemes.alibi.slopes(np.int64(4))
+    slopes = schemes.alibi.slopes(np.int64(4))
     assert list(slopes) == [0.25, 0.0625, 0.015625, 0.00390625]
-    buckets = posenc_jax.schemes.t5.bucket(np.arange(300), np.int64(32), np.int64(128))
+    buckets = schemes.t5.bucket(np.arange(300), np.int64(32), np.int64(128))
     assert int(buckets[-1]) == 31 and int(buckets[40]) == 23
+    for wrong in ((7, 16), (0, 16), (32, 8)):
+        with pytest.raises(ValueError, match="num_buckets|max_distance"):
+            schemes.t5.bucket(5, *wrong)
     dims = posenc_jax.Dims(np.int64(4), np.int32(8), 32, 16)
     rope = posenc_jax.build("rope", dims, base=np.array([1e2, 1e3, 1e4, 1e5]))
     assert rope.inv_freq.shape == (4, 4)
-
-
-def test_invalid_t5_buckets_are_refused():
-    for buckets, distance in ((7, 16), (0, 16), (32, 8)):
-        with pytest.raises(ValueError, match="num_buckets|max_distance"):
-            posenc_jax.schemes.t5.bucket(5, buckets, distance)
-
-
-def test_a_tuple_instead_of_dims_is_refused():
-    with pytest.raises(ValueError, match="dims must be a posenc_jax.Dims"):
-        posenc_jax.build("rope", (4, 8, 32, 16))  # pyright: ignore
-
-
-def test_randomized_requires_the_key_of_its_inner_encoding():
-    with pytest.raises(ValueError, match="'t5' has trained fields"):
-        posenc_jax.build("randomized", DIMS, inner="t5")
 
 
 def test_a_learned_table_inside_randomized_covers_max_position():

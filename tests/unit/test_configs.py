@@ -16,7 +16,7 @@ from running import ROOT
 import posenc_jax
 from configs import base
 from posenc_jax import schemes
-from posenc_jax.config import building, compare, environment, flags, load, resolve, schema
+from posenc_jax.config import building, check, compare, environment, flags, load, resolve, schema
 from posenc_jax.config.resolve import FORMAT
 from posenc_jax.data import sources
 from posenc_jax.runs import parameters
@@ -92,6 +92,7 @@ WITHOUT_EFFECT = [
             {"init_from": "no/run"},
             ["'no/run' holds no config.json that can be read: FileNotFoundError"],
         ),
+        ({"seed": 2**63}, ["seed must be at most 9,223,372,036,854,775,807; got 9,223,372,036,85"]),
         ({"beta1": 1.0}, ["beta1 must be a number from 0 to"]),
         ({"wandb.mode": "None"}, ["wandb.mode must be one of"]),
         ({"train_length": 1}, ["train_length must be at least 2"]),
@@ -112,6 +113,14 @@ def test_validation_reports_every_mistake(changes, messages):
     assert len("\n".join(problems)) < 2_000
     for message in messages:
         assert any(message in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("lengths", ["128,２５６", "1_28", "128,+2_56"])
+def test_only_ascii_digits_are_numbers(lengths):
+    config = schema.evaluation()
+    config.lengths = lengths
+    (mistake,) = check.mistakes_in_evaluation(config)
+    assert mistake.startswith("each of lengths must be a whole number of at least 2; got '")
 
 
 def test_missing_fields_of_a_replaced_subtree_are_reported():
@@ -377,7 +386,7 @@ def test_attention_may_be_computed_in_another_way(source):
 
 def test_fields_from_python_may_be_groups_and_numbers_of_numpy():
     config = posenc_jax.recipe(
-        "rope", {"seed": np.int64(3), "data": {"source": "text", "path": "a.txt"}}
+        "rope", {"seed": np.int64(2**63 - 1), "data": {"source": "text", "path": "a.txt"}}
     )
     assert type(config.seed) is int and config.data.tokenizer == "bytes"
     assert load(config).data.source.path == "a.txt"

@@ -1,27 +1,25 @@
 """Remapped distances: tables, attention and errors."""
 
 import functools
-import json
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, compiled, mixed, qkv, scores_of
+from attending import B, H, K, compiled, golden, mixed, qkv, scores_of
 from jaxprs import pairs_of_blocks
-from running import ROOT
 from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax import extensions
-from posenc_jax.attention import attend, kernels
-from posenc_jax.encoding import Dims, Tokens
+from posenc_jax.attention import attend
+from posenc_jax.encoding import Dims
 from posenc_jax.evaluation.methods import methods, mistakes
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["distance"]
+GOLDEN = golden("content")["distance"]
 NAMES = ["rerope", "leaky_rerope", "self_extend", "dca", "lm_infinite", "streaming"]
 ROPE = posenc_jax.build("rope", DIMS)
 
@@ -38,22 +36,6 @@ def test_tables_match_golden_values(case):
         trained = options.pop("window")
     table = extensions.distances(case["kind"], case["length"], trained, **options)
     np.testing.assert_allclose(table, case["distance"], atol=1e-8)
-
-
-SEVENTHS = [7] * 2 + [6] * 2 + [5] * 2 + [4] * 2 + [3, 2, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "last"),
-    [
-        ("self_extend", dict(window=4, group=2), SEVENTHS),
-        ("self_extend", dict(window=4, group=3), [6] * 3 + [5] * 3 + [4] * 2 + [3, 2, 1, 0]),
-        ("rerope", dict(w=4), [4] * 8 + [3, 2, 1, 0]),
-        ("leaky_rerope", dict(w=4, k=4), [4 + 0.25 * d for d in range(7, -1, -1)] + [3, 2, 1, 0]),
-    ],
-)
-def test_distances_of_the_last_of_twelve_queries(name, options, last):
-    np.testing.assert_array_equal(extensions.distances(name, 12, 16, **options)[11], last)
 
 
 def by_formula(name, i, j, trained, *, first, limit, window):
@@ -123,11 +105,6 @@ def test_groups_begin_at_multiples_of_their_size(group):
 
 def rope_of(length):
     return posenc_jax.build("rope", Dims(H, K, DIMS.width, length))
-
-
-def test_only_distance_extensions_have_a_table():
-    with pytest.raises(ValueError, match="'yarn' changes no distances; those that do: .*dca"):
-        extensions.distances("yarn", 8, 4)
 
 
 # Attention
@@ -274,50 +251,24 @@ def test_blocks_outside_a_region_are_skipped(name, options, blocks):
 # Fit and errors
 
 
-def test_kernels_refuse_remapped_distances():
-    encoding = posenc_jax.extend("dca", ROPE, 2.0)
-    q, k, v = (jnp.asarray(x).swapaxes(1, 2) for x in qkv(64, groups=2))
-    row = Tokens(position=jnp.arange(64), contiguous=True)
-    with pytest.raises(kernels.Unfit, match="keys at several positions"):
-        kernels.cudnn(q, k, v, encoding, row, row)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_only_distance_encodings_are_remapped(name):
-    for encoding in (posenc_jax.build("nope", DIMS), posenc_jax.build("sinusoidal", DIMS)):
-        with pytest.raises(
-            ValueError, match=f"{name!r} is made for rope( or DistanceBias without .*)? and"
-        ):
-            posenc_jax.extend(name, encoding, 2.0)
-    fits_biases = name in extensions.fitting(posenc_jax.build("alibi", DIMS))
-    assert fits_biases == (name in ("lm_infinite", "streaming"))
-    key = jax.random.key(0)
-    scaled = posenc_jax.build("ssmax", DIMS, inner="alibi", kind="inkling")
-    gates = posenc_jax.build("ssmax", DIMS, key, inner="fox:inner=rope", kind="inkling")
-    for other in (posenc_jax.build("randomized", DIMS, key, inner="rope"), scaled, gates):
-        assert name not in extensions.fitting(other)
-    around = posenc_jax.extend(name, posenc_jax.build("ssmax", DIMS, inner="rope"), 2.0)
-    assert around.inner.inner.name == "rope"
-
-
-@pytest.mark.parametrize("gate", ["full", "bias_only", "fixed"])
-def test_gates_by_distance_prevent_remapping_rope(gate):
-    """The bias depends on distance; remapping RoPE alone would give it another distance."""
-    gates = posenc_jax.build("fox", DIMS, jax.random.key(0), gate=gate, inner="rope")
-    fitting = set(extensions.fitting(gates))
-    moved = {"rerope", "leaky_rerope", "self_extend", "dca"}
-    assert (moved <= fitting) if gate == "full" else not moved & fitting
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_second_remapping_is_refused(name):
-    extended = posenc_jax.extend(name, ROPE, 2.0)
-    with pytest.raises(ValueError, match=r"already extended.*\(distance\)"):
-        posenc_jax.extend("self_extend", extended, 2.0)
-    assert posenc_jax.extend("yarn", posenc_jax.extend("rerope", ROPE, 2.0), 2.0).inner.gain > 1
-    if name == "rerope":
-        with pytest.raises(ValueError, match=r"already extended.*\(temperature\)"):
-            posenc_jax.extend("logn", extended, 2.0)
+def test_remapping_fits_rope_and_some_of_it_fits_biases():
+    """Gates by distance have a bias; remapping RoPE alone would give it another distance."""
+    first = {"lm_infinite", "streaming"}
+    for name, options, fitting in (
+        ("rope", {}, {*NAMES}),
+        ("nope", {}, set()),
+        ("sinusoidal", {}, set()),
+        ("alibi", {}, first),
+        ("ssmax", {"inner": "rope"}, {*NAMES}),
+        ("ssmax", {"inner": "alibi", "kind": "inkling"}, set()),
+        ("ssmax", {"inner": "fox:inner=rope", "kind": "inkling"}, set()),
+        ("randomized", {"inner": "rope"}, set()),
+        ("fox", {"inner": "rope"}, {*NAMES}),
+        ("fox", {"inner": "rope", "gate": "bias_only"}, first),
+        ("fox", {"inner": "rope", "gate": "fixed"}, first),
+    ):
+        encoding = posenc_jax.build(name, DIMS, jax.random.key(0), **options)
+        assert {*NAMES} & {*extensions.fitting(encoding)} == fitting, (name, options)
 
 
 def test_each_layer_of_a_stack_is_remapped():

@@ -1,6 +1,5 @@
-"""Extensions against golden numbers and float64 formulas, and their errors."""
+"""Extensions against golden numbers and float64 formulas, and what they change."""
 
-import json
 import math
 import warnings
 
@@ -8,18 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from running import ROOT
+from attending import golden
 from sizes import DIMS, L
 
 import posenc_jax
 from posenc_jax import composition, extensions, schemes
 from posenc_jax.encoding import Dims, Encoding
 from posenc_jax.evaluation.methods import methods
+from posenc_jax.extensions.distance import Remapped
 from posenc_jax.layers import stack
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "rope.json").read_text())
+GOLDEN = golden("rope")
 NAMES = {"linear": "pi", "dynamic": "dynamic_ntk"}
 KEY = jax.random.key(0)
 # Required options beside the scale, for 4 rotary pairs.
@@ -30,8 +30,7 @@ OPTIONS = {
 }
 ROTARY = [n for n, e in extensions.records().items() if e.kind.name in ("rotation", "drop")]
 UNIVERSAL = [n for n, e in extensions.records().items() if e.of is Encoding]
-SCALED = [n for n in ROTARY if extensions.records()[n].scale != "none"]
-IDENTITY_AT_ONE = [n for n in SCALED if n != "longrope"]
+IDENTITY_AT_ONE = [n for n in ROTARY if n != "longrope" and extensions.records()[n].scale != "none"]
 
 
 def build(name="rope", dims=DIMS, **options):
@@ -174,17 +173,16 @@ def test_llama3_follows_its_formula():
     close(extend("llama3", rope, 16.0, low=2.0, high=6.0).inv_freq, expected)
 
 
+def test_abf_changes_the_base():
+    expected = build(base=500_000.0).inv_freq
+    np.testing.assert_array_equal(extend("abf", build(), 1.0, base=500_000.0).inv_freq, expected)
+
+
 def test_longrope_divides_each_pair_by_its_own_factor():
     lambdas = [1.0, 1.25, 3.0, 8.0]
     extended = extend("longrope", build(), 4.0, lambdas=lambdas)
     close(extended.inv_freq, np.asarray(build().inv_freq) / lambdas)
     close(extended.gain, math.sqrt(1 + math.log(4) / math.log(L)))
-
-
-def test_abf_changes_the_base():
-    np.testing.assert_array_equal(
-        extend("abf", build(), 1.0, base=500_000.0).inv_freq, build(base=500_000.0).inv_freq
-    )
 
 
 @pytest.mark.parametrize("name", schemes.names())
@@ -196,18 +194,6 @@ def test_logn_scales_queries_of_any_encoding(name):
     assert (unextended is None) == (name != "ssmax")
     logn = np.maximum(1, np.log(np.arange(1_000) + 1) / math.log(length))
     close(scale, logn if unextended is None else np.asarray(unextended, np.float64) * logn)
-
-
-@pytest.mark.slow
-def test_logn_does_not_scale_a_bias():
-    q = jnp.zeros((1, 64, DIMS.heads, DIMS.head_dim))
-    v = jax.random.normal(KEY, q.shape)
-    alibi = build("alibi")
-    # With q = 0 only the bias remains, which the query scale must not change.
-    np.testing.assert_array_equal(
-        posenc_jax.attention.attend(q, v, v, extend("logn", alibi, 1.0)),
-        posenc_jax.attention.attend(q, v, v, alibi),
-    )
 
 
 def test_interpolate_reads_the_table_between_its_rows():
@@ -284,29 +270,82 @@ def test_one_program_serves_every_rotary_extension_at_every_scale(make_model, ma
     assert len({np.asarray(r).tobytes() for r in results}) > len(ROTARY)
 
 
-@pytest.mark.parametrize("name", schemes.names())
-def test_an_unfit_extension_is_refused_with_the_choices(name):
-    encoding = build(name)
-    fitting = extensions.fitting(encoding)
-    assert {"none", "logn"} <= set(fitting)
-    for other in set(extensions.records()) - set(fitting):
-        with pytest.raises(ValueError, match=f"does not fit encoding '{name}'") as error:
-            extend(other, encoding, 2.0)
-        assert ", ".join(fitting) in str(error.value)
-    for fits in fitting:
-        extend(fits, encoding, 2.0)
-
-
-def test_randomized_fits_the_extensions_of_its_inner_encoding():
-    wrapped = build("randomized", inner="rope", max_position=4 * L)
-    extended = extend("yarn", wrapped, 4.0)
-    close(extended.inner.inv_freq, extend("yarn", wrapped.inner, 4.0).inv_freq)
-    assert extended.inner.train_length == 4 * L  # the positions it was trained at
-    with pytest.raises(ValueError, match="already extended"):
-        extend("pi", extended, 2.0)
-    assert extend("logn", extended, 2.0).logn  # of another kind
+def test_extensions_reach_the_encoding_inside():
+    dims = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
+    for name, options in (
+        ("dape", {"inner": "rope"}),
+        ("fox", {"inner": "rope"}),
+        ("ssmax", {"inner": "rope"}),
+        ("rope", {"sink": True}),
+        ("randomized", {"inner": "rope", "inner_length": L}),
+    ):
+        around = build(name, dims, **options)
+        slowed = extend("yarn", around, 4.0)
+        expected = extend("yarn", build(), 4.0)
+        np.testing.assert_array_equal(slowed.layer(1).inner.inv_freq, expected.inv_freq)
+        assert slowed.layers == around.layers
+        for after, before in zip(*map(trained_of, (slowed, around)), strict=True):
+            np.testing.assert_array_equal(after, before)
+        if name != "randomized":
+            remapped = extend("self_extend", around, 4.0).layer(1).inner
+            assert remapped.group.shape == () and remapped.inner.inv_freq.shape == (4,)
+    cooled = extend("logn", slowed, jnp.float32(2.0))
+    assert cooled.logn and extend("none", cooled, 1.0) is cooled
+    assert "yarn" not in extensions.fitting(build("fox"))
     assert "yarn" not in extensions.fitting(build("randomized", inner="t5"))
     assert extensions.fitting(build("randomized", inner="learned")) == UNIVERSAL
+
+
+def trained_of(encoding):
+    return jax.tree.leaves(posenc_jax.partition(encoding)[0])
+
+
+def test_an_extension_changes_the_layers_of_a_hybrid_that_it_names_or_fits():
+    local, far = build(base=1e4), build(base=1e6)
+    both = build("hybrid", global_rope=True, local_base=1e4, global_base=1e6)
+    usual = build("hybrid", local_base=1e4)  # whose global layers do not rotate
+    for text, hybrid, changed in (
+        ("yarn:layers=global", both, {3: far}),
+        ("pi", both, {0: local, 3: far}),
+        ("yarn", usual, {0: local}),
+        ("yarn:layers=local", usual, {0: local}),
+    ):
+        extended = extend(text, hybrid, 8.0)
+        assert jax.tree.structure(extended) == jax.tree.structure(hybrid)  # one program for both
+        name = text.partition(":")[0]
+        for index in (0, 3) if hybrid is both else (0,):
+            expected = hybrid.layer(index)
+            if index in changed:
+                expected = extend(name, changed[index], 8.0)
+            np.testing.assert_array_equal(extended.layer(index).inv_freq, expected.inv_freq)
+            assert extended.layer(index).gain == expected.gain
+    assert "yarn" in extensions.fitting(build("randomized", inner="hybrid"))
+    assert "yarn" not in extensions.fitting(build("hybrid", pattern="global"))
+    for name in ("lm_infinite", "streaming"):
+        rotating = extend(name, both, 2.0)
+        remapped = {kind for kind, layer in rotating.kinds.items() if isinstance(layer, Remapped)}
+        assert remapped == {"global"}
+
+
+def test_the_layers_option_selects_hybrid_layers_by_kind():
+    hybrid = build("hybrid", window=8)
+    by_layer = lambda encoding, field: [getattr(encoding.layer(i), field) for i in range(4)]  # noqa: E731
+    cooled = extend("temperature:layers=global", hybrid, 1.0, factor=1.5)
+    assert by_layer(cooled, "temperature")[:3] == [None] * 3
+    doubled = extend("temperature", cooled, 1.0, factor=2.0)
+    assert by_layer(doubled, "temperature") == [2, 2, 2, 3]
+    seen = extend("window:size=4:layers=global", hybrid, 1.0)
+    assert by_layer(seen, "window") == [8, 8, 8, 4]
+    both = posenc_jax.extend("logn+window:size=4", hybrid, 1.0, layers="global")
+    assert by_layer(both, "logn") == [False] * 3 + [True]
+    assert by_layer(both, "window") == [8, 8, 8, 4]
+    assert by_layer(extend("window:size=100", hybrid, 1.0), "window") == [8, 8, 8, 100]
+    for text, name, limit in (
+        ("window:size=4:layers=global", "window:layers=global:size=4", None),
+        ("window:size=4", "window", 4),
+    ):
+        (method,) = methods(text, hybrid, 4.0)
+        assert (method.name, method.limit) == (name, limit)
 
 
 def test_randomized_may_keep_an_earlier_training_length():
@@ -338,79 +377,18 @@ def test_all_formulas_use_one_length_of_randomized():
         build("randomized", max_position=2**24 + 1)
 
 
-def test_extend_requires_a_concrete_encoding():
-    with pytest.raises(ValueError, match="made by posenc_jax.build"):
-        posenc_jax.extend("yarn", "rope", 2.0)  # pyright: ignore
-    with pytest.raises(ValueError, match="works on the host"):
-        jax.jit(lambda e: extend("yarn", e, 2.0))(build())
-    assert extend("pi", build(), jnp.float32(2.0)).inv_freq[0] == 0.5
-
-
-@pytest.mark.parametrize("name", [*ROTARY, "logn", "window", "interpolate", "clamp"])
-def test_a_second_extension_of_the_same_kind_is_refused(name):
-    encoding = build("learned" if name in ("interpolate", "clamp") else "rope")
-    extended = extend(name, encoding, 2.0)
-    with pytest.raises(ValueError, match="already extended"):
-        extend(name, extended, 2.0)
-    if name != "logn":
-        assert extend("logn", extended, 2.0).logn
-    assert extend("none", extended, 1.0) is extended
-
-
-@pytest.mark.parametrize("scale", [0.5, 0.0, -1.0, math.nan, math.inf, "4", True, None])
-def test_an_invalid_scale_is_refused(scale):
-    with pytest.raises(ValueError, match="scale must be"):
-        extend("yarn", build(), scale)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("yran", {}, "unknown extension 'yran'; did you mean 'yarn'?"),
-        ("yarn", {"beta_fats": 1}, "'beta_fats'; did you mean 'beta_fast'?"),
-        ("yarn", {"beta_fast": 1, "beta_slow": 2}, "beta_fast must exceed beta_slow"),
-        ("yarn", {"ramp": "linear"}, "ramp must be one of 'dims', 'rotations'"),
-        ("yarn", {"truncate": 1}, "truncate must be True or False"),
-        ("yarn", {"attention_factor": 0}, "attention_factor must be a finite number above 0"),
-        ("pi", {"base": 1}, "takes no options; got 'base'"),
-        ("abf", {}, "needs the option 'base'"),
-        ("abf", {"base": -1.0}, "base must be a finite number above 1"),
-        ("longrope", {"lambdas": [1.0]}, "one factor per rotary pair, 4; got 1"),
-        ("longrope", {"lambdas": [1.0, 2.0, 0.0, 1.0]}, "each of lambdas must be"),
-        ("longrope", {"lambdas": 2.0}, "lambdas must be a list of 4 numbers"),
-        ("llama3", {"low": 4.0, "high": 1.0}, "high must exceed low"),
-    ],
-)
-def test_wrong_options_are_refused(name, options, message):
-    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        posenc_jax.extend(name, build(), 2.0, **options)
-
-
-class TestLayersAndHeads:
-    """Extensions of stacked and per-head frequencies, each with its own base."""
-
-    def test_each_layer_is_extended_by_its_own_base(self):
-        local, far = build(base=500.0), build(base=1e6)
-        still = build().replace(inv_freq=jnp.zeros(4))
-        for name in ROTARY:
-            stacked = extend(name, stack([local, far, still]), 4.0)
-            for i, alone in enumerate((local, far)):
-                expected = extend(name, alone, 4.0)
-                close(stacked.inv_freq[i], expected.inv_freq)
-                close(stacked.gain[i], expected.gain)
-            np.testing.assert_array_equal(stacked.inv_freq[2], 0)
-
-    def test_each_head_is_extended_by_its_own_base(self):
-        bases = [500.0, 1e4, 1e5, 1e6]
-        for name in ROTARY:
-            extended = extend(name, build(base=bases), 4.0)
-            for head, base in enumerate(bases):
-                close(extended.inv_freq[head], extend(name, build(base=base), 4.0).inv_freq)
-
-    def test_extending_edited_frequencies_is_refused(self):
-        edited = build().replace(inv_freq=build().inv_freq * 1.1)
-        with pytest.raises(ValueError, match="not those of its base"):
-            extend("yarn", edited, 2.0)
+def test_each_layer_and_each_head_is_extended_by_its_own_base():
+    bases = [500.0, 1e4, 1e5, 1e6]
+    still = build().replace(inv_freq=jnp.zeros(4))
+    layers, heads = stack([*(build(base=base) for base in bases), still]), build(base=bases)
+    for name in ROTARY:
+        by_layer, by_head = extend(name, layers, 4.0), extend(name, heads, 4.0)
+        for index, base in enumerate(bases):
+            expected = extend(name, build(base=base), 4.0)
+            close(by_layer.inv_freq[index], expected.inv_freq)
+            close(by_layer.gain[index], expected.gain)
+            close(by_head.inv_freq[index], expected.inv_freq)
+        np.testing.assert_array_equal(by_layer.inv_freq[-1], 0)
 
 
 def test_turns_count_rotations_within_the_trained_length():
@@ -434,61 +412,26 @@ def test_compositions_parse_and_print():
             composition.parts(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "steps"),
-    [
-        ("yarn:8+logn", [("yarn", 8.0), ("logn", 1.0)]),
-        ("logn+yarn:8", [("yarn", 8.0), ("logn", 1.0)]),
-        ("dynamic_ntk+logn", [("dynamic_ntk", 3.0), ("logn", 1.0)]),
-        ("yarn+window:size=5", [("yarn", 3.0), ("window:size=5", 1.0)]),
-    ],
-)
-def test_extensions_of_different_kinds_compose(text, steps):
-    stepwise = build()
-    for name, scale in steps:
-        stepwise = posenc_jax.extend(name, stepwise, scale)
-    together = posenc_jax.extend(text, build(), 3.0)
-    assert jax.tree.structure(stepwise) == jax.tree.structure(together)
-    for a, b in zip(jax.tree.leaves(stepwise), jax.tree.leaves(together), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("yarn+ntk", "'yarn+ntk' composes 'yarn' and 'ntk', which both change the rotation"),
-        ("logn+logn", "both change the temperature"),
-        ("none+logn", "'none' cannot be composed"),
-        ("yarn:8+yran", "unknown extension 'yran'; did you mean 'yarn'?"),
-        ("yarn:beta_fats=2", "'beta_fats'; did you mean 'beta_fast'?"),
-        ("yarn+logn:base=2", "extension 'logn' takes no options; got 'base'"),
-        ("yarn:2+window:4", "several scales"),
-        ("yarn:0.5", "scale must be at least 1"),
-        ("yarn:layers=global", "layers='global' has no effect: all layers of encoding 'rope'"),
-        ("window:size=0", "size must be a whole number of at least 1"),
-        ("rerope+logn", "both change the temperature"),
-        ("rerope+dca", "both change the distance"),
-        ("lm_infinite+window", "both change the window"),
-        ("streaming+lm_infinite", "both change the (distance|window)"),
-        ("rerope:w=0", "w must be a whole number of at least 1; got 0"),
-        ("leaky_rerope:k=0.5", "k must be at least 1; got 0.5"),
-        ("leaky_rerope:w=16", "w must be below L = 16 unless k is given; got w=16"),
-        ("self_extend:group=2.5", "group must be a whole number of at least 1; got 2.5"),
-        ("self_extend:window=11", "window must be below 2 L / 3, L = 16, unless group is given"),
-        ("self_extend:floor=1", "floor must be True or False"),
-        ("streaming:first=16", "first must be below L = 16 unless window is given; got 16"),
-        ("lm_infinite:limit=0", "limit must be a whole number of at least 1; got 0"),
-    ],
-)
-def test_invalid_compositions_are_refused(text, message):
-    with pytest.raises(ValueError, match=message.replace("?", r"\?").replace("+", r"\+")):
-        posenc_jax.extend(text, build(), 2.0)
-
-
 def test_options_in_the_text_equal_keyword_options():
     inside = posenc_jax.extend("yarn:4:attention_factor=2+logn", build(), 1.0)
     beside = posenc_jax.extend("yarn+logn", build(), 4.0, attention_factor=2.0)
     assert inside.gain == beside.gain == 2 and inside.logn and beside.logn
+
+
+def test_extensions_of_different_kinds_compose():
+    for text, steps in (
+        ("yarn:8+logn", (("yarn", 8.0), ("logn", 1.0))),
+        ("logn+yarn:8", (("yarn", 8.0), ("logn", 1.0))),
+        ("dynamic_ntk+logn", (("dynamic_ntk", 3.0), ("logn", 1.0))),
+        ("yarn+window:size=5", (("yarn", 3.0), ("window:size=5", 1.0))),
+    ):
+        stepwise = build()
+        for name, scale in steps:
+            stepwise = posenc_jax.extend(name, stepwise, scale)
+        together = posenc_jax.extend(text, build(), 3.0)
+        assert jax.tree.structure(stepwise) == jax.tree.structure(together)
+        for a, b in zip(jax.tree.leaves(stepwise), jax.tree.leaves(together), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_canonical_names_omit_scale_and_defaults():
@@ -512,54 +455,3 @@ def test_the_window_extension_equals_a_window_of_attention(make_model, make_toke
     larger = forward(model, tokens, windowed, window=9)
     np.testing.assert_array_equal(larger, forward(model, tokens, plain, window=5))
     assert posenc_jax.extend("window", plain, 1.0).window == L
-
-
-def test_a_record_states_its_scale():
-    scales = {name: record.scale for name, record in extensions.records().items()}
-    assert list(scales)[0] == "none"
-    for kind, names in (
-        ("read", ("dynamic_pi", "dynamic_ntk", "dynamic_yarn")),
-        ("none", ("none", "logn", "window", "abf")),
-        ("given", ("pi", "ntk", "yarn", "llama3", "longrope", "interpolate", "clamp")),
-    ):
-        assert {scales[name] for name in names} == {kind}
-
-
-def hybrid():
-    dims = posenc_jax.Dims(heads=2, head_dim=8, width=16, train_length=32, layers=4)
-    return posenc_jax.build("hybrid", dims)
-
-
-def test_an_extension_changes_only_the_hybrid_layers_it_fits():
-    before, after = hybrid(), posenc_jax.extend("yarn", hybrid(), 4.0)
-    alone = posenc_jax.extend("yarn", before.layer(0), 4.0)
-    np.testing.assert_array_equal(after.layer(0).inv_freq, alone.inv_freq)
-    assert jax.tree.structure(before) == jax.tree.structure(after)  # one program for both
-    named = posenc_jax.extend("yarn:layers=local", hybrid(), 4.0)
-    np.testing.assert_array_equal(after.layer(0).inv_freq, named.layer(0).inv_freq)
-    randomized = posenc_jax.build("randomized", before.dims, inner="hybrid")
-    assert "yarn" in extensions.fitting(randomized) and "yarn" in extensions.fitting(before)
-
-
-def test_the_layers_option_selects_hybrid_layers_by_kind():
-    with pytest.raises(ValueError, match="'yarn' changes nothing in encoding 'hybrid' with layers"):
-        posenc_jax.extend("yarn:layers=global", hybrid(), 4.0)
-    with pytest.raises(ValueError, match="unknown kind of layers: 'far'; have: global, local"):
-        posenc_jax.extend("yarn:layers=far", hybrid(), 4.0)
-    kinds = ("local", "local", "local", "global")
-    cooled = posenc_jax.extend("logn:layers=global", hybrid(), 1.0)
-    assert [cooled.layer(i).logn for i in range(4)] == [kind == "global" for kind in kinds]
-    seen = posenc_jax.extend("window:size=4:layers=global", hybrid(), 1.0)
-    assert [seen.layer(i).window for i in range(4)] == [8, 8, 8, 4]
-    both = posenc_jax.extend("logn+window:size=4", hybrid(), 1.0, layers="global")
-    assert [both.layer(i).logn for i in range(4)] == [kind == "global" for kind in kinds]
-    assert [both.layer(i).window for i in range(4)] == [8, 8, 8, 4]
-    wider = posenc_jax.extend("window:size=100", hybrid(), 1.0)
-    assert [wider.layer(i).window for i in range(4)] == [8, 8, 8, 100]
-
-
-def test_method_names_hold_options_without_a_column():
-    (method,) = methods("window:size=4:layers=global", hybrid(), 4.0)
-    assert (method.name, method.limit) == ("window:layers=global:size=4", None)
-    (method,) = methods("window:size=4", hybrid(), 4.0)
-    assert (method.name, method.limit) == ("window", 4)
