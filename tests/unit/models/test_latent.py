@@ -2,15 +2,14 @@
 
 import dataclasses
 import itertools
-import json
 
 import jax
 import jax.numpy as jnp
 import latents
 import numpy as np
 import pytest
+from attending import golden
 from configured import problems_of
-from running import ROOT
 from sizes import DIMS, L
 
 import models
@@ -21,7 +20,7 @@ from posenc_jax.config import building, load
 from posenc_jax.positions import tokens_of_row
 from posenc_jax.runs.parameters import by_path
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "latent.json").read_text())
+GOLDEN = golden("latent")
 SIZES = {"latent_dim": 12, "rotary_dim": 4, "value_dim": 6}
 LATENT_DIMS = dataclasses.replace(DIMS, rotary_dim=4)
 SIZE = 2 * L + 4

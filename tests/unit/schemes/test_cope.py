@@ -1,13 +1,10 @@
-"""CoPE: golden positions and biases, documents, windows, gradients and memory."""
-
-import json
+"""CoPE: golden positions and biases, visible keys, gradients in blocks and memory."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import B, H, K, attend_to_ring, compiled, documents, qkv, visible
-from running import ROOT
+from attending import B, H, K, compiled, documents, golden, qkv, visible
 from sizes import DIMS, L
 
 import posenc_jax
@@ -16,7 +13,7 @@ from posenc_jax.schemes import cope
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["cope"]
+GOLDEN = golden("content")["cope"]
 P = 6
 
 
@@ -42,51 +39,28 @@ def by_hand(q, k, v, encoding, seen):  # seen [Q, S]
     return out
 
 
-@jax.jit
-def bias_and_weights(scores, q_dot_e):
-    bias = cope.bias(scores, q_dot_e)
-    seen = jnp.tri(scores.shape[-1], dtype=bool)
-    return jnp.where(seen, bias, 0), jax.nn.softmax(jnp.where(seen, scores + bias, -jnp.inf))
-
-
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(len(case["scores"])))
-def test_biases_and_weights_match_golden_values(case):
-    bias, weights = bias_and_weights(jnp.array(case["scores"]), jnp.array(case["q_dot_e"]))
+def test_positions_biases_and_weights_match_golden_values(case):
+    """Where q . e[p] = p, the bias is the position."""
+    scores, q_dot_e = np.float32(case["scores"]), np.float32(case["q_dot_e"])
+    seen = np.tri(len(scores), dtype=bool)
+    line = np.broadcast_to(np.arange(q_dot_e.shape[-1], dtype=np.float32), q_dot_e.shape)
+    both = jax.jit(cope.bias)(np.stack([scores] * 2)[:, None], np.stack([line, q_dot_e])[:, None])
+    positions, bias = np.where(seen, both[:, 0], 0)
+    np.testing.assert_allclose(positions, case["positions"], atol=2e-6)
     np.testing.assert_allclose(bias, case["bias"], atol=1e-6)
+    weights = jax.nn.softmax(np.where(seen, scores + bias, -np.inf))
     np.testing.assert_allclose(weights, case["weights_undivided"], atol=1e-6)
 
 
-def test_positions_of_a_golden_row():
-    """Scores 0.1 (a + 1) - 0.3 b and q . e[p] = 0.1 p^2; with q . e[p] = p the bias is p."""
-    places = np.arange(6)
-    scores = np.float32(0.1 * (places[:, None] + 1) - 0.3 * places)
-    line = np.broadcast_to(np.arange(4, dtype=np.float32), (6, 4))
-    both = np.stack([line, np.float32(0.1) * line**2])[:, None]
-    bias, _ = bias_and_weights(np.stack([scores] * 2)[:, None], both)
-    assert bias.shape == (2, 1, 6, 6)
-    expected = [2.789050, 2.143394, 1.568952, 1.068952, 0.643394, 0.289050]
-    np.testing.assert_allclose(bias[0, 0, 5], expected, atol=2e-6)
-    expected = [0.794525, 0.471697, 0.270686, 0.120686, 0.064339, 0.028905]
-    np.testing.assert_allclose(bias[1, 0, 5], expected, atol=2e-6)
-
-
-@pytest.mark.parametrize("divided", [False, True])
 @pytest.mark.parametrize(
-    ("queries", "window", "groups", "cut"),
-    [(L, None, 4, None), (L, 5, 2, None), (3, 9, 4, None), (L, None, 2, 7), (L, 4, 4, 7)],
+    ("queries", "window", "groups", "cut", "divided"),
+    [(L, 4, 2, 7, False), (L, None, 4, None, True), (3, 9, 4, None, False)],
 )
 def test_attention_counts_the_gates_of_visible_keys(queries, window, groups, cut, divided):
     encoding, (q, k, v) = build(divided=divided), qkv(queries, L, groups)
     out = compiled(q, k, v, encoding, window=window, segments=documents(L, cut))
     expected = by_hand(q, k, v, encoding, visible(queries, L, window, cut))
-    np.testing.assert_allclose(out, expected, atol=5e-6)
-
-
-def test_keys_of_a_ring_are_sorted():
-    encoding, (q, k, v) = build(), qkv(1, 9)
-    out, order = attend_to_ring(q, k, v, encoding)
-    rows = np.argsort(order)
-    expected = by_hand(q, k[:, rows], v[:, rows], encoding, np.ones((1, 9), bool))
     np.testing.assert_allclose(out, expected, atol=5e-6)
 
 
@@ -98,14 +72,13 @@ def test_a_table_of_zeros_is_no_position():
     np.testing.assert_allclose(compiled(q, k, v, start), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize(("window", "cut"), [(None, None), (5, 7)])
-def test_gradients_are_finite_differences_in_whole_rows_and_in_blocks(window, cut, monkeypatch):
+def test_gradients_are_finite_differences_in_whole_rows_and_in_blocks(monkeypatch):
     """Those of the table, the queries and the keys, whose gates count."""
     encoding, (q, k, v) = build(), qkv(L, L, 2)
 
     def loss(table, q, k):
         encoding_ = encoding.replace(table=table)
-        row = attend(q, k, v, encoding_, window=window, segments=documents(L, cut))
+        row = attend(q, k, v, encoding_, window=5, segments=documents(L, 7))
         return jnp.sum(jnp.sin(3 * row)), row
 
     def measured():
@@ -128,14 +101,6 @@ def test_gradients_are_finite_differences_in_whole_rows_and_in_blocks(window, cu
     monkeypatch.setattr(cope, "SCORES", 5 * B * H * L)  # five queries a block, the last one padded
     in_blocks = measured()(encoding.table, q, k)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), in_blocks, whole)
-
-
-def test_bfloat16_counts_in_float32():
-    q, k, v = (x.astype(jnp.bfloat16) for x in qkv(L))
-    out = compiled(q, k, v, build())
-    assert out.dtype == jnp.bfloat16
-    exact = by_hand(q, k, v, build(), visible(L, L))
-    np.testing.assert_allclose(np.float32(out), exact, atol=0.03)
 
 
 def test_memory_is_linear_in_the_length():

@@ -1,14 +1,12 @@
 """Encodings against their formulas in float64 and against golden numbers."""
 
-import json
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import call
-from running import ROOT
+from attending import call, golden
 from sizes import DIMS
 
 import posenc_jax
@@ -18,7 +16,7 @@ from posenc_jax.schemes import _rotation, alibi, t5
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "bias.json").read_text())
+GOLDEN = golden("bias")
 KEY = jax.random.key(0)
 bucket = jax.jit(t5.bucket, static_argnums=(1, 2))
 turn = jax.jit(rotate, static_argnums=3)

@@ -1,12 +1,10 @@
 """Rotating pairs and trained frequencies of RoPE."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from running import ROOT
+from attending import golden
 from sizes import DIMS, L
 
 import posenc_jax
@@ -17,7 +15,7 @@ from posenc_jax.schemes import rope as module
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())
+GOLDEN = golden("content")
 LAYERS = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=3)
 ALPHA = jnp.array([0.3, -0.2, 0.1, 0.7])
 SCALES = {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import H, K, qkv
+from attending import H, K, attend_to_ring, content, qkv
 from jaxprs import equations
 from sizes import DIMS, VOCAB, L
 
@@ -151,6 +151,39 @@ def test_positions_stay_float32_in_a_bfloat16_model(encoding, make_model, make_t
         assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(hook))
 
 
+def test_encodings_by_content_count_in_float32_in_bfloat16():
+    summed = {"exp", "log1p", "logistic", "cumsum", "cumlogsumexp", "reduce_window_sum"}
+    for name in ("cope", "fox", "selective_rope", "stick_breaking"):
+        encoding = posenc_jax.build(name, DIMS, jax.random.key(3))
+        low = [x.astype(jnp.bfloat16) for x in (*qkv(40), content(2, 40, DIMS.width))]
+
+        def run(q, k, v, x, encoding=encoding):
+            features = encoding.read(x)
+            assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(features))
+            return attend(q, k, v, encoding, features=features)
+
+        out, exact = jax.jit(run)(*low), jax.jit(run)(*(x.astype(jnp.float32) for x in low))
+        assert out.dtype == jnp.bfloat16
+        np.testing.assert_allclose(np.float32(out), exact, atol=0.02)
+        slope = jax.make_jaxpr(jax.grad(lambda *x: run(*x).sum().astype(float)))(*low)  # noqa: B023
+        found = [e for e in equations(slope.jaxpr) if e.primitive.name in summed]
+        assert found and all(e.outvars[0].aval.dtype == jnp.float32 for e in found)
+
+
+def test_keys_of_a_ring_are_sorted():
+    """A cache with a window holds its keys from any place on."""
+    for name in ("cope", "stick_breaking"):
+        encoding = posenc_jax.build(name, DIMS)
+        encoding = jax.tree.map(
+            lambda leaf: leaf + jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), encoding
+        )
+        q, k, v = qkv(1, 9)
+        out, order = attend_to_ring(q, k, v, encoding)
+        rows = np.argsort(order)
+        expected = attend(q, k[:, rows], v[:, rows], encoding)
+        np.testing.assert_allclose(out, expected, atol=2e-6)
+
+
 def test_leaves_are_strongly_typed_float32(encoding):
     for leaf in jax.tree.leaves(encoding):
         assert leaf.dtype == jnp.float32
@@ -207,6 +240,8 @@ BY_LAYER = [  # and the fields that are stacked
     ("t5", {"sink": True}, {"logit": (H,)}),
     ("hybrid", {"sink": True, "pattern": "local,global"}, {"logit": (H,)}),
     ("fox", {"sink": True}, {"logit": (H,)}),
+    ("ssmax", {"inner": "t5", "bias": True}, {"scale": (H,), "shift": (H,)}),
+    ("selective_rope", {"gate": True, "bias": True}, {"w2": (16, H, K // 2)}),
 ]
 
 
@@ -220,8 +255,11 @@ def test_each_layer_has_its_own_arrays():
         encoding = built_for_two_layers(name, options)
         assert encoding.depth == 2
         for field, shape in shapes.items():
-            assert getattr(encoding, field).shape == (2, *shape)
+            array = getattr(encoding, field)
+            assert array.shape == (2, *shape)
             assert getattr(encoding.layer(1), field).shape == shape
+            constant = jnp.all(array == array.flatten()[0])
+            assert constant or jnp.any(array[0] != array[1])
 
 
 @pytest.mark.parametrize(("name", "options", "shapes"), BY_LAYER, ids=str)

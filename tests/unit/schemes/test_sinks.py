@@ -1,14 +1,12 @@
 """Attention sinks: a trained logit without value in every softmax, around any encoding."""
 
 import itertools
-import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from attending import compiled, qkv
-from running import ROOT
+from attending import compiled, golden, qkv
 from sizes import DIMS, L, config_of
 
 import posenc_jax
@@ -23,8 +21,7 @@ from posenc_jax.runtime.errors import ConfigError
 pytestmark = pytest.mark.sampled
 
 KEY = jax.random.key(0)
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["sink"]
-GOLDEN += [{"scores": [1.0, 2.0, 0.0], "sink": 0.5, "weights": [0.213097, 0.579259, 0.078394]}]
+GOLDEN = golden("content")["sink"]
 TWO = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=2)
 
 
@@ -97,27 +94,12 @@ def test_a_sink_has_the_gradient_of_one_more_column(extension):
     assert np.all(np.abs(actual[1][0]) > 1e-3)
 
 
-def test_each_layer_has_its_own_sinks_and_shares_the_rest(make_model, make_tokens):
+def test_layers_share_all_but_their_sinks_and_stacks_keep_them():
     encoding = build("t5", TWO)
     assert not np.any(encoding.logit) and encoding.name == "t5"
     assert encoding.inner.table.shape == (32, DIMS.heads)
-    with pytest.raises(ValueError, match="stacked over 2 layers, but the model has 1"):
-        make_model(layers=1)(make_tokens(L), encoding)
-    with pytest.raises(ValueError, match="takes one of them"):
-        attend(*qkv(L, groups=2), encoding)
-
-
-def test_extensions_and_stacks_keep_sinks():
-    encoding = build("rope", TWO)
-    extended = posenc_jax.extend("yarn", encoding, 4.0)
-    expected = posenc_jax.extend("yarn", posenc_jax.build("rope", TWO), 4.0)
-    np.testing.assert_array_equal(extended.inner.inv_freq, expected.inv_freq)
-    assert extended.logit is encoding.logit
-    assert "self_extend" in posenc_jax.extensions.fitting(encoding)
     stacked = posenc_jax.stack([build("rope"), build("rope")])
     assert stacked.logit.shape == (2, DIMS.heads) and stacked.layer(1).logit.shape == (DIMS.heads,)
-    with pytest.raises(ValueError, match="none that is already stacked"):
-        posenc_jax.stack([encoding, encoding])
 
 
 def test_a_configuration_enables_sinks():

@@ -1,14 +1,13 @@
 """Scalable softmax: formulas, counted keys, layers and options."""
 
 import functools
-import json
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from running import ROOT
+from attending import golden
 from sizes import DIMS, L
 
 import posenc_jax
@@ -23,7 +22,7 @@ from posenc_jax.schemes.ssmax import temperature
 
 pytestmark = pytest.mark.sampled
 
-GOLDEN = json.loads((ROOT / "tests" / "golden" / "content.json").read_text())["query_scale"]
+GOLDEN = golden("content")["query_scale"]
 LAYERS = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=4)
 KEY = jax.random.key(0)
 KINDS = ("llama4", "ministral3", "inkling")
@@ -165,47 +164,25 @@ def attended(encoding, factor, how):
 # Layers
 
 
-def test_each_layer_has_its_own_scale_and_shares_the_inner_encoding(
-    make_model, make_tokens, forward
-):
+def test_each_layer_has_its_own_scale_and_shares_the_inner_encoding():
     encoding = build(LAYERS, inner="t5", bias=True)
     trained, _ = posenc_jax.partition(encoding)
     shapes = sorted(leaf.shape for leaf in jax.tree.leaves(trained))
     assert shapes == [(4, DIMS.heads), (4, DIMS.heads), (32, DIMS.heads)]
-    moved = encoding.replace(scale=jax.random.normal(KEY, (4, DIMS.heads)))
-    single = posenc_jax.stack(
-        [build(inner="t5", bias=True).replace(scale=row) for row in moved.scale]
-    )
-    tokens = make_tokens(2 * L)
-    expected = forward(make_model(layers=4), tokens, single)
-    for scan in (True, False):
-        actual = forward(make_model(layers=4, scan=scan), tokens, moved)
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
+    gates = build(LAYERS, inner="fox")
+    assert gates.layers == 4 and gates.inner.layers is None
+    assert gates.layer(2).inner.kernel.shape == (DIMS.width, DIMS.heads)
 
 
-def test_per_layer_inner_encodings_have_one_scale_each():
-    encoding = posenc_jax.schemes.build_per_layer("ssmax", LAYERS, KEY, inner="t5")
-    assert encoding.layers == 4 and encoding.period == 1
-    assert encoding.scale.shape == (4, DIMS.heads) and encoding.inner.table.ndim == 3
-
-
-def test_a_hybrid_inner_encoding_is_not_stacked():
+def test_inner_encodings_per_layer_have_one_scale_each():
     """`first_full` needs the number of layers, and each layer already has its own scale."""
-    encoding = posenc_jax.schemes.build_per_layer(
-        "ssmax", LAYERS, KEY, inner="hybrid", first_full=True
-    )
-    assert encoding.layers is None and encoding.depth == 4 and encoding.scale.ndim == 2
-    assert [encoding.kind_of_layer(i) for i in range(4)] == ["global", "local", "local", "global"]
-
-
-def test_inner_gates_stay_per_layer():
-    encoding = build(LAYERS, inner="fox")
-    assert encoding.layers == 4 and encoding.inner.layers is None
-    layer = encoding.layer(2)
-    assert layer.scale.shape == (DIMS.heads,) and layer.inner.kernel.shape == (
-        DIMS.width,
-        DIMS.heads,
-    )
+    build_per_layer = posenc_jax.schemes.build_per_layer
+    t5 = build_per_layer("ssmax", LAYERS, KEY, inner="t5")
+    assert (t5.layers, t5.period, t5.scale.ndim, t5.inner.table.ndim) == (4, 1, 2, 3)
+    hybrid = build_per_layer("ssmax", LAYERS, KEY, inner="hybrid", first_full=True)
+    assert (hybrid.layers, hybrid.depth, hybrid.scale.ndim) == (None, 4, 2)
+    kinds = [hybrid.kind_of_layer(index) for index in range(4)]
+    assert kinds == ["global", "local", "local", "global"]
 
 
 @pytest.mark.slow
