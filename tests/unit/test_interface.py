@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import B, H, K, call
-from jaxprs import pairs_of_blocks
 from sizes import DIMS
 
 import posenc_jax
@@ -103,10 +102,9 @@ def test_an_empty_region_has_zero_weight_and_finite_gradients(way):
     assert all(np.all(np.asarray(slope) == 0) for slope in without)
 
 
-@pytest.mark.parametrize("name", ["nope", "fire", pytest.param("t5", marks=pytest.mark.slow)])
-def test_the_blockwise_log_sum_has_the_plain_gradient(name):
+def test_the_blockwise_log_sum_has_the_plain_gradient():
     q, k, v = qkv()
-    encoding = build(name)
+    encoding = build("fire")
 
     def loss(way):
         def run(q, k, v, encoding):
@@ -212,17 +210,6 @@ def test_the_smaller_window_of_encoding_and_argument_applies(how):
         assert program(rope.replace(window=of_encoding), argument) == expected
     wrapped = Wrapper(dims=DIMS, inner=rope.replace(window=40), window=9)
     assert program(wrapped, 70) == expected != program(rope, 40)
-
-
-def test_blocks_before_the_window_of_an_encoding_are_skipped():
-    def visited(encoding):
-        shapes = [jax.ShapeDtypeStruct((1, H, 4096, K), jnp.float32)] * 3
-        row = Tokens(position=jnp.arange(4096), contiguous=True)
-        jaxpr = jax.make_jaxpr(lambda *x: blockwise(*x, encoding, row, row))(*shapes)
-        return sum(pairs_of_blocks(jaxpr.jaxpr))
-
-    whole, near = visited(build("nope")), visited(build("nope").replace(window=256))
-    assert whole == 16 * 17 // 2 and near == 16 + 15
 
 
 # Wrappers and custom attention

@@ -1,5 +1,7 @@
 """GPU and TPU kernels: inputs, lowering and unsupported cases."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -194,17 +196,20 @@ def test_missing_cudnn_is_reported(pretend, caplog, monkeypatch):
     assert "cuDNN is not detected" in caplog.text
 
 
-def test_a_kernel_on_a_cpu_is_refused():
-    given, places = setting("rope", jnp.bfloat16)
-    with pytest.raises(ValueError, match="needs a GPU or a TPU, but this process runs on cpu"):
-        attention(*given, implementation="kernel", **places)
-
-
-def test_a_kernel_is_refused_where_the_encoding_has_its_own_attention():
-    encoding = posenc_jax.build("stick_breaking", DIMS, key=jax.random.key(5))
-    q = jnp.ones((1, 4, H, K), jnp.bfloat16)
-    with pytest.raises(ValueError, match="the own attention of encoding 'stick_breaking'"):
-        posenc_jax.attention.attend(q, q, q, encoding, implementation="kernel")
+def test_what_kernels_cannot_compute_is_refused():
+    (q, k, v, rope), places = setting("rope", jnp.bfloat16)
+    chunked = posenc_jax.build("nope", DIMS).replace(chunk=7)
+    own = posenc_jax.build("stick_breaking", DIMS)
+    by_kernel = functools.partial(attention, implementation="kernel")
+    for way, encoding, reason in (
+        (kernels.splash, chunked, "chunks that do not see each other"),
+        (kernels.cudnn, posenc_jax.extend("dca", rope, 2.0), "keys at several positions"),
+        (by_kernel, own, "the own attention of encoding 'stick_breaking'"),
+        (by_kernel, rope, "needs a GPU or a TPU, but this process runs on cpu"),
+    ):
+        expected = ValueError if way is by_kernel else kernels.Unfit
+        with pytest.raises(expected, match=reason):
+            way(q, k, v, encoding, **places)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attending import B, H, K, compiled, golden, mixed, qkv, scores_of
-from jaxprs import pairs_of_blocks
 from sizes import DIMS, L
 
 import posenc_jax
@@ -231,21 +230,6 @@ def test_one_program_serves_every_scale(name):
     outs = [program(posenc_jax.extend(name, ROPE, scale)) for scale in (1.0, 2.5, 8.0)]
     assert program._cache_size() == 1
     assert len({np.asarray(out).tobytes() for out in outs}) == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "blocks"),
-    [
-        ("streaming", {"window": 256}, 16 + 15 + 15),  # the window and the first tokens
-        ("rerope", {"w": 256}, 16 * 17 // 2 + 15),  # blocks in both regions count twice
-        ("self_extend", {"window": 1024, "group": 4}, 16 * 17 // 2 + 12),
-    ],
-)
-def test_blocks_outside_a_region_are_skipped(name, options, blocks):
-    encoding = posenc_jax.extend(name, rope_of(1024), 4.0, **options)
-    shape = jax.ShapeDtypeStruct((1, 4096, H, K), jnp.float32)
-    jaxpr = jax.make_jaxpr(lambda *x: attend(*x, encoding))(shape, shape, shape)
-    assert sum(pairs_of_blocks(jaxpr.jaxpr)) == blocks
 
 
 # Fit and errors
