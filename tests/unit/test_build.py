@@ -36,6 +36,10 @@ REFUSED = {
         ({"fraction": 0.4}, r"must be an even number from 2 to head_dim = 8; got 0.4 \* 8"),
         ({"fraction": 0.125}, r"got 0.125 \* 8 = 1"),
         ({"fraction": 2.0}, r"got 2 \* 8 = 16"),
+        (
+            {"fraction": 0.25, "dims": Dims(4, 8, 32, 16, rotary_dim=4)},
+            r"from 2 to rotary_dim = 4; got 0.25 \* 4 = 1",
+        ),
         ({"layout": "halves"}, "layout must be one of 'half', 'interleaved'; got 'halves'"),
         ({"dims": (4, 8, 32, 16)}, "dims must be a posenc_jax.Dims"),
         ({"sink": 1}, "sink must be True or False; got 1"),

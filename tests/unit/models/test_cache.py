@@ -60,11 +60,10 @@ def test_a_row_by_pieces_equals_the_full_pass(forward, encoding, drawn, make_mod
     np.testing.assert_allclose(logits, forward(model, tokens, encoding), rtol=limit, atol=limit)
 
 
-def test_options_of_pretrained_models_by_pieces_equal_the_full_pass(
-    forward, make_model, make_tokens
-):
+def test_options_of_models_by_pieces_equal_the_full_pass(forward, make_model, make_tokens):
     options = {"norm": "layer", "parallel": True, "activation": "gelu_erf", "biases": "all"}
-    model = make_model(layers=1, qk_norm=True, embed_norm=True, norm_eps=1e-3, **options)
+    options |= {"qk_norm": True, "embed_norm": True, "norm_eps": 1e-3, "bos": True}
+    model = make_model(layers=1, **options)
     model = jax.tree.map(
         lambda leaf: leaf + np.float32(0.1 * np.cos(np.arange(leaf.size))).reshape(leaf.shape),
         model,
@@ -197,13 +196,6 @@ def test_bfloat16_stays_within_its_rounding(forward, make_model, make_tokens):
     assert jnp.abs(logits - exact).max() < 2 * rounding
 
 
-def test_the_first_token_alone_is_the_beginning_of_sequence(forward, make_model, make_tokens):
-    model, rope = make_model(layers=1, bos=True), posenc_jax.build("rope", DIMS)
-    tokens = make_tokens(SIZE)
-    logits, _ = read_by_pieces(model, rope, tokens)
-    np.testing.assert_allclose(logits, forward(model, tokens, rope), rtol=2e-5, atol=2e-5)
-
-
 @pytest.mark.slow
 def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
     model, rope, row = make_model(), posenc_jax.build("rope", DIMS), make_tokens(SIZE)
@@ -215,27 +207,3 @@ def test_losses_of_pieces_are_those_of_the_row(make_model, make_tokens):
         nats.append(part)
     expected, _ = model.losses(row[:, :-1], row[:, 1:], rope)
     np.testing.assert_allclose(jnp.concatenate(nats, 1), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_what_has_no_cache_is_refused(make_model, make_tokens):
-    model, rope = make_model(layers=1), posenc_jax.build("rope", DIMS)
-    evenly = posenc_jax.build("randomized", DIMS, evenly=True)
-    with pytest.raises(ValueError, match="depend on the final length"):
-        models.init_cache(model.config, evenly, 1, 20)
-    learned = posenc_jax.build("learned", DIMS, key=jax.random.key(0))
-    with pytest.raises(ValueError, match="reaches 16 positions"):
-        models.init_cache(model.config, learned, 1, 17)
-    for extension in ("self_extend:group=2", "dca"):
-        with pytest.raises(ValueError, match="cannot be rotated once"):
-            moved = posenc_jax.extend(extension, rope, 1.0)
-            models.init_cache(model.config, moved, 1, 20, rotated=True)
-    cache = models.init_cache(model.config, rope, 1, 20)
-    cache = cache.replace(length=jnp.asarray(15), empty=False)
-    with pytest.raises(ValueError, match="holds 20 tokens; 15 were read and 6 follow"):
-        model.step(make_tokens(6), rope, cache)
-    with pytest.raises(ValueError, match="made for 1 rows"):
-        model.step(make_tokens(2, batch=2), rope, cache)
-    ring = models.init_cache(model.config, rope.windowed(4), 1, 20)
-    ring = ring.replace(length=jnp.asarray(3), empty=False)
-    with pytest.raises(ValueError, match="make it for this encoding"):
-        model.step(make_tokens(1), rope, ring)

@@ -108,25 +108,3 @@ def test_lengths_of_one_bucket_share_a_program(make_model, make_tokens):
     for length, tokens in ((5, 7), (30, 20), (17, 31)):
         models.generate(model, rope, make_tokens(length), tokens=tokens)
     assert generation._continue._cache_size() == 1
-
-
-def test_what_cannot_be_generated_is_refused(make_model, make_tokens):
-    model, rope, prompt = make_model(), posenc_jax.build("rope", DIMS), make_tokens(5)
-    learned = posenc_jax.build("learned", DIMS, key=jax.random.key(0))
-    models.generate(model, learned, prompt, tokens=L - 4)
-    for encoding, options, message in (
-        (learned, dict(tokens=L - 3), "reaches 16 positions, fewer than 17"),
-        (rope, dict(tokens=4, temperature=1.0), "give key="),
-        (rope, dict(tokens=4, top_k=3), "no effect at temperature 0"),
-        (rope, dict(tokens=4, stop=VOCAB), "below 19"),
-        (rope, dict(tokens=4, lengths=[6]), "1 numbers from 1 to 5"),
-        ([rope] * 3, dict(tokens=4), "one encoding per step: 4"),
-        (rope, dict(tokens=4, lengths=[1.5]), "1 numbers from 1 to 5"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            models.generate(model, encoding, prompt, **options)
-    for prompt in ([[VOCAB]], [[-1]], [[1.5]]):
-        with pytest.raises(ValueError, match="whole numbers from 0 to 18"):
-            models.generate(model, rope, prompt, tokens=1)
-    with pytest.raises(ValueError, match="each must be"):
-        list(models.stream(model, rope, make_tokens(5), tokens=4, each=0))

@@ -158,13 +158,3 @@ def test_the_recipe_rotates_the_shared_entries_alone():
     assert encoding.inv_freq.shape == (config.model.rotary_dim // 2,)
     config.model.rotary_dim = 15
     assert "even number from 2 to rotary_dim = 15" in problems_of(config)[0]
-
-
-def test_an_encoding_for_other_rotated_entries_is_refused(latent_model, make_model, make_tokens):
-    tokens = make_tokens(L)
-    with pytest.raises(ValueError, match="'rotary_dim': None}, but the model has .*: 4}"):
-        latent_model(tokens, posenc_jax.build("rope", DIMS))
-    with pytest.raises(ValueError, match="'rotary_dim': 4}, but the model has .*: None}"):
-        make_model()(tokens, build())
-    with pytest.raises(ValueError, match=r"from 2 to rotary_dim = 4; got 0.25 \* 4 = 1"):
-        build(fraction=0.25)

@@ -1,0 +1,139 @@
+"""What a model, its cache and its generation refuse, and the words of the answer."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sizes import DIMS, VOCAB, L
+
+import models
+import posenc_jax
+from posenc_jax.encoding import Dims
+
+ROPE = posenc_jax.build("rope", DIMS)
+LEARNED = posenc_jax.build("learned", DIMS, jax.random.key(0))
+LATENT = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, rotary_dim=4)
+SIX = Dims(DIMS.heads, DIMS.head_dim, DIMS.width, L, layers=6)
+OPTIONS = [
+    ({"widht": 8}, r"unknown model option 'widht'; did you mean 'width'\?"),
+    ({"layers": 0}, "layers must be a whole number of at least 1; got 0"),
+    ({"heads": 0}, "heads must be a whole number of at least 1; got 0"),
+    ({"width": 30, "heads": 4}, "width must be a multiple of heads"),
+    ({"heads": 4, "kv_heads": 3}, "heads must be a multiple of kv_heads"),
+    ({"norm": "batch"}, "norm must be one of 'rms', 'layer', 'layer_without_bias'; got 'batch'"),
+    ({"norm_place": "mid"}, "norm_place must be one of"),
+    ({"norm_place": "post", "parallel": True}, "parallel needs norm_place = 'pre'"),
+    ({"activation": "relu"}, "activation must be one of"),
+    ({"dtype": "float16"}, "dtype must be one of"),
+    ({"tied": 1}, "tied must be True or False"),
+    ({"latent_dim": 8}, "need each other; got 8 and None"),
+    ({"rotary_dim": 8}, "need each other; got None and 8"),
+    ({"latent_dim": 8, "rotary_dim": 34}, "rotary_dim must be at most K = 32; got 34"),
+    ({"latent_dim": 8, "rotary_dim": 2, "kv_heads": 2}, "kv_heads and latent_dim are mutually"),
+    ({"latent_dim": 8, "rotary_dim": 2, "qk_norm": True}, "qk_norm and latent_dim are mutually"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), OPTIONS)
+def test_wrong_options_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        models.Transformer(fields, jax.random.key(0))
+
+
+def test_what_a_model_cannot_read_is_refused(make_model, make_tokens):
+    model, tokens = make_model(), make_tokens(L)
+    far, halves = 2**31 + np.arange(L), np.arange(L) >= 7
+    restarting = np.arange(L) - 7 * halves
+    for given, message in (
+        *(
+            ({"positions": positions}, "positions must be finite and at most 2")
+            for positions in (far, far / 2, np.full(L, np.nan), -far[None])
+        ),
+        ({"positions": restarting}, "if they restart within a row, give segments"),
+        ({"segments": np.float32(halves)[None]}, "segments must be integers or booleans; got flo"),
+        ({"encoding": posenc_jax.stack([ROPE] * 3)}, "stacked over 3 layers, but the model has 2"),
+        (
+            {"encoding": posenc_jax.build("hybrid", SIX, last_full=True)},
+            "'hybrid' was built for 6 layers, but the model has 2",
+        ),
+        (
+            {"encoding": posenc_jax.build("rope", LATENT)},
+            "'rotary_dim': 4}, but the model has .*: None}",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model(**{"tokens": tokens, "encoding": ROPE} | given)
+    latent = make_model(layers=1, latent_dim=12, rotary_dim=4, value_dim=6)
+    with pytest.raises(ValueError, match="'rotary_dim': None}, but the model has .*: 4}"):
+        latent(tokens, ROPE)
+
+
+def test_tokens_outside_the_vocabulary_are_refused(make_model, make_tokens, forward):
+    model, tokens = make_model(), np.array(make_tokens(L), np.int64)
+    for wrong in (-1, VOCAB, 2**32, -(2**32)):  # in 64 bits, of which jax keeps 32
+        bad = tokens.copy()
+        bad[0, 3] = wrong
+        message = f"must be at least 0 and below {VOCAB}, the vocabulary size; got {wrong}"
+        for name, call in (
+            ("tokens", lambda bad: model(bad, ROPE)),
+            ("tokens", lambda bad: model.losses(bad, tokens, ROPE)),
+            ("targets", lambda bad: model.losses(tokens, bad, ROPE)),
+        ):
+            with pytest.raises(ValueError, match=f"{name} {message}"):
+                call(bad)
+        with jax.transfer_guard_device_to_host("disallow_explicit"):
+            forward(model, jnp.asarray(bad), ROPE)  # under jit their values are unknown
+
+
+def test_encodings_that_do_not_stack_are_refused():
+    sinks = posenc_jax.build("rope", SIX, sink=True)
+    for layers, message in (
+        ([ROPE, posenc_jax.build("alibi", DIMS)], "layers must differ in array values alone"),
+        ([], "at least one encoding, one per layer"),
+        ([sinks, sinks], "none that is already stacked"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            posenc_jax.stack(layers)
+
+
+def test_what_has_no_cache_is_refused(make_model, make_tokens):
+    model = make_model(layers=1)
+    evenly = posenc_jax.build("randomized", DIMS, evenly=True)
+    moved = [posenc_jax.extend(name, ROPE, 1.0) for name in ("self_extend:group=2", "dca")]
+    for encoding, size, options, message in (
+        (evenly, 20, {}, "depend on the final length"),
+        (LEARNED, 17, {}, "reaches 16 positions"),
+        *((each, 20, {"rotated": True}, "cannot be rotated once") for each in moved),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.init_cache(model.config, encoding, 1, size, **options)
+    cache, ring = (
+        models.init_cache(model.config, encoding, 1, 20) for encoding in (ROPE, ROPE.windowed(4))
+    )
+    for held, read, tokens, message in (
+        (cache, 15, make_tokens(6), "holds 20 tokens; 15 were read and 6 follow"),
+        (cache, 15, make_tokens(2, batch=2), "made for 1 rows"),
+        (ring, 3, make_tokens(1), "make it for this encoding"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.step(tokens, ROPE, held.replace(length=jnp.asarray(read), empty=False))
+
+
+def test_what_cannot_be_generated_is_refused(make_model, make_tokens):
+    model, prompt = make_model(), make_tokens(5)
+    models.generate(model, LEARNED, prompt, tokens=L - 4)
+    for options, message in (
+        ({"encoding": LEARNED, "tokens": L - 3}, "reaches 16 positions, fewer than 17"),
+        ({"encoding": [ROPE] * 3}, "one encoding per step: 4"),
+        ({"temperature": 1.0}, "give key="),
+        ({"top_k": 3}, "no effect at temperature 0"),
+        ({"stop": VOCAB}, "below 19"),
+        ({"lengths": [6]}, "1 numbers from 1 to 5"),
+        ({"lengths": [1.5]}, "1 numbers from 1 to 5"),
+        *(({"prompt": [[each]]}, "whole numbers from 0 to 18") for each in (VOCAB, -1, 1.5)),
+    ):
+        given = {"encoding": ROPE, "prompt": prompt, "tokens": 4} | options
+        with pytest.raises(ValueError, match=message):
+            models.generate(model, **given)
+    with pytest.raises(ValueError, match="each must be"):
+        list(models.stream(model, ROPE, prompt, tokens=4, each=0))
