@@ -71,7 +71,10 @@ WITHOUT_EFFECT = [
     [
         ({"encoding.name": "ropee"}, ["unknown encoding 'ropee'; did you mean 'rope'?"]),
         ({"encoding.fraction": 0.3}, ["fraction * head_dim must be an even number"]),
-        ({"encoding.base": 0.0}, ["base must be a finite number above 1"]),
+        (
+            {"encoding.base": 0.0, "extension.name": "yran"},
+            ["base must be a finite number above 1", "unknown extension 'yran'"],
+        ),
         ({"model.width": 130}, ["model.width must be a multiple of model.heads = 4"]),
         ({"model.kv_heads": 3}, ["model.heads must be a multiple of model.kv_heads = 3"]),
         ({"warmup_steps": -1}, ["warmup_steps must be a whole number of at least 0; got -1"]),
@@ -119,7 +122,7 @@ def test_validation_reports_every_mistake(changes, messages):
 def test_only_ascii_digits_are_numbers(lengths):
     config = schema.evaluation()
     config.lengths = lengths
-    (mistake,) = check.mistakes_in_evaluation(config)
+    (mistake,) = check.mistakes_in_evaluation(config.to_dict())
     assert mistake.startswith("each of lengths must be a whole number of at least 2; got '")
 
 
@@ -127,16 +130,16 @@ def test_missing_fields_of_a_replaced_subtree_are_reported():
     config = import_module("configs.rope").get_config()
     with config.unlocked(), config.ignore_type():
         config.model = {"width": 64}
-    assert "model.heads" not in config and "init_from is missing" in problems_of(config)[0]
+    assert "model.heads" not in config
+    for lacking in (config, import_module("configs.finetune").get_config()):
+        (problem,) = problems_of(lacking)
+        assert "init_from is missing" in problem and "--config.init_from=RUN" in problem
 
 
 def test_fine_tuning_beyond_a_learned_table_needs_an_extension():
-    config = import_module("configs.learned").get_config()
-    config.original_length, config.train_length = 128, 512
-    assert (
-        "beyond the 128 positions that encoding 'learned' reaches; extend it with"
-        in problems_of(config)[0]
-    )
+    config = posenc_jax.recipe("learned", {"original_length": 128, "train_length": 512})
+    message = "beyond the 128 positions that encoding 'learned' reaches; extend it with"
+    assert message in problems_of(config)[0]
     config.extension.name, config.extension.scale = "interpolate", 4.0
     assert problems_of(config) == []
 
@@ -219,12 +222,7 @@ def source(tmp_path):
 
 
 def finetune(source, **fields):
-    config = import_module("configs.finetune").get_config()
-    config.init_from = str(source)
-    for field, value in fields.items():
-        group, _, name = field.rpartition(".")
-        (config[group] if group else config)[name] = value
-    return config
+    return posenc_jax.recipe("finetune", {"init_from": str(source)} | fields)
 
 
 def test_fine_tuning_inherits_model_encoding_text_and_lengths(source):
@@ -251,6 +249,8 @@ def test_a_length_beyond_what_the_extension_reaches_is_refused(source):
     assert "a.jsonl" in missing  # listed beside other mistakes only
     assert "train_length = 512 is beyond scale x L = 4 x 64 = 256" in problem
     assert problems_of(finetune(source, train_length=512, **{"extension.scale": 8.0})) == []
+    within = finetune(source, **{"extension.scale": 3.31})
+    assert problems_of(within) == [] and load(within).train_length == 211  # of 211.84
 
 
 def test_a_fine_tuning_recipe_needs_init_from():
@@ -318,19 +318,8 @@ def test_mistakes_in_an_extension_are_refused(fields, message):
     assert message in "\n".join(problems_of(with_extension(**fields)))
 
 
-def test_building_reports_mistakes_of_the_encoding_and_of_the_extension():
-    config = import_module("configs.t5").get_config()
-    config.encoding.num_buckets = 7
-    config.extension.name = "yran"
-    told = "\n".join(problems_of(config))
-    for part in ("num_buckets must be even", "unknown extension 'yran'"):
-        assert part in told
-
-
 def test_options_of_an_inner_encoding_are_not_held_against_another_one():
-    config = import_module("configs.dape").get_config()
-    with config.unlocked():
-        config.encoding.inner = "cope"
+    config = posenc_jax.recipe("dape", {"encoding.inner": "cope"})
     assert problems_of(config) == ["inner must not have its own attention; got 'cope'"]
 
 
@@ -367,12 +356,6 @@ def test_a_hybrid_of_two_layers_has_a_global_one(name, window):
 def test_a_recipe_with_a_model_of_its_own_is_no_encoding(name):
     with pytest.raises(ConfigError, match=f"configs/{name}.py sets a model of its own"):
         import_module("configs.variables").get_config(name)
-
-
-def test_the_length_of_a_fine_tuning_is_within_what_its_extension_reaches(source):
-    config = finetune(source, **{"extension.scale": 3.31})
-    assert problems_of(config) == []
-    assert load(config).train_length == 211  # of 211.84
 
 
 def test_attention_may_be_computed_in_another_way(source):

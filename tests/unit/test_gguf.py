@@ -162,13 +162,28 @@ def test_the_factors_of_llama3_tell_its_original_length(tmp_path):
             read(written("b.gguf", values))
 
 
-@pytest.mark.parametrize("name", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor"])
-def test_gains_of_two_meanings_are_refused(name, tmp_path):
-    def edit(writer):
-        writer.add_float32(f"llama.rope.scaling.{name}", 1.2)
+def gain(name):
+    return {
+        "scaling": "yarn",
+        "edit": lambda writer: writer.add_float32(f"llama.rope.scaling.{name}", 1.2),
+    }
 
-    with pytest.raises(ConfigError, match=f"rope.scaling.{name} is not supported"):
-        read(write_gguf(tmp_path / "model.gguf", scaling="yarn", edit=edit))
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pre": "deepseek-v9"}, "pre-tokenizer 'deepseek-v9' is not supported"),
+        ({"kind": "gemma2"}, "architecture 'gemma2' is not supported"),
+        *(
+            (gain(name), f"rope.scaling.{name} is not supported")  # gains of two meanings
+            for name in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_has_no_form_here_is_refused(options, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        read(write_gguf(tmp_path / "model.gguf", **options))
 
 
 @pytest.mark.parametrize(
@@ -185,13 +200,6 @@ def test_the_pre_tokenizer_is_the_one_that_the_file_names(pre, numbers, word, tm
     for text, expected in ((b"\n\n12 a", numbers), (b"cab", word)):
         tokens, _ = encoder.encode(text, "a text")
         assert [encoder.tokenizer.id_to_token(int(token)) for token in tokens] == expected
-
-
-def test_an_unknown_pre_tokenizer_and_architecture_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="pre-tokenizer 'deepseek-v9' is not supported"):
-        read(write_gguf(tmp_path / "model.gguf", pre="deepseek-v9"))
-    with pytest.raises(ConfigError, match="architecture 'gemma2' is not supported"):
-        read(write_gguf(tmp_path / "gemma.gguf", kind="gemma2"))
 
 
 def test_a_text_without_the_missing_bytes_of_a_vocabulary_needs_no_offsets(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import shutil
 import huggingface_hub
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from huggingface_hub.utils import filter_repo_objects
@@ -26,7 +25,16 @@ from posenc_jax.runs.subject import load_subject
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": L}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3["original_max_position_embeddings"] = L
+LONGROPE = {"type": "longrope", "short_factor": [1.0] * 3, "long_factor": [2.0] * 3}
+LONGROPE["original_max_position_embeddings"] = 16
 EXTENDED = LLAMA | {"rope_scaling": YARN, "max_position_embeddings": 4 * L}
+
+
+def changed(fields):
+    """Llama's settings, of which those that are None are left out."""
+    return {name: value for name, value in (LLAMA | fields).items() if value is not None}
 
 
 @pytest.fixture
@@ -87,24 +95,35 @@ def test_a_tied_output_in_the_file_must_equal_the_embedding(tmp_path):
         ({"vocab_size": 200}, "tokenizer has 258 tokens, more than the 200"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "is not dynamic_ntk"),
         ({"rope_scaling": {"type": "su", "factor": 2.0}}, "rope type 'su' is not supported"),
+        ({"rope_scaling": LONGROPE}, "changes its numbers with the length read"),
         (
-            {
-                "rope_scaling": {
-                    "type": "longrope",
-                    "short_factor": [1.0] * 3,
-                    "long_factor": [2.0] * 3,
-                    "original_max_position_embeddings": 16,
-                }
-            },
-            "changes its numbers with the length read",
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            "rope type 'llama3' needs low_freq_factor",
         ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "per kind of layer"),
         ({"num_key_value_heads": 3}, "heads must be a multiple of kv_heads"),
+        ({"max_position_embeddings": None}, "states no length .* give --train_length"),
     ],
 )
 def test_what_has_no_form_here_is_refused(fields, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
-        pretrained.load(write(tmp_path / "refused", config=LLAMA | fields))
+        pretrained.load(write(tmp_path / "refused", config=changed(fields)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "given", "trained"),
+    [
+        ({"max_position_embeddings": None}, L, L),
+        ({"rope_scaling": YARN, "max_position_embeddings": 4 * L}, 2 * L, 2 * L),
+        ({"rope_scaling": LLAMA3, "max_position_embeddings": 16 * L}, None, 16 * L),
+    ],
+)
+def test_the_length_it_was_trained_at_is_given_or_the_longest(fields, given, trained, tmp_path):
+    folder = write(tmp_path / "llama", config=changed(fields))
+    facts = pretrained.load(folder, given).facts
+    assert (facts["L"], facts["train_length"]) == (L, trained)
+    with pytest.raises(ConfigError, match=f"--train_length=16 is below {L}, L of its encoding"):
+        pretrained.load(write(folder, config=EXTENDED), 16)
 
 
 def test_a_folder_without_weights_and_a_missing_shard_are_named(folder):
@@ -208,21 +227,17 @@ def test_an_extension_of_the_model_is_the_run_s_and_plain_is_the_original(tmp_pa
     assert (run.original, run.trained) == (L, 4 * L)
 
 
-def test_bfloat16_weights_are_kept_and_computed_with(tmp_path):
-    arrays = drawn(ml_dtypes.bfloat16)
-    adopt(write(tmp_path / "half", arrays), tmp_path / "run")
+@pytest.mark.parametrize(
+    ("held", "options"), [("bfloat16", {}), ("float32", {"dtype": "bfloat16"})]
+)
+def test_weights_are_kept_and_computed_with_in_bfloat16(held, options, tmp_path):
+    arrays = drawn(jnp.dtype(held))
+    adopt(write(tmp_path / "half", arrays), tmp_path / "run", **options)
     run = posenc_jax.load_run(tmp_path / "run")
     assert run.config.model.dtype == "bfloat16"
-    assert {leaf.dtype for leaf in jax.tree.leaves(run.model)} == {jnp.dtype("bfloat16")}
+    assert {leaf.dtype for leaf in jax.tree.leaves(run.model)} == {jnp.dtype(held)}
     up = by_path(run.model)["blocks.mlp.up.kernel"][1]
     np.testing.assert_array_equal(up, arrays["model.layers.1.mlp.up_proj.weight"].T)
-
-
-def test_float32_weights_may_be_computed_with_in_bfloat16(folder, tmp_path):
-    adopt(folder, tmp_path / "run", dtype="bfloat16")
-    run = posenc_jax.load_run(tmp_path / "run")
-    assert {leaf.dtype for leaf in jax.tree.leaves(run.model)} == {jnp.dtype("float32")}
-    assert run.config.model.dtype == "bfloat16"
 
 
 def test_a_model_in_place_of_a_run_is_answered_with_the_command(folder, tmp_path):
@@ -234,32 +249,6 @@ def test_a_model_in_place_of_a_run_is_answered_with_the_command(folder, tmp_path
     with pytest.raises(ConfigError, match="adopt it first"):
         posenc_jax.load_run(gguf)
     refuse_unadopted(tmp_path)
-
-
-def test_llama3_was_trained_at_its_longest_length(tmp_path):
-    llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    llama3 |= {"rope_type": "llama3", "original_max_position_embeddings": L}
-    config = LLAMA | {"rope_scaling": llama3, "max_position_embeddings": 16 * L}
-    facts = pretrained.load(write(tmp_path / "llama3", config=config)).facts
-    assert (facts["L"], facts["train_length"]) == (L, 16 * L)
-
-
-def test_a_train_length_below_that_of_the_encoding_is_refused(tmp_path):
-    folder = write(tmp_path / "yarn", config=EXTENDED)
-    assert pretrained.load(folder, 2 * L).facts["train_length"] == 2 * L
-    with pytest.raises(ConfigError, match=f"--train_length=16 is below {L}, L of its encoding"):
-        pretrained.load(folder, 16)
-
-
-def test_what_is_missing_is_named(tmp_path):
-    lengthless = {name: LLAMA[name] for name in LLAMA if name != "max_position_embeddings"}
-    folder = write(tmp_path / "a", config=lengthless)
-    with pytest.raises(ConfigError, match="states no length .* give --train_length"):
-        pretrained.load(folder)
-    assert pretrained.load(folder, L).facts["L"] == L
-    config = LLAMA | {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}
-    with pytest.raises(ConfigError, match="rope type 'llama3' needs low_freq_factor"):
-        pretrained.load(write(tmp_path / "b", config=config))
 
 
 def test_sizes_of_bloom_have_two_names():
