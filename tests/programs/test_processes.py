@@ -13,8 +13,6 @@ from running import finish, python
 
 from posenc_jax.runs.metrics import read_metrics
 
-SLOW = pytest.mark.slow
-
 
 @pytest.fixture
 def start(program):
@@ -73,7 +71,7 @@ def digest(workdir):
 
 @pytest.mark.parametrize(
     ("sharding", "stops"),
-    [("replicated", [0]), *(pytest.param(x, [6, 0], marks=SLOW) for x in ("replicated", "fsdp"))],
+    [("replicated", [0]), pytest.param("fsdp", [6, 0], marks=pytest.mark.slow)],
 )
 def test_two_processes_are_one_with_two_devices(sharding, stops, start, one_process, tmp_path):
     """Bit for bit; one of them writes, and speaks."""
@@ -101,16 +99,8 @@ def wait_for_step(workdir, step, running):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sent", "number"),
-    [
-        (signal.SIGTERM, 1),
-        *(
-            pytest.param(sent, number, marks=SLOW)
-            for sent, number in ((signal.SIGTERM, 0), (signal.SIGKILL, 0), (signal.SIGKILL, 1))
-        ),
-    ],
-)
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 def test_a_failure_of_one_process_ends_both(sent, number, start, tmp_path):
     """A signal saves in both at one step; a death is noticed at once, and costs an interval."""
     running = start(tmp_path / "two", **LONG)

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from posenc_jax.runtime.terminal import stop_requests
+from posenc_jax.runtime.terminal import reported, stop_requests
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
@@ -27,3 +27,4 @@ def test_a_second_interrupt_leaves_at_once_and_other_signals_may_be_sent_twice()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert received == ["SIGTERM", "SIGTERM", "SIGINT"]
+    assert reported(KeyboardInterrupt()) == 75
