@@ -4,7 +4,6 @@ import io
 import os
 import re
 import runpy
-import struct
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -32,6 +31,11 @@ TINY = {
     "data.valid_fraction": 0.4,
     "wandb.mode": "disabled",
 }
+EVALUATION = [
+    "--config.multiples=0.5,1,2",
+    "--config.extensions=none,yarn,pi:3,dynamic_ntk",
+    "--config.protocols=same_token,nonoverlap,sliding,position",
+]
 
 
 @pytest.fixture(scope="session")
@@ -87,28 +91,6 @@ def committed(names, *folder):
         pytest.skip("not a git checkout: cannot list the committed files")
     text = "".join((ROOT / line).read_text() for line in done.stdout.split())
     return [n for n in names if f"/{n}.py" in done.stdout or re.search(rf"^def {n}\(", text, re.M)]
-
-
-def wandb_records(path):
-    """Yield the records of an offline run: LevelDB's log format, 32 KiB blocks after 7 bytes."""
-    from wandb.proto import wandb_internal_pb2
-
-    data, at, whole = path.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        room = 32_768 - at % 32_768
-        if room < 7:
-            at += room
-            continue
-        size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
-        if at + 7 + size > len(data):  # still being written
-            return
-        whole += data[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):  # full, or the last piece
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(whole)
-            yield record
-            whole = b""
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from running import ROOT, TINY, finish, here
+from running import EVALUATION, ROOT, TINY, finish, here
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +63,18 @@ def run(whole, tmp_path):
     """A finished run of one's own."""
     left_out = shutil.ignore_patterns("eval", "plots")
     return shutil.copytree(whole[0], tmp_path / "run", ignore=left_out)
+
+
+@pytest.fixture(scope="session")
+def evaluated_once(whole, call, tmp_path_factory):
+    """The run and all that its evaluation says."""
+    left_out = shutil.ignore_patterns("eval", "plots")
+    folder = tmp_path_factory.mktemp("evaluated") / "run"
+    shutil.copytree(whole[0], folder, ignore=left_out)
+    return folder, call("eval_extrapolation.py", folder, *EVALUATION)
+
+
+@pytest.fixture
+def evaluated(evaluated_once, tmp_path):
+    """An evaluated run of one's own."""
+    return shutil.copytree(evaluated_once[0], tmp_path / "run")

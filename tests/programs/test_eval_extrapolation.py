@@ -1,29 +1,240 @@
-"""eval_extrapolation.py: the targets it chooses, the methods it leaves out, texts it cannot read,
-cells that are damaged, mixtures and scales."""
+"""eval_extrapolation.py: its curves, how it resumes, what it leaves out and what it refuses."""
 
+import json
 import re
 import shutil
+import signal
+import time
+from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
-import tokenizers
 from curves import rows_of
-from running import script
+from lossy import LOSSY
+from running import EVALUATION as SMALL
+from running import finish, python, script
 
+from posenc_jax.evaluation import records
+from posenc_jax.evaluation.cells import read_record
+from posenc_jax.runs.checkpoints import Checkpoints
+from posenc_jax.runs.subject import load_subject
+from posenc_jax.runtime.errors import Stop
+from posenc_jax.runtime.files import locked
+
+SHORT = ["--config.multiples=1,2", "--config.protocols=same_token", "--config.window=False"]
+
+
+def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(whole, evaluated_once):
+    run, out = evaluated_once
+    before, after = (
+        {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        for folder in (whole[0], run)
+    )
+    assert {path: after[path] for path in before} == before
+    assert {path.parts[0] for path in set(after) - set(before)} == {"eval", "plots"}
+    rows = rows_of(run)
+    assert list(rows[0]) == records.COLUMNS
+    lengths = {"same_token": 3, "nonoverlap": 3, "sliding": 2, "position": 1}
+    for protocol, count in lengths.items():
+        chosen = [r for r in rows if r["protocol"] == protocol]
+        assert (
+            len(chosen) == (6 if protocol == "same_token" else 5) * count
+            and len({r["token_hash"] for r in chosen}) == 1
+        )
+    methods = {(r["extension"], r["scale"], r["window"]) for r in rows}
+    assert methods == {
+        ("none", "", ""),
+        ("none", "", "32"),
+        ("yarn", "2.0", ""),
+        ("pi", "3.0", ""),
+        ("dynamic_ntk", "", ""),
+        ("fresh", "", ""),
+    }
+    at = {
+        (r["extension"], r["length"]): float(r["nll"])
+        for r in rows
+        if r["protocol"] == "nonoverlap" and not r["window"]
+    }
+    assert at["dynamic_ntk", "32"] == at["none", "32"] != at["yarn", "32"]
+    for word in ("yarn:2", "same_token", "gain over null", "curves.csv"):
+        assert word in out
+    lines = [json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()]
+    assert [r["nll"] for r in lines] == [float(r["nll"]) for r in rows]
+    assert records.rows(records.read_cells(run / "eval")) == lines
+    pictures = {p.name for p in (run / "plots").iterdir()}
+    drawn = {"same_token.png", "nonoverlap.png", "sliding.png", "position.png"}
+    assert pictures == drawn | {"captions.md"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts the threads of Linux")
+def test_reading_sums_starts_no_thread(evaluated):
+    """One that is still starting aborts a program that ends at once: 1 of 40 on two busy cores."""
+    python(
+        "-c",
+        f"""
+import os
+from pathlib import Path
 from posenc_jax.evaluation import cells
-
-SMALL = ["--config.multiples=1,2", "--config.protocols=same_token", "--config.window=False"]
-
-
-@pytest.fixture
-def alibi(call, tmp_path):
-    call("train.py", tmp_path / "alibi", config="alibi", steps=3)
-    return tmp_path / "alibi"
+before = os.listdir("/proc/self/task")
+assert cells.read_record(Path({str(evaluated / "eval")!r})).cells
+assert os.listdir("/proc/self/task") == before
+""",
+    )
 
 
-def test_extensions_that_do_not_fit_are_left_out_in_words_rows_and_page(alibi, call, tmp_path):
-    words = [*SMALL, "--config.extensions=none,yarn:2,pi,interpolate+logn,logn"]
+def test_an_interrupted_evaluation_leaves_the_curves_of_what_is_done_and_resumes(
+    evaluated, program, call, tmp_path
+):
+    other = tmp_path / "other"
+    shutil.copytree(evaluated, other, ignore=shutil.ignore_patterns("eval", "plots"))
+    process = program("eval_extrapolation.py", other, *SMALL, "--config.tokens_per_call=32")
+    while not list(other.glob("eval/cells/[!.]*.npz")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out = finish(process, 75)
+    assert "stopped by SIGTERM" in out and "the same command resumes" in out
+    assert 0 < len(rows_of(other)) < 45
+    out = call("eval_extrapolation.py", other, *SMALL)
+    assert int(re.search(r"(\d+) of 45 cells cached", out)[1]) > 0
+    for a, b in zip(rows_of(other), rows_of(evaluated), strict=True):
+        assert a["token_hash"] == b["token_hash"]
+        assert float(a["nll"]) == pytest.approx(float(b["nll"]), rel=1e-5)
+    before = (other / "eval" / "curves.csv").read_text()
+    assert "45 of 45 cells cached" in call("eval_extrapolation.py", other, *SMALL)
+    assert (other / "eval" / "curves.csv").read_text() == before
+
+
+def test_one_evaluation_at_a_time(run, call):
+    (run / "eval").mkdir()
+    with locked(run / "eval", "another evaluation of this run"):
+        out = call("eval_extrapolation.py", run, *SMALL, code=73)
+    assert "is in use by another evaluation" in out and "process" in out
+    call("eval_extrapolation.py", run, "--config.multiples=1,2", "--config.extensions=pi:2,pi:4")
+    assert (run / "plots" / "scale.png").exists()  # also without the run as it is
+
+
+def test_a_run_in_training_is_read_at_a_checkpoint_that_stays(run, monkeypatch):
+    """The last one is taken away between being seen and being read; the next one is there."""
+    real, gone = Checkpoints.restore, []
+
+    def vanishing(self, step, *words):
+        if not gone:
+            gone.append(step)
+            shutil.rmtree(self.folder / str(step))
+        return real(self, step, *words)
+
+    monkeypatch.setattr(Checkpoints, "restore", vanishing)
+    assert load_subject(run).step == 8 and gone == [12]
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(Stop, match="has no checkpoint yet"):
+        load_subject(run)
+
+
+def test_every_checkpoint_has_a_curve(run, call):
+    words = ["--config.multiples=1,2", "--config.extensions=none", "--every-checkpoint"]
+    call("eval_extrapolation.py", run, *words)
+    rows = [r for r in rows_of(run) if r["protocol"] == "same_token" and r["method"] == "none"]
+    assert [(r["step"], r["length"]) for r in rows] == [
+        (step, length) for step in ("8", "12") for length in ("32", "64")
+    ]
+    assert rows[0]["nll"] != rows[2]["nll"]
+    assert (run / "plots" / "budget.png").exists()
+    call("eval_extrapolation.py", run, *words[:2], "--step=8")
+    again = [r for r in rows_of(run) if r["protocol"] == "same_token" and r["method"] == "none"]
+    assert [r["nll"] for r in again] == [r["nll"] for r in rows]  # nothing of the others is lost
+    assert (run / "plots" / "budget.png").exists()
+
+
+def by_evaluation(run):
+    """The one token_hash of each evaluation's same_token rows."""
+    found = {}
+    for row in rows_of(run):
+        if row["protocol"] == "same_token":
+            found.setdefault(row["evaluation"], set()).add((row["token_hash"], row["data"]))
+    assert all(len(hashes) == 1 for hashes in found.values())
+    return {name: hashes.pop() for name, hashes in found.items()}
+
+
+@pytest.mark.slow
+def test_evaluations_of_several_texts_stay_beside_each_other(run, call, text, tmp_path):
+    (tmp_path / "words").mkdir()
+    for i in range(3):
+        (tmp_path / "words" / f"{i}.txt").write_text("other words and so on " * (20 + i))
+    words = ["--config.data.source=text", f"--config.data.path={tmp_path}/words/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *words)
+    assert {r["documents"] for r in rows_of(run)} == {"3"}
+    out = call("eval_extrapolation.py", run, *SMALL)
+    assert "curves.csv holds the evaluations held-out, words; this one is held-out" in out
+    found = by_evaluation(run)
+    assert list(found) == ["held-out", "words"] and len(set(found.values())) == 2
+    rows = {row["evaluation"]: row for row in rows_of(run)}
+    assert rows["words"]["text"] == f"text:{tmp_path}/words/*.txt"
+    assert rows["held-out"]["text"].startswith("held out of text:")
+    pictures = {p.name for p in (run / "plots").glob("*.png")}
+    assert {"same_token.png", "same_token-words.png", "position-words.png"} <= pictures
+    before = rows_of(run)
+    own = ["--config.data.source=text", f"--config.data.path={text}/*.txt"]
+    call("eval_extrapolation.py", run, *SMALL, *own)  # its own text by name: what was held out
+    assert by_evaluation(run) == found and rows_of(run) == before
+    (tmp_path / "words" / "3.txt").write_text("what came later " * 40)
+    call("eval_extrapolation.py", run, *SMALL, *words)  # the same name, another text
+    names = list(by_evaluation(run))
+    assert len(names) == 3 and re.fullmatch("words-[0-9a-f]{6}", names[0])
+    assert records.rows(records.read_cells(run / "eval")) == [
+        json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()
+    ]
+    one, other = f"{run}@yarn", f"{run}@none"
+    said = [script("compare.py", one, other, f"--evaluation={n}") for n in ("words", "held-out")]
+    assert said[0] != said[1] == script("compare.py", one, other)
+    assert "have: words-" in script("compare.py", one, other, "--evaluation=no", code=65)
+
+
+def test_places_of_the_longest_windows_are_recorded_and_few_targets_warned_of(run, call):
+    out = call("eval_extrapolation.py", run, *SMALL, "--config.windows=2", "--config.last=1")
+    assert re.search(r"warning: same_token scores \d+ targets, and below about 2,000", out)
+    assert re.search(r"3 documents, 6 windows of 64 tokens, 384 targets, 6 of them for same", out)
+    (stored,) = read_record(run / "eval").places
+    assert stored.evaluation == "held-out"
+    (row,) = {(r["windows"], r["documents"]) for r in rows_of(run) if r["protocol"] == "position"}
+    assert len(stored.start) == int(row[0]) == 2 * int(row[1])
+    assert len(set(stored.document)) == int(row[1])
+    assert 0 < stored.start.min() < stored.start.max() <= 240 - 65
+
+
+def test_a_text_that_changed_since_training_is_not_read(call, text, tmp_path):
+    """The split is drawn from the documents' own bytes: what was trained on could be held out."""
+    copy = tmp_path / "text"
+    shutil.copytree(text, copy, ignore=shutil.ignore_patterns("cache"))
+    call("train.py", tmp_path / "run", **{"data.path": f"{copy}/*.txt", "steps": 3})
+    for path in copy.glob("*.txt"):
+        path.write_text(path.read_text() + "\n")
+    out = call("eval_extrapolation.py", tmp_path / "run", *SMALL, code=65)
+    assert "the run's text changed since it was trained" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--config.multiples=1,64"], 65, "documents have the 2049 tokens .* Up to length 239"),
+        (["--config.multiples=1,1.5"], 2, "length 32 does not divide the longest one, 48"),
+        (["--config.last=9"], 2, "last must be at most 8: the shortest length"),
+        (["--step=8", "--every_checkpoint"], 2, "mutually exclusive"),
+        (["--step=4"], 74, r"has no checkpoint of step 4; have: \[8, 12\]"),
+        (
+            ["--config.lengths=16,32", "--config.multiples=1,2"],
+            2,
+            "lengths = '16,32' and multiples = '1,2' are mutually exclusive; give one",
+        ),
+    ],
+)
+def test_runs_that_cannot_be_evaluated_are_refused(words, code, message, run, call):
+    assert re.search(message, call("eval_extrapolation.py", run, *words, code=code))
+
+
+def test_extensions_that_do_not_fit_are_left_out_in_words_rows_and_page(call, tmp_path):
+    alibi = tmp_path / "alibi"
+    call("train.py", alibi, config="alibi", steps=3)
+    words = [*SHORT, "--config.extensions=none,yarn:2,pi,interpolate+logn,logn"]
     out = call("eval_extrapolation.py", alibi, *words)
     assert "left out: yarn:2, pi: made for rope; interpolate+logn: made for learned" in out
     rows = rows_of(alibi)
@@ -37,17 +248,8 @@ def test_extensions_that_do_not_fit_are_left_out_in_words_rows_and_page(alibi, c
     out = script("report.py", alibi, f"--out={tmp_path / 'page'}")
     note = "yarn:2, pi left out: made for rope; not evaluated for alibi"
     assert note in out and note in (tmp_path / "page" / "index.html").read_text()
-    out = call("eval_extrapolation.py", alibi, *SMALL, "--config.extensions=none")
+    out = call("eval_extrapolation.py", alibi, *SHORT, "--config.extensions=none")
     assert "left out" not in out and all(row["nll"] for row in rows_of(alibi))
-
-
-def test_a_list_of_which_nothing_fits_is_refused_with_what_does(alibi, call):
-    out = call("eval_extrapolation.py", alibi, *SMALL, "--config.extensions=yarn,pi", code=2)
-    assert "extensions='yarn,pi': none fits encoding 'alibi'" in out
-    assert "those that do: " in out and "logn" in out
-    words = ["--evaluate=configs/eval.py", "--evaluate.extensions=yarn"]
-    out = call("train.py", alibi.parent / "new", *words, config="alibi", code=2)
-    assert "none fits encoding 'alibi'" in out and not (alibi.parent / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -69,51 +271,6 @@ def test_nothing_to_evaluate_on_is_refused_before_the_first_step(
     out = call("train.py", tmp_path / "run", *evaluation, code=65, **fields)
     assert message in out and "step" not in out.partition(message)[0]
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
-
-
-def test_moved_text_is_read_with_the_fields_in_the_message(call, text, tmp_path):
-    there, moved = tmp_path / "there", tmp_path / "moved"
-    shutil.copytree(text, there, ignore=shutil.ignore_patterns("cache"))
-    fields = {"data.path": f"{there}/*.txt", "data.cache": str(tmp_path / "cache"), "steps": 3}
-    run = tmp_path / "run"
-    call("train.py", run, **fields)
-    there.rename(moved)
-    out = call("eval_extrapolation.py", run, *SMALL, code=65)
-    added = out.partition("where it is now, add ")[2].split()
-    assert added == ["--config.data.source=text", "--config.data.path=NEW"]
-    words = [word.replace("NEW", f"{moved}/*.txt") for word in added]
-    call("eval_extrapolation.py", run, *SMALL, *words)
-    assert {row["evaluation"] for row in rows_of(run)} == {"held-out"}
-
-
-def test_a_cell_with_a_damaged_directory_is_computed_again(run, call):
-    """Every byte of the archive's directory, and some of its data."""
-    words = ["--config.multiples=1,2", "--config.extensions=none,pi:2,pi:4"]
-    call("eval_extrapolation.py", run, *words)
-    before = pd.read_csv(run / "eval" / "curves.csv")
-    cell = min((run / "eval" / "cells").glob("*.npz"), key=lambda path: path.stat().st_size)
-    whole, name = cell.read_bytes(), cell.stem
-    store = cells.Store(cell.parent)
-    right = store.get(name)
-    begin = whole.index(b"PK\x01\x02")
-    for place in [*range(0, begin, 97), *range(begin, len(whole))]:
-        cell.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
-        found = store.get(name)
-        if found is not None:  # what is flipped says nothing, such as a date
-            for one, other in zip(found, right, strict=True):
-                np.testing.assert_array_equal(one, other)
-    cell.write_bytes(whole[: begin + 10])
-    out = call("eval_extrapolation.py", run, *words)
-    assert f"{cell} is computed again" in out
-    # A cell measured alone is summed in another order than together with others.
-    after = pd.read_csv(run / "eval" / "curves.csv")
-    pd.testing.assert_frame_equal(after, before, rtol=1e-6, atol=1e-7)
-
-
-def test_scales_are_drawn_without_the_run_as_it_is(run, call):
-    words = ["--config.multiples=1,2", "--config.extensions=pi:2,pi:4", "--config.window=False"]
-    call("eval_extrapolation.py", run, *words)
-    assert (run / "plots" / "scale.png").exists()
 
 
 TRAINED = {
@@ -158,17 +315,6 @@ def test_by_default_the_targets_are_enough(trained):
 
 
 @pytest.mark.slow
-def test_windows_lie_over_the_whole_of_a_document(trained):
-    run, _ = trained
-    (stored,) = cells.read_record(run / "eval").places
-    starts, documents = stored.start, stored.document
-    assert len(starts) >= 250 and len(set(zip(documents, starts, strict=True))) == len(starts)
-    one = [starts[documents == n] for n in set(documents)]
-    assert np.median([places.min() for places in one]) > 256  # no title pages
-    assert max(places.max() for places in one) > 20_000
-
-
-@pytest.mark.slow
 def test_a_window_of_the_trained_length_gains_nothing_over_the_null(trained):
     """Its model uses no more than L tokens, so its gain is 0 but for what other targets change."""
     rows = [row for row in rows_of(trained[0]) if row["window"] and int(row["length"]) > 32]
@@ -182,13 +328,7 @@ def test_a_window_of_the_trained_length_gains_nothing_over_the_null(trained):
 
 @pytest.mark.slow
 def test_no_bits_per_byte_where_the_tokenizer_loses_text(call, tmp_path, text):
-    """All letters in lower case: what is predicted is not the text."""
-    model = tokenizers.models.WordLevel({letter: i for i, letter in enumerate("abcdefgh ")}, "a")
-    lower = tokenizers.Tokenizer(model)
-    lower.normalizer = tokenizers.normalizers.Lowercase()
-    lower.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("."), "isolated")
-    lower.decoder = tokenizers.decoders.Fuse()
-    lower.save(str(tmp_path / "lower.json"))
+    LOSSY["lower_case"]().save(str(tmp_path / "lower.json"))
     (tmp_path / "text").mkdir()
     for path in text.glob("*.txt"):
         (tmp_path / "text" / path.name).write_text(path.read_text().title())

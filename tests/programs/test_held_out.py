@@ -12,6 +12,7 @@ from pyarrow import parquet
 from running import script
 
 import posenc_jax
+from posenc_jax.evaluation.cells import Store
 from posenc_jax.runs import workdir
 from posenc_jax.runtime.errors import Stop
 
@@ -198,15 +199,24 @@ def test_fields_that_may_differ_on_resuming_may_differ(run, call):
 
 
 def test_cells_are_believed_by_what_they_hold(run, call):
-    """One is copied over another, and one is cut."""
+    """One is copied over another, one is cut, and any byte of an archive's directory is changed."""
     more = [*SMALL, "--config.protocols=nonoverlap,position"]
     call("eval_extrapolation.py", run, *more)
     before = (run / "eval" / "curves.csv").read_text()
-    cells = sorted((run / "eval" / "cells").glob("*.npz"))
-    shutil.copy(cells[0], cells[1])
-    cells[2].write_bytes(cells[2].read_bytes()[:-100])
+    copied, overwritten, shortened, flipped = sorted((run / "eval" / "cells").glob("*.npz"))[:4]
+    store, whole = Store(flipped.parent), flipped.read_bytes()
+    right, begin = store.get(flipped.stem), whole.index(b"PK\x01\x02")
+    for place in [*range(0, begin, 97), *range(begin, len(whole))]:
+        flipped.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
+        found = store.get(flipped.stem)
+        if found is not None:  # what is flipped says nothing, such as a date
+            for one, other in zip(found, right, strict=True):
+                np.testing.assert_array_equal(one, other)
+    flipped.write_bytes(whole[: begin + 10])
+    shutil.copy(copied, overwritten)
+    shortened.write_bytes(shortened.read_bytes()[:-100])
     out = call("eval_extrapolation.py", run, *more)
-    assert len(set(re.findall(r"(\w+\.npz) is computed again", out))) == 2
+    assert len(set(re.findall(r"(\w+\.npz) is computed again", out))) == 3
     assert (run / "eval" / "curves.csv").read_text() == before
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import finish, script, wandb_records
+from running import finish, script
 
 import posenc_jax
 from posenc_jax import extensions, schemes
@@ -182,27 +182,6 @@ def test_a_resampled_table_is_fine_tuned_and_evaluated(call, tmp_path):
     out = call("eval_extrapolation.py", workdir, "--config.multiples=0.5,1")
     names = {line.split()[0] for line in out.splitlines() if re.match(r"[a-z]+ +[0-9]", line)}
     assert names == {"none", "window"}
-
-
-def test_an_offline_wandb_run_holds_the_metrics(program, tmp_path):
-    workdir = tmp_path / "run"
-    finish(program("train.py", workdir, **{"wandb.mode": "offline"}))
-    (path,) = workdir.glob("wandb/offline-run-*/*.wandb")
-    assert path.stem.endswith((workdir / "wandb_id").read_text())
-    seen, settings = [], None
-    for record in wandb_records(path):
-        if record.HasField("run"):
-            settings = record.run
-        if record.HasField("history"):
-            items = record.history.item
-            row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
-            seen.append({k: v for k, v in row.items() if not k.startswith("_")})
-    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    known = [{k: v for k, v in line.items() if v is not None} for line in lines]
-    assert seen == [{f"train/{k}": v for k, v in line.items()} for line in known]
-    assert settings is not None and settings.display_name == "run"
-    keys = {item.key for item in settings.config.update}
-    assert {"encoding", "model", "seed", "train_length"} <= keys
 
 
 @pytest.mark.parametrize(

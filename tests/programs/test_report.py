@@ -1,18 +1,18 @@
-"""scripts/report.py, plot_curves.py and compare.py: programs that read the folders of runs."""
+"""scripts/report.py, plot_curves.py, compare.py, diagnose.py and plot_encodings.py read runs."""
 
+import csv
 import json
+import re
 import shutil
 
 import pytest
+from curves import rows_of
 from evaluated import make_run
-from running import script
+from running import EVALUATION, script
 
-
-@pytest.fixture
-def evaluated(run, call):
-    words = "--config.multiples=1,2", "--config.extensions=none,pi:2,pi:4"
-    call("eval_extrapolation.py", run, *words)
-    return run
+from posenc_jax.evaluation import compare
+from posenc_jax.plots import curves
+from posenc_jax.report.gathered import gather
 
 
 def test_half_a_sweep_is_reported(tmp_path):
@@ -43,10 +43,97 @@ def test_one_bad_run_of_many_is_left_out_and_said(evaluated, tmp_path):
     assert "bad" in script("compare.py", run, bad, code=74)
 
 
-def test_a_run_may_be_called_with_an_at_sign_or_a_colon(evaluated, tmp_path):
-    run, odd = evaluated, tmp_path / "a@b:c"
-    shutil.copytree(run, odd)
-    plain = script("compare.py", f"{run}@pi:2", run).partition("length")[2]
-    assert plain == script("compare.py", f"{odd}@pi:2", odd).partition("length")[2]
-    script("plot_curves.py", f"{odd}@none,pi:2", f"--out={tmp_path}/pictures")
-    assert (tmp_path / "pictures" / "same_token.png").exists()
+def test_a_run_is_called_by_its_folder(evaluated, call, tmp_path):
+    """Also with an at sign or a colon in its name, and by its path beside another of that name."""
+    plain = script("compare.py", f"{evaluated}@yarn", evaluated).partition("length")[2]
+    odd, other = evaluated.rename(tmp_path / "a@b:c"), tmp_path / "elsewhere" / "a@b:c"
+    assert plain == script("compare.py", f"{odd}@yarn", odd).partition("length")[2]
+    call("eval_extrapolation.py", odd, *EVALUATION, "--config.name=again")
+    assert {row["run"] for row in rows_of(odd)} == {"a@b:c"}
+    shutil.copytree(odd, other)
+    words, out = [f"{odd}@none", f"{other}@none,yarn:2"], f"--out={tmp_path}/pictures"
+    for evaluation in ([], ["--evaluation=again"]):
+        script("plot_curves.py", *words, *evaluation, out)
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert {"same_token.png", "same_token-again.png", "captions-again.md"} <= drawn
+    cells = compare.comparable(compare.readable(words))
+    assert {cell.facts["run"] for cell in cells} == {str(odd), str(other)}
+
+
+def test_curves_are_compared_over_the_same_targets_alone(evaluated, call, tmp_path):
+    out = script("compare.py", f"{evaluated}@yarn", evaluated)
+    compared = [line for line in out.splitlines() if re.match(r"\w+ \d+ ", line)]
+    assert len(compared) == 3 + 3 + 2 + 1
+    assert max(map(len, compared)) <= 80
+    rows = {
+        (r["extension"], r["length"]): float(r["nll"])
+        for r in rows_of(evaluated)
+        if r["protocol"] == "same_token" and not r["window"]
+    }
+    said = float(re.search(r"same_token 64 +([+-][\d.]+)", out)[1])
+    assert said == pytest.approx(rows["yarn", "64"] - rows["none", "64"], abs=1e-4)
+    out = script("compare.py", f"{evaluated}@yarn:2@64", f"{evaluated}@none@32")
+    said = float(re.search(r"same_token 64 against 32 +([+-][\d.]+)", out)[1])
+    assert said == pytest.approx(rows["yarn", "64"] - rows["none", "32"], abs=1e-4)
+    curves = (f"{evaluated}@yarn:2@64", f"{evaluated}@none@32")
+    out = script("compare.py", *curves, "--format=latex")
+    assert re.search(rf"^same\\_token 64 against 32 & \{said:+.4f}\*? &", out, re.M)
+    out = script("compare.py", f"{evaluated}@yran", evaluated, code=65)
+    assert f"@yran matches no evaluated cell; {evaluated} has " in out and "yarn:2" in out
+    assert "at lengths 16, 32, 64" in script("compare.py", f"{evaluated}@8", evaluated, code=65)
+    other = tmp_path / "other"
+    shutil.copytree(evaluated, other)
+    call("eval_extrapolation.py", other, *EVALUATION, "--config.windows=1")
+    assert "different targets" in script("compare.py", evaluated, other, code=65)
+    assert "different targets" in script("plot_curves.py", evaluated, other, code=65)
+
+
+def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp_path):
+    """The same targets at the same lengths, so a report ranks them and a picture shows both."""
+    runs = [tmp_path / f"L{length}" for length in (16, 32)]
+    asked = ["--config.lengths=16,32,64", "--config.extensions=none"]
+    for run in runs:
+        call("train.py", run, train_length=int(run.name[1:]), steps=4)
+        call("eval_extrapolation.py", run, *asked)
+    found = gather(runs)
+    assert found.notes == []
+    for table in (found.ranking, found.plain_ranking):
+        for protocol in ("same_token", "nonoverlap"):
+            assert list(table[protocol]) == [16, 32, 64]
+            for entries in table[protocol].values():
+                assert len({entry.group for entry in entries}) == 2
+    cells = compare.comparable(compare.readable(list(map(str, runs))))
+    pictures = curves.draw(cells, tmp_path / "pictures")
+    assert "same_token.png" in {path.name for path in pictures}
+
+
+def test_a_run_is_diagnosed(evaluated):
+    out = script("diagnose.py", f"{evaluated}@none,yarn@64", "--documents=2")
+    for name in ("spectrum.csv", "spectrum.png", "attention.csv", "attention.png", "token_0.csv"):
+        assert name in out
+    assert "none: no attention sink: 0 of 2 heads" in out
+    with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert len(lines) == 2 * 1 * 2 * 64  # extensions, layers, heads, positions
+    assert all(float(line["beyond_L"]) == 0 for line in lines if int(line["position"]) <= 32)
+    script("diagnose.py", f"{evaluated}@none,window:size=8@64", "--documents=2")
+    with (evaluated / "eval" / "diagnose" / "attention.csv").open() as stream:
+        beyond = {line["extension"]: float(line["beyond_L"]) for line in csv.DictReader(stream)}
+    assert beyond["window:size=8"] == 0 < beyond["none"]  # of the last position
+    assert "unknown extension 'yran'" in script("diagnose.py", f"{evaluated}@yran@64", code=2)
+    out = script("diagnose.py", f"{evaluated}@interpolate@64", code=2)
+    assert "none fits encoding 'rope' (interpolate: made for learned)" in out
+    assert "attention.csv" in script("diagnose.py", f"{evaluated}@none@16", "--documents=2")
+
+
+@pytest.mark.slow
+def test_every_picture_of_an_encoding_is_drawn(call, tmp_path):
+    run, out = tmp_path / "run", tmp_path / "out"
+    call("train.py", run, config="sinusoidal")
+    said = script("plot_encodings.py", run, f"--out={out}", "--length=16")
+    assert "position in the keys" in said
+    assert sorted(path.name for path in out.glob("*.png")) == sorted(
+        ["rope_reach.png", "rope_distances.png", "rope_wavelengths.png", "biases.png"]
+        + ["similarity.png", "terms_sinusoidal.png", "remapped.png", "windows.png"]
+        + ["gates.png"]
+    )

@@ -199,7 +199,10 @@ def test_a_moved_run_resumes_and_is_evaluated_and_loaded(moved, call):
     words = ["--config.multiples=1,2", "--config.extensions=none"]
     call("eval_extrapolation.py", run, *words)
     (place / "texts").rename(place / "again")
-    asked = ["--config.data.source=text", f"--config.data.path={place}/again/*.txt"]
+    out = call("eval_extrapolation.py", run, *words, code=65)
+    added = out.partition("where it is now, add ")[2].split()
+    assert added == ["--config.data.source=text", "--config.data.path=NEW"]
+    asked = [word.replace("NEW", f"{place}/again/*.txt") for word in added]
     out = call("eval_extrapolation.py", run, *words, *asked)
     assert "cells cached" in out and "this one is" not in out
 

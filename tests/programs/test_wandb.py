@@ -1,19 +1,24 @@
 """wandb shows a run, named and grouped by its settings; where it fails, the run goes on."""
 
-import csv
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 
 import pytest
 import yaml
-from running import ROOT, finish, wandb_records
+from curves import rows_of
+from evaluated import make_run
+from running import ROOT, finish
 
 from posenc_jax.config import flags, load
+from posenc_jax.evaluation import planning, records
+from posenc_jax.evaluation.cells import label
 from posenc_jax.runs.metrics import read_metrics
+from posenc_jax.tracking.wandb import summary_of
 
 CLEAN = ("MODE", "PROJECT", "NAME", "RUN_GROUP", "DIR", "SWEEP_ID", "RUN_ID", "API_KEY")
 ONLINE = {"wandb.mode": "online", "steps": 3}
@@ -79,10 +84,7 @@ def started(monkeypatch):
 
 def bits(run):
     """The metric in the files of a run."""
-    with (run / "eval" / "curves.csv").open() as file:
-        rows = [
-            row for row in csv.DictReader(file) if (row["length"], row["method"]) == ("64", "none")
-        ]
+    rows = [row for row in rows_of(run) if (row["length"], row["method"]) == ("64", "none")]
     return float(rows[-1]["bpb"])
 
 
@@ -140,42 +142,90 @@ def test_auto_without_a_key_is_off_and_says_so_once(call, started, tmp_path):
     assert "wandb.required is set: there is no key" in out
 
 
+def wandb_records(path):
+    """Yield the records of an offline run: LevelDB's log format, 32 KiB blocks after 7 bytes."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        room = 32_768 - at % 32_768
+        if room < 7:
+            at += room
+            continue
+        size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        if at + 7 + size > len(data):  # still being written
+            return
+        whole += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # full, or the last piece
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(whole)
+            yield record
+            whole = b""
+
+
 def written(path):
-    """Summary, history and exit codes in the file of an offline run."""
-    summary, points, codes = {}, [], []
+    """Settings, definitions, summary, history and exit codes in the file of an offline run."""
+    settings, metrics, summary, history, codes = None, {}, {}, [], []
     for record in wandb_records(path):
+        if record.HasField("run"):
+            settings = record.run
+        if record.HasField("metric"):
+            metrics[record.metric.name or record.metric.glob_name] = record.metric.step_metric
         for item in record.summary.update if record.HasField("summary") else []:
             summary[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
-        items = record.history.item if record.HasField("history") else []
-        points.append({i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items})
+        if record.HasField("history"):
+            items = [(i.key or "/".join(i.nested_key), i.value_json) for i in record.history.item]
+            history.append({k: json.loads(v) for k, v in items if not k.startswith("_")})
         codes += [record.exit.exit_code] if record.HasField("exit") else []
-    return summary, points, codes
+    return settings, metrics, summary, history, codes
 
 
 def test_one_command_uploads_a_resumed_run_and_its_evaluations(call, tmp_path):
     """wandb keeps a folder for each part, and uploads those of one id in order."""
     run = tmp_path / "run of mine"
     fields = {"wandb.mode": "offline", "steps": 3, "log_every": 1}
-    words = [*EVALUATE, *SHORT, "--evaluate.extensions=none,yarn"]
+    words = [*EVALUATE, *SHORT, "--evaluate.extensions=none,yarn,pi:3"]
     out = call("train.py", run, code=75, **fields, stop_at=2)
     out += call("train.py", run, *words, **fields)
+    rows = rows_of(run)
     out += call("eval_extrapolation.py", run, *ALONE, "--config.last=4")
     advice = f"wandb: offline, to upload: wandb sync '{run}/wandb'/offline-run-*\n"
     assert out.count("to upload") == out.count(advice) == 4
     identity = (run / "wandb_id").read_text()
     assert len(list(run.glob("wandb/offline-run-*/*.wandb"))) == 4
-    *trained, evaluated = sorted(run.glob(f"wandb/offline-run-*/run-{identity}.wandb"))
-    assert len(trained) == 2
-    for path, name, code in ((trained[0], "train/loss", 75), (evaluated, METRIC, 0)):
-        for _ in range(30):  # wandb's own process may still be writing
-            summary, points, codes = written(path)
-            if name in summary and codes:
-                break
-            time.sleep(1)
-        assert name in summary and codes == [code]
-    lengths = {p["eval/length"]: p["eval/multiple"] for p in points if "eval/length" in p}
-    assert lengths == {32: 1.0, 64: 2.0}
-    assert any(name.startswith("methods/same_token") for point in points for name in point)
+    paths = sorted(run.glob(f"wandb/offline-run-*/run-{identity}.wandb"))
+    for _ in range(30):  # wandb's own process may still be writing
+        parts = [written(path) for path in paths]
+        if all(codes and summary for _, _, summary, _, codes in parts):
+            break
+        time.sleep(1)
+    assert [codes for *_, codes in parts] == [[75], [0], [0]]
+    *trained, (_, metrics, summary, history, _) = parts
+    settings = trained[0][0]
+    assert settings.display_name == "run of mine"
+    keys = {item.key for item in settings.config.update}
+    assert {"encoding", "model", "seed", "train_length"} <= keys
+    lines = [
+        {f"train/{name}": value for name, value in line.items() if value is not None}
+        for line in read_metrics(run / "metrics.jsonl")
+    ]
+    assert [row for part in trained for row in part[3] if row] == lines
+
+    assert metrics["extrap/*"] == "eval/length"
+    points = {row["eval/length"]: row for row in history if "eval/length" in row}
+    assert {length: row["eval/multiple"] for length, row in points.items()} == {32: 1.0, 64: 2.0}
+    for row in rows:
+        name = "window" if row["window"] else row["extension"]
+        label = f"{name}:{float(row['scale']):g}" if row["scale"] else name
+        key = f"extrap/{row['protocol']}/{label}"
+        assert points[int(row["length"])][key] == pytest.approx(float(row["bpb"]))
+        assert points[int(row["length"])][f"{key}/ppl"] == pytest.approx(float(row["ppl"]))
+        at = f"extrap/{row['protocol']}/{name}@{int(row['length']) / 32:g}x"
+        assert summary[at] == pytest.approx(float(row["bpb"]))
+    assert any(name.startswith("methods/same_token") for row in history for name in row)
+    (media,) = [row for row in history if "eval/curves/nrows" in row]
+    assert media["eval/curves/nrows"] == len(rows) and media["plots/same_token/format"] == "png"
 
 
 def test_each_trial_of_a_sweep_is_trained_and_evaluated_in_one_run(
@@ -229,6 +279,7 @@ def test_a_run_is_evaluated_in_its_wandb_run_once_it_is_done(call, started, tmp_
         (["--evaluate", "configs/eval.py", "--evaluate.documents=1"], "documents"),
         (["--evaluate.extension=none"], "unknown field 'extension'; did you mean 'extensions'"),
         (["--evaluate.extensions=yarn:beta_fsat=3"], "beta_fsat"),
+        (["--evaluate.extensions=interpolate"], "none fits encoding 'rope'"),
         (["--evaluate.extensions=self_extend:group=0"], "group"),
         (["--evaluate.multiples=1,1.5"], "length 32 does not divide the longest one, 48"),
         (["--evaluate.wandb.mode=offline"], "--evaluate.wandb has no effect"),
@@ -266,29 +317,17 @@ def test_wandb_may_break_at_any_call(calls, call, started, tmp_path):
     assert METRIC in started[-1]["run"].summary
 
 
-@pytest.fixture
-def services():
-    """Process numbers of wandb's own processes below one."""
-
-    def below(process):
-        listed = subprocess.run(["ps", "-eo", "pid,ppid,comm"], capture_output=True, text=True)
-        rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
-        return [
-            int(pid) for pid, parent, name in rows if int(parent) == process.pid and "wandb" in name
-        ]
-
-    return below
-
-
 @pytest.mark.slow
-def test_wandb_may_be_killed_from_outside(program, services, whole, tmp_path):
+def test_wandb_may_be_killed_from_outside(program, tmp_path):
     process = program("train.py", tmp_path / "run", **{"wandb.mode": "offline", "steps": 3_000})
-    metrics, seen = tmp_path / "run" / "metrics.jsonl", []
-    while not seen or not metrics.exists() or not read_metrics(metrics):
+    metrics, children = tmp_path / "run" / "metrics.jsonl", ["ps", "--ppid", str(process.pid)]
+    service = None
+    while service is None or not metrics.exists() or not read_metrics(metrics):
         assert process.poll() is None, process.communicate()[0]
-        seen = services(process)
+        listed = subprocess.run([*children, "-o", "pid=,comm="], capture_output=True, text=True)
+        service = re.search(r"(\d+) \S*wandb", listed.stdout)
         time.sleep(0.02)
-    os.kill(seen[0], signal.SIGKILL)
+    os.kill(int(service[1]), signal.SIGKILL)
     while (last := read_metrics(metrics)[-1]["step"]) < 60:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.02)
@@ -302,8 +341,6 @@ def test_wandb_may_be_killed_from_outside(program, services, whole, tmp_path):
 
 def test_the_documented_sweep_is_a_command_that_runs():
     from wandb.sdk.launch.sweeps.utils import create_sweep_command_args
-
-    from posenc_jax.evaluation import planning
 
     found = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "sweeps.md").read_text(), re.DOTALL)
     assert found is not None
@@ -326,3 +363,21 @@ def test_the_documented_sweep_is_a_command_that_runs():
     assert protocol in evaluation.protocols.split(",")
     assert extension in evaluation.extensions.split(",")
     assert multiple.removesuffix("x") in evaluation.multiples.split(",")
+
+
+def test_scales_parts_and_windows_are_keys_in_wandb_of_their_own(tmp_path):
+    run = make_run(tmp_path / "run", "rope", 0)
+    rows = records.rows(records.read_cells(run / "eval"))
+    row = next(row for row in rows if row["length"] == row["train_length"])
+    row |= {"extension": "none", "scale": None, "protocol": "gap"}
+    several = [
+        *(row | {"part": part, "window": size} for part in ("1-2", "3-4") for size in (None, 8)),
+        *(row | {"extension": "yarn", "scale": scale, "part": ""} for scale in (2.0, 1.5)),
+        row | {"extension": "window", "protocol": "same_token", "part": "", "window": 4},
+    ]
+    keys = set(summary_of([row | {"method": label(row)} for row in several]))
+    assert keys == {
+        *(f"extrap/gap/{part}/{name}@1x" for part in ("1-2", "3-4") for name in ("none", "window")),
+        *(f"extrap/gap/{name}@1x" for name in ("yarn", "yarn:1.5")),
+        "extrap/same_token/window:size=4@1x",
+    }
