@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from configured import origin_of, problems_of, source_of
 from curves import rows_of
-from running import ROOT, TINY, python, script
+from running import ROOT, TINY, here, python, script
 
 import posenc_jax
 from configs import base
@@ -28,8 +28,7 @@ def words(seed, count=160):
 def text_of(folder, encoder=""):
     fields = {"source": "text", "path": f"{folder}/text/*.txt", "valid_fraction": 0.3}
     fields |= {"cache": f"{folder}/cache"} | ({"tokenizer": folder / encoder} if encoder else {})
-    named = [f"--config.data.{name}={value}" for name, value in fields.items()]
-    return ["--config=configs/rope.py", *named]
+    return ["--config=configs/rope.py", *(f"--config.data.{n}={v}" for n, v in fields.items())]
 
 
 def recipe(**fields):
@@ -49,6 +48,8 @@ def texts(tmp_path_factory):
         (folder / "text" / f"{i:02d}.txt").write_text(words(i))
     out = script("prepare_data.py", *text_of(folder), "--vocab=300", f"--out={folder}/bpe.json")
     assert "a BPE of 300 tokens" in out
+    shown = out.partition("\ntrain: ")[2].partition("'bytes_per_token': ")[2].partition(",")[0]
+    assert float(shown) > 1.2
     out = script(
         "prepare_data.py",
         *text_of(folder, "bpe.json"),
@@ -82,7 +83,8 @@ def documents_of(split):
     }
 
 
-def test_documents_are_kept_as_they_were_up_to_the_limit(texts):
+def test_documents_are_kept_as_they_were_up_to_the_limit(texts, tmp_path):
+    """Whatever the order of the files."""
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
     made = corpora.of_folder(f"{texts}/tokens")
     for name in ("train", "valid"):
@@ -100,18 +102,12 @@ def test_documents_are_kept_as_they_were_up_to_the_limit(texts):
     sizes = {p.name: p.stat().st_size for p in (texts / "tokens").iterdir()}
     assert sizes["train.tokens"] == 2 * len(made.train.tokens) and "train.bytes" not in sizes
     assert sizes["train.odd.npy"] < 400
-
-
-def test_the_order_of_the_files_changes_nothing(texts, tmp_path):
-    other = tmp_path / "text"
-    other.mkdir()
     for i in range(24):
-        shutil.copy(texts / "text" / f"{i:02d}.txt", other / f"{23 - i:02d}.txt")
-    made = corpora.prepare(data_of(texts, path=f"{other}/*.txt"), 0, quiet=True)
-    again = export.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
-    first = corpora.of_folder(f"{texts}/tokens")
-    assert documents_of(again.train) == documents_of(first.train)
-    assert documents_of(again.valid) == documents_of(first.valid)
+        shutil.copy(texts / "text" / f"{i:02d}.txt", tmp_path / f"{23 - i:02d}.txt")
+    other = corpora.prepare(data_of(texts, path=f"{tmp_path}/*.txt"), 0, quiet=True)
+    again = export.write(other, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
+    assert documents_of(again.train) == documents_of(made.train)
+    assert documents_of(again.valid) == documents_of(made.valid)
 
 
 def test_bytes_have_no_widths_and_marks_stay(tmp_path):
@@ -189,39 +185,25 @@ def test_prepared_tokens_have_a_tokenizer_or_name_it_as_missing(texts, tmp_path)
         corpora.encoder_of(named(folder)).encode(b"the", "x")
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"data.source": "text"}, "data.source = 'text' has no effect with data.tokens"),
-        ({"data.path": "a/*.txt"}, "data.path = 'a/*.txt' has no effect with data.tokens"),
-        ({"data.tokenizer": "bpe.json"}, "data.tokenizer = 'bpe.json' has no effect"),
-        ({"data.field": "body"}, "data.field = 'body' has no effect with data.tokens"),
-        ({"data.valid_fraction": 0.2}, "data.valid_fraction = 0.2 has no effect"),
-        ({"data.choose_fraction": 0.2}, "data.choose_fraction = 0.2 has no effect"),
-        ({"data.cache": "there"}, "data.cache = 'there' has no effect"),
-        ({"data.tokens": "no/such"}, "there is no corpus.json in 'no/such'"),
-    ],
-)
-def test_fields_without_effect_beside_tokens_are_refused(texts, fields, message):
-    config = import_module("configs.rope").get_config()
-    config.data.tokens = f"{texts}/tokens"
-    assert problems_of(config) == []
-    for field, value in fields.items():
-        config.data[field.partition(".")[2]] = value
-    problems = problems_of(config)
-    assert message in "\n".join(problems)
-
-
-def test_in_an_evaluation_too(texts):
-    config = import_module("configs.eval").get_config()
-    config.data.tokens = f"{texts}/tokens"
-    assert planning.read(config)[1] == []
-    config.data.update(source="text", path="a/*.txt")
-    problems = "\n".join(planning.read(config)[1])
-    assert "data.source = 'text' has no effect with data.tokens" in problems
-    assert "data.path = 'a/*.txt' has no effect with data.tokens" in problems
-    config.data.update(source="", path="", tokens="no/such")
-    assert "no corpus.json in 'no/such'" in "\n".join(planning.read(config)[1])
+def test_fields_without_effect_beside_tokens_are_refused(texts):
+    """All at once, of a training and of an evaluation."""
+    fields = {"source": "text", "path": "a/*.txt", "tokenizer": "bpe.json", "field": "body"}
+    fields |= {"valid_fraction": 0.2, "choose_fraction": 0.2, "cache": "there"}
+    for name, mistakes in (
+        ("rope", problems_of),
+        ("eval", lambda config: planning.read(config)[1]),
+    ):
+        config = import_module(f"configs.{name}").get_config()
+        config.data.tokens = f"{texts}/tokens"
+        assert mistakes(config) == []
+        known = {field: value for field, value in fields.items() if field in config.data}
+        config.data.update(known)
+        problems = "\n".join(mistakes(config))
+        for field, value in known.items():
+            assert f"data.{field} = {value!r} has no effect with data.tokens" in problems
+        config = import_module(f"configs.{name}").get_config()
+        config.data.tokens = "no/such"
+        assert "no corpus.json in 'no/such'" in "\n".join(mistakes(config))
 
 
 def test_a_run_of_tokens_keeps_no_field_of_a_text(texts):
@@ -288,6 +270,11 @@ def trained(texts, tmp_path_factory):
     return run, without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL)
 
 
+@pytest.fixture
+def run(trained, tmp_path):
+    return shutil.copytree(trained[0], tmp_path / "run")
+
+
 def test_training_and_evaluating_take_no_more_packages(trained, texts):
     run, out = trained
     assert out.count("warning: no pictures: matplotlib is not installed here") == 1
@@ -298,38 +285,21 @@ def test_training_and_evaluating_take_no_more_packages(trained, texts):
     assert all(row["bpb"] for row in rows)
 
 
-@pytest.mark.slow
-def test_so_do_bytes(text, tmp_path):
-    fields = {"data.source": "text", "data.path": f"{text}/*.txt", "data.valid_fraction": 0.4}
-    fields |= {"data.cache": tmp_path / "cache", "steps": 2}
-    out = without_packages("train.py", *recipe(**fields), f"--workdir={tmp_path / 'run'}")
-    assert "done: 2 steps" in out
-    out = without_packages("eval_extrapolation.py", f"--workdir={tmp_path / 'run'}", *SMALL)
-    assert "no pictures" in out
-
-
 def test_the_same_text_gives_the_same_numbers(trained, texts, tmp_path):
     """From text and tokenizer, and from its tokens: the same digest of the weights."""
     whole = corpora.prepare(data_of(texts), 0, quiet=True)
     export.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens")
-    text = {name.removeprefix("--config."): value for name, value in map(split, text_of(texts))}
-    text |= {"data.tokenizer": f"{texts}/bpe.json"}
+    place = {"data.source": "text", "data.path": f"{texts}/text/*.txt", "data.valid_fraction": 0.3}
+    place |= {"data.cache": tmp_path / "cache", "data.tokenizer": f"{texts}/bpe.json"}
     digests = []
-    for name, fields in (("text", text), ("tokens", {"data.tokens": f"{tmp_path}/tokens"})):
-        fields = {n: v for n, v in fields.items() if n.startswith("data.")}
+    for name, fields in (("text", place), ("tokens", {"data.tokens": f"{tmp_path}/tokens"})):
         run = tmp_path / f"from-{name}"
-        python("train.py", *recipe(**fields), f"--workdir={run}")
+        here("train.py", *recipe(**fields), f"--workdir={run}")
         digests.append(json.loads((run / "status.json").read_text())["digest"])
     assert digests[0] == digests[1]
 
 
-def split(word):
-    return word.split("=", 1)
-
-
-def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(trained[0], run)
+def test_a_run_on_tokens_is_loaded_and_meets_other_texts(run, texts, call, tmp_path):
     *_, config, encoder = posenc_jax.load_run(run)
     assert config.data.source.tokens == f"{texts}/tokens" and encoder.vocab == 300
     (tmp_path / "news").mkdir()
@@ -349,19 +319,17 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(trained, texts, call, t
     assert all(nll["news", *key[1:]] == value for key, value in nll.items() if key[0] == "newer")
 
 
-def test_own_tokens_are_recognised_in_any_folder(trained, texts, call, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(trained[0], run)
+def test_own_tokens_are_recognised_in_any_folder(run, texts, call, tmp_path):
     before = rows_of(run)
     shutil.copytree(texts / "tokens", tmp_path / "moved")
     moved = f"--config.data.tokens={tmp_path}/moved"
     out = call("eval_extrapolation.py", run, *SMALL, moved)
     assert "cells cached" in out and rows_of(run) == before
+    words = recipe(**{"data.tokens": f"{tmp_path}/moved"})
+    assert "already done" in here("train.py", *words, f"--workdir={run}")
 
 
-def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(trained[0], run)
+def test_tokens_of_another_tokenizer_are_refused(run, texts, call, tmp_path):
     whole = corpora.prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
     export.write(whole, tokenizer.Bytes(), tmp_path / "bytes")
     other = f"--config.data.tokens={tmp_path}/bytes"
@@ -369,29 +337,17 @@ def test_tokens_of_another_tokenizer_are_refused(trained, texts, call, tmp_path)
     assert "are of the tokenizer bytes, and the run was trained on those of" in out
 
 
-def test_text_without_the_package_is_an_error_in_one_line(trained, texts, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(trained[0], run)
+def test_text_without_the_package_is_an_error_in_one_line(run, texts):
     news = ["--config.data.source=text", f"--config.data.path={texts}/text/*.txt"]
     out = without_packages("eval_extrapolation.py", f"--workdir={run}", *SMALL, *news, code=65)
     assert "tokenizing text needs the package tokenizers, which is not installed" in out
     assert "Traceback" not in out
 
 
-def test_other_tokens_under_a_run_are_refused_and_moved_ones_are_not(trained, texts, tmp_path):
-    run, moved = tmp_path / "run", tmp_path / "tokens"
-    shutil.copytree(trained[0], run)
-    shutil.copytree(texts / "tokens", moved)
-    words = ["train.py", *recipe(**{"data.tokens": f"{moved}"}), f"--workdir={run}"]
-    assert "already done" in without_packages(*words)
-    whole = corpora.prepare(data_of(texts), 0, quiet=True)
-    export.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "others")
-    words = ["train.py", *recipe(**{"data.tokens": f"{tmp_path}/others"}), f"--workdir={run}"]
-    assert "the data changed since the checkpoint" in without_packages(*words, code=65)
-
-
 def test_prepare_data_says_what_its_flags_need(texts):
     out = script("prepare_data.py", *text_of(texts), "--limit=3", code=2)
     assert "--limit must be at least 1 and needs --tokens_out" in out
+    out = script("prepare_data.py", *text_of(texts), "--vocab=5", f"--out={texts}/5.json", code=2)
+    assert "--vocab must be at least 257" in out
     tokens = ["--config=configs/rope.py", f"--config.data.tokens={texts}/tokens"]
     assert "are already prepared" in script("prepare_data.py", *tokens, code=2)
