@@ -3,6 +3,8 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+import pytest
 from running import finish
 
 import posenc_jax
@@ -10,6 +12,19 @@ import posenc_jax
 
 def digest_of(workdir):
     return json.loads((workdir / "status.json").read_text())["digest"]
+
+
+def test_a_run_is_loaded_for_notebooks(whole):
+    run = posenc_jax.load_run(whole[0])
+    assert run._fields == ("model", "encoding", "config", "tokenizer")
+    model, encoding, config, tokenizer = run
+    assert encoding.name == "rope" and config.train_length == 32
+    logits = model(np.array([list(b"abcd")]), encoding)
+    assert logits.shape == (1, 4, 256) and tokenizer.decode([97]) == "a"
+    other, *_ = posenc_jax.load_run(whole[0], step=8)
+    assert np.any(other(np.array([list(b"abcd")]), encoding) != logits)
+    with pytest.raises(Exception, match="no checkpoint of step 5; have:"):
+        posenc_jax.load_run(whole[0], step=5)
 
 
 def test_a_thread_trains_and_evaluates(run):

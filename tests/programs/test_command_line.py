@@ -1,4 +1,4 @@
-"""Command lines and their output: numbers, paths, defaults, runs by folder, tables that fit."""
+"""Command lines and their output: fields, recipes, mistakes, runs by folder, tables that fit."""
 
 import json
 import re
@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from running import ROOT, here
+from running import ROOT, here, script
 
-from posenc_jax import display
+from posenc_jax import display, extensions, schemes
 from posenc_jax.config import flags
 from posenc_jax.runs.workdir import KEPT_FACTS
 
@@ -55,9 +55,16 @@ def test_a_field_that_is_none_by_default_is_unset_again(field, value):
     assert read(recipe, f"--config.{field}={value}", f"--config.{field}=None")[group][name] is None
 
 
-def test_a_recipe_is_found_from_anywhere(tmp_path, monkeypatch):
+def test_a_recipe_is_found_by_name_anywhere_and_a_misspelt_one_suggested(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert read("--config=configs/rope.py:small").model.width == 384
+    for written in ("rope", "rope.py", "configs/rope.py", "rope:small"):
+        config = read(f"--config={written}")
+        assert config.encoding.name == "rope"
+    assert config.model.width == 384
+    words = ["train.py", "--config=configs/ropee.py", "--config.steps=x"]
+    first, second = flags.parse(words).problems
+    assert "there is no such recipe; did you mean configs/rope.py? have: alibi, " in first
+    assert "steps must be a whole number" in second and "eval" not in first.partition("have:")[2]
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "rope.py").write_text(
         "from posenc_jax.config import schema\n\n\ndef get_config():\n"
@@ -95,7 +102,8 @@ def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path):
     out = resume()
     assert "resuming at step 4" in out and "done: 12 steps" in out
     assert "done: 14 steps" in resume("--config.steps=14", "--config.save_every=7")
-    assert "seed: 0 in the workdir, 1 now" in resume("--config.seed=1", code=76)
+    out = resume("--config.seed=1", code=76)
+    assert "seed: 0 in the workdir, 1 now" in out and "init_from" in out
     out = resume(folder=tmp_path / "none", code=2)
     assert "--workdir alone resumes a run, and there is none in it" in out
     assert (
@@ -105,3 +113,92 @@ def test_the_folder_of_a_run_is_enough_to_resume_it(call, tmp_path):
     out = call("eval_extrapolation.py", run, "--config.multiples=0.25,0.5,1,2,4")
     tables = out[out.index("same_token, ") :].partition("/eval/")[0].splitlines()[:-1]
     assert max(map(len, tables)) <= display.LINE
+
+
+NAMES = {
+    "model.hidden": "'model.width' or 'model.mlp_width'",
+    "hidden_size": "'model.width' or 'model.mlp_width'",
+    "n_embd": "'model.width'",
+    "model.n_layer": "'model.layers'",
+    "lr": "'learning_rate'",
+    "block_size": "'train_length'",
+    "max_iters": "'steps'",
+    "rope_theta": "'encoding.base'",
+    "train_lenght": "'train_length'",
+}
+
+
+def test_names_of_other_projects_are_answered_with_ours(call, tmp_path):
+    words = [f"--config.{field}=64" for field in NAMES]
+    lines = call("train.py", tmp_path / "run", *words, code=2).splitlines()
+    for line, (field, ours) in zip(lines, NAMES.items(), strict=True):
+        assert line.startswith(f"error: unknown field {field!r}; did you mean {ours}?")
+
+
+def test_all_mistakes_are_reported_together(call, tmp_path):
+    mistakes = {
+        "steps=many": "steps must be a whole number, such as 600 or 1e3; got 'many'",
+        "warmup_steps=1.5": "warmup_steps must be a whole number, such as 600 or 1e3; got '1.5'",
+        "learning_rate=fast": "learning_rate must be a number, such as 0.003 or 3e-3; got 'fast'",
+        "data.cut_one=maybe": "data.cut_one must be True or False; got 'maybe'",
+        "n_head=3": "unknown field 'n_head'; did you mean 'model.heads'? --help lists all fields",
+        "seed=-1": "seed must be a whole number of at least 0; got -1",
+        "encoding.fraction=0.3": "fraction * head_dim must be an even number from 2 to",
+        "data.path=/nowhere/*.txt": "data.path: nothing matches '/nowhere/*.txt'",
+    }
+    run = tmp_path / "run"
+    lines = call("train.py", run, *(f"--config.{word}" for word in mistakes), code=2).splitlines()
+    for line, message in zip(lines, mistakes.values(), strict=True):
+        assert line.startswith(f"error: {message}")
+    assert not run.exists()  # any other configuration may still begin here
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code", "message"),
+    [
+        ("train.py", ["--help"], 0, "Exit codes:"),
+        ("eval_extrapolation.py", ["--help"], 0, "Exit codes:"),
+        (
+            "train.py",
+            ["--config.data.sourec=text"],
+            2,
+            "unknown field 'data.sourec'; did you mean 'data.source'?",
+        ),
+        ("eval_extrapolation.py", ["--confg=1"], 2, "confg"),
+        ("train.py", ["--config=configs/rope.py:huge"], 2, "unknown size 'huge'; have: tiny"),
+        (
+            "eval_extrapolation.py",
+            ["--config=configs/no.py"],
+            2,
+            "configs/no.py: there is no such file",
+        ),
+        ("train.py", ["stray"], 2, "stray words: stray"),
+    ],
+)
+def test_help_and_mistakes_answer_in_a_line(name, words, code, message, call):
+    assert message in call(name, "w", *words, code=code)
+
+
+def test_every_encoding_and_extension_is_listed_with_its_options():
+    lines = script("check_config.py", "--list").splitlines()
+    for name in (*schemes.names(), *extensions.records()):
+        assert any(line.startswith((f"  {name}:", f"  {name} (")) for line in lines), name
+    place = next(n for n, line in enumerate(lines) if line.startswith("  yarn (for rope):"))
+    assert "2309.00071" in lines[place] and "beta_fast=32.0" in lines[place + 1]
+
+
+def test_a_configuration_is_checked_without_a_run():
+    out = script("check_config.py", "--config=configs/rope.py", "--config.model.width=64")
+    assert "213,568  in all, 3 MiB" in out  # 4 (4 64^2 + 2 64 256 + 2 64) + 64 257
+    turns = out.splitlines()[-1].split()
+    assert len(turns) == 8 and turns[0] == "20.4"
+
+
+@pytest.mark.slow
+def test_a_bias_that_cannot_move_is_warned_of():
+    said = script("check_config.py", "--config=configs/t5.py", "--config.encoding_rate=1")
+    assert "5.55 logits of its bias" in said and "warning" not in said
+    silent = ["--config=configs/t5.py", "--config.encoding_rate=1", "--config.encoding.scale=1"]
+    said = script("check_config.py", *silent)
+    assert "warning: the bias can move by 0.98 logits in this run; below 3 it" in said
+    assert "reach" not in script("check_config.py", "--config=configs/rope.py")

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from curves import rows_of
 from lossy import LOSSY
@@ -60,6 +61,11 @@ def test_an_evaluation_writes_its_curves_and_nothing_else_in_the_run(whole, eval
     lines = [json.loads(s) for s in (run / "eval" / "curves.jsonl").read_text().splitlines()]
     assert [r["nll"] for r in lines] == [float(r["nll"]) for r in rows]
     assert records.rows(records.read_cells(run / "eval")) == lines
+    assert records.COLUMNS[37] == "method"  # newer ones come after
+    table = pd.read_csv(run / "eval" / "curves.csv").query("protocol == 'same_token'")
+    table = table.pivot(index="method", columns="length", values="bpb")
+    assert set(table.index) == {"none", "window", "fresh", "yarn:2", "pi:3", "dynamic_ntk"}
+    assert list(table) == [16, 32, 64]
     pictures = {p.name for p in (run / "plots").iterdir()}
     drawn = {"same_token.png", "nonoverlap.png", "sliding.png", "position.png"}
     assert pictures == drawn | {"captions.md"}
@@ -271,6 +277,25 @@ def test_nothing_to_evaluate_on_is_refused_before_the_first_step(
     out = call("train.py", tmp_path / "run", *evaluation, code=65, **fields)
     assert message in out and "step" not in out.partition(message)[0]
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_quick_look_reads_one_protocol_and_leaves_the_evaluation_as_it_is(run, call):
+    words = ["--config.multiples=1,2", "--config.extensions=none,yarn:2"]
+    out = call("eval_extrapolation.py", run, *words)
+    for cell in ("none at 32", "yarn:2 at 64", "window of 32 at 64"):  # of the bar
+        assert f"{cell}: " in out
+    before = [row for row in rows_of(run) if row["evaluation"] == "held-out"]
+    out = call("eval_extrapolation.py", run, *words, "--quick")
+    assert "quick: same_token" in out and "nonoverlap" not in out
+    rows = rows_of(run)
+    assert [row for row in rows if row["evaluation"] == "held-out"] == before
+    (protocol,) = {row["protocol"] for row in rows if row["evaluation"] == "quick"}
+    assert protocol == "same_token" and (run / "plots" / "same_token-quick.png").exists()
+    out = call("eval_extrapolation.py", run, *words, "--quick", "--config.protocols=nonoverlap")
+    assert "quick: nonoverlap" in out and "quick: same_token" not in out  # what is given stays
+    usual = "--config.protocols=same_token,nonoverlap,position"
+    out = call("eval_extrapolation.py", run, *words, "--quick", usual)
+    assert "quick: nonoverlap" in out and "quick: same_token" in out
 
 
 TRAINED = {

@@ -24,18 +24,9 @@ def documents(run):
     return {int(line, 16) for line in (run / workdir.TRAINED_ON).read_text().split()}
 
 
-def shorten(run):
-    path = run / workdir.TRAINED_ON
-    path.write_text(path.read_text()[:17])
-
-
 def evaluated_on(run, call, text, code=0):
     words = ["--config.data.source=text", f"--config.data.path={text}/./*.txt"]
     return call("eval_extrapolation.py", run, *SMALL, *words, code=code)
-
-
-def hashes(run):
-    return {row["evaluation"]: row["token_hash"] for row in rows_of(run)}
 
 
 def as_lines(text, folder):
@@ -65,13 +56,17 @@ def test_documents_of_training_are_left_out_under_any_spelling(spelled, run, cal
     assert len(counts) == 2 and set(counts.values()) == {8 - left}
 
 
-def test_a_changed_list_is_refused_and_training_writes_it_again(run, call, text):
+def test_a_changed_list_is_refused_and_training_writes_it_again(run, call, text, tmp_path):
     listed = documents(run)
-    shorten(run)
+    path = run / workdir.TRAINED_ON
+    path.write_text(path.read_text()[:17])
     out = evaluated_on(run, call, text, code=65)
     assert "trained_on.txt, the list of training documents, is missing or was changed" in out
-    (run / workdir.TRAINED_ON).unlink()
+    path.unlink()
     assert "is missing or was changed" in evaluated_on(run, call, text, code=65)
+    fields = {"init_from": run, "steps": 3, "warmup_steps": 1}
+    out = call("train.py", tmp_path / "finer", **fields, code=65)
+    assert "is missing or was changed" in out
     assert "already done" in call("train.py", run)
     assert documents(run) == listed
     assert f"trained on: {len(listed)} of 8" in evaluated_on(run, call, text)
@@ -85,7 +80,8 @@ def test_training_documents_of_init_from_count_too(run, call, text, tmp_path):
     out = call("eval_extrapolation.py", tmp_path / "finer", *SMALL)
     assert re.search(r"warning: documents that the run was trained on: \d of \d", out)
     call("eval_extrapolation.py", run, *SMALL)
-    assert hashes(tmp_path / "finer") == hashes(run)
+    of_finer, of_first = (rows_of(place)[0]["token_hash"] for place in (tmp_path / "finer", run))
+    assert of_finer == of_first
 
 
 def test_options_are_chosen_on_documents_that_are_not_reported_on(call, tmp_path, text):
@@ -119,13 +115,6 @@ def test_a_run_without_a_third_split_has_none_to_choose_on(run, call):
     assert "train it with data.choose_fraction above 0" in out
 
 
-def test_a_run_continues_no_run_with_a_shortened_list(run, call, text, tmp_path):
-    shorten(run)
-    fields = {"init_from": run, "steps": 3, "warmup_steps": 1}
-    out = call("train.py", tmp_path / "finer", **fields, code=65)
-    assert "is missing or was changed" in out
-
-
 def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
     lines = [
         {
@@ -154,11 +143,8 @@ def test_another_field_or_part_of_a_text_is_another_text(call, tmp_path):
 EDITS = [
     ("model", "heads", 4),
     ("encoding", "layout", "bogus"),
-    (None, "train_length", "abc"),
-    ("encoding", "base", 500.0),
-    ("model", "activation", "swiglu"),
     ("extension", "scale", 4.0),
-    (None, "train_length", 64),
+    (None, "train_length", "abc"),
     (None, "seed", 1),
 ]
 
@@ -189,13 +175,6 @@ def test_scripts_hold_a_configuration_against_the_sealed_one_too(run, call):
         ["plot_encodings.py", run, f"--out={run}/encodings"],
     ):
         assert "seed: 0 sealed, 3 in config.json" in script(*words, code=76)
-
-
-def test_fields_that_may_differ_on_resuming_may_differ(run, call):
-    path = run / "config.json"
-    fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"log_every": 7, "steps": 40}))
-    call("eval_extrapolation.py", run, *SMALL)
 
 
 def test_cells_are_believed_by_what_they_hold(run, call):

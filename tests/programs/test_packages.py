@@ -1,5 +1,6 @@
-"""The wheel: the library alone, which needs neither the laboratory nor its packages."""
+"""What is installed: the wheel is the library alone, and the demo needs no tools."""
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -72,3 +73,17 @@ def test_the_metadata_of_a_wheel_are_those_of_an_index_page(wheel):
     assert metadata["Description-Content-Type"] == "text/markdown"
     readme = metadata.get_payload()
     assert readme.startswith("# posenc-jax\n")
+
+
+def test_the_demo_installs_no_tools_of_development(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    def planned(target):
+        done = subprocess.run(["make", "-n", target], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    demo, test = planned("demo"), planned("test")
+    assert "--editable '.[lab]'" in demo and ".[dev]" not in demo
+    assert "--editable '.[dev]'" in test

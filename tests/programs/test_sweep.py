@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import time
 import pytest
 from running import ROOT, TINY, script
 
+from posenc_jax.config import flags
 from posenc_jax.runtime import errors
 from posenc_jax.sweeping.jobs import jobs_of
 from posenc_jax.sweeping.launch import Local, share
@@ -224,3 +226,14 @@ def test_a_sweep_refuses_before_the_first_step_what_it_could_not_evaluate(tmp_pa
     )
     assert "ended with 65" in out and "documents have the 2049 tokens" in out
     assert not list((tmp_path / "s").glob("*/metrics.jsonl"))
+
+
+def test_the_commands_that_a_sweep_lists_can_be_pasted(tmp_path):
+    out = script("sweep.py", "--config=configs/sweeps/demo.py", "--list", f"--workdir={tmp_path}")
+    commands = [line for line in out.splitlines() if line and not line.startswith("#")]
+    assert len(commands) == 3
+    for line in commands:
+        python, program, *words = shlex.split(line)
+        assert program.endswith("train.py") and "python" in python
+        _, config, problems = flags.parse([program, *flags.without_evaluation(words)[0]])
+        assert config.steps == 400 and not problems

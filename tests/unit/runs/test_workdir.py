@@ -29,6 +29,7 @@ def test_a_folder_and_its_checkpoints_belong_to_one_configuration(config, tmp_pa
     free = dataclasses.replace(config, steps=config.steps + 1, keep=9, stop_at=3)
     run.claim(free)
     run.accept(card, free, "abc")
+    refuse_edited(card, free, tmp_path)
     assert run.config() == free
     other = dataclasses.replace(config, batch_size=config.batch_size + 1)
     for resume in (

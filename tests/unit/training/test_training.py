@@ -1,4 +1,4 @@
-"""Steps and schedules in process; test_programs.py runs the program."""
+"""Steps and schedules in process; programs/test_train.py runs the program."""
 
 import functools
 import json
