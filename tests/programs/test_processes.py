@@ -58,6 +58,22 @@ def one_process(program):
     return run
 
 
+def end(running, number, sent):
+    """A signal to one of two processes ends both at once, with the reason."""
+    running[number].send_signal(sent)
+    began = time.monotonic()
+    if sent == signal.SIGTERM:
+        said = finish(running[0], 75)
+        finish(running[1], 75)
+        assert ("SIGTERM" if number == 0 else "a signal to another process") in said
+    else:
+        survivor, killed = running[1 - number], running[number]
+        assert_ended_by_jax(survivor, survivor.communicate()[0])
+        killed.communicate()
+        assert killed.returncode == -signal.SIGKILL
+    assert time.monotonic() - began < 20
+
+
 def assert_ended_by_jax(process, out):
     """A collective that fails, or jax's notice that another process is dead."""
     assert process.returncode not in (0, 75)
@@ -105,25 +121,12 @@ def test_a_failure_of_one_process_ends_both(sent, number, start, tmp_path):
     """A signal saves in both at one step; a death is noticed at once, and costs an interval."""
     running = start(tmp_path / "two", **LONG)
     wait_for_step(tmp_path / "two", 41, running)  # a save waits for the one before
-    running[number].send_signal(sent)
-    began = time.monotonic()
-    if sent == signal.SIGTERM:
-        said = finish(running[0], 75)
-        finish(running[1], 75)
-        assert ("SIGTERM" if number == 0 else "a signal to another process") in said
-    else:
-        survivor, killed = running[1 - number], running[number]
-        out = survivor.communicate()[0]
-        killed.communicate()
-        assert killed.returncode == -signal.SIGKILL
-        assert_ended_by_jax(survivor, out)
-    assert time.monotonic() - began < 20
+    end(running, number, sent)
     saved = max(
         int(p.name) for p in (tmp_path / "two" / "checkpoints").iterdir() if p.name.isdigit()
     )
     assert saved >= 20
-    end = {**LONG, "stop_at": saved + 5}
-    for process in start(tmp_path / "two", **end):
+    for process in start(tmp_path / "two", **LONG, stop_at=saved + 5):
         finish(process, 75)
 
 
@@ -194,12 +197,6 @@ def evaluate(start, workdir, *words):
     return start(workdir, *EVALUATED, *words, name="eval_extrapolation.py")
 
 
-@pytest.fixture
-def run(whole, tmp_path):
-    shutil.copytree(whole[0], tmp_path / "run")
-    return tmp_path / "run"
-
-
 @pytest.mark.slow
 def test_two_processes_evaluate_as_one(start, call, run, tmp_path):
     """Also with a window cut over both; one of them writes, and speaks."""
@@ -225,18 +222,7 @@ def test_an_evaluation_of_two_processes_ends_and_resumes(sent, number, start, ru
     while not list(run.glob("eval/cells/[!.]*.npz")):
         assert all(process.poll() is None for process in running), running[0].communicate()[0]
         time.sleep(0.02)
-    running[number].send_signal(sent)
-    began = time.monotonic()
-    if sent == signal.SIGTERM:
-        said = finish(running[0], 75)
-        finish(running[1], 75)
-        assert ("SIGTERM" if number == 0 else "a signal to another process") in said
-    else:
-        survivor = running[1 - number]
-        out = survivor.communicate()[0]
-        running[number].communicate()
-        assert_ended_by_jax(survivor, out)
-    assert time.monotonic() - began < 30
+    end(running, number, sent)
     lead, other = evaluate(start, run, small)
     said = finish(lead)
     finish(other)

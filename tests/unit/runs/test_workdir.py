@@ -9,12 +9,12 @@ from evaluated import make_run
 from configs import base
 from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT
+from posenc_jax.report.gathered import gather
 from posenc_jax.runs import subject
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.workdir import Workdir, refuse_edited
 from posenc_jax.runtime import errors
 from posenc_jax.runtime.errors import DataError, OtherConfig, Stop
-from scripts import report
 
 
 @pytest.fixture
@@ -138,13 +138,11 @@ def test_a_resumed_run_drops_bad_lines_of_metrics_and_those_of_later_steps(tmp_p
     assert path.with_suffix(".damaged").read_text() == before
 
 
-def test_bad_metrics_become_a_note_in_the_report(tmp_path, capsys):
+def test_bad_metrics_become_a_note_in_the_report(tmp_path):
     for seed in (0, 1):
-        make_run(tmp_path / "zoo" / f"rope-s{seed}", "rope", seed)
-    with (tmp_path / "zoo" / "rope-s1" / "metrics.jsonl").open("a") as stream:
+        make_run(tmp_path / f"rope-s{seed}", "rope", seed)
+    with (tmp_path / "rope-s1" / "metrics.jsonl").open("a") as stream:
         stream.write('{"loss": 2.0}\n')
-    words = ["report.py", str(tmp_path / "zoo"), f"--out={tmp_path / 'out'}"]
-    assert report.main(words) == 0
-    said = capsys.readouterr()
-    assert "rope-s1/metrics.jsonl is damaged: line 4: " in said.err
-    assert "2 runs, 2 of them evaluated" in said.out
+    found = gather([tmp_path])
+    assert any("rope-s1/metrics.jsonl is damaged: line 4: " in note for note in found.notes)
+    assert len(found.runs) == 2 and all(run.cells for run in found.runs)
