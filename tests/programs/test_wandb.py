@@ -292,20 +292,19 @@ def test_a_mistake_in_the_evaluation_is_refused_before_training(words, message, 
 
 
 @pytest.mark.parametrize("calls", [0, 6, 9])
-def test_wandb_may_break_at_any_call(calls, call, started, tmp_path):
+def test_wandb_may_break_at_any_call(calls, call, started, whole, tmp_path):
     """While the run trains, and while its curves are logged."""
     words = [*EVALUATE, *SHORT]
-    call("train.py", tmp_path / "without")
     started.calls = calls
     out = call("train.py", tmp_path / "with", *words, **{"wandb.mode": "online"})
     assert out.count("wandb failed and is off from here") == 1 + (calls < 8)
     assert bits(tmp_path / "with") > 0
     one, other = (
         (
-            json.loads((tmp_path / name / "status.json").read_text())["digest"],
-            [line["step"] for line in read_metrics(tmp_path / name / "metrics.jsonl")],
+            json.loads((run / "status.json").read_text())["digest"],
+            [line["step"] for line in read_metrics(run / "metrics.jsonl")],
         )
-        for name in ("without", "with")
+        for run in (whole[0], tmp_path / "with")
     )
     assert one == other
     started.calls = calls

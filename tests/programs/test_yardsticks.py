@@ -12,15 +12,14 @@ from posenc_jax.evaluation import ngrams, records
 from posenc_jax.report import page, table
 from posenc_jax.report.gathered import gather
 from posenc_jax.runs.subject import run_config
+from scripts import yardstick
 
 EVALUATION = ["--config.multiples=0.5,1,2", "--config.protocols=same_token,nonoverlap"]
 
 
 @pytest.fixture
-def evaluated(whole, tmp_path, call):
+def evaluated(run, call):
     """A finished run of one's own, evaluated in its only text."""
-    run = tmp_path / "run"
-    shutil.copytree(whole[0], run, ignore=shutil.ignore_patterns("eval", "plots"))
     call("eval_extrapolation.py", run, *EVALUATION)
     return run
 
@@ -53,9 +52,7 @@ def bits_of_a_trigram(run):
     return float(np.mean(bits)), batches.rows * config.train_length
 
 
-def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, call, tmp_path):
-    from scripts import yardstick
-
+def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, tmp_path):
     assert yardstick.main(["yardstick.py", str(tmp_path)]) == 0
     rows = ngrams.read_yardsticks(evaluated / "eval")
     bits, counted = bits_of_a_trigram(evaluated)
@@ -76,8 +73,6 @@ def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, ca
 
 
 def test_a_run_that_read_another_text_or_nothing_yet_has_none(evaluated, call, tmp_path, capfd):
-    from scripts import yardstick
-
     for i in range(2):
         (tmp_path / f"{i}.txt").write_text(f"{i} another text " * 20)
     other = ["--config.data.source=text", f"--config.data.path={tmp_path}/*.txt"]
