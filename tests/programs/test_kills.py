@@ -149,6 +149,7 @@ def test_a_signal_while_the_step_is_compiled_is_heard_after_it(call, tmp_path, m
     monkeypatch.setattr(loop, "train_step", lambda *words: terminated_before(real(*words)))
     out = call("train.py", tmp_path / "run", code=75)
     assert "stopped by SIGTERM: saved step 1;" in out
+    assert Checkpoints(tmp_path / "run", read_only=True).steps() == [1]
 
 
 @pytest.mark.parametrize("name", ["train.py", "eval_extrapolation.py"])
