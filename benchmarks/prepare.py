@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import machine, ratio, table
-from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data import tokenizer
+from posenc_jax.data.prepare import prepare
 from posenc_jax.data.sources import stdlib
 
 CORES = len(os.sched_getaffinity(0))
@@ -34,7 +35,7 @@ def ours(folder: Path, file: str, scratch: Path) -> None:
         cache=str(scratch),
         path=str(folder / file),
     )
-    corpora.prepare(source, 0, quiet=True)
+    prepare(source, 0, quiet=True)
 
 
 def encode_batch(folder: Path, file: str, scratch: Path) -> None:

@@ -26,13 +26,14 @@ from posenc_jax.runtime.files import NO_FILE, is_replaceable, write_atomically
 
 
 def main(argv: list[str]) -> int:
-    return terminal.code_of(lambda: prepare(argv))
+    return terminal.code_of(lambda: write_tokens(argv))
 
 
-def prepare(argv: list[str]) -> None:
+def write_tokens(argv: list[str]) -> None:
     backend.configure()
     flags, recipe, problems = parse_flags(argv, __doc__ or "", define=_define)
-    from posenc_jax.data import corpora, export, tokenizer
+    from posenc_jax.data import export
+    from posenc_jax.data.prepare import prepare
 
     if flags.vocab is not None and flags.vocab < 257:
         problems.append(
@@ -53,11 +54,11 @@ def prepare(argv: list[str]) -> None:
         raise ConfigError(made if isinstance(source, Tokens) else several)
     if flags.vocab is not None:
         source = _train(run, source, flags.vocab, flags.out)
-    corpus = corpora.prepare(source, run.seed)
+    corpus = prepare(source, run.seed)
     if flags.tokens_out:
-        encoder, place = tokenizer.load(source.tokenizer), Path(flags.tokens_out).expanduser()
+        place = Path(flags.tokens_out).expanduser()
         limit = None if flags.limit is None else int(flags.limit)
-        corpus = export.write(corpus, encoder, place, limit)
+        corpus = export.write(corpus, place, limit)
         size = sum(path.stat().st_size for path in place.iterdir()) / 2**20
         terminal.say(f"{size:,.1f} MiB, for --config.data.tokens={flags.tokens_out}")
     terminal.say(f"{corpus.folder}\nfingerprint {corpus.fingerprint}\n{corpus.card['counts']}")
@@ -74,9 +75,10 @@ def _define(flags: argparse.ArgumentParser) -> None:
 
 def _train(run: Training, source: Documents, vocab: int, out: str) -> Documents:
     """The source with a tokenizer that is trained on its training documents."""
-    from posenc_jax.data import corpora, tokenizer
+    from posenc_jax.data import tokenizer
+    from posenc_jax.data.prepare import prepare
 
-    split = corpora.prepare(dataclasses.replace(source, tokenizer="bytes"), run.seed).train
+    split = prepare(dataclasses.replace(source, tokenizer="bytes"), run.seed).train
     texts = (
         bytes(split.tokens[start:end]).decode(errors="replace")
         for start, end in zip(split.starts, split.starts[1:], strict=False)

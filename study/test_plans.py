@@ -14,7 +14,8 @@ from running import script
 from configs import base
 from posenc_jax.config import schema
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.data import corpora, export, tokenizer
+from posenc_jax.data import export
+from posenc_jax.data.prepare import prepare
 from posenc_jax.runs import parameters
 from posenc_jax.sweeping.jobs import jobs_of, refuse_mistakes
 from posenc_jax.training.console import PEAK_FLOPS
@@ -38,8 +39,8 @@ def tokens(tmp_path_factory):
         (folder / "text" / f"{i}.txt").write_text(" ".join(drawn))
     data = base.get_config().data
     data.update(source="text", path=f"{folder}/text/*.txt", cache=str(folder), valid_fraction=0.4)
-    made = corpora.prepare(origin_of(data), 0, quiet=True)
-    export.write(made, tokenizer.Bytes(), folder / "tokens")
+    made = prepare(origin_of(data), 0, quiet=True)
+    export.write(made, folder / "tokens")
     return folder / "tokens"
 
 

@@ -1,19 +1,13 @@
 """Batches as a pure function of seed and step, so that resuming needs only the step."""
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from posenc_jax.data import corpora
-from posenc_jax.data.corpora import Corpus, Split
-from posenc_jax.data.sources import Documents, Origin, mixture
+from posenc_jax.data.corpora import Corpus, Mixture, Split
 from posenc_jax.data.sources.mixture import SHARES
-from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.runtime.terminal import counted
 
@@ -192,63 +186,6 @@ def held_out(
     place = np.arange(length)
     within = split.gaps[starts[:, None] + place + 1] <= place
     return held._replace(weights=held.weights * within)
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Corpora of a mixture by name, and their shares of the training tokens."""
-
-    parts: Mapping[str, Corpus]
-    shares: Mapping[str, float]
-
-    @property
-    def key(self) -> None:
-        """None, as a mixture has no cache key of its own."""
-
-    @property
-    def first(self) -> Corpus:
-        return next(iter(self.parts.values()))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        made = [[name, self.shares[name], part.fingerprint] for name, part in self.parts.items()]
-        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
-
-    @property
-    def vocab(self) -> int:
-        return max(part.vocab for part in self.parts.values())
-
-    @property
-    def lossless(self) -> bool:
-        return all(part.lossless for part in self.parts.values())
-
-    @property
-    def digests(self) -> np.ndarray:
-        """Digests of training documents."""
-        return np.concatenate([part.digests for part in self.parts.values()])
-
-    @cached_property
-    def card(self) -> dict[str, Any]:
-        """Counts of documents and tokens, and bytes per token, over all parts."""
-        splits = {}
-        for split in corpora.SPLITS:
-            own = [part.card["splits"][split] for part in self.parts.values()]
-            total = {name: sum(one[name] for one in own) for name in ("documents", "tokens")}
-            size = sum(one["bytes"] for one in own)
-            splits[split] = total | {"bytes_per_token": size / total["tokens"] if size else None}
-        return {"splits": splits}
-
-
-def prepare_corpora(
-    origin: Origin, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
-) -> Corpus | Mixture:
-    """The tokens of an origin, a mixture or not."""
-    how = {"quiet": quiet, "stopping": stopping}
-    if not isinstance(origin, mixture.Mixture):
-        assert isinstance(origin, Documents | Tokens)
-        return corpora.prepare(origin, seed, **how)
-    parts = {name: corpora.prepare(part, seed, **how) for name, part in origin.parts.items()}
-    return Mixture(parts, origin.shares)
 
 
 def batches_of(corpus: Corpus | Mixture, config) -> Batches | MixedBatches:

@@ -1,36 +1,30 @@
-"""Tokens on disk with their tokenizer, written once per source, then read by memory map."""
+"""Tokens on disk: their format, read by memory map, and their tokenizer."""
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from posenc_jax.data import tokenizer
-from posenc_jax.data.sources import Documents, Origin, Text
+from posenc_jax.data.hashes import Hashes
+from posenc_jax.data.sources import Origin, Text
 from posenc_jax.data.sources.tokens import Tokens
-from posenc_jax.data.writing import (
-    GROUPS,
-    SPLITS,
-    TOKENIZER,
-    Encoder,
-    Hashes,
-    build,
-    fingerprint_of,
-    lossless,
-    remembered,
-)
+from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.runtime.backend import cache_home
-from posenc_jax.runtime.errors import DataError, Stop
-from posenc_jax.runtime.files import alone
-from posenc_jax.runtime.terminal import warn
+from posenc_jax.runtime.errors import DataError
+from posenc_jax.runtime.files import write_atomically
 
-FORMAT = 5  # of the files below; another number means another cache
+SPLITS = ("train", "valid", "choose")
+CARD, TOKENIZER = "corpus.json", "tokenizer.json"  # the latter only beside prepared tokens
+GROUPS = "groups.npy"  # of splits whose documents have groups
 OF_TOKENS = "tokens", "bytes_of", "answers", "gaps"  # columns of a split, a value for each token
 WIDTHS = "widths.npy"  # beside prepared tokens: usual bytes of each token; `odd` has exceptions
 
@@ -66,6 +60,11 @@ class Corpus:
     train: Split
     valid: Split
     choose: Split  # neither trained on nor held out; empty without data.choose_fraction
+    own_encoder: Encoder | None = None  # None: the tokenizer in its folder
+
+    @cached_property
+    def encoder(self) -> Encoder | tokenizer.Unavailable:
+        return self.own_encoder or _encoder_in(self.folder, self.card)
 
     @property
     def fingerprint(self) -> str:
@@ -116,133 +115,92 @@ class Corpus:
     @property
     def lossless(self) -> bool:
         """True if all documents tried decoded unchanged."""
-        return lossless(self.card)
+        return _lossless(self.card)
 
 
-def prepare(
-    source: Documents | Tokens, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
-) -> Corpus:
-    """The corpus of a source, from the cache or built into it.
+@dataclass(frozen=True)
+class Mixture:
+    """Corpora of a mixture by name, and their shares of the training tokens."""
 
-    `stopping` is looked at between documents: the names of signals that asked to stop.
-    """
-    if isinstance(source, Tokens):
-        corpus = of_folder(source.tokens)
-    else:
-        corpus = _cached(source, seed, quiet=quiet, stopping=stopping)
-    if not (corpus.lossless or quiet):
-        warn(_losses(corpus.card))
-    return corpus
-
-
-def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str]) -> Corpus:
-    root = cache_folder(source.cache)
-    with remembered(root) as hashes:
-        text = described(source, seed, hashes)
-        folder = root / f"{source.kind()}-{text.key}"
-        if card_of(folder) is None:
-            _make(root)
-            with alone(root / f"{folder.name}.lock"):
-                if card_of(folder) is None:
-                    facts = {"identity": text.identity, "sources": text.files}
-                    how = {"quiet": quiet, "stopping": stopping}
-                    build(folder, source, seed, text.encoder, text.size, facts, **how)
-        return load(folder, hashes=hashes)
-
-
-class Described(NamedTuple):
-    """A text before tokenization."""
-
-    identity: dict[str, Any]  # everything its tokens depend on
-    files: list[dict]
-    encoder: Encoder
-    size: float  # bytes to read; 0: not known
+    parts: Mapping[str, Corpus]
+    shares: Mapping[str, float]
+    key = None  # a mixture has no cache key of its own
 
     @property
-    def key(self) -> str:
-        return key_of(self.identity)
+    def first(self) -> Corpus:
+        return next(iter(self.parts.values()))
+
+    @property
+    def encoder(self) -> Encoder | tokenizer.Unavailable:
+        return self.first.encoder
+
+    @cached_property
+    def fingerprint(self) -> str:
+        made = [[name, self.shares[name], part.fingerprint] for name, part in self.parts.items()]
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
+
+    @property
+    def vocab(self) -> int:
+        return max(part.vocab for part in self.parts.values())
+
+    @property
+    def lossless(self) -> bool:
+        return all(part.lossless for part in self.parts.values())
+
+    @property
+    def digests(self) -> np.ndarray:
+        """Digests of training documents."""
+        return np.concatenate([part.digests for part in self.parts.values()])
+
+    @cached_property
+    def card(self) -> dict[str, Any]:
+        """Counts of documents and tokens, and bytes per token, over all parts."""
+        splits = {}
+        for split in SPLITS:
+            own = [part.card["splits"][split] for part in self.parts.values()]
+            total = {name: sum(one[name] for one in own) for name in ("documents", "tokens")}
+            size = sum(one["bytes"] for one in own)
+            splits[split] = total | {"bytes_per_token": size / total["tokens"] if size else None}
+        return {"splits": splits}
 
 
 def key_of(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def described(source: Documents, seed: int, hashes: Hashes) -> Described:
-    encoder = tokenizer.load(source.tokenizer)
-    listed = [hashes.describe(path) for path in source.files()]
-    held = [hashes.describe(path) for path in source.held_out_files()]
-    size = sum(entry["size"] for entry in listed + held) if source.size is None else source.size
-    identity = {
-        "format": FORMAT,
-        "source": source.kind(),
-        "files": [[entry["size"], entry["sha256"]] for entry in listed],
-        "tokenizer": encoder.hash,
-        "valid_fraction": source.valid_fraction,
-        **source.identity(seed),
-    }
-    if source.choose_fraction:
-        identity["choose_fraction"] = source.choose_fraction
-    if held:
-        identity["held_out"] = [[entry["size"], entry["sha256"]] for entry in held]
-    return Described(identity, listed + held, encoder, size)
+def cache_folder(named: str) -> Path:
+    return Path(named).expanduser() if named else cache_home() / "posenc-jax"
 
 
 def of_folder(folder: str) -> Corpus:
     """Load prepared tokens from a folder."""
-    remedy = "write it again: scripts/prepare_data.py --tokens_out"
-    with remembered(cache_folder("")) as hashes:
-        return load(Path(folder).expanduser(), remedy, hashes)
+    place = Path(folder).expanduser()
+    with Hashes(cache_folder("")) as hashes:
+        remedy = "write it again: scripts/prepare_data.py --tokens_out"
+        return load(place, card_of(place), hashes, remedy=remedy)
 
 
 def load(
-    folder: Path, remedy: str = "delete it to have it rebuilt", hashes: Hashes | None = None
+    folder: Path,
+    card: dict | None,
+    hashes: Hashes,
+    encoder: Encoder | None = None,
+    remedy: str = "delete it to have it rebuilt",
 ) -> Corpus:
-    card = card_of(folder)
-    hashes = hashes or Hashes(folder.parent)
-    if card is not None and fingerprint_of(folder, card, hashes) == card["fingerprint"]:
+    if card is not None and _fingerprint(folder, card, hashes) == card["fingerprint"]:
         with suppress(OSError, ValueError, EOFError):  # of groups, which the fingerprint leaves out
             splits = [_load_split(folder, name, card) for name in SPLITS]
             if all(one.groups is None or len(one.groups) == len(one.digests) for one in splits):
-                return Corpus(folder, card, *splits)
+                return Corpus(folder, card, *splits, own_encoder=encoder)
     raise DataError(f"{folder} has changed since it was written; {remedy}")
 
 
 def card_of(folder: Path) -> dict | None:
     """Read corpus.json, which is written last; None if the corpus is incomplete."""
     try:
-        return json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        return json.loads((folder / CARD).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-
-
-def _losses(card: dict) -> str:
-    lossy = card["lossy"]
-    missing = ""
-    if lossy["characters"]:
-        examples = " and ".join(map(repr, lossy["examples"]))
-        missing = f", without {lossy['characters']:,} of their characters, such as {examples}"
-    return (
-        f"the tokenizer {card['tokenizer']} loses text: {lossy['changed']} of the first "
-        f"{lossy['documents']} documents decode to other text{missing}. Bits per byte are omitted; "
-        "losses per token are valid"
-    )
-
-
-def _make(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        if not os.access(root, os.W_OK):
-            raise PermissionError(f"no permission to write in {root}")
-    except OSError as error:
-        raise Stop(
-            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder"
-        ) from error
-
-
-def cache_folder(named: str) -> Path:
-    if named:
-        return Path(named).expanduser()
-    return cache_home() / "posenc-jax"
 
 
 def _load_split(folder: Path, name: str, card: dict) -> Split:
@@ -254,29 +212,85 @@ def _load_split(folder: Path, name: str, card: dict) -> Split:
             return np.zeros(0, kind_dtype)
         return np.memmap(path, kind_dtype, mode="r")
 
+    def array(kind):
+        return np.load(folder / f"{name}.{kind}", allow_pickle=False)
+
     tokens = column("tokens", np.dtype(card["dtype"]))
     assert tokens is not None
-    starts, digests = (
-        np.load(folder / f"{name}.{kind}.npy", allow_pickle=False) for kind in ("starts", "digests")
-    )
-    groups = folder / f"{name}.{GROUPS}"
     widths = column("bytes", np.uint16)
     if (folder / WIDTHS).exists():
-        odd = np.load(folder / f"{name}.odd.npy", allow_pickle=False)
+        odd = array("odd.npy")
         widths = np.load(folder / WIDTHS, allow_pickle=False)[tokens]
         widths[odd[:, 0]] = odd[:, 1]
     return Split(
         tokens,
-        starts,
+        array("starts.npy"),
         widths,
         column("answers", np.bool_),
-        digests,
-        lossless(card),
+        array("digests.npy"),
+        _lossless(card),
         column("gaps", np.dtype("<i4")),
         card.get("chance"),
-        np.load(groups, allow_pickle=False) if groups.exists() else None,
+        array(GROUPS) if (folder / f"{name}.{GROUPS}").exists() else None,
         card.get("task"),
     )
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A scratch folder for the files of a corpus, which gets its name only when complete."""
+    scratch = folder.with_name(f".{folder.name}.building")
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process
+        scratch.mkdir(parents=True)
+        yield scratch
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def save_documents(
+    folder: Path,
+    split: str,
+    starts: np.ndarray,
+    digests: np.ndarray,
+    groups: np.ndarray | None,
+    size: int,
+) -> dict:
+    """Write the columns of documents of a split, and count what it holds."""
+    np.save(folder / f"{split}.starts.npy", starts)
+    np.save(folder / f"{split}.digests.npy", digests)
+    if groups is not None:
+        np.save(folder / f"{split}.{GROUPS}", groups)
+    tokens = int(starts[-1])
+    return {
+        "documents": len(digests),
+        "tokens": tokens,
+        "bytes": size,
+        "bytes_per_token": size / tokens if tokens else None,
+        "longest": int(np.max(np.diff(starts), initial=0)),
+    }
+
+
+def save_card(folder: Path, card: dict) -> dict:
+    """Write the card of a folder of tokens, with its fingerprint and the time."""
+    built = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    card = {"fingerprint": _fingerprint(folder, card, Hashes(folder))} | card | {"built": built}
+    write_atomically(folder / CARD, json.dumps(card, indent=1))
+    return card
+
+
+def _fingerprint(folder: Path, card: dict, hashes: Hashes) -> str:
+    """Hash of tokens, bytes, documents and their format, independent of their source."""
+    apart = (CARD, TOKENIZER, *(f"{split}.{GROUPS}" for split in SPLITS))
+    digest = hashes.total(path for path in folder.iterdir() if path.name not in apart)
+    read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": _lossless(card)}
+    digest.update(json.dumps(read_as, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _lossless(card: dict) -> bool:
+    return card["lossy"]["changed"] == 0
 
 
 def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:
@@ -287,24 +301,24 @@ def encoder_of(origin: Origin) -> Encoder | tokenizer.Unavailable:
     card = card_of(origin.folder)
     if card is None:
         raise DataError(f"{origin.tokens} holds no prepared tokens (data.tokens)")
-    if card["tokenizer_hash"] == tokenizer.Bytes.hash:
+    return _encoder_in(origin.folder, card)
+
+
+def _encoder_in(folder: Path, card: dict) -> Encoder | tokenizer.Unavailable:
+    """The tokenizer of prepared tokens, which their folder should hold."""
+    name, vocab, hash = (card[fact] for fact in ("tokenizer", "vocab", "tokenizer_hash"))
+    if hash == tokenizer.Bytes.hash:
         return tokenizer.Bytes()
+    path = folder / TOKENIZER
     try:
-        return _beside(origin, card)
+        if not path.is_file():
+            raise DataError(
+                f"{folder} holds tokens of {name} and no {TOKENIZER}; put that file there, or take "
+                "tokens made beforehand (data.tokens)"
+            )
+        encoder = tokenizer.load(str(path))
+        if encoder.hash != hash:
+            raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
+        return encoder
     except DataError as error:
-        name, vocab, hash = (card[fact] for fact in ("tokenizer", "vocab", "tokenizer_hash"))
         return tokenizer.Unavailable(name, vocab, hash, str(error))
-
-
-def _beside(origin: Tokens, card: dict) -> Encoder:
-    """The tokenizer in the folder of its tokens."""
-    path = origin.folder / TOKENIZER
-    if not path.is_file():
-        raise DataError(
-            f"{origin.tokens} holds tokens of {card['tokenizer']} and no {TOKENIZER}; put that "
-            "file there, or take tokens made beforehand (data.tokens)"
-        )
-    encoder = tokenizer.load(str(path))
-    if encoder.hash != card["tokenizer_hash"]:
-        raise DataError(f"{path} is not the tokenizer of the tokens in its folder")
-    return encoder

@@ -1,27 +1,16 @@
 """Write the tokens of a corpus into a folder, for machines without the text and the tokenizer."""
 
 import dataclasses
-import json
-import shutil
-import time
 from pathlib import Path
 
 import numpy as np
 
-from posenc_jax.data import tokenizer
-from posenc_jax.data.corpora import OF_TOKENS, WIDTHS, Corpus, Split, of_folder
-from posenc_jax.data.writing import (
-    SPLITS,
-    TOKENIZER,
-    Encoder,
-    Hashes,
-    fingerprint_of,
-    save_documents,
-)
+from posenc_jax.data import corpora, tokenizer
+from posenc_jax.data.corpora import OF_TOKENS, SPLITS, TOKENIZER, WIDTHS, Corpus, Split
 from posenc_jax.runtime.errors import ConfigError, DataError, Stop
 
 
-def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = None) -> Corpus:
+def write(corpus: Corpus, folder: Path, limit: int | None = None) -> Corpus:
     """Write the documents of a corpus, up to `limit` training tokens, with their card.
 
     The bytes of text of a token are stored per entry of the vocabulary, and per place only for
@@ -29,21 +18,15 @@ def write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None = No
     """
     if folder.exists():
         raise ConfigError(f"--tokens_out={folder} exists already; name a new folder")
-    scratch = folder.with_name(f".{folder.name}.building")
     try:
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        card = _write(corpus, encoder, scratch, limit)
-        (scratch / "corpus.json").write_text(json.dumps(card, indent=1), encoding="utf-8")
-        scratch.rename(folder)
+        with corpora.building(folder) as scratch:
+            corpora.save_card(scratch, _write(corpus, scratch, limit))
     except OSError as error:
         raise Stop(f"cannot write {folder}: {error}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return of_folder(str(folder))
+    return corpora.of_folder(str(folder))
 
 
-def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) -> dict:
+def _write(corpus: Corpus, folder: Path, limit: int | None) -> dict:
     splits = {name: getattr(corpus, name) for name in SPLITS}
     kept = {name: limited(split, name, corpus, limit) for name, split in splits.items()}
     if not kept["train"].any():
@@ -53,15 +36,15 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
     if usual is not None:
         np.save(folder / WIDTHS, usual)
     facts = {name: _save(folder, name, split, usual) for name, split in made.items()}
-    if isinstance(encoder, tokenizer.Learned):
-        (folder / TOKENIZER).write_text(encoder.tokenizer.to_str(), encoding="utf-8")
+    if isinstance(corpus.encoder, tokenizer.Learned):
+        (folder / TOKENIZER).write_text(corpus.encoder.tokenizer.to_str(), encoding="utf-8")
     left_out = sum(int((~chosen).sum()) for chosen in kept.values())
     card = {name: corpus.card[name] for name in ("vocab", "dtype", "tokenizer", "lossy")}
-    card |= {
+    return card | {
         "counts": {"documents": sum(f["documents"] for f in facts.values()), "left_out": left_out},
         "splits": facts,
         **{name: corpus.card[name] for name in ("cut", "chance", "task") if name in corpus.card},
-        "tokenizer_hash": encoder.hash,
+        "tokenizer_hash": corpus.encoder.hash,
         "limit": limit,
         "made_from": {
             "fingerprint": corpus.fingerprint,
@@ -69,9 +52,7 @@ def _write(corpus: Corpus, encoder: Encoder, folder: Path, limit: int | None) ->
             "counts": corpus.card["counts"],
             "splits": corpus.card["splits"],
         },
-        "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
 
 
 def limited(split: Split, name: str, corpus: Corpus, limit: int | None) -> np.ndarray:
@@ -130,4 +111,4 @@ def _save(folder: Path, name: str, split: Split, usual: np.ndarray | None) -> di
         np.save(folder / f"{name}.odd.npy", np.stack([where, widths[where]], 1).astype(np.uint32))
         size = int(widths.sum(dtype=np.int64))
     starts = split.starts.astype(np.int64)
-    return save_documents(folder, name, starts, split.digests, split.groups, size)
+    return corpora.save_documents(folder, name, starts, split.digests, split.groups, size)

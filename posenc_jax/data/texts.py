@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from posenc_jax.data import batches, corpora, sources
-from posenc_jax.data.batches import Mixture
-from posenc_jax.data.corpora import Corpus, Split
+from posenc_jax.data import corpora, sources
+from posenc_jax.data.corpora import Corpus, Mixture, Split
+from posenc_jax.data.prepare import cache_key, prepare, prepare_corpora
 from posenc_jax.data.sources import Documents, EvaluationData, Origin, plain_word
 from posenc_jax.data.sources._files import Files
 from posenc_jax.data.sources.mixture import Mixture as MixtureSource
 from posenc_jax.data.sources.unknown import Unknown
-from posenc_jax.data.tokenizer import Unavailable
-from posenc_jax.data.writing import Encoder
+from posenc_jax.data.tokenizer import Encoder, Unavailable
 from posenc_jax.runtime.errors import ConfigError, DataError
 
 HELD_OUT, CHOOSE = "held-out", "choose"  # names of evaluations of a run's own text
@@ -63,7 +62,7 @@ def text_of(
             f"the run's text is no longer at {origin.path}. To read it where it is now, add "
             f"--config.data.source={origin.kind()} --config.data.path=NEW"
         )
-    corpus = batches.prepare_corpora(origin, own.seed, stopping=stopping)
+    corpus = prepare_corpora(origin, own.seed, stopping=stopping)
     if corpus.fingerprint != own.fingerprint:
         raise DataError(
             "the run's text changed since it was trained, and its held-out documents with it: they "
@@ -79,7 +78,7 @@ def own_split(asked: EvaluationData, origin: Origin, seed: int) -> Split | None:
     if asked.tokens:
         corpora.of_folder(asked.tokens)
     elif _is_own(asked, origin):
-        return part_of(batches.prepare_corpora(origin, seed), origin, asked).split
+        return part_of(prepare_corpora(origin, seed), origin, asked).split
     else:
         _another(asked, origin, "bytes").files()
     return None
@@ -126,7 +125,7 @@ def _other(
             "data.path name; they name another text. To evaluate on a text give data.path alone"
         )
     other = _another(asked, own.source, encoder.file)
-    corpus = corpora.prepare(other, own.seed, stopping=stopping)
+    corpus = prepare(other, own.seed, stopping=stopping)
     return Source(corpus.train, other.description, corpus.fingerprint, other.short_name)
 
 
@@ -157,9 +156,7 @@ def _moved(own: OwnText, asked: EvaluationData) -> Files | None:
         return None
     valid_path = asked.valid_path or origin.valid_path
     moved = dataclasses.replace(origin, path=asked.path, valid_path=valid_path)
-    with corpora.remembered(corpora.cache_folder(moved.cache)) as hashes:
-        found = corpora.described(moved, own.seed, hashes)
-    return moved if found.key == own.key else None
+    return moved if cache_key(moved, own.seed) == own.key else None
 
 
 def _part(corpus: Corpus, origin: Origin, part: str) -> Source:

@@ -167,7 +167,10 @@ class Unavailable:
         raise DataError(f"tokens cannot be decoded: {self.why}")
 
 
-def end_of_text(encoder: Bytes | Learned | Unavailable) -> int | None:
+Encoder = Bytes | Learned
+
+
+def end_of_text(encoder: Encoder | Unavailable) -> int | None:
     """The token that ends a text, if the tokenizer has one."""
     if not isinstance(encoder, Learned):
         return None
@@ -180,7 +183,7 @@ class RoundTrip:
 
     DOCUMENTS, CHARACTERS = 64, 1_000_000
 
-    def __init__(self, encoder: Bytes | Learned):
+    def __init__(self, encoder: Encoder):
         self.encoder = encoder
         self.documents = self.changed = self.characters = 0
         self.lost: Counter[str] = Counter()
@@ -208,7 +211,7 @@ class RoundTrip:
         }
 
 
-def load(name: str) -> Bytes | Learned:
+def load(name: str) -> Encoder:
     """Load `bytes`, a file, a folder, or a tokenizer of the Hugging Face Hub by name."""
     path = Path(name).expanduser()
     if name == "bytes":

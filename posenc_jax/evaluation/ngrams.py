@@ -13,11 +13,10 @@ from posenc_jax.data.batches import (
     Batch,
     Batches,
     MixedBatches,
-    Mixture,
     batches_of,
-    prepare_corpora,
 )
-from posenc_jax.data.corpora import Corpus, Split
+from posenc_jax.data.corpora import Corpus, Mixture, Split
+from posenc_jax.data.prepare import prepare_corpora
 from posenc_jax.data.texts import CHOOSE, digest_of
 from posenc_jax.evaluation import protocols, records, windows
 from posenc_jax.evaluation.cells import exists

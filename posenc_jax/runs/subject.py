@@ -13,11 +13,10 @@ from posenc_jax import extensions
 from posenc_jax.config import Training, schema
 from posenc_jax.config.resolve import FORMAT, TOKENIZER, trained_length
 from posenc_jax.data import corpora, tokenizer
-from posenc_jax.data.batches import Mixture
-from posenc_jax.data.corpora import Corpus
+from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.data.sources.tokens import Tokens
 from posenc_jax.data.texts import OwnText
-from posenc_jax.data.writing import Encoder
+from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.encoding import Encoding
 from posenc_jax.runs import parameters
 from posenc_jax.runs.checkpoints import PARAMETERS, Checkpoints, steps_of
@@ -168,11 +167,11 @@ def keep_beside(
     workdir: Path,
     config: Training,
     corpus: Corpus | Mixture,
-    encoder: Encoder | tokenizer.Unavailable,
     card: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Keep the tokenizer and the list of training documents in a run's folder; return what the
     cards of its checkpoints say of the run. `card` is that of the checkpoint to resume from."""
+    encoder = corpus.encoder
     if isinstance(encoder, tokenizer.Learned):
         write_atomically(workdir / TOKENIZER, encoder.tokenizer.to_str())
     return {

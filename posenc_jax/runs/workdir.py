@@ -12,8 +12,7 @@ import numpy as np
 
 from posenc_jax.config import Evaluation, Training, resolve, schema
 from posenc_jax.config.compare import FREE, PLACES, differences
-from posenc_jax.data.batches import Mixture
-from posenc_jax.data.corpora import Corpus
+from posenc_jax.data.corpora import Corpus, Mixture
 from posenc_jax.runtime.errors import (
     AGAIN,
     CONFIG,

@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import median
 
 from posenc_jax.config import Training
-from posenc_jax.data import batches, corpora
+from posenc_jax.data import batches
+from posenc_jax.data.prepare import prepare_corpora
 from posenc_jax.runs import parameters, processes
 from posenc_jax.runs import subject as subjects
 from posenc_jax.runs.checkpoints import Saving, total_digest
@@ -34,7 +35,7 @@ def train(config: Training, workdir: Path) -> int:
         parameters.check(config)  # before anything is written: a mistake must not claim the workdir
         if unusual := backend.unusual_settings():
             warn(f"{', '.join(unusual)}: not jax's default; a seed gives different results")
-        corpus = batches.prepare_corpora(config.data.source, config.seed, stopping=signals)
+        corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)
         saving = stack.enter_context(closing(Saving(run.path, config.keep)))
@@ -113,10 +114,11 @@ def _start(
     config, run: Workdir, corpus, saving: Saving, mesh, adam
 ) -> tuple[parameters.Parts, int, State]:
     """Model and encoding, and the step and state to start or resume from."""
-    encoder = corpora.encoder_of(config.data.source)
     # All processes get the lead's state, so the others need only its shape.
     starts = is_lead() and not saving.steps()
-    parts = subjects.starting_parts(config, encoder.hash) if starts else parameters.make(config)
+    parts = (
+        subjects.starting_parts(config, corpus.encoder.hash) if starts else parameters.make(config)
+    )
     fresh = fresh_state(parts, adam)
     shardings = devices.shardings(fresh, mesh, config.sharding)
     step, state = saving.restore_last(
@@ -124,7 +126,7 @@ def _start(
     )
     run.resume_from(step)
     if is_lead():
-        saving.belongs = subjects.keep_beside(run.path, config, corpus, encoder, saving.card)
+        saving.belongs = subjects.keep_beside(run.path, config, corpus, saving.card)
     return parts, step, state
 
 

@@ -15,6 +15,7 @@ from configs import base
 from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT, resolve
 from posenc_jax.data import corpora, export, tokenizer
+from posenc_jax.data.prepare import prepare
 from posenc_jax.evaluation import planning
 from posenc_jax.runtime.errors import ConfigError, DataError
 
@@ -85,7 +86,7 @@ def documents_of(split):
 
 def test_documents_are_kept_as_they_were_up_to_the_limit(texts, tmp_path):
     """Whatever the order of the files."""
-    whole = corpora.prepare(data_of(texts), 0, quiet=True)
+    whole = prepare(data_of(texts), 0, quiet=True)
     made = corpora.of_folder(f"{texts}/tokens")
     for name in ("train", "valid"):
         before, kept = (documents_of(getattr(one, name)) for one in (whole, made))
@@ -104,8 +105,8 @@ def test_documents_are_kept_as_they_were_up_to_the_limit(texts, tmp_path):
     assert sizes["train.odd.npy"] < 400
     for i in range(24):
         shutil.copy(texts / "text" / f"{i:02d}.txt", tmp_path / f"{23 - i:02d}.txt")
-    other = corpora.prepare(data_of(texts, path=f"{tmp_path}/*.txt"), 0, quiet=True)
-    again = export.write(other, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens", 2_000)
+    other = prepare(data_of(texts, path=f"{tmp_path}/*.txt"), 0, quiet=True)
+    again = export.write(other, tmp_path / "tokens", 2_000)
     assert documents_of(again.train) == documents_of(made.train)
     assert documents_of(again.valid) == documents_of(made.valid)
 
@@ -114,8 +115,8 @@ def test_bytes_have_no_widths_and_marks_stay(tmp_path):
     data = base.get_config().data
     data.update(source="synthetic", task="variables", documents=20)
     data.cache = str(tmp_path)
-    whole = corpora.prepare(origin_of(data), 0, quiet=True)
-    made = export.write(whole, tokenizer.Bytes(), tmp_path / "tokens")
+    whole = prepare(origin_of(data), 0, quiet=True)
+    made = export.write(whole, tmp_path / "tokens")
     for name in ("train", "valid"):
         ours, theirs = getattr(made, name), getattr(whole, name)
         np.testing.assert_array_equal(ours.tokens, theirs.tokens)
@@ -134,8 +135,8 @@ def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
     words_alone = tokenizers.Tokenizer(model)
     words_alone.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     words_alone.save(str(tmp_path / "words.json"))
-    whole = corpora.prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
-    made = export.write(whole, tokenizer.load(f"{tmp_path}/words.json"), tmp_path / "tokens")
+    whole = prepare(data_of(texts, tokenizer=f"{tmp_path}/words.json"), 0, quiet=True)
+    made = export.write(whole, tmp_path / "tokens")
     assert len(np.load(tmp_path / "tokens" / "train.odd.npy")) > 100
     np.testing.assert_array_equal(made.train.bytes_of, whole.train.bytes_of)
     assert not made.lossless
@@ -146,13 +147,12 @@ def test_widths_that_differ_from_the_usual_ones_are_kept(tmp_path, texts):
 
 
 def test_a_folder_is_written_once_and_a_limit_must_hold_a_document(texts, tmp_path):
-    whole = corpora.prepare(data_of(texts), 0, quiet=True)
-    encoder = tokenizer.load(f"{texts}/bpe.json")
+    whole = prepare(data_of(texts), 0, quiet=True)
     with pytest.raises(DataError, match="--limit=5 is less than the first document"):
-        export.write(whole, encoder, tmp_path / "few", 5)
+        export.write(whole, tmp_path / "few", 5)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match="exists already"):
-        export.write(whole, encoder, texts / "tokens")
+        export.write(whole, texts / "tokens")
 
 
 def test_a_folder_that_was_changed_is_refused(texts, tmp_path):
@@ -287,8 +287,8 @@ def test_training_and_evaluating_take_no_more_packages(trained, texts):
 
 def test_the_same_text_gives_the_same_numbers(trained, texts, tmp_path):
     """From text and tokenizer, and from its tokens: the same digest of the weights."""
-    whole = corpora.prepare(data_of(texts), 0, quiet=True)
-    export.write(whole, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "tokens")
+    whole = prepare(data_of(texts), 0, quiet=True)
+    export.write(whole, tmp_path / "tokens")
     place = {"data.source": "text", "data.path": f"{texts}/text/*.txt", "data.valid_fraction": 0.3}
     place |= {"data.cache": tmp_path / "cache", "data.tokenizer": f"{texts}/bpe.json"}
     digests = []
@@ -308,8 +308,8 @@ def test_a_run_on_tokens_is_loaded_and_meets_other_texts(run, texts, call, tmp_p
     news = ["--config.data.source=text", f"--config.data.path={tmp_path}/news/*.txt"]
     call("eval_extrapolation.py", run, *SMALL, *news)
     data = data_of(texts, path=f"{tmp_path}/news/*.txt", valid_fraction=0.0)
-    made = corpora.prepare(data, 0, quiet=True)
-    export.write(made, tokenizer.load(f"{texts}/bpe.json"), tmp_path / "newer")
+    made = prepare(data, 0, quiet=True)
+    export.write(made, tmp_path / "newer")
     call("eval_extrapolation.py", run, *SMALL, f"--config.data.tokens={tmp_path}/newer")
     nll = {
         (r["evaluation"], r["protocol"], r["length"], r["extension"], r["window"]): r["nll"]
@@ -330,8 +330,8 @@ def test_own_tokens_are_recognised_in_any_folder(run, texts, call, tmp_path):
 
 
 def test_tokens_of_another_tokenizer_are_refused(run, texts, call, tmp_path):
-    whole = corpora.prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
-    export.write(whole, tokenizer.Bytes(), tmp_path / "bytes")
+    whole = prepare(data_of(texts, tokenizer="bytes"), 0, quiet=True)
+    export.write(whole, tmp_path / "bytes")
     other = f"--config.data.tokens={tmp_path}/bytes"
     out = call("eval_extrapolation.py", run, *SMALL, other, code=65)
     assert "are of the tokenizer bytes, and the run was trained on those of" in out

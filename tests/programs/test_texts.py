@@ -31,9 +31,10 @@ def folder(tmp_path):
 
 def test_two_processes_build_one_corpus(folder, tmp_path):
     code = (
-        "import sys, json\nfrom posenc_jax.data import corpora, sources\n"
+        "import sys, json\nfrom posenc_jax.data import sources\n"
+        "from posenc_jax.data.prepare import prepare\n"
         "source, _ = sources.read(json.loads(sys.argv[1]), 128)\n"
-        "print(corpora.prepare(source, 0, quiet=True).fingerprint)"
+        "print(prepare(source, 0, quiet=True).fingerprint)"
     )
     data = base.get_config().data
     data.update(source="text", path=f"{folder}/*.txt", cache=str(tmp_path / "cache"))

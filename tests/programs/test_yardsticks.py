@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from curves import rows_of
 
-from posenc_jax.data.batches import batches_of, prepare_corpora
+from posenc_jax.data.batches import batches_of
+from posenc_jax.data.prepare import prepare_corpora
 from posenc_jax.evaluation import ngrams, records
 from posenc_jax.report import page, table
 from posenc_jax.report.gathered import gather

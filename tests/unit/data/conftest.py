@@ -5,7 +5,7 @@ from configured import origin_of
 from prepared_texts import letters
 
 from configs import base
-from posenc_jax.data import corpora
+from posenc_jax.data.prepare import prepare as prepare_source
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def prepare(tmp_path):
         data = base.get_config().data
         with data.ignore_type():
             data.update(cache=str(tmp_path / "cache"), **fields)
-        return corpora.prepare(origin_of(data), seed, quiet=quiet)
+        return prepare_source(origin_of(data), seed, quiet=quiet)
 
     return make
 

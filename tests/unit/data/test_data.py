@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from prepared_texts import letters, texts_of
 
-from posenc_jax.data import corpora, sources, tasks, tokenizer, writing
+from posenc_jax.data import corpora, hashes, sources, tasks, tokenizer
+from posenc_jax.data import prepare as preparing
 from posenc_jax.data.batches import Batches, held_out
 from posenc_jax.runtime.errors import DataError, Stop
 
@@ -47,13 +48,16 @@ def test_a_corpus_is_rebuilt_only_when_a_file_changes(prepare, texts, tmp_path):
     (tmp_path / "texts" / "00.txt").write_text("something else")
     changed = prepare(**texts)
     assert changed.folder != first.folder and changed.fingerprint != first.fingerprint
-    assert corpora.load(first.folder).fingerprint == first.fingerprint  # the old corpus remains
+    assert (
+        corpora.load(first.folder, first.card, hashes.Hashes(tmp_path)).fingerprint
+        == first.fingerprint
+    )  # the old corpus remains
 
 
 def test_unchanged_files_are_not_hashed_again(prepare, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "SETTLED_SECONDS", -60)  # remember files at once
-    read, real = [], writing.hash_of_file
-    monkeypatch.setattr(writing, "hash_of_file", lambda path: read.append(path.name) or real(path))
+    monkeypatch.setattr(hashes, "SETTLED_SECONDS", -60)  # remember files at once
+    read, real = [], hashes.hash_of_file
+    monkeypatch.setattr(hashes, "hash_of_file", lambda path: read.append(path.name) or real(path))
     first = prepare(**texts)
     assert read.count("03.txt") == 1
     read.clear()
@@ -68,9 +72,9 @@ def test_unchanged_files_are_not_hashed_again(prepare, texts, tmp_path, monkeypa
 
 def test_the_hash_of_a_fresh_file_is_not_remembered(tmp_path):
     (tmp_path / "a.txt").write_text("a")
-    with writing.remembered(tmp_path) as known:
+    with hashes.Hashes(tmp_path) as known:
         known.of(tmp_path / "a.txt")
-    assert not (tmp_path / writing.HASHES_FILE).exists()
+    assert not (tmp_path / hashes.HASHES_FILE).exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -80,12 +84,12 @@ def test_progress_reaches_its_total(packed, tmp_path, prepare, monkeypatch):
     path.write_bytes(gzip.compress(rows) if packed else rows)
     bars = []
 
-    class Bar(writing.tqdm):
+    class Bar(preparing.tqdm):
         def __init__(self, **options):
             super().__init__(**options | {"disable": False, "file": io.StringIO()})
             bars.append(self)
 
-    monkeypatch.setattr(writing, "tqdm", Bar)
+    monkeypatch.setattr(preparing, "tqdm", Bar)
     prepare(source="jsonl", path=str(path), valid_fraction=0.0)
     (bar,) = bars
     assert bar.total == path.stat().st_size == pytest.approx(bar.n)

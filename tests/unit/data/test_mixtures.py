@@ -8,6 +8,7 @@ from solving import solve
 from configs import rope
 from posenc_jax.config import load
 from posenc_jax.data import batches
+from posenc_jax.data.prepare import prepare_corpora
 
 L = 32
 
@@ -33,7 +34,7 @@ def prepared(texts, seed=0, **fields):
     chosen.seed = seed
     assert problems_of(chosen) == []
     chosen = load(chosen)
-    corpus = batches.prepare_corpora(chosen.data.source, seed, quiet=True)
+    corpus = prepare_corpora(chosen.data.source, seed, quiet=True)
     return corpus, batches.batches_of(corpus, chosen)
 
 

@@ -11,6 +11,7 @@ import pytest
 from prepared_texts import letters, texts_of
 
 from posenc_jax.data import corpora, sources, splits
+from posenc_jax.data.hashes import Hashes
 from posenc_jax.runtime.errors import DataError
 
 
@@ -80,7 +81,7 @@ class TestPackages:
         assert sum(map(len, by_file)) > len(stdlib)
         assert by_file == self.parts(prepare)
 
-    def test_files_of_a_package_share_a_group(self, prepare, stdlib):
+    def test_files_of_a_package_share_a_group(self, prepare, stdlib, tmp_path):
         fields = {"valid_fraction": 0.3, "choose_fraction": 0.3}
         corpus = prepare(source="stdlib", hold_out="package", **fields)
         for split in (corpus.train, corpus.valid, corpus.choose, corpus.whole()):
@@ -95,10 +96,10 @@ class TestPackages:
         for content in (damaged.read_bytes(), b"", b"no array"):
             damaged.write_bytes(content)
             with pytest.raises(DataError, match="has changed since it was written"):
-                corpora.load(corpus.folder)
+                corpora.load(corpus.folder, corpus.card, Hashes(tmp_path))
         for split in ("train", "valid", "choose"):  # the group files are optional
             (corpus.folder / f"{split}.groups.npy").unlink()
-            again = corpora.load(corpus.folder)
+            again = corpora.load(corpus.folder, corpus.card, Hashes(tmp_path))
             assert again.whole().groups is None
         assert again.fingerprint == corpus.fingerprint and again.valid.groups is None
 

@@ -11,6 +11,7 @@ from configs import rope
 from posenc_jax import registry
 from posenc_jax.config import load
 from posenc_jax.data import corpora, tasks
+from posenc_jax.data.prepare import prepare
 
 L, FAR = 128, 4.0
 PROBES = [name for name in registry.tasks() if issubclass(tasks.find(name), tasks.Probe)]
@@ -174,7 +175,7 @@ def prepared(tmp_path, seed=0, **data):
     config.data.update(source="synthetic", task="variables", documents=50, cache=str(tmp_path))
     config.data.update(data)
     assert problems_of(config) == []
-    return corpora.prepare(load(config).data.source, seed, quiet=True)
+    return prepare(load(config).data.source, seed, quiet=True)
 
 
 def test_a_task_corpus_stores_gaps_chance_and_fixed_tests(tmp_path):

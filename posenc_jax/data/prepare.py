@@ -1,144 +1,177 @@
-"""Write the tokens of a text to disk, without duplicate documents, by split; hashes of files."""
+"""Text to tokens on disk, without duplicate documents, by split."""
 
-import hashlib
 import itertools
-import json
 import os
 import shutil
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from posenc_jax.data import sources, splits, tokenizer
+from posenc_jax.data import corpora, sources, splits, tokenizer
+from posenc_jax.data.corpora import SPLITS, Corpus, Mixture
+from posenc_jax.data.hashes import Hashes
+from posenc_jax.data.sources import Documents, Origin
+from posenc_jax.data.sources.mixture import Mixture as MixtureSource
+from posenc_jax.data.sources.tokens import Tokens
+from posenc_jax.data.tokenizer import Encoder
 from posenc_jax.runtime.errors import DataError, Interrupted, Stop
-from posenc_jax.runtime.files import write_atomically
+from posenc_jax.runtime.files import alone
+from posenc_jax.runtime.terminal import warn
 
-HASHES_FILE = "hashes.json"  # in the cache folder: size, times, inode and hash of each file
-SETTLED_SECONDS = 2.0  # seconds within which a file may change again without a new time
-
-
-class Hashes:
-    """sha256 of files, cached by path, size, times and inode."""
-
-    def __init__(self, cache: Path):
-        self.path = cache / HASHES_FILE
-        self.known: dict[str, list] = {}
-        with suppress(OSError, ValueError):
-            self.known = json.loads(self.path.read_text(encoding="utf-8"))
-        self.new = False
-
-    def of(self, path: Path) -> str:
-        name, stamp = os.path.abspath(path), _stamp(path)
-        if self.known.get(name, [])[:-1] == stamp:
-            return self.known[name][-1]
-        digest = hash_of_file(path)
-        if time.time() - max(stamp[1], stamp[2]) / 1e9 > SETTLED_SECONDS and _stamp(path) == stamp:
-            self.known[name] = [*stamp, digest]
-            self.new = True
-        return digest
-
-    def describe(self, path: Path) -> dict:
-        return {"path": str(path), "size": path.stat().st_size, "sha256": self.of(path)}
-
-    def total(self, paths: Iterable[Path]):
-        """Running sha256 over names and hashes of files, in order of their names."""
-        digest = hashlib.sha256()
-        for path in sorted(paths):
-            digest.update(f"{path.name} {self.of(path)}\n".encode())
-        return digest
-
-    def keep(self) -> None:
-        """Write new hashes if the cache folder is writable."""
-        if self.new and self.path.parent.is_dir() and os.access(self.path.parent, os.W_OK):
-            with suppress(Stop):
-                write_atomically(self.path, json.dumps(self.known))
-
-
-@contextmanager
-def remembered(cache: Path) -> Iterator[Hashes]:
-    hashes = Hashes(cache)
-    try:
-        yield hashes
-    finally:
-        hashes.keep()
-
-
-def hash_of_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _stamp(path: Path) -> list[int]:
-    facts = path.stat()
-    return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
-
-
-SPLITS = ("train", "valid", "choose")
-TOKENIZER = "tokenizer.json"  # optional beside prepared tokens
+FORMAT = 5  # of the files of a corpus; another number means another cache
 FEW = 5  # with fewer documents the end of each is held out, as whole ones would be too large
-GROUPS = "groups.npy"  # of splits whose documents have groups
-
-Encoder = tokenizer.Bytes | tokenizer.Learned
 
 
-def build(
-    folder: Path,
-    source: sources.Documents,
-    seed: int,
-    encoder: Encoder,
-    size: float,  # bytes to read; 0: not known
-    facts: dict[str, Any],  # further entries of the card
-    *,
-    quiet: bool,
-    stopping: Sequence[str],
-) -> None:
-    """Write a corpus into a folder, which gets its name only when complete."""
-    scratch = folder.parent / f".{folder.name}.building"
-    shutil.rmtree(scratch, ignore_errors=True)  # left by a killed process; this one has the lock
-    scratch.mkdir()
+def prepare_corpora(
+    origin: Origin, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
+) -> Corpus | Mixture:
+    """The tokens of an origin, a mixture or not."""
+    how = {"quiet": quiet, "stopping": stopping}
+    if not isinstance(origin, MixtureSource):
+        assert isinstance(origin, Documents | Tokens)
+        return prepare(origin, seed, **how)
+    parts = {name: prepare(part, seed, **how) for name, part in origin.parts.items()}
+    return Mixture(parts, origin.shares)
+
+
+def prepare(
+    source: Documents | Tokens, seed: int, *, quiet: bool = False, stopping: Sequence[str] = ()
+) -> Corpus:
+    """The corpus of a source, from the cache or built into it.
+
+    `stopping` is looked at between documents: the names of signals that asked to stop.
+    """
+    if isinstance(source, Tokens):
+        corpus = corpora.of_folder(source.tokens)
+    else:
+        corpus = _cached(source, seed, quiet=quiet, stopping=stopping)
+    if not (corpus.lossless or quiet):
+        warn(_losses(corpus.card))
+    return corpus
+
+
+def _cached(source: Documents, seed: int, *, quiet: bool, stopping: Sequence[str]) -> Corpus:
+    root = corpora.cache_folder(source.cache)
+    with Hashes(root) as hashes:
+        text = _described(source, seed, hashes)
+        folder = root / f"{source.kind()}-{text.key}"
+        card = corpora.card_of(folder)
+        if card is None:
+            _make(root)
+            with alone(root / f"{folder.name}.lock"):
+                card = corpora.card_of(folder)
+                if card is None:
+                    card = _build(folder, text, quiet=quiet, stopping=stopping)
+        return corpora.load(folder, card, hashes, text.encoder)
+
+
+def cache_key(source: Documents, seed: int) -> str:
+    """The key of a text in the cache, which depends on everything that its tokens depend on."""
+    with Hashes(corpora.cache_folder(source.cache)) as hashes:
+        return _described(source, seed, hashes).key
+
+
+class _Text(NamedTuple):
+    """A text before tokenization."""
+
+    source: Documents
+    seed: int
+    encoder: Encoder
+    identity: dict[str, Any]  # everything its tokens depend on
+    files: list[dict]
+    size: float  # bytes to read; 0: not known
+
+    @property
+    def key(self) -> str:
+        return corpora.key_of(self.identity)
+
+
+def _described(source: Documents, seed: int, hashes: Hashes) -> _Text:
+    encoder = tokenizer.load(source.tokenizer)
+    listed, held = (
+        [
+            {"path": str(path), "size": path.stat().st_size, "sha256": hashes.of(path)}
+            for path in paths
+        ]
+        for paths in (source.files(), source.held_out_files())
+    )
+    size = sum(entry["size"] for entry in listed + held) if source.size is None else source.size
+    identity = {
+        "format": FORMAT,
+        "source": source.kind(),
+        "files": [[entry["size"], entry["sha256"]] for entry in listed],
+        "tokenizer": encoder.hash,
+        "valid_fraction": source.valid_fraction,
+        **source.identity(seed),
+    }
+    if source.choose_fraction:
+        identity["choose_fraction"] = source.choose_fraction
+    if held:
+        identity["held_out"] = [[entry["size"], entry["sha256"]] for entry in held]
+    return _Text(source, seed, encoder, identity, listed + held, size)
+
+
+def _losses(card: dict) -> str:
+    lossy = card["lossy"]
+    missing = ""
+    if lossy["characters"]:
+        examples = " and ".join(map(repr, lossy["examples"]))
+        missing = f", without {lossy['characters']:,} of their characters, such as {examples}"
+    return (
+        f"the tokenizer {card['tokenizer']} loses text: {lossy['changed']} of the first "
+        f"{lossy['documents']} documents decode to other text{missing}. Bits per byte are omitted; "
+        "losses per token are valid"
+    )
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK):
+            raise PermissionError(f"no permission to write in {root}")
+    except OSError as error:
+        raise Stop(
+            f"cannot store tokens in {root}: {error}; set data.cache to a writable folder"
+        ) from error
+
+
+def _build(folder: Path, text: _Text, *, quiet: bool, stopping: Sequence[str]) -> dict:
+    """Write a corpus into a folder and return its card; this process has the lock."""
+    shutil.rmtree(folder, ignore_errors=True)  # an unfinished one, without a card
     bar = tqdm(
-        total=size or None,
-        desc=f"tokens of {source.kind()}",
+        total=text.size or None,
+        desc=f"tokens of {text.source.kind()}",
         unit="B",
         unit_scale=True,
         disable=quiet,
     )
-    try:
-        with bar:
-            card = _write(scratch, source, seed, encoder, bar, stopping)
-        card |= {"tokenizer_hash": encoder.hash, **facts}
-        card["built"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        write_atomically(scratch / "corpus.json", json.dumps(card, indent=1))
-        shutil.rmtree(folder, ignore_errors=True)  # an unfinished one, without corpus.json
-        scratch.rename(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+    with corpora.building(folder) as scratch, bar:
+        card = _write(scratch, text, bar, stopping)
+        card |= {"tokenizer_hash": text.encoder.hash}
+        card |= {"identity": text.identity, "sources": text.files}
+        return corpora.save_card(scratch, card)
 
 
 def _write(
     folder: Path,
-    source: sources.Documents,
-    seed: int,
-    encoder,
+    text: _Text,
     bar,
     stopping: Sequence[str],
     moved: Mapping[bytes, str] | None = None,  # split of documents that override their hash
 ) -> dict:
     """Write the files of all splits and return their card."""
+    source, encoder = text.source, text.encoder
     dtype = np.dtype(
         np.uint8 if encoder.vocab <= 256 else "<u2" if encoder.vocab <= 65536 else "<u4"
     )
-    writers = {name: _Writer(folder, name, dtype) for name in SPLITS}
+    writers: dict[str | None, _Writer] = {name: _Writer(folder, name, dtype) for name in SPLITS}
     round_trip = tokenizer.RoundTrip(encoder)
     documents = _Documents(source, bar, moved or {})
     try:
-        parted = documents.parted(source.documents(seed))
+        parted = documents.parted(source.documents(text.seed))
         for part in encoder.stream(_tried(parted, round_trip)):
             if stopping:
                 raise Interrupted(
@@ -157,7 +190,7 @@ def _write(
         for path in folder.iterdir():
             path.unlink()
         bar.reset()
-        return _write(folder, source, seed, encoder, bar, stopping, moved)
+        return _write(folder, text, bar, stopping, moved)
     if not written["train"]["tokens"]:
         raise DataError(f"no text to train on: {documents.counts} (data.source={source.kind()})")
     card = {
@@ -170,8 +203,7 @@ def _write(
     }
     if documents.cut:
         card["cut"] = documents.cut
-    card |= source.card()
-    return {"fingerprint": fingerprint_of(folder, card, Hashes(folder))} | card
+    return card | source.card()
 
 
 def _tried(documents, round_trip: tokenizer.RoundTrip) -> Iterator[sources.Document]:
@@ -309,40 +341,4 @@ class _Writer:
         """Write what is known at the end, and describe all of it."""
         starts, digests = np.array(self.starts, np.int64), np.array(self.digests, np.uint64)
         groups = np.array(self.group_of, np.int32) if self.group_of else None
-        return save_documents(self.folder, self.name, starts, digests, groups, self.bytes)
-
-
-def save_documents(
-    folder: Path,
-    split: str,
-    starts: np.ndarray,
-    digests: np.ndarray,
-    groups: np.ndarray | None,
-    size: int,
-) -> dict:
-    """Write the columns of documents of a split, and count what it holds."""
-    np.save(folder / f"{split}.starts.npy", starts)
-    np.save(folder / f"{split}.digests.npy", digests)
-    if groups is not None:
-        np.save(folder / f"{split}.{GROUPS}", groups)
-    tokens = int(starts[-1])
-    return {
-        "documents": len(digests),
-        "tokens": tokens,
-        "bytes": size,
-        "bytes_per_token": size / tokens if tokens else None,
-        "longest": int(np.max(np.diff(starts), initial=0)),
-    }
-
-
-def fingerprint_of(folder: Path, card: dict, hashes: Hashes) -> str:
-    """Hash of tokens, bytes, documents and their format, independent of their source."""
-    apart = ("corpus.json", TOKENIZER, *(f"{split}.{GROUPS}" for split in SPLITS))
-    digest = hashes.total(path for path in folder.iterdir() if path.name not in apart)
-    read_as = {name: card[name] for name in ("vocab", "dtype")} | {"lossless": lossless(card)}
-    digest.update(json.dumps(read_as, sort_keys=True).encode())
-    return digest.hexdigest()
-
-
-def lossless(card: dict) -> bool:
-    return card["lossy"]["changed"] == 0
+        return corpora.save_documents(self.folder, self.name, starts, digests, groups, self.bytes)
