@@ -102,6 +102,21 @@ class Batches:
             bytes=np.ones_like(tokens[:, 1:]) if widths is None else widths[index[:, 1:]],
         )
 
+    def held_out(self, rows: int) -> Batch:
+        """Rows spread evenly over the split, the same in every run.
+
+        Answers whose gap exceeds the row are excluded, as tests have longer gaps than a row can
+        hold.
+        """
+        chosen = np.unique(np.linspace(0, self.rows - 1, num=min(rows, self.rows)).astype(int))
+        starts = chosen * self.stride
+        held = self.rows_at(starts)
+        if self.answers is None or self.split.gaps is None:
+            return held
+        place = np.arange(self.length)
+        within = self.split.gaps[starts[:, None] + place + 1] <= place
+        return held._replace(weights=held.weights * within)
+
     def _start(self, place: int) -> int:
         epoch, row = divmod(place, self.rows)
         offset, order = self._order(epoch)
@@ -156,53 +171,22 @@ def _rounded(shares: Sequence[float], total: int) -> np.ndarray:
     return whole
 
 
-def held_out(
-    split: Split,
-    *,
-    length: int,
-    rows: int,
-    within_documents: bool,
-    answers_only: bool = False,
-    prefix: int | None = None,
-) -> Batch:
-    """Rows spread evenly over a split, the same in every run.
-
-    Answers whose gap exceeds the row are excluded, as tests have longer gaps than a row can hold.
-    """
-    cutter = Batches(
+def rows_of(split: Split, config) -> Batches:
+    """The rows of a split as a training configuration cuts them."""
+    return Batches(
         split,
-        length=length,
-        batch_size=1,
-        seed=0,
-        within_documents=within_documents,
-        answers_only=answers_only,
-        prefix=prefix,
+        length=config.train_length,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        within_documents=config.data.mask_documents,
+        answers_only=config.data.answers_only,
+        prefix=config.data.prefix,
     )
-    chosen = np.unique(np.linspace(0, cutter.rows - 1, num=min(rows, cutter.rows)).astype(int))
-    starts = chosen * cutter.stride
-    held = cutter.rows_at(starts)
-    if cutter.answers is None or split.gaps is None:
-        return held
-    place = np.arange(length)
-    within = split.gaps[starts[:, None] + place + 1] <= place
-    return held._replace(weights=held.weights * within)
 
 
 def batches_of(corpus: Corpus | Mixture, config) -> Batches | MixedBatches:
     """The rows of a training configuration."""
-    every = {"batch_size": config.batch_size, "seed": config.seed}
-
-    def of(part: Corpus) -> Batches:
-        return Batches(
-            part.train,
-            length=config.train_length,
-            within_documents=config.data.mask_documents,
-            answers_only=config.data.answers_only,
-            prefix=config.data.prefix,
-            **every,
-        )
-
     if isinstance(corpus, Corpus):
-        return of(corpus)
-    parts = [(of(part), corpus.shares[name]) for name, part in corpus.parts.items()]
-    return MixedBatches(parts, **every)
+        return rows_of(corpus.train, config)
+    parts = [(rows_of(part.train, config), corpus.shares[n]) for n, part in corpus.parts.items()]
+    return MixedBatches(parts, batch_size=config.batch_size, seed=config.seed)

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from posenc_jax.data.batches import Batch, held_out
+from posenc_jax.data.batches import Batch, rows_of
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
 
@@ -20,13 +20,8 @@ class Validation:
         self.sums = train_step.loss_sums(parts, config.data.mask_documents, mesh)
         self.lossless = corpus.lossless
         self.rows = {
-            f"{word}_{name}" if number else word: held_out(
-                split,
-                length=config.train_length,
-                rows=config.valid_batches * config.batch_size,
-                within_documents=config.data.mask_documents,
-                answers_only=config.data.answers_only,
-                prefix=config.data.prefix,
+            f"{word}_{name}" if number else word: rows_of(split, config).held_out(
+                config.valid_batches * config.batch_size
             )
             for number, (name, part) in enumerate(corpus.parts.items())
             for word, split in (("valid", part.valid), ("choose", part.choose))

@@ -15,7 +15,7 @@ from prepared_texts import letters, texts_of
 
 from posenc_jax.data import corpora, hashes, sources, tasks, tokenizer
 from posenc_jax.data import prepare as preparing
-from posenc_jax.data.batches import Batches, held_out
+from posenc_jax.data.batches import Batches
 from posenc_jax.runtime.errors import DataError, Stop
 
 
@@ -282,8 +282,7 @@ class TestBatches:
             self.make(tokens=20)
 
     def test_held_out_rows_cover_the_split(self):
-        split = self.make().split
-        rows = held_out(split, length=16, rows=5, within_documents=False)
+        rows = self.make().held_out(5)
         assert rows.inputs[0, 0] == 0 and rows.inputs[-1, 0] > 900 and len(rows.inputs) == 5
 
 

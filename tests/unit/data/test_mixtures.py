@@ -89,8 +89,9 @@ def test_held_out_answers_are_solvable_within_their_row(texts):
     """Test documents and their gaps are longer than a training row."""
     corpus, _ = prepared(texts)
     test = corpus.parts["variables"].valid
-    answered = batches.held_out(test, length=L, rows=50, within_documents=True, answers_only=True)
-    all_targets = batches.held_out(test, length=L, rows=50, within_documents=True)
+    chosen = dict(length=L, batch_size=1, seed=0, within_documents=True)
+    answered = batches.Batches(test, **chosen, answers_only=True).held_out(50)
+    all_targets = batches.Batches(test, **chosen).held_out(50)
     for inputs, targets, weights in zip(*answered[:3], strict=True):
         known = solve(np.append(inputs, targets[-1]))[1:]
         np.testing.assert_array_equal(known[weights > 0], targets[weights > 0])
