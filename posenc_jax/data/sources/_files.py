@@ -4,9 +4,10 @@ import dataclasses
 import glob
 import gzip
 import io
+import itertools
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -102,6 +103,9 @@ class Files(Cut):
         yield from self.read(self.files())
 
     def read(self, paths: Iterable[Path]) -> Iterator[Document]:
+        return itertools.chain.from_iterable(map(self.read_file, paths))
+
+    def read_file(self, path: Path) -> Iterator[Document]:
         raise NotImplementedError
 
     def missing(self) -> list[str]:
@@ -124,10 +128,7 @@ class Rows(Files):
         return super().identity(seed) | {"field": self.field}
 
     def read(self, paths: Iterable[Path]) -> Iterator[Document]:
-        return joined(self.rows(paths), self.begins)
-
-    def rows(self, paths: Iterable[Path]) -> Iterator[Document]:
-        raise NotImplementedError
+        return joined(super().read(paths), self.begins)
 
 
 def words(text: str) -> list[str]:
@@ -228,24 +229,31 @@ def _pattern(begins: str) -> bytes:
     return f"(?m)^(?:{begins})".encode()
 
 
-def encoded(text: str, place: str) -> bytes:
+def of_column(
+    path: str, field: str, names: Iterable[str], texts: Iterable[Any], each: float
+) -> Iterator[Document]:
+    """Documents of a table, from the texts in one of its columns and the bytes read for each."""
+    _check_field(path, field, names)
+    for number, text in enumerate(texts):
+        yield of_row(f"{path}:{number}", f"{path}, row {number}", {field: text}, field, each)
+
+
+def of_row(name: str, place: str, row: Mapping[str, Any], field: str, size: float) -> Document:
+    """The document in a field of a row."""
+    _check_field(place, field, row)
+    text = row[field]
+    if not isinstance(text, str):
+        raise DataError(
+            f"{place}: no text in field {field!r} (data.field); got {type(text).__name__}"
+        )
     try:
-        return text.encode()
+        return Document(name, text.encode(), size=size)
     except UnicodeEncodeError as error:  # JSON can encode half of a surrogate pair
         raise DataError(
             f"{place}: a lone surrogate, {text[error.start]!a}, is not text; repair it"
         ) from error
 
 
-def check_column(place: str, field: str, names: Iterable[str]) -> None:
+def _check_field(place: str, field: str, names: Iterable[str]) -> None:
     if field not in names:
         raise DataError(f"{place}: no field {field!r} (data.field); has: {', '.join(names)}")
-
-
-def row(place: str, number: int, text: Any, field: str, size: float) -> Document:
-    if not isinstance(text, str):
-        raise DataError(
-            f"{place}, row {number}: no text in field {field!r} (data.field); got "
-            f"{type(text).__name__}"
-        )
-    return Document(f"{place}:{number}", encoded(text, f"{place}, row {number}"), size=size)

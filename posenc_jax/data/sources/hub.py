@@ -58,15 +58,13 @@ class Hub(_files.Cut):
         yield from self._documents(self._train)
 
     def _documents(self, rows: Any) -> Iterator[Document]:
-        return _files.joined(self._every_row(rows), self.begins)
+        def texts() -> Iterator[Any]:
+            for batch in rows.select_columns(self.field).iter(_files.ROWS):
+                yield from batch[self.field]
 
-    def _every_row(self, rows: Any) -> Iterator[Document]:
-        _files.check_column(self.path, self.field, rows.column_names)
-        each, number = rows.data.nbytes / max(len(rows), 1), 0
-        for batch in rows.select_columns(self.field).iter(_files.ROWS):
-            for text in batch[self.field]:
-                yield _files.row(self.path, number, text, self.field, each)
-                number += 1
+        each = rows.data.nbytes / max(len(rows), 1)
+        found = _files.of_column(self.path, self.field, rows.column_names, texts(), each)
+        return _files.joined(found, self.begins)
 
     def mistakes(self) -> list[str]:
         problems = super().mistakes()

@@ -79,8 +79,8 @@ def _part(word: str) -> tuple[str, float, dict[str, Any]]:
     share = [setting for setting in settings if "=" not in setting]
     if len(share) != 1:
         raise ValueError(f"{word!r} must give one share, such as {name}:0.2")
-    described = [sources.find("synthetic" if _is_task(name) else name)]
-    kinds = {f.name: f.kind for each in described for f in each.options({"task": name})}
+    source = sources.find("synthetic" if _is_task(name) else name)
+    kinds = {field.name: field.kind for field in source.options({"task": name})}
     options = {}
     for setting in settings:
         option, equals, text = setting.partition("=")

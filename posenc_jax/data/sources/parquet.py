@@ -1,7 +1,7 @@
 """Parquet files, each row a document."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from posenc_jax.data.sources import Document, _files
@@ -12,23 +12,19 @@ from posenc_jax.runtime.errors import DataError
 class Parquet(_files.Rows):
     endings = (".parquet",)
 
-    def rows(self, paths: Iterable[Path]) -> Iterator[Document]:
-        for path in paths:
-            yield from _rows(path, self.field)
-
-
-def _rows(path: Path, field: str) -> Iterator[Document]:
-    arrow, number = _files.pyarrow(path), 0
-    try:
-        with arrow.parquet.ParquetFile(path) as table:
-            _files.check_column(str(path), field, table.schema_arrow.names)
-            each = path.stat().st_size / max(table.metadata.num_rows, 1)
-            for batch in table.iter_batches(_files.ROWS, columns=[field]):
-                for text in batch.column(0).to_pylist():
-                    yield _files.row(str(path), number, text, field, each)
+    def read_file(self, path: Path) -> Iterator[Document]:
+        arrow, number = _files.pyarrow(path), 0
+        try:
+            with arrow.parquet.ParquetFile(path) as table:
+                batches = table.iter_batches(_files.ROWS, columns=[self.field])
+                texts = (text for batch in batches for text in batch.column(0).to_pylist())
+                names = table.schema_arrow.names
+                each = path.stat().st_size / max(table.metadata.num_rows, 1)
+                for document in _files.of_column(str(path), self.field, names, texts, each):
+                    yield document
                     number += 1
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path} after row {number}: {error}") from error
+        except (arrow.ArrowException, OSError) as error:
+            raise DataError(f"cannot read {path} after row {number}: {error}") from error
 
 
 Source = Parquet

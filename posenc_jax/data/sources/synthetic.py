@@ -28,11 +28,8 @@ class Synthetic(Documents):
         task = given.get("task", tasks.DEFAULT)
         described = [tasks.find(name) for name in names() if task in (None, name)]
         own = {field.name: field for field in fields(cls)}
-        return list(own.values()) + [
-            field
-            for name, field in {f.name: f for each in described for f in fields(each)}.items()
-            if name not in own
-        ]
+        more = {field.name: field for each in described for field in fields(each)}
+        return list((own | more | own).values())
 
     @classmethod
     def of(cls, given: Mapping[str, Any], length: int) -> "Synthetic":

@@ -113,9 +113,9 @@ def test_empty_documents_and_byte_equal_ones_are_dropped(prepare, texts, tmp_pat
     ("content", "message"),
     [
         (b'{"text": "a"}\n{"text": \n', "rows.jsonl, line 2: not JSON"),
-        (b'{"text": "a"}\n{"texts": "b"}\n', "line 2: no text in field 'text'.*has: texts"),
-        (b'{"text": 3}\n', "line 1: no text in field 'text'"),
-        (b"[1]\n", "line 1: no text in field 'text'.*has: list"),
+        (b'{"text": "a"}\n{"texts": "b"}\n', "line 2: no field 'text'.*has: texts"),
+        (b'{"text": 3}\n', "line 1: no text in field 'text'.*got int"),
+        (b"[1]\n", "line 1: no field 'text'.*has: list"),
         (b"", "no text to train on"),
         (b'{"text": "\\ud800"}\n', "line 1: a lone surrogate, '.ud800', is not text"),
         (b'{"text": "\xff"}\n', "line 1: not JSON"),
