@@ -17,6 +17,9 @@ from posenc_jax.fields import between, default, fields, whole
 DEFAULT = "copy"  # of data.task
 TESTS = 640  # documents to test on
 CHOICES = 256  # documents to choose rates on
+FILLER, FILLERS = 32, 16  # the first byte that stands for nothing, and how many there are
+LAST = 16  # scored tokens at the end of a test document, with at least one question
+TRIES = 30  # attempts to find free places for a question
 
 
 class Drawn(NamedTuple):
@@ -119,7 +122,11 @@ class Probe(Task):
         """Tokens of a document, those of a row of L or of the longest window."""
         return (self.train_length if training else self.farthest) + 1
 
-    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes of a document, and for each that is an answer its gap, at least 1; others have 0.
+
+        A gap is the number of tokens from the setting of an answer to its question.
+        """
         raise NotImplementedError
 
     def counts(self, valid: bool, choose: bool) -> Mapping[str, int]:
@@ -134,7 +141,8 @@ class Probe(Task):
         stream = {"train": 1, "valid": 0, "choose": 2}[split]
         seed = 0 if split == "valid" else seed
         for i in range(count):
-            yield self.document(generator(seed, i, stream), split != "valid")
+            text, gaps = self.document(generator(seed, i, stream), split != "valid")
+            yield Drawn(text.astype(np.uint8), gaps > 0, gaps)
 
     def identity(self) -> dict[str, Any]:
         more = {"train_length": self.train_length, "tests": TESTS, "version": self.version}
@@ -180,6 +188,17 @@ def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
     """Text repeated up to a length."""
     letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
     return np.resize(letters, length)
+
+
+def fillers(rng: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """A text of fillers, and its gaps."""
+    return rng.integers(FILLER, FILLER + FILLERS, length), np.zeros(length, np.int32)
+
+
+def gaps_at_end(length: int, answer: int, setting: int) -> np.ndarray:  # [length]
+    """Gaps of a text that ends with an answer of several tokens, whose setting begins there."""
+    place = np.arange(length)
+    return np.where(place >= length - answer, place - 1 - setting, 0).astype(np.int32)
 
 
 def apart(rng: np.random.Generator, count: int, end: int, size: int) -> np.ndarray:  # [count]

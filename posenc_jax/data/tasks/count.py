@@ -8,12 +8,10 @@ import dataclasses
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.data.tasks import Drawn
+from posenc_jax.data.tasks import LAST, TRIES
 
-FILLERS, NAMES, MOST = 16, 24, 8
-FILLER, NUMBER, ASK, NAME = 32, 48, 65, 112  # the first byte of each kind; NUMBER is no answer
-TRIES = 30  # attempts to find free places for a name
-LAST = 16  # scored tokens at the end of a test document, with at least one question
+NAMES, MOST = 24, 8
+NUMBER, ASK, NAME = 48, 65, 112  # the first byte of each kind; NUMBER is no answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +26,9 @@ class Count(tasks.Probe):
     least = 2 * LAST
     chance = 1 / MOST
 
-    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         length = self.length(training)
-        text = rng.integers(FILLER, FILLER + FILLERS, length)
-        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        text, gaps = tasks.fillers(rng, length)
         free = np.ones(length, bool)
         reach = self.train_length if training else self.farthest
         for rank, name in enumerate(rng.permutation(NAMES)):
@@ -42,8 +39,8 @@ class Count(tasks.Probe):
             *places, asked = found
             text[places], text[asked], text[asked + 1] = NAME + name, ASK + name, NUMBER + count
             free[[*found, asked + 1]] = False
-            answers[asked + 1], gaps[asked + 1] = True, asked - places[0]
-        return Drawn(text.astype(np.uint8), answers, gaps)
+            gaps[asked + 1] = asked - places[0]
+        return text, gaps
 
     def _places(
         self, rng: np.random.Generator, count: int, reach: int, free: np.ndarray, last: bool

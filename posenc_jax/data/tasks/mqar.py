@@ -9,11 +9,10 @@ import dataclasses
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.data.tasks import Drawn
 from posenc_jax.fields import default, whole
 
-FILLERS, KEYS, VALUES = 16, 64, 64
-FILLER, KEY, VALUE = 32, 64, 128  # the first byte of each kind
+KEYS, VALUES = 64, 64
+KEY, VALUE = 64, 128  # the first byte of each kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +33,9 @@ class MQAR(tasks.Probe):
                 f"got {self.train_length}"
             )
 
-    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         length, count = self.length(training), 2 * self.pairs
-        text = rng.integers(FILLER, FILLER + FILLERS, length)
-        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        text, gaps = tasks.fillers(rng, length)
         # A question ends the text, so that every window scores one.
         places = np.append(tasks.apart(rng, count - 1, length - 2, 2), length - 2)
         halves = np.sort(rng.permutation(places).reshape(self.pairs, 2), axis=1)
@@ -45,8 +43,8 @@ class MQAR(tasks.Probe):
         values = VALUE + rng.integers(VALUES, size=self.pairs)
         for (first, second), key, value in zip(halves, keys, values, strict=True):
             text[[first, second]], text[[first + 1, second + 1]] = key, value
-            answers[second + 1], gaps[second + 1] = True, second - first
-        return Drawn(text.astype(np.uint8), answers, gaps)
+            gaps[second + 1] = second - first
+        return text, gaps
 
 
 Task = MQAR

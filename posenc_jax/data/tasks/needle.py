@@ -7,7 +7,6 @@ import numpy as np
 
 from posenc_jax.data import tasks
 from posenc_jax.data.sources import stdlib
-from posenc_jax.data.tasks import Drawn
 from posenc_jax.fields import default, whole
 
 DIGITS = 4
@@ -43,10 +42,9 @@ class Needle(tasks.Probe):
     def _line_length(self) -> int:
         return len(_line("amber", "0" * DIGITS))
 
-    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         length, size = self.length(training), self._line_length
         text = stdlib.stretch(rng, length, not training, self.valid_fraction)
-        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
         keys = rng.choice(WORDS[training], self.needles, replace=False)
         values = ["".join(map(str, rng.integers(0, 10, DIGITS))) for _ in keys]
         ask = length - size + 1  # the question's line ends with the text
@@ -55,10 +53,7 @@ class Needle(tasks.Probe):
         for start, key, value in zip(starts, keys, values, strict=True):
             text[start : start + size] = tasks.filled(_line(key, value), size)
         text[ask:] = tasks.filled(_line(keys[0], values[0])[:-1], size - 1)
-        place = np.arange(length - DIGITS, length)
-        answers[place] = True
-        gaps[place] = place - 1 - starts[0]
-        return Drawn(text, answers, gaps)
+        return text, tasks.gaps_at_end(length, DIGITS, starts[0])
 
 
 def _line(key: str, value: str) -> str:

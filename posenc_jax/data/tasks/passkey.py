@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.data.tasks import Drawn
 
 DIGITS = 5
 TALK = "The grass is green. The sky is blue. The sun is yellow. Here we go. "
@@ -19,7 +18,7 @@ class Passkey(tasks.Probe):
     least = len(LINE.format("0" * DIGITS)) + len(QUESTION) + DIGITS
     chance = 1 / 10  # per digit
 
-    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         length = self.length(training)
         value = "".join(map(str, rng.integers(0, 10, DIGITS)))
         line, question = LINE.format(value), QUESTION + value
@@ -28,11 +27,7 @@ class Passkey(tasks.Probe):
         text = tasks.filled(TALK, length).copy()
         text[start : start + len(line)] = tasks.filled(line, len(line))
         text[ask:] = tasks.filled(question, len(question))
-        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
-        place = np.arange(length - DIGITS, length)
-        answers[place] = True
-        gaps[place] = place - 1 - start
-        return Drawn(text, answers, gaps)
+        return text, tasks.gaps_at_end(length, DIGITS, start)
 
 
 Task = Passkey

@@ -11,11 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from posenc_jax.data import tasks
-from posenc_jax.data.tasks import Drawn, Settings
+from posenc_jax.data.tasks import LAST, TRIES, Settings
 from posenc_jax.fields import between, default, one_of
 
-NAMES, VALUES, FILLERS = 24, 6, 16
-FILLER, VALUE, ASK, SET = 32, 48, 65, 112  # the first byte of each kind
+NAMES, VALUES = 24, 6
+VALUE, ASK, SET = 48, 65, 112  # the first byte of each kind
 VARIANTS = ("latest", "once", "ordered")
 LAWS = ("within", "log", "octaves", "fixed")
 NEAREST = 4  # smallest gap from a setting to its question, in tokens
@@ -23,8 +23,7 @@ BUSY = 15.5  # mean number of names awaiting a question; well below 24
 MOST = 0.2  # questions per token
 OLDER = "0.4,0.4,0.1,0.1"  # `ordered`: shares of questions with 0, 1, 2 and 3 older settings
 ORDERED_RATE = 0.15  # `ordered`: questions per token; each has its own name
-TRIES = 30  # `ordered`: attempts to find free places for a question
-LAST, ASKED_LAST = 16, 4  # scored tokens at the end of a test document, and questions among them
+ASKED_LAST = 4  # questions among the last tokens of a test document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +64,7 @@ class Variables(tasks.Probe):
         between(1e-3, 1),
     )
 
+    least: ClassVar[int] = 2 * LAST
     chance: ClassVar[float] = 1 / VALUES
 
     def __post_init__(self):
@@ -74,8 +74,7 @@ class Variables(tasks.Probe):
                 "variant=ordered"
             )
         self.shares()
-        if self.train_length < 2 * LAST:
-            raise ValueError(f"L must be at least {2 * LAST}; got {self.train_length}")
+        super().__post_init__()
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -117,13 +116,11 @@ class Variables(tasks.Probe):
             return (end - NEAREST) / np.log(end / NEAREST)
         return ((self.train_length / 2 if training else self.farthest) + NEAREST) / 2
 
-    def document(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         if self.variant == "ordered":
             return self._ordered(rng, training)
         length = self.length(training)
-        gaps = np.zeros(length, np.int32)
-        text = rng.integers(FILLER, FILLER + FILLERS, length)
-        answers = np.zeros(length, bool)
+        text, gaps = tasks.fillers(rng, length)
         free = np.ones(length, bool)
         waiting = []  # (place of the setting, place of the question)
         for asked in self._questions(rng, length, training):
@@ -143,14 +140,12 @@ class Variables(tasks.Probe):
             value = rng.integers(VALUES)
             text[setting] = SET + VALUES * name + value
             text[asked], text[asked + 1] = ASK + name, VALUE + value
-            answers[asked + 1] = True
             gaps[asked + 1] = asked - setting
-        return Drawn(text.astype(np.uint8), answers, gaps)
+        return text, gaps
 
-    def _ordered(self, rng: np.random.Generator, training: bool) -> Drawn:
+    def _ordered(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         length = self.length(training)
-        text = rng.integers(FILLER, FILLER + FILLERS, length)
-        answers, gaps = np.zeros(length, bool), np.zeros(length, np.int32)
+        text, gaps = tasks.fillers(rng, length)
         free, shares = np.ones(length, bool), self.shares()
         names = list(rng.permutation(NAMES))
         places = rng.permutation(np.arange(NEAREST, length - 1 - (0 if training else LAST)))
@@ -158,7 +153,7 @@ class Variables(tasks.Probe):
             last = length - 1 - rng.choice(np.arange(1, LAST), ASKED_LAST, replace=False)
             places = np.concatenate([last, places])
         for asked in places[: 2 * int(ORDERED_RATE * length)]:  # some do not fit
-            if not names or answers.sum() >= ORDERED_RATE * length:
+            if not names or np.count_nonzero(gaps) >= ORDERED_RATE * length:
                 break
             if not free[asked : asked + 2].all():
                 continue
@@ -170,8 +165,8 @@ class Variables(tasks.Probe):
             free[[*settings, asked, asked + 1]] = False
             text[settings] = SET + VALUES * name + values  # the last setting comes first
             text[asked], text[asked + 1] = ASK + name, VALUE + values[0]
-            answers[asked + 1], gaps[asked + 1] = True, asked - settings[0]
-        return Drawn(text.astype(np.uint8), answers, gaps)
+            gaps[asked + 1] = asked - settings[0]
+        return text, gaps
 
     def _settings(
         self, rng: np.random.Generator, asked: int, older: int, free: np.ndarray, training: bool
@@ -226,14 +221,3 @@ def settings(tokens: np.ndarray) -> Settings:
     before = tokens[:-2].astype(int) - SET
     places = np.flatnonzero((before >= 0) & (before // VALUES == name))[::-1]
     return Settings(len(tokens) - 2 - places, before[places] % VALUES == answer)
-
-
-def gaps(tokens: np.ndarray) -> np.ndarray:
-    """Distance from question to setting for each answer; 0 for other tokens."""
-    found, last = np.zeros(len(tokens), np.int64), np.full(NAMES, -1)
-    for place, token in enumerate(tokens.tolist()):
-        if token >= SET:
-            last[(token - SET) // VALUES] = place
-        elif ASK <= token < ASK + NAMES and last[token - ASK] >= 0 and place + 1 < len(tokens):
-            found[place + 1] = place - last[token - ASK]
-    return found

@@ -14,7 +14,6 @@ from posenc_jax.data.tasks.variables import (
     VALUE,
     VALUES,
     Variables,
-    gaps,
     settings,
 )
 
@@ -45,6 +44,17 @@ def ceiling(law, context):
     """Accuracy on test questions of a reader of the last `context` tokens."""
     known = share_within(law, context)
     return known + (1 - known) / VALUES
+
+
+def gaps(tokens):
+    """Distance from question to setting for each answer; 0 for other tokens."""
+    found, last = np.zeros(len(tokens), np.int64), np.full(NAMES, -1)
+    for place, token in enumerate(tokens.tolist()):
+        if token >= SET:
+            last[(token - SET) // VALUES] = place
+        elif ASK <= token < ASK + NAMES and last[token - ASK] >= 0 and place + 1 < len(tokens):
+            found[place + 1] = place - last[token - ASK]
+    return found
 
 
 def drawn(variant, law, training, count=60, seed=3):
