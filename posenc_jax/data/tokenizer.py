@@ -87,16 +87,15 @@ class Learned:
             ends = np.maximum.accumulate(np.concatenate([[end], piece.start + ends]))
             widths, end = np.diff(ends), int(ends[-1])
             made = Stretch(piece.text, tokens, widths, len(piece.content), piece.last)
-            if held is not None and len(tokens):
+            if held is not None and not len(tokens):
+                made = held._replace(size=held.size + made.size, ends=made.ends)
+            elif held is not None:
                 yield held
-                held = made
-            elif held is not None:  # it has no token
-                held = held._replace(size=held.size + made.size, ends=made.ends)
-            else:
-                held = made
+            held = made
             if piece.last:
-                if held.widths is not None:  # otherwise nothing is left over
-                    held.widths[-1:] += len(piece.text.text) - end
+                widths = held.widths
+                assert widths is not None
+                widths[-1:] += len(piece.text.text) - end
                 yield held
                 held = None
 
@@ -296,11 +295,6 @@ def _load(path: Path):
                         "tokenizer.json"
                     )
             return _byte_level(tokenizers.models.BPE.from_file(str(vocab), str(merges)))
-        if not path.is_file():
-            raise DataError(
-                f"data.tokenizer must be 'bytes', a tokenizer.json, a folder with one or with "
-                f"vocab.json and merges.txt, or a name of the Hugging Face Hub; there is no {path}"
-            )
         return tokenizers.Tokenizer.from_file(str(path))
     except DataError:
         raise
