@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from prepared_texts import letters, texts_of
 
-from posenc_jax.data import corpora, hashes, sources, tasks, tokenizer
+from posenc_jax.data import corpora, hashes, sources, tasks
 from posenc_jax.data import prepare as preparing
 from posenc_jax.data.batches import Batches
 from posenc_jax.runtime.errors import DataError, Stop
@@ -154,69 +154,6 @@ def test_the_standard_library_is_read_without_its_tests(prepare):
         assert not any(word in name for name in names)
     assert corpus.card["splits"]["train"]["tokens"] > 4_000_000
     assert sum(corpus.valid.lengths > 1024) >= 10
-
-
-class TestTokenizers:
-    TEXT = "naïve café: 東京 is 2 words\n" * 30
-
-    @pytest.fixture
-    def learned(self, tmp_path):
-        trained = tokenizer.train_bpe([self.TEXT], 280)
-        trained.save(str(tmp_path / "tokenizer.json"))
-        vocab, merges = trained.model.save(str(tmp_path))  # vocab.json and merges.txt
-        assert vocab and merges
-        return tmp_path
-
-    @pytest.mark.parametrize("which", ["tokenizer.json", "."])
-    def test_files_and_folders_give_the_same_tokens_and_every_byte(self, learned, which):
-        encoder = tokenizer.load(str(learned / which))
-        tokens, widths = encoder.encode(self.TEXT.encode(), "text")
-        assert encoder.decode(tokens) == self.TEXT
-        assert widths.sum() == len(self.TEXT.encode()) and widths.min() >= 0
-        other = tokenizer.load(str(learned / "tokenizer.json"))
-        np.testing.assert_array_equal(tokens, other.encode(self.TEXT.encode(), "text")[0])
-
-    def test_the_corpus_stores_bytes_per_token(self, learned, tmp_path, prepare):
-        (tmp_path / "a.txt").write_text(self.TEXT)
-        named = {"path": str(tmp_path / "a.txt"), "tokenizer": str(learned / "tokenizer.json")}
-        corpus = prepare(source="text", valid_fraction=0.0, **named)
-        assert corpus.train.bytes_of.sum() == len(self.TEXT.encode())
-        assert corpus.vocab == 280 and corpus.train.tokens.dtype == np.uint16
-
-    def test_invalid_utf8_needs_the_byte_tokenizer(self, learned):
-        broken = b"abc\xff"
-        np.testing.assert_array_equal(tokenizer.Bytes().encode(broken, "x")[0], list(broken))
-        encoder = tokenizer.load(str(learned / "tokenizer.json"))
-        with pytest.raises(DataError, match=r"x is not UTF-8 at byte 3 \(0xff\)"):
-            encoder.encode(broken, "x")
-
-    def test_truncation_and_padding_of_a_tokenizer_are_ignored(self, learned, tmp_path):
-        import tokenizers
-
-        cutting = tokenizers.Tokenizer.from_file(str(learned / "tokenizer.json"))
-        whole = tokenizer.load(str(learned / "tokenizer.json")).encode(self.TEXT.encode(), "x")
-        cutting.enable_truncation(8)
-        cutting.enable_padding(length=8)
-        cutting.save(str(tmp_path / "cutting.json"))
-        tokens, widths = tokenizer.load(str(tmp_path / "cutting.json")).encode(
-            self.TEXT.encode(), "x"
-        )
-        np.testing.assert_array_equal(tokens, whole[0])
-        np.testing.assert_array_equal(widths, whole[1])
-
-    def test_token_ids_may_have_gaps(self, tmp_path):
-        import tokenizers
-
-        model = tokenizers.models.WordLevel({"a": 0, "?": 1, "b": 500}, unk_token="?")
-        tokenizers.Tokenizer(model).save(str(tmp_path / "holes.json"))
-        assert tokenizer.load(str(tmp_path / "holes.json")).vocab == 501
-
-    def test_an_invalid_tokenizer_is_named(self, tmp_path):
-        with pytest.raises(DataError, match="has neither vocab.json nor a tokenizer.json"):
-            tokenizer.load(str(tmp_path))
-        (tmp_path / "t.json").write_text("{}")
-        with pytest.raises(DataError, match="cannot read .*t.json"):
-            tokenizer.load(str(tmp_path / "t.json"))
 
 
 class TestBatches:

@@ -12,6 +12,7 @@ from prepared_texts import letters, texts_of
 
 from posenc_jax.data import corpora, sources, splits
 from posenc_jax.data.hashes import Hashes
+from posenc_jax.evaluation import windows
 from posenc_jax.runtime.errors import DataError
 
 
@@ -58,9 +59,7 @@ class TestPackages:
         for i, name in enumerate(names):
             inside = ["__init__", "inner/deep"] if name.startswith("package") else [""]
             for j, file in enumerate(inside):
-                path = (
-                    tmp_path / "lib" / name / f"{file}.py" if file else tmp_path / f"lib/{name}.py"
-                )
+                path = tmp_path / "lib" / (f"{name}/{file}.py" if file else f"{name}.py")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"# {name} {letters(2 * i + j)}")
         monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path / "lib")})
@@ -244,26 +243,54 @@ class TestFewDocuments:
             if fraction == 0.1 and list(given.values()).count("train") > 2:
                 assert {"valid", "choose"} <= {moved.get(h, given[h]) for h in hashes}
 
+    TEXT = "".join(f"line {i}, {letters(i, 30)}\n" for i in range(200))
+
     def test_few_documents_beside_a_stated_split_fill_a_third_one(self, written, tmp_path):
-        text = "".join(f"line {n} {letters(n, 20)}\n" for n in range(50)) + "the end"
+        text = self.TEXT + "the end"
         (tmp_path / "valid.txt").write_text(letters(99, 50))
         stated = {"valid_path": f"{tmp_path}/valid.txt", "choose_fraction": 0.2}
         corpus = written("train", [text], **stated)
         (train,), (choose,), (valid,) = map(texts_of, (corpus.train, corpus.choose, corpus.valid))
         assert train + choose == text and valid == letters(99, 50)
-        assert len(choose) / len(text) == pytest.approx(0.2, abs=0.02)
+        assert len(choose) / len(text) == pytest.approx(0.2, abs=0.01)
 
-    def test_a_long_line_after_a_short_one_is_cut(self, written):
-        corpus = written("one", ["A title\n" + "x" * 1000])
-        assert len(corpus.valid.tokens) == pytest.approx(100, abs=2)
-
-    @pytest.mark.parametrize("count", [2, 3, 4])
-    def test_very_few_documents_hold_out_the_end_of_each(self, count, written):
-        rows = [[f"line {n} {letters(n + i, 20)}\n" for n in range(50)] for i in range(count)]
-        texts = list(map("".join, rows))
-        corpus = written("few", texts, cut_one=True)
-        parts = zip(texts_of(corpus.train), texts_of(corpus.valid), strict=True)
-        assert [begin + end for begin, end in parts] == texts
-        assert len(corpus.valid.tokens) / sum(map(len, texts)) == pytest.approx(0.1, abs=0.02)
+    @pytest.mark.parametrize("count", [1, 2, 3, 4])
+    def test_the_end_of_each_of_very_few_documents_is_held_out_at_a_line_end(self, count, written):
+        """Each counts as trained on in whole and in its first part, and its held-out part not."""
+        texts = [self.TEXT.replace("line", f"line {i} of") for i in range(count)]
+        corpus = written("few", texts, choose_fraction=0.2)
+        splits = corpus.train, corpus.choose, corpus.valid
+        parts = [texts_of(split) for split in splits]
+        assert list(map("".join, zip(*parts, strict=True))) == texts
+        assert all(text.endswith("\n") for part in parts for text in part)
+        shares = np.array([len(split.tokens) for split in splits]) / sum(map(len, texts))
+        np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
+        trained = corpus.digests
+        assert not corpus.train.without(trained).any() and corpus.valid.without(trained).all()
         whole = written("few", texts, cut_one=False, valid_fraction=0.0)
-        assert not whole.train.without(corpus.digests).any()  # each counts as trained on
+        assert not whole.train.without(trained).any()
+
+    @pytest.mark.parametrize(
+        ("text", "train"),
+        [("東" * 1002, "東" * 901), ("A title\n" + "x" * 1000, "A title\n" + "x" * 899)],
+    )
+    def test_a_long_line_is_cut_between_characters(self, text, train, written):
+        corpus = written("one", [text])
+        assert texts_of(corpus.train) + texts_of(corpus.valid) == [train, text[len(train) :]]
+
+    def test_one_document_stays_whole_on_request_or_beside_another(self, written):
+        corpus = written("one", [self.TEXT], cut_one=False, valid_fraction=1e-9)
+        assert texts_of(corpus.train) == [self.TEXT]
+        corpus = written("one", [self.TEXT, "another"], valid_fraction=1e-9)
+        assert texts_of(corpus.train) == [self.TEXT, "another"]
+
+    def test_one_document_is_evaluated_in_stretches(self, written):
+        held = written("one", [self.TEXT], valid_fraction=0.3).valid
+        split = windows.in_stretches(held, 64)
+        text = windows.choose(split, 64, wanted=1)
+        assert len(text.documents) == len(held.tokens) // 65 and len(text.documents) > 20
+        assert split.starts[-1] == len(held.tokens)
+        few = windows.choose(windows.in_stretches(held, 16), 16, wanted=10**6)
+        assert len(few.documents) <= 50 < len(held.tokens) // 17 - 2 <= len(few.starts)
+        with pytest.raises(DataError, match="1 of 1 documents have the 1501 tokens"):
+            windows.choose(windows.in_stretches(held, 1500), 1500)

@@ -1,8 +1,11 @@
-"""Lossy tokenizers are detected and reported, and yield no bits per byte."""
+"""Tokenizers: every byte is counted, pieces change nothing, and lost text is reported."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from lossy import LOSSY, TEXT, letters
-from tokenizers import Tokenizer, models
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from posenc_jax.data import tokenizer
 from posenc_jax.runtime.errors import DataError
@@ -15,6 +18,7 @@ def specials():
     return learned
 
 
+WIDE = "naïve café: 東京 is 2 words\n" * 30
 NONE_IN = sum(letter not in "abcdef " for letter in TEXT)  # gapped()
 
 
@@ -92,16 +96,69 @@ def test_the_round_trip_truncates_long_documents(tokenized, monkeypatch):
     assert corpus.card["lossy"] == lossy
 
 
-def test_an_unknown_word_is_refused_with_its_document(tmp_path):
-    Tokenizer(models.WordLevel({"a": 0}, unk_token="?")).save(str(tmp_path / "t.json"))
-    encoder = tokenizer.load(str(tmp_path / "t.json"))
+@pytest.fixture
+def learned(tmp_path):
+    """A folder of a trained BPE, as tokenizer.json and as vocab.json with merges.txt."""
+    (tmp_path / "files").mkdir()
+    trained = tokenizer.train_bpe([WIDE], 280)
+    trained.save(str(tmp_path / "tokenizer.json"))
+    assert len(trained.model.save(str(tmp_path / "files"))) == 2
+    return tmp_path
+
+
+def test_files_and_folders_give_the_same_tokens_and_every_byte(learned):
+    every = [tokenizer.load(str(learned / name)) for name in ("tokenizer.json", ".", "files")]
+    encoded = [encoder.encode(WIDE.encode(), "text") for encoder in every]
+    for tokens, widths in encoded:
+        np.testing.assert_array_equal(tokens, encoded[0][0])
+        assert every[0].decode(tokens) == WIDE
+        assert widths.sum() == len(WIDE.encode()) and widths.min() >= 0
+
+
+def test_the_corpus_stores_bytes_per_token(learned, prepare):
+    (learned / "a.txt").write_text(WIDE)
+    named = {"path": f"{learned}/a.txt", "tokenizer": f"{learned}/tokenizer.json"}
+    corpus = prepare(source="text", valid_fraction=0.0, **named)
+    assert corpus.train.bytes_of.sum() == len(WIDE.encode())
+    assert corpus.vocab == 280 and corpus.train.tokens.dtype == np.uint16
+
+
+def test_truncation_and_padding_of_a_tokenizer_are_ignored(learned):
+    cutting = Tokenizer.from_file(f"{learned}/tokenizer.json")
+    cutting.enable_truncation(8)
+    cutting.enable_padding(length=8)
+    cutting.save(f"{learned}/cutting.json")
+    names = ("tokenizer.json", "cutting.json")
+    whole, cut = (tokenizer.load(f"{learned}/{n}").encode(WIDE.encode(), "x") for n in names)
+    for ours, theirs in zip(cut, whole, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_text_without_tokens_is_refused_with_its_document(learned):
+    broken = b"abc\xff"
+    np.testing.assert_array_equal(tokenizer.Bytes().encode(broken, "x")[0], list(broken))
+    with pytest.raises(DataError, match=r"x is not UTF-8 at byte 3 \(0xff\)"):
+        tokenizer.load(f"{learned}/tokenizer.json").encode(broken, "x")
+    Tokenizer(models.WordLevel({"a": 0}, unk_token="?")).save(f"{learned}/t.json")
     with pytest.raises(DataError, match="doc.txt: .*t.json has no tokens for it: .*UNK"):
-        encoder.encode(b"b", "doc.txt")
+        tokenizer.load(f"{learned}/t.json").encode(b"b", "doc.txt")
 
 
-def test_special_tokens_in_the_text_are_encoded_as_text(tmp_path):
-    specials().save(str(tmp_path / "t.json"))
-    encoder = tokenizer.load(str(tmp_path / "t.json"))
+def test_token_ids_may_have_gaps():
+    model = models.WordLevel({"a": 0, "?": 1, "b": 500}, unk_token="?")
+    assert tokenizer.Learned(Path("x"), read=Tokenizer(model)).vocab == 501
+
+
+def test_an_invalid_tokenizer_is_named(tmp_path):
+    with pytest.raises(DataError, match="has neither vocab.json nor a tokenizer.json"):
+        tokenizer.load(str(tmp_path))
+    (tmp_path / "t.json").write_text("{}")
+    with pytest.raises(DataError, match="cannot read .*t.json"):
+        tokenizer.load(str(tmp_path / "t.json"))
+
+
+def test_special_tokens_in_the_text_are_encoded_as_text():
+    encoder = tokenizer.Learned(Path("x"), read=specials())
     tokens, _ = encoder.encode(TEXT.encode(), "text")
     assert encoder.decode(tokens) == TEXT
 
@@ -122,3 +179,48 @@ def test_a_tokenizer_name_is_found_in_the_hub_cache(tmp_path, monkeypatch):
     assert encoder.hash == tokenizer.load(str(folder / "snapshots" / "c0ffee")).hash
     with pytest.raises(DataError, match="no file or folder 'letters', and no tokenizer .* Hub"):
         tokenizer.load("letters")
+
+
+def test_tokenizing_in_pieces_gives_the_tokens_of_the_whole(monkeypatch):
+    """Holds for every tokenizer; text without word boundaries stays whole."""
+    rng = np.random.default_rng(0)
+    characters = [*"ab c\n\n  \t.,é東😀'x1239\u00a0\u2003 \r\n", "foo ", " bar\n", "don't", "<end>"]
+    text = "".join(rng.choice(characters, 4_000))
+    monkeypatch.setattr(tokenizer, "PIECE_BYTES", 200)
+    monkeypatch.setattr(tokenizer, "CUT_CONTEXT", 40)
+    bpe = tokenizer.train_bpe([text], 300)
+    bpe.add_special_tokens(["<end>"])
+    split = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    split += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    kinds = {
+        "plain": {},
+        "llama": {
+            "pre_tokenizer": pre_tokenizers.Sequence(
+                [
+                    pre_tokenizers.Split(Regex(split), "isolated"),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
+            )
+        },
+        "prefix": {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=True)},
+        "trimmed": {"post_processor": processors.ByteLevel(trim_offsets=True)},
+        "normalized": {"normalizer": normalizers.NFKC()},
+        "whole": {"pre_tokenizer": None},
+        "spaces": {"model": models.WordLevel({"a": 0, "?": 1}, unk_token="?")}
+        | {"pre_tokenizer": pre_tokenizers.WhitespaceSplit()},
+    }
+    cuts = {}
+    for name, parts in kinds.items():
+        built = Tokenizer.from_str(bpe.to_str())
+        for part, value in parts.items():
+            setattr(built, part, value)
+        encoder = tokenizer.Learned(Path(name), read=built)
+        cuts[name] = len(list(tokenizer.cut_pieces(text.encode(), built)))
+        tokens, widths = encoder.encode(text.encode(), name)
+        whole = built.encode(text, add_special_tokens=False)
+        np.testing.assert_array_equal(tokens, whole.ids, err_msg=name)
+        ends = tokenizer.byte_offsets(text)[[end for _, end in whole.offsets]]
+        ends = np.maximum.accumulate(ends)
+        ends[-1] = len(text.encode())
+        np.testing.assert_array_equal(widths, np.diff(ends, prepend=0), err_msg=name)
+    assert cuts["whole"] == 1 and cuts["plain"] > 20 and cuts["llama"] > 20
