@@ -118,9 +118,13 @@ class Probe(Task):
         """Longest context of the test, in tokens."""
         return round(self.far * self.train_length)
 
+    def reach(self, training: bool) -> int:
+        """Longest gap, in tokens."""
+        return self.train_length if training else self.farthest
+
     def length(self, training: bool) -> int:
         """Tokens of a document, those of a row of L or of the longest window."""
-        return (self.train_length if training else self.farthest) + 1
+        return self.reach(training) + 1
 
     def document(self, rng: np.random.Generator, training: bool) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a document, and for each that is an answer its gap, at least 1; others have 0.

@@ -30,10 +30,9 @@ class Count(tasks.Probe):
         length = self.length(training)
         text, gaps = tasks.fillers(rng, length)
         free = np.ones(length, bool)
-        reach = self.train_length if training else self.farthest
         for rank, name in enumerate(rng.permutation(NAMES)):
             count = int(rng.integers(1, MOST + 1))
-            found = self._places(rng, count, reach, free, last=rank == 0)
+            found = self._places(rng, count, self.reach(training), free, last=rank == 0)
             if found is None:
                 continue
             *places, asked = found

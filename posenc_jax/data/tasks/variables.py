@@ -88,8 +88,7 @@ class Variables(tasks.Probe):
         """Gap drawn from the distribution, up to `most`."""
         if self.gaps == "fixed" and not training:
             return self.farthest - LAST  # from the last tokens to the first
-        end = self.train_length if training and self.gaps != "log" else self.farthest
-        end = min(end, most)
+        end = min(self.reach(training and self.gaps != "log"), most)
         if self.gaps in ("log", "octaves"):
             return _log_uniform(rng, NEAREST, end)
         return int(rng.integers(NEAREST, end + 1))
@@ -112,7 +111,7 @@ class Variables(tasks.Probe):
         if self.gaps == "fixed" and not training:
             return self.farthest - LAST
         if self.gaps in ("log", "octaves"):
-            end = self.train_length if training and self.gaps == "octaves" else self.farthest
+            end = self.reach(training and self.gaps == "octaves")
             return (end - NEAREST) / np.log(end / NEAREST)
         return ((self.train_length / 2 if training else self.farthest) + NEAREST) / 2
 
@@ -172,8 +171,8 @@ class Variables(tasks.Probe):
         self, rng: np.random.Generator, asked: int, older: int, free: np.ndarray, training: bool
     ) -> np.ndarray | None:  # [1 + older]
         """Free places of the last setting and of older ones, last first; None if none found."""
-        reach = self.train_length if training else self.farthest
-        reach = round(reach * (1.0 if self.separation is None else self.separation))
+        separation = 1.0 if self.separation is None else self.separation
+        reach = round(self.reach(training) * separation)
         for _ in range(TRIES):
             gap = self.draw_gap(rng, training, asked)
             apart = [_log_uniform(rng, 1, max(1, min(reach, asked))) for _ in range(older)]

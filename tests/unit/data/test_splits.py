@@ -169,7 +169,6 @@ class TestFingerprint:
         [
             {"vocab": 300},
             {"dtype": "|i1"},
-            {"dtype": "nonsense"},
             {"lossy": {"documents": 9, "changed": 9, "characters": 9, "examples": ["T"]}},
         ],
         ids=str,
