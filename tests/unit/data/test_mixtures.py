@@ -90,11 +90,12 @@ def test_held_out_answers_are_solvable_within_their_row(texts):
     corpus, _ = prepared(texts)
     test = corpus.parts["variables"].valid
     chosen = dict(length=L, batch_size=1, seed=0, within_documents=True)
-    answered = batches.Batches(test, **chosen, answers_only=True).held_out(50)
-    all_targets = batches.Batches(test, **chosen).held_out(50)
+    answered = batches.Batches(test, **chosen, answers_only=True).held_out(2_000)
+    all_targets = batches.Batches(test, **chosen).held_out(2_000)
     for inputs, targets, weights in zip(*answered[:3], strict=True):
         known = solve(np.append(inputs, targets[-1]))[1:]
         np.testing.assert_array_equal(known[weights > 0], targets[weights > 0])
+        np.testing.assert_array_equal(weights > 0, known >= 0)  # no answer is left out without need
     assert 0 < answered.weights.sum() < all_targets.weights.sum()
 
 
