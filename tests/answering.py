@@ -1,4 +1,4 @@
-"""Gathered report data of question-answering runs with chosen accuracies."""
+"""Data of a report of question-answering runs with chosen accuracies."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import pandas as pd
 
 from posenc_jax.config.schema import Encoding, Training
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.report.gathered import Gathered
-from posenc_jax.report.runs import Run
+from posenc_jax.report.runs import ReportData, Run
 
 L, LONG = 64, 512
 PARTS = ["1-64", "65-512"]
@@ -38,7 +37,7 @@ def gathered(*cells):
     points = pd.DataFrame([row for rows in cells for row in rows]).astype({"accuracy": float})
     runs = [_run(row) for row in points.drop_duplicates("group").itertuples()]
     none = points.iloc[:0]
-    return Gathered(runs, points, none, {}, {}, [], none, none)
+    return ReportData(runs, points, none, none, none, [])
 
 
 def _run(row):

@@ -1,16 +1,19 @@
 """Retrieval accuracy in a report: lines, a map by distance, oracles, reach and order."""
 
-from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from posenc_jax.display import Line
+from posenc_jax.evaluation.protocols.latest import ALL
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import answers, curves, style
 from posenc_jax.plots.answers import Arrow, Place, reach_and_order
 from posenc_jax.report import figures
-from posenc_jax.report.gathered import Answers, Frame, Gathered, Ordered
+from posenc_jax.report.runs import Frame, ReportData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +24,89 @@ FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncer
 MOST_LINES = 8  # in a picture, besides the controls; the map above has every row
 WORTH_A_LINE = 0.1  # gain in accuracy from which an extension is drawn beside its encoding
 SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the window of L
+
+
+class Answers(NamedTuple):
+    """Accuracy of every method of every group and seed."""
+
+    points: Frame  # protocol `answers`, with accuracy `relative` to the ceiling
+    gaps: Frame  # protocol `gap`
+    trained: int  # L of all runs but the oracles
+    longest: int
+    oracles: Sequence[str]  # groups trained at the longest length; none where that is L
+    names: Mapping[str, str]  # of groups: the encoding where it is unique among them
+    best: Mapping[tuple[str, str], float]  # accuracy of group and method there, best first
+
+
+class Ordered(NamedTuple):
+    """Reach and order by group, method, length and seed.
+
+    Reach is the accuracy without an older setting, relative to the ceiling; order the accuracy with
+    one, rescaled from 0 for a reader without order to 1.
+    """
+
+    points: Frame  # columns group, method, length, seed, reach, order
+    trained: int  # L of all runs but the oracles
+    longest: int
+
+
+def collect(data: ReportData) -> Answers | None:
+    """Answers of protocol `answers`; None where none were scored."""
+    scored = data.points[data.points.accuracy.notna()]
+    points = scored[scored.protocol == "answers"]
+    if points.empty:
+        return None
+    points = points.assign(relative=points.accuracy / points.ceiling.fillna(1.0))
+    trained, longest = _lengths(points)
+    far = points[(points.trained >= longest) & (points.length == longest)]
+    oracles = list(far[far.method == "none"].group.unique()) if trained < longest else []
+    labels = {run.group for run in data.runs if run.config.label}
+    names = _short_names(points, longest, labels)
+    names = {g: f"{name}, oracle" if g in oracles else name for g, name in names.items()}
+    gaps = scored[scored.protocol == "gap"]
+    means = points[points.length == longest].groupby(["group", "method"]).accuracy.mean()
+    ordered = sorted(means.items(), key=lambda item: (-item[1], figures.plainness(item[0][1])))
+    best = {(str(group), str(method)): float(value) for (group, method), value in ordered}
+    return Answers(points, gaps, trained, longest, oracles, names, best)
+
+
+def _lengths(points: Frame) -> tuple[int, int]:
+    """L of all runs but the oracles, and the longest length."""
+    longest = int(points.length.max())
+    beyond = points[points.trained < longest]
+    return int(beyond.trained.min()) if len(beyond) else longest, longest
+
+
+def _short_names(points: Frame, longest: int, labels: set[str]) -> dict[str, str]:
+    groups = points[["group", "encoding", "trained"]].drop_duplicates("group")
+    known = groups[~groups.group.isin(labels)].copy()
+    known["oracle"] = known.trained >= longest  # shown in the name
+    unique = ~known.duplicated(["encoding", "oracle"], keep=False)
+    longer = known.group[known.group != known.encoding]
+    short = known.group.str.removeprefix(_shared(list(longer), set(known.encoding)))
+    named = dict(zip(known.group, known.encoding.where(unique, short), strict=True))
+    return {group: named.get(group, group) for group in groups.group}
+
+
+def _shared(groups: list[str], encodings: set[str]) -> str:
+    """Common prefix of all names, such as `variables-`; empty if it contains an encoding."""
+    start = os.path.commonprefix(groups)
+    start = start[: start.rfind("-") + 1]
+    names_encoding = any(word in encodings for word in start.split("-"))
+    return "" if names_encoding or len(groups) < 2 else start
+
+
+def collect_order(data: ReportData) -> Ordered | None:
+    """Reach and order; None where either protocol is missing."""
+    reach = data.points[data.points.protocol == "reach"]
+    latest = data.points[(data.points.protocol == "latest") & (data.points.part == ALL)]
+    if reach.empty or latest.empty:
+        return None
+    keys = ["group", "method", "length", "seed", "trained"]
+    reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
+    rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
+    merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
+    return Ordered(merged, *_lengths(merged))
 
 
 def legend_entry(results: Answers, group: str, method: str) -> str:
@@ -54,7 +140,7 @@ def admitted(results: Answers) -> str:
     )
 
 
-def lines(data: Gathered, results: Answers, most: int | None = None) -> list[Line]:
+def lines(data: ReportData, results: Answers, most: int | None = None) -> list[Line]:
     """Lines of every encoding and its best extension where that gains, best first; then controls.
 
     At most `most` of them are kept, spread from best to worst.
@@ -98,7 +184,7 @@ def look_with_method(plain: style.Look, method: str) -> dict[str, Any]:
     return fields if method == "none" else fields | {"linestyle": "--", "markerfacecolor": "white"}
 
 
-def controls(data: Gathered, results: Answers) -> list[Line]:
+def controls(data: ReportData, results: Answers) -> list[Line]:
     """Lines of the ceiling, the reader without order, the window of L and the oracles."""
     lengths = sorted(results.points.length.unique())
     result = [curves.CEILING._replace(x=lengths, y=[1.0] * len(lengths))]
@@ -167,7 +253,7 @@ def _close(row: tuple, window: tuple, chosen: list[bool]) -> bool:
 
 
 def text(
-    data: Gathered, results: Answers, own: bool, extended: Container[tuple[str, str]] = ()
+    data: ReportData, results: Answers, own: bool, extended: Container[tuple[str, str]] = ()
 ) -> list[Line]:
     """Bits of text against context, as trained and for the `extended` pairs of encoding and method.
 
@@ -191,9 +277,9 @@ def text(
     return [line for line in result if line.x]
 
 
-def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Figure]":
+def pictures(data: ReportData, text_runs: ReportData | None = None) -> "dict[str, Figure]":
     """One picture for a screen, or its two parts for a paper's column."""
-    results = data.answers
+    results = collect(data)
     if results is None or results.gaps.empty:
         return {}
     drawn = lines(data, results, MOST_LINES)
@@ -219,12 +305,12 @@ def pictures(data: Gathered, text_runs: Gathered | None = None) -> "dict[str, Fi
 WORTH_A_MARK = 0.03  # gain from which an extension is drawn, in the lower of reach and order
 
 
-def arrows(data: Gathered, results: Ordered, *, brief: bool = False) -> list[Arrow]:
+def arrows(data: ReportData, results: Ordered, *, brief: bool = False) -> list[Arrow]:
     """Arrows from L to the longest length, best first; an oracle is a point.
 
     The brief list has every encoding as trained, its best extension, and the mean window of L.
     """
-    scored, looks, best, result = data.answers, figures.looks(data), _best(results), []
+    scored, looks, best, result = collect(data), figures.looks(data), _best(results), []
     for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
         begin, end = (rows[rows.length == n] for n in (results.trained, results.longest))
         if end.empty or (brief and (group, method) not in best):
@@ -265,5 +351,5 @@ def _place(points: Frame) -> Place:
     return Place(float(points.reach.mean()), float(points.order.mean()), *ends)
 
 
-def picture_of_order(data: Gathered, results: Ordered) -> "Figure":
+def picture_of_order(data: ReportData, results: Ordered) -> "Figure":
     return reach_and_order(arrows(data, results, brief=True), results.trained, results.longest)

@@ -9,15 +9,16 @@ import pandas as pd
 
 from posenc_jax.display import Line, Table
 from posenc_jax.evaluation import protocols
+from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import curves, style
-from posenc_jax.report.gathered import Frame, Gathered, plainness
+from posenc_jax.report.runs import Frame, ReportData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def looks(data: Gathered) -> dict[str, style.Look]:
+def looks(data: ReportData) -> dict[str, style.Look]:
     return style.looks({run.group: run.encoding for run in data.runs})
 
 
@@ -49,7 +50,7 @@ def line(
     return Line(name, list(seeds), means, look, band, list(seeds.values()), **options)
 
 
-def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Line]:
+def against_length(data: ReportData, protocol: str, value: str = "bpb") -> list[Line]:
     """Lines of every group without extensions, best at the longest length first; then n-grams and
     baselines."""
     lines, baselines = [], []
@@ -74,7 +75,7 @@ def against_length(data: Gathered, protocol: str, value: str = "bpb") -> list[Li
     return lines + grey + [item._replace(seeds=(), band=None) for item in baselines if item.x]
 
 
-def yardsticks(data: Gathered, points: Frame) -> Frame:
+def yardsticks(data: ReportData, points: Frame) -> Frame:
     """N-grams counted on the training text of these runs, scored on the same targets, by order.
 
     Their names include the amount of text counted where it differs.
@@ -87,7 +88,7 @@ def yardsticks(data: Gathered, points: Frame) -> Frame:
     return rows.assign(name=names).sort_values(["counted", "order"])
 
 
-def ngram_lines(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]:
+def ngram_lines(data: ReportData, points: Frame, value: str = "bpb") -> list[Line]:
     """A grey line for the loss of each n-gram on the same targets."""
     lengths = sorted(points.length.unique())
     return [
@@ -99,7 +100,7 @@ def ngram_lines(data: Gathered, points: Frame, value: str = "bpb") -> list[Line]
     ]
 
 
-def extended(data: Gathered, group: str, points: Frame, by: str = "", **options: Any):
+def extended(data: ReportData, group: str, points: Frame, by: str = "", **options: Any):
     """Lines of every extension of a group at its largest scale, or of one at all its scales."""
     if by:
         chosen = points[points.extension.isin(["none", by])]
@@ -120,7 +121,7 @@ def extended(data: Gathered, group: str, points: Frame, by: str = "", **options:
     return sorted(lines, key=lambda item: (item.name != "none", -item.x[-1], item.y[-1]))
 
 
-def by_place(data: Gathered, protocol: str) -> list[Line]:
+def by_place(data: ReportData, protocol: str) -> list[Line]:
     """Lines of every group without extensions over the places of its longest window."""
     all_looks, lines = looks(data), []
     for group in data.groups:
@@ -145,6 +146,11 @@ def distinct(rows: Mapping[tuple[str, str], tuple]) -> set[tuple[str, str]]:
     for method, group in sorted(((m, g) for g, m in rows), key=lambda pair: plainness(pair[0])):
         plainest.setdefault((group, rows[group, method]), method)
     return {(group, method) for (group, _), method in plainest.items()}
+
+
+def plainness(method: str) -> tuple:
+    """Rank of a method among those with equal values: the plainest comes first."""
+    return method != "none", method not in BASELINES, method.startswith("dynamic_"), method
 
 
 def tokens_axis(points: Frame) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import style
 from posenc_jax.report import figures
-from posenc_jax.report.gathered import Gathered
-from posenc_jax.report.runs import Run
+from posenc_jax.report.runs import ReportData, Run
 
 FASTER = 2.0  # a loss that falls this many times as fast as the best's is not done
 LATE = 0.75  # share of the steps; the fall starts at the last loss logged before
@@ -54,7 +53,7 @@ class Learned(NamedTuple):
         return self.fall <= float(np.mean(list(allowed.values())))
 
 
-def learning_curves(data: Gathered, name: str) -> list[Line]:
+def learning_curves(data: ReportData, name: str) -> list[Line]:
     """Lines of means over seeds against steps, lowest final loss first."""
     rows = [
         {"group": run.group, "step": step, name: value}
@@ -72,7 +71,7 @@ def learning_curves(data: Gathered, name: str) -> list[Line]:
     return sorted(result, key=lambda item: item.y[-1])
 
 
-def groups_by_loss(data: Gathered) -> list[Learned]:
+def groups_by_loss(data: ReportData) -> list[Learned]:
     """Groups with a held-out loss before the last quarter and at the end, lowest first."""
     families: dict[str, list[Learned]] = {}
     for group in data.groups:
@@ -106,7 +105,7 @@ def _beside_best(family: Sequence[Learned]) -> list[Learned]:
     return [item if item is best else item._replace(of_best=best.falls) for item in family]
 
 
-def ngram_reached(data: Gathered, group: str) -> str:
+def ngram_reached(data: ReportData, group: str) -> str:
     """Longest n-gram that, like all shorter ones, is no better than a group on its targets at L.
 
     Longer ones get worse again if counted on little text. Empty where no n-gram was counted.

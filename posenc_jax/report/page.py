@@ -12,9 +12,8 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.statistics import FEWEST_SEEDS
 from posenc_jax.plots import curves, style
 from posenc_jax.report import answers, figures, sections, table
-from posenc_jax.report.gathered import Gathered, gather
-from posenc_jax.report.ranking import Rank
-from posenc_jax.report.runs import Run
+from posenc_jax.report.ranking import Rank, Rankings, Tables, rankings
+from posenc_jax.report.runs import ReportData, Run, read_runs
 from posenc_jax.runs.workdir import now
 from posenc_jax.runtime.files import write_atomically
 from posenc_jax.runtime.terminal import counted, say, warn
@@ -31,32 +30,37 @@ PAGES = jinja2.Environment(
 )
 
 
-def write_page(data: Gathered, folder: Path) -> Path:
+def write_page(data: ReportData, ranks: Rankings, folder: Path) -> Path:
     encodings, seeds = ({run.encoding for run in data.runs}, {run.seed for run in data.runs})
     summary = (
         f"{evaluated(data)}; encodings: {len(encodings)}, seeds: {len(seeds)}. "
         f"Made {now()}: {' '.join(['python', *sys.argv])}"
     )
     page = PAGES.get_template("page.html").render(
-        data=data, sentences=sentences(data), summary=summary, sections=sections.every(data)
+        data=data,
+        notes=[*data.notes, *ranks.notes],
+        sentences=sentences(data, ranks),
+        summary=summary,
+        sections=sections.every(data, ranks),
     )
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "index.html", page)
     return folder / "index.html"
 
 
-def evaluated(data: Gathered) -> str:
+def evaluated(data: ReportData) -> str:
     """Counts of runs, for the page and the terminal."""
     done = sum(bool(run.cells) for run in data.runs)
     return f"{counted(len(data.runs), 'run')}, {done} of them evaluated"
 
 
-def draw_pictures(data: Gathered, folder: Path, text: Gathered | None = None) -> list[Path]:
+def draw_pictures(data: ReportData, folder: Path, text: ReportData | None = None) -> list[Path]:
     """Draw a picture for every protocol, answers beside `text`; return the files."""
     drawn: dict[str, Figure | None] = {"answers": None, "gap": None, "reach_and_order": None}
     drawn |= answers.pictures(data, text)
-    if data.order is not None:
-        drawn["reach_and_order"] = answers.picture_of_order(data, data.order)
+    order = answers.collect_order(data)
+    if order is not None:
+        drawn["reach_and_order"] = answers.picture_of_order(data, order)
     drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
     captions_of = {}
     for name, figure in drawn.items():
@@ -68,7 +72,7 @@ def draw_pictures(data: Gathered, folder: Path, text: Gathered | None = None) ->
     return list(captions_of)
 
 
-def _caption(data: Gathered, name: str) -> str:
+def _caption(data: ReportData, name: str) -> str:
     """Caption: content, data and meaning of the bands."""
     if name == "reach_and_order":
         return (
@@ -89,7 +93,7 @@ def _caption(data: Gathered, name: str) -> str:
     return f"{name}: {words}; means over seeds. Data: {on_what(data, name)}{bands}"
 
 
-def _picture(data: Gathered, protocol: str) -> "Figure | None":
+def _picture(data: ReportData, protocol: str) -> "Figure | None":
     """Chart of all lines on the left; on the right a closer view of those near the best."""
     value = figures.value_of(protocol)
     lines = figures.against_length(data, protocol, value)
@@ -112,16 +116,20 @@ MOST = 4  # names in a list, before "and 3 more"
 NAMED = 3  # entries behind the best one: the nearest and the last
 
 
-def sentences(data: Gathered) -> list[str]:
+def sentences(data: ReportData, ranks: Rankings) -> list[str]:
     """Results, then the data they are from; empty where nothing has been evaluated."""
-    results = [sentence for sentence in (_answered(data), _ranked(data)) if sentence]
+    results = [
+        sentence
+        for sentence in (_answered(data, ranks.extended), _ranked(ranks.extended))
+        if sentence
+    ]
     if not results:
         return []
     return [" ".join(results), on_what(data, protocols.HEADLINE, "answers")]
 
 
-def _answered(data: Gathered) -> str:
-    results = data.answers
+def _answered(data: ReportData, tables: Tables) -> str:
+    results = answers.collect(data)
     if results is None:
         return ""
     best = results.best
@@ -132,7 +140,7 @@ def _answered(data: Gathered) -> str:
         return ""
     words = [f"{answers.legend_entry(results, *entries[0])} {best[entries[0]]:.2f}"]
     if plain[-1] != entries[0]:
-        ranks = data.ranking.get("answers", {}).get(results.longest, [])
+        ranks = tables.get("answers", {}).get(results.longest, [])
         behind = [f", {_behind(rank)}" for rank in ranks[1:] if rank[:2] == plain[-1]]
         words.append(
             f"{answers.legend_entry(results, *plain[-1])} {best[plain[-1]]:.2f}{''.join(behind)}"
@@ -143,13 +151,13 @@ def _answered(data: Gathered) -> str:
     return f"Retrieval accuracy up to {results.longest:,} tokens back: {_list(words)}."
 
 
-def _ranked(data: Gathered) -> str:
+def _ranked(tables: Tables) -> str:
     """Sentence on the ranking of text at the longest length."""
-    tables = data.ranking.get(protocols.HEADLINE, {})
-    if not tables:
+    by_length = tables.get(protocols.HEADLINE)
+    if not by_length:
         return ""
-    length = max(tables)
-    best, *others = tables[length]
+    length = max(by_length)
+    best, *others = by_length[length]
     named = others if len(others) <= NAMED else [*others[: NAMED - 1], others[-1]]
     words = [
         f"At {length:,} tokens {_name(best)} has the lowest loss, {best.loss:.3f} bits per byte",
@@ -181,7 +189,7 @@ def _name(rank: Rank) -> str:
     return figures.with_method(rank.group, rank.method)
 
 
-def on_what(data: Gathered, *scored: str) -> str:
+def on_what(data: ReportData, *scored: str) -> str:
     """L, size, data, targets of the protocols `scored`, and seeds of all evaluated runs."""
     runs = [run for run in data.runs if run.cells]
     shown = data.points[data.points.protocol.isin(scored)]
@@ -230,12 +238,13 @@ def report(
 
     The picture of answers also shows bits of text, from the runs `text` if given.
     """
-    data = gather(runs, evaluation)
-    for note in data.notes:
+    data = read_runs(runs, evaluation)
+    ranks = rankings(data.runs)
+    for note in (*data.notes, *ranks.notes):
         warn(note)
-    path = write_page(data, out)
+    path = write_page(data, ranks, out)
     with style.printed(form):
-        drawn = draw_pictures(data, out, gather(text) if text else None)
+        drawn = draw_pictures(data, out, read_runs(text) if text else None)
     say(table.table(data))
     written = [*drawn, *([out / style.CAPTIONS] if drawn else []), *table.write(data, out)]
     say("\n".join(map(str, written)))

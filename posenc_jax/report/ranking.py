@@ -51,6 +51,19 @@ class Rank(NamedTuple):
 Tables = dict[str, dict[int, list[Rank]]]  # protocol -> length -> entries, best first
 
 
+class Rankings(NamedTuple):
+    """Tables with and without extensions, and notes on what the first leave out."""
+
+    extended: Tables
+    plain: Tables
+    notes: Sequence[str]
+
+
+def rankings(runs: Sequence[Run]) -> Rankings:
+    extended, notes = ranked(runs)
+    return Rankings(extended, ranked(runs, plain=True)[0], notes)
+
+
 class DocumentLoss(NamedTuple):
     """Loss of a cell by document: the ratio of `amount` to `size`, times `unit`."""
 

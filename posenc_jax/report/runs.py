@@ -3,24 +3,35 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
+
 from posenc_jax.config.compare import experiment, without_seed
 from posenc_jax.config.resolve import TOKENIZER
 from posenc_jax.config.schema import Training
-from posenc_jax.evaluation import records
-from posenc_jax.evaluation.cells import exists, read_record, targets_of
+from posenc_jax.evaluation import ngrams, protocols, records
+from posenc_jax.evaluation.cells import exists, label, read_record, targets_of
 from posenc_jax.evaluation.records import Measured
+from posenc_jax.evaluation.statistics import smooth
+from posenc_jax.evaluation.table import counts
 from posenc_jax.runs.metrics import read_metrics
 from posenc_jax.runs.subject import run_config
 from posenc_jax.runs.workdir import Workdir, data_in_words
 from posenc_jax.runtime.errors import NOT_FINITE, DataError, OtherConfig, Stop
-from posenc_jax.sweeping.rates import CHOSEN
+from posenc_jax.sweeping import rates
 
+Frame = Any  # a pandas.DataFrame; its types are too loose to check
+OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
+OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
+VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
+VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
 Value = TypeVar("Value")
 Curve = Sequence[tuple[int, float]]  # a value by step
 
@@ -89,20 +100,34 @@ class Run:
         )
 
 
-def read_runs(
-    folders: Iterable[Path],
-    evaluation: str,
-    notes: list[str],
-    tuned: Collection[str] = (),
-    trials: Collection[str] = (),
-) -> list[Run]:
-    """Read runs with the named evaluation, else that of their own held-out text.
+@dataclass(frozen=True)
+class ReportData:
+    """The runs of a report and their numbers."""
 
-    `tuned` are folders of sweeps that chose rates, `trials` runs which only served to choose them.
-    """
+    runs: Sequence[Run]
+    points: Frame  # one row per run, protocol, method and length
+    places: Frame  # one row per run, protocol, method and place of the longest window
+    yardsticks: Frame  # one row per n-gram and set of targets
+    choices: Frame  # one row per rate tried by a sweep
+    notes: Sequence[str]
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """Groups with an evaluation, in the order that numbers them in the page's controls."""
+        return list(dict.fromkeys(run.group for run in self.runs if run.cells))
+
+    def gid(self, group: str) -> str:
+        """Name of the lines and rows of a group, which the page's controls hide."""
+        return f"group-{self.groups.index(group)}"
+
+
+def read_runs(folders: Iterable[Path], evaluation: str = "") -> ReportData:
+    """Read one evaluation of each run: the named one, else that of its own held-out text."""
+    folders = list(folders)
+    choices, notes = _choices(folders)
+    trials = set(choices[choices.chosen == ""].id)  # served only to choose rates
     runs: list[Run] = []
     edited: list[OtherConfig] = []
-    folders = list(folders)
     for folder in runs_in(folders):
         if str(folder) in trials and not exists(folder / "eval"):
             continue
@@ -112,9 +137,9 @@ def read_runs(
             notes.append(f"skipped: {folder.name}: {error}")
             edited += [error] if isinstance(error, OtherConfig) else []
             continue
-        cells, note, unfit = evaluated(folder, evaluation)
+        cells, note, unfit = _evaluated(folder, evaluation)
         notes += [f"{run.name}: {note}"] if note else []
-        is_tuned = str(folder.parent) in tuned
+        is_tuned = str(folder.parent) in set(choices.sweep)
         runs.append(replace(run, cells=cells, unfit=unfit, tuned=is_tuned))
     if edited and not runs:
         raise edited[0]
@@ -124,7 +149,22 @@ def read_runs(
             "sweep.log of a sweep's job gives the reason if it has none"
             + "".join(f"; {n}" for n in notes)
         )
-    return comparable(grouped(runs), notes)
+    runs = comparable(grouped(runs), notes)
+    notes += [*_diverged(runs), *_left_out(runs)]
+    means = [run for run in runs if run.in_means]
+    columns = [*OF_RUN, *OF_CELL, "length"]
+    return ReportData(
+        runs,
+        pd.DataFrame(
+            [row for run in means for row in _points(run)], columns=[*columns, *VALUES, "counts"]
+        ),
+        pd.DataFrame(
+            [row for run in means for row in _places(run)], columns=[*columns, "place", "nll"]
+        ),
+        _yardsticks(runs),
+        choices,
+        notes,
+    )
 
 
 def runs_in(folders: Iterable[Path]) -> list[Path]:
@@ -137,6 +177,20 @@ def runs_in(folders: Iterable[Path]) -> list[Path]:
         for run in run_folders or sorted(path.parent for path in folder.glob("*/config.json")):
             runs[run.resolve()] = None
     return list(runs)
+
+
+def _choices(folders: Iterable[Path]) -> tuple[Frame, list[str]]:
+    """Rates tried by tuned sweeps, read from their folders, and notes on damaged tables of them."""
+    rows: list[dict] = []
+    notes: list[str] = []
+    for folder in map(Path.resolve, folders):
+        try:
+            choices = rates.read_choices(folder)
+        except Stop as error:
+            notes.append(str(error))
+            continue
+        rows += [{"sweep": str(folder), "id": str(folder / row["run"])} | row for row in choices]
+    return pd.DataFrame(rows, columns=["sweep", "id", *rates.CHOICES_COLUMNS]), notes
 
 
 def _trained(folder: Path, notes: list[str]) -> Run:
@@ -175,7 +229,7 @@ def _or_note(read: Callable[[], Value], otherwise: Value, notes: list[str]) -> V
         return otherwise
 
 
-def evaluated(folder: Path, evaluation: str = "") -> tuple[list[Measured], str, list[dict]]:
+def _evaluated(folder: Path, evaluation: str) -> tuple[list[Measured], str, list[dict]]:
     """Cells of the newest checkpoint, a note on other evaluations, and the methods left out."""
     if not exists(folder / "eval"):
         return [], "not evaluated yet", []
@@ -232,7 +286,7 @@ def _name(members: Sequence[Run], unlabelled: Sequence[Run]) -> str:
     if len({run.tuned for run in same}) == len(same) and _alike_but_rates(same):
         return f"{encoding}, tuned" if members[0].tuned else encoding
     name = without_seed(min(run.name for run in members))
-    for rate in CHOSEN:
+    for rate in rates.CHOSEN:
         if len({run.experiment.get(rate) for run in same}) == 1:
             name = re.sub(rf"(?:^|-){rate}=[\d.e-]*\d", "", name)
     return name
@@ -240,7 +294,7 @@ def _name(members: Sequence[Run], unlabelled: Sequence[Run]) -> str:
 
 def _alike_but_rates(runs: Iterable[Run]) -> bool:
     """True if runs differ at most in tuned rates and in the share of text kept for tuning."""
-    free = {*CHOSEN, "data.choose_fraction"}
+    free = {*rates.CHOSEN, "data.choose_fraction"}
     first, *others = (
         {name: value for name, value in run.experiment.items() if name not in free} for run in runs
     )
@@ -320,3 +374,68 @@ def most_common(values: Iterable[Any]) -> Any:
     """Most frequent value, the first of them on a tie."""
     listed = list(values)
     return max(dict.fromkeys(listed), key=listed.count) if listed else None
+
+
+def _diverged(runs: Iterable[Run]) -> list[str]:
+    """Notes on groups without a rank, because the training of a seed was not finite."""
+    return [
+        f"{run.name}: its training was not finite, so {run.group} is not ranked; its curves "
+        "are means over the other seeds"
+        for run in runs
+        if run.diverged
+    ]
+
+
+def _left_out(runs: Iterable[Run]) -> list[str]:
+    """Notes on requested methods that do not fit the encoding, one per reason."""
+    rows = pd.DataFrame(
+        [(row["flag"], row["method"], run.group) for run in runs for row in run.unfit],
+        columns=["reason", "method", "group"],
+    )
+    return [
+        f"{', '.join(unfit.method.unique())} {reason}; not evaluated for "
+        + ", ".join(unfit.group.unique())
+        for reason, unfit in rows.groupby("reason", sort=False)
+    ]
+
+
+def _points(run: Run) -> list[dict]:
+    """Rows of a run, one per cell, by length."""
+    rows = [row for row in records.rows(run.cells) if not protocols.find(row["protocol"]).by_place]
+    return [
+        _names(run, row)
+        | {name: row[name] for name in ("length", *VALUES) if name in row}
+        | {"null_bpb": None if row["gain_bpb"] is None else row["bpb"] + row["gain_bpb"]}
+        | {"counts": counts(row)}
+        for row in sorted(rows, key=lambda row: row["length"])
+    ]
+
+
+def _places(run: Run) -> list[dict]:
+    """Loss of a run at the places of its longest windows, averaged over neighbouring places."""
+    rows = []
+    for cell in run.cells:
+        by_place = protocols.find(cell.facts["protocol"]).by_place
+        if by_place and np.all(np.isfinite(cell.sums.by_place)):
+            names = _names(run, cell.facts) | {"length": cell.facts["length"]}
+            windows = int(cell.sums.windows[0])
+            means = zip(*smooth(cell.sums.by_place / windows, windows), strict=True)
+            rows += [names | {"place": place, "nll": nll} for place, nll in means]
+    return rows
+
+
+def _names(run: Run, facts: dict) -> dict[str, Any]:
+    of_run = {name: getattr(run, name) for name in OF_RUN}
+    of_cell = {name: facts[name] for name in OF_CELL if name in facts}
+    return of_run | of_cell | {"method": label(facts)}
+
+
+def _yardsticks(runs: Iterable[Run]) -> Frame:
+    """N-grams of all runs, without repeats for the same targets and the same training text."""
+    rows = []
+    for run in runs:
+        with suppress(Stop):
+            of_run = ngrams.read_yardsticks(run.folder / "eval")
+            rows += [row | {"read": run.read} for row in of_run]
+    frame = pd.DataFrame(rows, columns=[*ngrams.YARDSTICK_COLUMNS, "read"])
+    return frame.drop_duplicates(["token_hash", "order", "read", "counted"])

@@ -1,4 +1,4 @@
-"""The sections of the page; each is a function from the gathered data to a `Section`."""
+"""The sections of the page; each is a function from the data of a report to a `Section`."""
 
 from collections.abc import Sequence
 from math import inf, isfinite, isnan
@@ -13,28 +13,28 @@ from posenc_jax.report import answers as report_answers
 from posenc_jax.report import figures
 from posenc_jax.report.answers import arrows, picture_of_order
 from posenc_jax.report.figures import Block, Section, Select, chart_with_table
-from posenc_jax.report.gathered import Frame, Gathered
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
-from posenc_jax.report.ranking import Rank, loss_of, wrong_answers
+from posenc_jax.report.ranking import Rank, Rankings, loss_of, wrong_answers
+from posenc_jax.report.runs import Frame, ReportData
 from posenc_jax.runtime.terminal import counted
 
 
-def every(data: Gathered) -> list[Section]:
+def every(data: ReportData, ranks: Rankings) -> list[Section]:
     """All sections, in order; the page adds one on the runs."""
-    sections = [reach_and_order(data), answers(data), loss(data), ranking(data)]
+    sections = [reach_and_order(data), answers(data), loss(data), ranking(data, ranks)]
     sections += [rates(data), learning(data), extensions(data), places(data)]
     return [section for section in sections if section is not None]
 
 
-def shown(data: Gathered) -> list[str]:
+def shown(data: ReportData) -> list[str]:
     """Protocols against length that were measured."""
     measured = set(data.points.protocol)
     return [protocol for protocol in protocols.against_length() if protocol in measured]
 
 
-def answers(data: Gathered) -> Section | None:
+def answers(data: ReportData) -> Section | None:
     """Retrieval accuracy against context and by distance to the answer."""
-    results = data.answers
+    results = report_answers.collect(data)
     if results is None:
         return None
     blocks = [
@@ -67,9 +67,9 @@ def answers(data: Gathered) -> Section | None:
     )
 
 
-def reach_and_order(data: Gathered) -> Section | None:
+def reach_and_order(data: ReportData) -> Section | None:
     """Reach against order, as a picture and a table."""
-    results = data.order
+    results = report_answers.collect_order(data)
     if results is None:
         return None
     head = ["", f"reach at {results.trained}", f"at {results.longest}"]
@@ -91,7 +91,7 @@ def reach_and_order(data: Gathered) -> Section | None:
     )
 
 
-def loss(data: Gathered) -> Section:
+def loss(data: ReportData) -> Section:
     """Loss of every group without extensions, with its baselines."""
     blocks = []
     for protocol in shown(data):
@@ -128,16 +128,16 @@ def loss(data: Gathered) -> Section:
     )
 
 
-def ranking(data: Gathered) -> Section:
+def ranking(data: ReportData, ranks: Rankings) -> Section:
     blocks = []
-    lengths = sorted({length for tables in data.ranking.values() for length in tables})
+    lengths = sorted({length for tables in ranks.extended.values() for length in tables})
     for protocol in shown(data):
         for length in lengths:
-            for name, tables in (("yes", data.ranking), ("no", data.plain_ranking)):
-                ranks = tables.get(protocol, {}).get(length, [])
+            for name, tables in (("yes", ranks.extended), ("no", ranks.plain)):
+                entries = tables.get(protocol, {}).get(length, [])
                 when = {"protocol": protocol, "length": str(length), "extended": name}
-                text = "" if ranks else "nothing to rank"
-                table = _ranks(data, protocol, ranks) if ranks else None
+                text = "" if entries else "nothing to rank"
+                table = _ranks(data, protocol, entries) if entries else None
                 blocks.append(Block(when, f"{protocol}, {length:,} tokens", text, table=table))
     options = {str(length): f"{length:,}" for length in lengths}
     return Section(
@@ -159,7 +159,7 @@ def ranking(data: Gathered) -> Section:
     )
 
 
-def _ranks(data: Gathered, protocol: str, ranks: Sequence[Rank]) -> Table:
+def _ranks(data: ReportData, protocol: str, ranks: Sequence[Rank]) -> Table:
     """A row per entry; controls never hide the best, the reference of all others."""
     accuracy = loss_of(protocol) is wrong_answers
     unit = "accuracy" if accuracy else "bits per byte"
@@ -196,7 +196,7 @@ def _right(row: Rank) -> Rank:
     return row._replace(loss=1 - row.loss, seeds=seeds, interval=interval)
 
 
-def extensions(data: Gathered) -> Section | None:
+def extensions(data: ReportData) -> Section | None:
     """Loss of every group with extensions: all of them, and each at several scales."""
     options, blocks = {}, []
     for number, group in enumerate(data.groups):
@@ -232,7 +232,7 @@ def extensions(data: Gathered) -> Section | None:
     )
 
 
-def places(data: Gathered) -> Section | None:
+def places(data: ReportData) -> Section | None:
     """Loss by place in the window; one chart per protocol, and per group with extensions."""
     drawn = {}  # key -> label, lines and points
     for protocol in data.places.protocol.unique():
@@ -268,7 +268,7 @@ def places(data: Gathered) -> Section | None:
     )
 
 
-def rates(data: Gathered) -> Section | None:
+def rates(data: ReportData) -> Section | None:
     """Rates tried and chosen for every scheme of a tuned sweep."""
     choices = data.choices
     if choices.empty:
@@ -326,7 +326,7 @@ def _value(value: float) -> str:
     return f"{value:.3f}" if isfinite(value) else "not finite"
 
 
-def learning(data: Gathered) -> Section | None:
+def learning(data: ReportData) -> Section | None:
     """Loss against steps, and a verdict on which groups are not done."""
     titles = {"loss": "training loss", "valid_loss": "loss on held-out text"}
     drawn = {name: lines for name in titles if (lines := learning_curves(data, name))}
@@ -361,7 +361,7 @@ def learning(data: Gathered) -> Section | None:
     )
 
 
-def _falls(data: Gathered) -> Block:
+def _falls(data: ReportData) -> Block:
     groups = groups_by_loss(data)
     if not groups:
         return Block(

@@ -11,10 +11,10 @@ from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.plots import curves
 from posenc_jax.report import answers, figures, learning
-from posenc_jax.report.gathered import Frame, Gathered
+from posenc_jax.report.runs import Frame, ReportData
 
 
-def table(data: Gathered) -> str:
+def table(data: ReportData) -> str:
     """Bits per byte and accuracy of groups by length."""
     blocks = []
     for protocol in (protocols.HEADLINE, "answers"):
@@ -33,7 +33,7 @@ def table(data: Gathered) -> str:
     return "\n\n".join(blocks) or "nothing has been evaluated yet"
 
 
-def _by_group(data: Gathered, protocol: str, points: Frame, value: str) -> Table:
+def _by_group(data: ReportData, protocol: str, points: Frame, value: str) -> Table:
     """Table of groups, each with its baselines and extensions below it, best first."""
     means = points.groupby(["group", "method", "length"])[value].mean(skipna=False).unstack()
     words = curves.VALUES[value]
@@ -63,7 +63,7 @@ DIGITS = 3
 NONE = "–"
 
 
-def write(data: Gathered, folder: Path) -> list[Path]:
+def write(data: ReportData, folder: Path) -> list[Path]:
     """Write OUT/tables.md and OUT/tables.tex if anything has been evaluated."""
     tables = every(data)
     paths = []
@@ -76,9 +76,10 @@ def write(data: Gathered, folder: Path) -> list[Path]:
     return paths
 
 
-def every(data: Gathered) -> list[Table]:
+def every(data: ReportData) -> list[Table]:
     """One table per protocol: groups and methods by length or by part, best first."""
     tables = []
+    results = answers.collect(data)
     for name in data.points.protocol.unique():
         protocol = protocols.find(name)
         points = data.points[data.points.protocol == name]
@@ -89,12 +90,13 @@ def every(data: Gathered) -> list[Table]:
         if protocol.by_part:
             points = points[points.length == points.length.max()]
         if points[value].notna().any():
-            tables.append(_table_of_protocol(data, name, points, value, columns))
+            names = results.names if results is not None and value == "accuracy" else {}
+            tables.append(_table_of_protocol(names, name, points, value, columns))
     return tables
 
 
 def _table_of_protocol(
-    data: Gathered, protocol: str, points: Frame, value: str, columns: str
+    names: Mapping[str, str], protocol: str, points: Frame, value: str, columns: str
 ) -> Table:
     seeds = points.groupby(["group", "method", columns])[value]
     mean = seeds.mean(skipna=False).unstack(columns)
@@ -104,8 +106,6 @@ def _table_of_protocol(
     if columns == "part":
         mean = mean[sorted(mean.columns, key=_numbers)]
         unknown = answers.parts_with_few_answers(points)
-    results = data.answers
-    names = results.names if results is not None and value == "accuracy" else {}
     upward = value == "bpb"
     pairs = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}

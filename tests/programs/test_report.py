@@ -12,7 +12,8 @@ from running import EVALUATION, script
 
 from posenc_jax.evaluation import compare
 from posenc_jax.plots import curves
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.ranking import rankings
+from posenc_jax.report.runs import read_runs
 
 
 def test_half_a_sweep_is_reported(tmp_path):
@@ -95,9 +96,10 @@ def test_runs_of_two_lengths_stand_on_one_axis_where_lengths_are_given(call, tmp
     for run in runs:
         call("train.py", run, train_length=int(run.name[1:]), steps=4)
         call("eval_extrapolation.py", run, *asked)
-    found = gather(runs)
-    assert found.notes == []
-    for table in (found.ranking, found.plain_ranking):
+    found = read_runs(runs)
+    ranks = rankings(found.runs)
+    assert [*found.notes, *ranks.notes] == []
+    for table in (ranks.extended, ranks.plain):
         for protocol in ("same_token", "nonoverlap"):
             assert list(table[protocol]) == [16, 32, 64]
             for entries in table[protocol].values():

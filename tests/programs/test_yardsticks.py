@@ -11,7 +11,8 @@ from posenc_jax.data.batches import batches_of
 from posenc_jax.data.prepare import prepare_corpora
 from posenc_jax.evaluation import ngrams, records
 from posenc_jax.report import page, table
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.ranking import rankings
+from posenc_jax.report.runs import read_runs
 from posenc_jax.runs.subject import run_config
 from scripts import yardstick
 
@@ -66,9 +67,9 @@ def test_n_grams_are_counted_in_an_epoch_and_scored_on_the_targets(evaluated, tm
     ]
     assert rows[0]["token_hash"] == row["token_hash"] and rows[0]["tokens"] == int(row["tokens"])
 
-    data = gather([tmp_path])
+    data = read_runs([tmp_path])
     assert "\n3-gram" in table.table(data)
-    text = page.write_page(data, tmp_path / "page").read_text()
+    text = page.write_page(data, rankings(data.runs), tmp_path / "page").read_text()
     assert '<td class="left">3-gram</td>' in text and f"{rows[1]['bpb']:.3f}" in text
     assert tmp_path / "same_token.png" in page.draw_pictures(data, tmp_path)
 

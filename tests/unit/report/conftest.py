@@ -3,7 +3,7 @@
 import pytest
 from evaluated import make_run
 
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.runs import read_runs
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +15,4 @@ def swept(tmp_path_factory):
         make_run(folder / f"alibi-s{seed}", "alibi", seed, better=0.5, scales=())
         make_run(folder / f"nope-s{seed}", "nope", seed)
     make_run(folder / "t5-s0", "t5", 0, evaluated=False)
-    return gather([folder])
+    return read_runs([folder])

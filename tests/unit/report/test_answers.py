@@ -29,11 +29,11 @@ def data():
 
 
 def grid(*cells, **options):
-    return answers.grid(gathered(*cells).answers, **options)
+    return answers.grid(answers.collect(gathered(*cells)), **options)
 
 
 def test_an_extension_that_gains_is_drawn_beside_its_encoding(data):
-    results = data.answers
+    results = answers.collect(data)
     drawn = [line.name for line in answers.lines(data, results)]
     # FIRE gains less by log-n than is worth a line; of equals the plainer method has it.
     assert drawn[:3] == ["rope + yarn:8", "fire", "rope"]
@@ -43,11 +43,11 @@ def test_an_extension_that_gains_is_drawn_beside_its_encoding(data):
 
 
 def test_the_map_has_the_oracle_first_the_floor_last_and_nothing_twice(data):
-    values, names, parts = answers.grid(data.answers)
+    values, names, parts = answers.grid(answers.collect(data))
     best = ["rope + yarn:8", "fire + logn", "fire", "rope + ntk:8", "rope"]
     assert names == ["rope, oracle", *best, "windows of L (mean)"]
     assert parts == PARTS and values[1].tolist() == [0.8, 0.9]
-    _, names, _ = answers.grid(data.answers, brief=True)
+    _, names, _ = answers.grid(answers.collect(data), brief=True)
     best.remove("rope + ntk:8")
     assert names == ["rope, oracle", *best, "windows of L (mean)"]
 
@@ -85,24 +85,24 @@ def test_names_are_short_and_distinct_and_labels_win():
         cell("rope-d", "none", 0.9, trained=2 * LONG),
         cell("fire-a", "none", 0.8),
     )
-    names = data.answers.names
+    names = answers.collect(data).names
     assert names["fire-a"] == "fire" and len(set(names.values())) == 5
     prefixed = [cell(f"variables-{name}", "none", 0.5) for name in ("rope", "prope")]
     for row in [row for rows in prefixed for row in rows]:
         row["encoding"] = "rope" if row["group"].endswith("-rope") else "prope"
-    names = gathered(*prefixed, cell("fox", "none", 0.5)).answers.names
+    names = answers.collect(gathered(*prefixed, cell("fox", "none", 0.5))).names
     assert list(names.values()) == ["rope", "prope", "fox"]
     data = gathered(cell("rope, sink", "none", 0.5), cell("rope-a", "none", 0.7))
     data.points.loc[data.points.group == "rope, sink", "encoding"] = "rope"
     sink, plain = data.runs
     labelled = replace(sink, config=replace(sink.config, label="rope, sink"))
-    names = replace(data, runs=[labelled, plain]).answers.names
+    names = answers.collect(replace(data, runs=[labelled, plain])).names
     assert set(names.values()) == {"rope, sink", "rope"}
 
 
 def test_text_stands_beside_the_answers(data):
     """Of other runs only, unless the answering ones read text too."""
-    results = data.answers
+    results = answers.collect(data)
     (line,) = answers.text(data, results, own=False)
     assert (line.name, line.y) == ("alibi", [2.0, 2.0]) and "alibi" not in results.names
     (line,) = answers.text(gathered(of_text("rope-a", 1.5)), results, own=True)
@@ -118,12 +118,12 @@ def test_text_stands_beside_the_answers(data):
 
 
 def test_the_task_is_admitted_by_its_oracle(data):
-    words = answers.admitted(data.answers)
+    words = answers.admitted(answers.collect(data))
     assert "The oracle rope, " in words and "94% of the way" in words and "is admitted" in words
     poor = gathered(cell("rope-a", "none", 0.2), cell("rope-b", "none", 0.3, trained=LONG))
-    assert "not admitted" in answers.admitted(poor.answers)
+    assert "not admitted" in answers.admitted(answers.collect(poor))
     near = gathered(cell("rope-a", "none", 0.5, length=L), cell("fire-a", "none", 0.7, length=L))
-    results = near.answers
+    results = answers.collect(near)
     assert not results.oracles
     assert answers.admitted(results) == "No run was evaluated beyond the trained length."
 
@@ -132,10 +132,10 @@ def test_lines_are_relative_to_the_ceiling():
     """A window of L holds a quarter of the answers."""
     near = cell("rope-a", "none", 0.25, length=L)[0] | {"ceiling": 0.25}
     data = gathered([near], cell("rope-a", "none", 0.4))
-    line, ceiling, *_ = answers.lines(data, data.answers)
+    line, ceiling, *_ = answers.lines(data, answers.collect(data))
     assert (list(line.x), list(line.y)) == ([L, LONG], [1.0, 0.4])
     assert (list(ceiling.x), list(ceiling.y)) == ([L, LONG], [1.0, 1.0])
-    assert data.answers.best == {("rope-a", "none"): 0.4}  # at the longest length
+    assert answers.collect(data).best == {("rope-a", "none"): 0.4}  # at the longest length
 
 
 def test_the_picture_has_the_map_above_text_and_eight_lines_at_most():
@@ -156,7 +156,7 @@ def test_the_picture_has_the_map_above_text_and_eight_lines_at_most():
 
 
 def test_a_report_says_first_who_finds_the_answer(data):
-    assert page._answered(data) == (
+    assert page._answered(data, {}) == (
         "Retrieval accuracy up to 512 tokens back: rope + yarn:8 0.90, rope 0.50 and a window of "
         "the last 64 tokens at most 0.30."
     )
@@ -194,7 +194,7 @@ def questions():
 
 
 def test_reach_is_relative_to_the_ceiling_and_order_to_a_reader_without_order(questions):
-    results = questions.order
+    results = answers.collect_order(questions)
     assert (results.trained, results.longest) == (64, 512)
     at = results.points.set_index(["group", "method", "length"])
     assert at.reach["rope", "none", 64] == 1.0
@@ -203,11 +203,11 @@ def test_reach_is_relative_to_the_ceiling_and_order_to_a_reader_without_order(qu
     assert at.order["rope", "none", 512] == pytest.approx(0.5)
     assert at.order["nope", "none", 512] == 0.0 and at.order["rope-512", "none", 512] == 1.0
     only = questions.points[questions.points.protocol == "reach"]
-    assert replace(questions, points=only).order is None
+    assert answers.collect_order(replace(questions, points=only)) is None
 
 
 def test_arrows_go_from_L_to_the_longest_length_best_first(questions):
-    results = questions.order
+    results = answers.collect_order(questions)
     every = answers.arrows(questions, results)
     assert [arrow.name for arrow in every] == [
         "rope-512 + none",

@@ -13,7 +13,8 @@ from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import protocols
 from posenc_jax.report import page, sections
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.ranking import rankings
+from posenc_jax.report.runs import read_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 ANSWERED = ("answers", "reach")  # of a text that asks nothing there are none
@@ -53,7 +54,8 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def path(swept, tmp_path_factory):
     runs = [replace(swept.runs[0], command=NAME), *swept.runs[1:]]
-    return page.write_page(replace(swept, runs=runs), tmp_path_factory.mktemp("page"))
+    folder = tmp_path_factory.mktemp("page")
+    return page.write_page(replace(swept, runs=runs), rankings(swept.runs), folder)
 
 
 def test_the_page_loads_nothing_and_its_ids_are_unique(path):
@@ -71,15 +73,15 @@ def test_the_page_loads_nothing_and_its_ids_are_unique(path):
 
 def test_drawn_values_are_in_tables_and_ties_are_marked(path, swept):
     text = path.read_text()
-    cells = Page(text).cells
+    cells, ranks = Page(text).cells, rankings(swept.runs)
     for protocol in RANKED:
         assert f"{protocol}: {protocols.find(protocol).title}" in text
-        for row in (row for n in LENGTHS for row in swept.ranking[protocol][n]):
+        for row in (row for n in LENGTHS for row in ranks.extended[protocol][n]):
             assert f"{row.loss:.3f}" in cells
     points = swept.points[(swept.points.protocol == "same_token") & (swept.points.method == "pi:4")]
     for mean in points.groupby("length").bpb.mean():
         assert any(cell.startswith(f"{mean:.3f} ±") for cell in cells)
-    tables = [t for every in (swept.ranking, swept.plain_ranking) for t in every.values()]
+    tables = [t for every in (ranks.extended, ranks.plain) for t in every.values()]
     ties = [row for t in tables for rows in t.values() for row in rows if row.verdict == "tie"]
     assert ties and text.count('class="tie"') == cells.count("tie") == len(ties)
     assert "t5-s0: not evaluated yet" in text and NAME not in text
@@ -87,8 +89,9 @@ def test_drawn_values_are_in_tables_and_ties_are_marked(path, swept):
 
 
 def test_the_page_opens_with_findings_and_data(path, swept):
-    found, on_what = page.sentences(swept)
-    best = swept.ranking["same_token"][LENGTHS[-1]][0]
+    ranks = rankings(swept.runs)
+    found, on_what = page.sentences(swept, ranks)
+    best = ranks.extended["same_token"][LENGTHS[-1]][0]
     assert f"At 64 tokens {best.group}" in found and f"{best.loss:.3f} bits per byte" in found
     for word in ("9 runs", "L = 32", "2 layers of width 8", "10 steps", "3 seeds", "12 documents"):
         assert word in on_what
@@ -100,9 +103,10 @@ def of_seeds(folder, seeds, **better):
     for encoding, value in better.items():
         for seed in seeds:
             make_run(folder / f"{encoding}-s{seed}", encoding, seed, better=value, scales=())
-    data = gather([folder])
-    ranks = {row.group: row for row in data.ranking["same_token"][LENGTHS[-1]]}
-    return page.sentences(data)[0], ranks
+    data = read_runs([folder])
+    ranks = rankings(data.runs)
+    by_group = {row.group: row for row in ranks.extended["same_token"][LENGTHS[-1]]}
+    return page.sentences(data, ranks)[0], by_group
 
 
 def test_one_seed_is_behind_over_documents_and_ranks_no_training(tmp_path):
@@ -130,14 +134,16 @@ def test_few_entries_are_named_and_one_of_anything_is_singular(tmp_path):
     for encoding, value in better.items():
         folder = tmp_path / f"{encoding}-s0"
         make_run(folder, encoding, 0, better=value, scales=(), model=model, steps=10)
-    found, on_what = page.sentences(gather([tmp_path]))
+    data = read_runs([tmp_path])
+    found, on_what = page.sentences(data, rankings(data.runs))
     assert [name for name in better if name in found] == ["alibi", "rope", "nope", "fox"]
     assert "1 layer of width 8; 10 steps; 1 seed a group" in on_what
 
 
 def test_nothing_evaluated_is_a_page_too(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0, evaluated=False)
-    text = page.write_page(gather([tmp_path]), tmp_path / "page").read_text()
+    data = read_runs([tmp_path])
+    text = page.write_page(data, rankings(data.runs), tmp_path / "page").read_text()
     assert "1 run, 0 of them evaluated" in text and "train.py --config=x.py" in text
 
 

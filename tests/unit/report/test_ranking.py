@@ -12,20 +12,21 @@ from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.plots import curves
 from posenc_jax.report import figures, ranking, sections, table
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.runs import read_runs
 from posenc_jax.runtime import errors
 
 
 def ranks(folder):
     """The ranking of the runs in a folder at 32 tokens, without extensions."""
-    return gather([folder]).plain_ranking["same_token"][32]
+    return ranking.ranked(read_runs([folder]).runs, plain=True)[0]["same_token"][32]
 
 
 def test_seeds_are_one_group_and_ties_are_ties(swept):
     assert len(swept.runs) == 10
     assert {run.group for run in swept.runs} == {"rope", "alibi", "nope", "t5"}
     assert swept.notes == ["t5-s0: not evaluated yet"]
-    rows = swept.ranking["same_token"][32]
+    ranks = ranking.rankings(swept.runs)
+    rows = ranks.extended["same_token"][32]
     first = {(row.group, row.method): row for row in rows}
     assert len(rows) == 5 and all(len(row.seeds) == 3 for row in rows)
     assert rows[0].behind == 0.0 and rows[0].verdict == "best"
@@ -34,7 +35,7 @@ def test_seeds_are_one_group_and_ties_are_ties(swept):
     assert last.verdict == "behind" and last.by_documents[0] > 0 and last.by_seeds[0] > 0
     low, high = second.by_seeds
     assert low < second.behind < high
-    plain = swept.plain_ranking["same_token"][32]
+    plain = ranks.plain["same_token"][32]
     assert [row.group for row in plain][2] == "nope" and len(plain) == 3
     per_byte = 1 / np.log(2)
     assert last.behind == pytest.approx(0.5 * per_byte, abs=0.05)
@@ -73,12 +74,13 @@ def test_answers_are_ranked_by_accuracy_without_oracles(tmp_path):
                 if (cell.facts["protocol"], cell.facts["extension"]) == ("same_token", "none")
             ]
             records.write(folder / "eval", answers)
-    data = gather([tmp_path])
-    best, second = data.plain_ranking["answers"][64]
+    data = read_runs([tmp_path])
+    ranks = ranking.rankings(data.runs)
+    best, second = ranks.plain["answers"][64]
     assert (best.group, second.group) == ("nope", "rope")
     assert best.loss == pytest.approx(0.19) and second.behind == pytest.approx(0.3)
     assert second.verdict == "behind" and second.documents == np.count_nonzero(asked)
-    page = str(sections.ranking(data))
+    page = str(sections.ranking(data, ranks))
     assert "'accuracy'" in page and "0.810" in page and "0.510" in page
 
 
@@ -138,10 +140,11 @@ def test_a_seed_that_is_not_finite_leaves_no_mean(sweep):
         if cell.facts["length"] == 64 and cell.facts["extension"] == "none":
             cell.sums.nats[0] = np.nan
     records.write(broken, cells)
-    data = gather([sweep])
-    named = {(row.group, row.method) for row in data.ranking["same_token"][64]}
+    data = read_runs([sweep])
+    tables, notes = ranking.ranked(data.runs)
+    named = {(row.group, row.method) for row in tables["same_token"][64]}
     assert ("nope", "none") not in named and ("nope", "pi:2") in named
-    assert any("nope + none: the loss of a seed is not finite" in note for note in data.notes)
+    assert any("nope + none: the loss of a seed is not finite" in note for note in notes)
     (line,) = [one for one in figures.against_length(data, "same_token") if one.name == "nope"]
     assert line.x == [16, 32]
 
@@ -151,8 +154,9 @@ def test_a_seed_whose_training_was_not_finite_leaves_no_rank(sweep):
     path = sweep / "nope-s1" / "status.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"code": errors.NOT_FINITE}))
     shutil.rmtree(sweep / "nope-s1" / "eval")
-    data = gather([sweep])
-    assert {row.group for row in data.ranking["same_token"][32]} == {"rope", "alibi"}
+    data = read_runs([sweep])
+    tables, _ = ranking.ranked(data.runs)
+    assert {row.group for row in tables["same_token"][32]} == {"rope", "alibi"}
     assert any(note.startswith("nope-s1: its training was not finite") for note in data.notes)
 
 
@@ -171,8 +175,9 @@ def test_baselines_are_in_the_table_and_the_picture_and_have_no_rank(sweep):
             if cell.facts["extension"] == "none"
         ]
         records.write(folder / "eval", cells + cut)
-    data = gather([sweep])
-    assert not baselines.keys() & {row.method for row in data.ranking["same_token"][64]}
+    data = read_runs([sweep])
+    tables, _ = ranking.ranked(data.runs)
+    assert not baselines.keys() & {row.method for row in tables["same_token"][64]}
     drawn = figures.against_length(data, "same_token")
     for name in baselines:
         assert f"\n  {BASELINES[name]}" in table.table(data)
@@ -184,9 +189,9 @@ def test_one_run_with_many_methods_does_not_outvote_the_others(tmp_path):
     for name in ("alibi", "t5"):
         make_run(tmp_path / name, name, 0, scales=())
     make_run(tmp_path / "rope", "rope", 0, targets="other", scales=(2.0, 4.0, 8.0))
-    data = gather([tmp_path])
-    assert {row.group for row in data.ranking["same_token"][32]} == {"alibi", "t5"}
-    assert any(note.startswith("rope: its targets differ from most runs") for note in data.notes)
+    tables, notes = ranking.ranked(read_runs([tmp_path]).runs)
+    assert {row.group for row in tables["same_token"][32]} == {"alibi", "t5"}
+    assert any(note.startswith("rope: its targets differ from most runs") for note in notes)
 
 
 def test_one_of_many_comparisons_is_held_to_more(tmp_path):

@@ -1,4 +1,4 @@
-"""The data that a report gathers from run folders."""
+"""The data of a report, read from the folders of runs."""
 
 import json
 import shutil
@@ -10,7 +10,8 @@ from evaluated import LENGTHS, make_run
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
 from posenc_jax.report import figures
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.ranking import ranked
+from posenc_jax.report.runs import read_runs
 from posenc_jax.runtime.errors import DataError
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
@@ -28,11 +29,13 @@ def test_only_runs_of_one_experiment_at_one_step_are_seeds_of_it(sweep, tmp_path
     how = make_run(sweep / "nope-s7", "nope", 7, data={"source": "stdlib", "cache": "elsewhere"})
     copy = shutil.copytree(sweep / "alibi-s0", tmp_path / "alibi-again")
     evaluate_at(5, sweep / "nope-s0")
-    data = gather([sweep, copy])
+    data = read_runs([sweep, copy])
     groups = {run.name: run.group for run in data.runs}
     assert groups[other.name] == "rope-rate" and groups["rope-s1"] == "rope"
     assert groups[how.name] == groups["nope-s0"] == "nope"
-    seeds = {row.group: len(row.seeds) for row in data.plain_ranking["same_token"][32]}
+    seeds = {
+        row.group: len(row.seeds) for row in ranked(data.runs, plain=True)[0]["same_token"][32]
+    }
     assert seeds == {"rope": 3, "rope-rate": 1, "alibi": 3, "nope": 3}
     notes = "; ".join(data.notes)
     assert "alibi-again is not in the means: the same experiment and seed as alibi-s0" in notes
@@ -45,7 +48,7 @@ def test_duplicate_seed_keeps_one_run(tmp_path):
     older = make_run(tmp_path / "rope-s0", "rope", 0, targets="older")
     make_run(tmp_path / "rope-s1", "rope", 1)
     evaluate_at(5, older)
-    (row,) = gather([tmp_path]).plain_ranking["same_token"][32]
+    (row,) = ranked(read_runs([tmp_path]).runs, plain=True)[0]["same_token"][32]
     assert len(row.seeds) == 1
 
 
@@ -55,7 +58,7 @@ def test_runs_of_one_label_are_called_by_it(sweep):
         make_run(sweep / name, "rope", seed, learning_rate=0.1, label="rope, fast")
     for seed, label in enumerate(("one", "another")):
         make_run(sweep / f"rope-s{seed}-steps=20", "rope", seed, steps=20, label=label)
-    groups = {run.name: run.group for run in gather([sweep]).runs}
+    groups = {run.name: run.group for run in read_runs([sweep]).runs}
     assert {groups[f"rope-learning_rate=0.1-s{seed}"] for seed in range(2)} == {"rope, fast"}
     assert groups["rope-s0-steps=20"] == "rope-steps=20" and groups["alibi-s0"] == "alibi"
 
@@ -63,7 +66,7 @@ def test_runs_of_one_label_are_called_by_it(sweep):
 def test_names_that_clash_say_what_differs(tmp_path):
     for rate in (0.1, 0.2):
         make_run(tmp_path / str(rate) / "rope-s0", "rope", 0, learning_rate=rate)
-    data = gather([tmp_path / "0.1", tmp_path / "0.2"])
+    data = read_runs([tmp_path / "0.1", tmp_path / "0.2"])
     assert [run.group for run in data.runs] == [
         "rope (learning_rate=0.1)",
         "rope (learning_rate=0.2)",
@@ -72,12 +75,12 @@ def test_names_that_clash_say_what_differs(tmp_path):
         for steps in (10, 20):
             folder = tmp_path / f"{rate} {steps}"
             make_run(folder / "rope-s0", "rope", 0, learning_rate=rate, steps=steps)
-    data = gather(sorted(tmp_path.glob("0.? ?0")))
+    data = read_runs(sorted(tmp_path.glob("0.? ?0")))
     assert len({run.group for run in data.runs}) == 6
     for width in range(6):
         model = {"layers": 2, "width": 8 + 4 * width}
         make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
-    data = gather([tmp_path / "widths"])
+    data = read_runs([tmp_path / "widths"])
     assert {run.group for run in data.runs} == {f"rope-width={n}" for n in range(6)}
     looks = figures.looks(data).values()
     assert len({(look.color, look.linestyle) for look in looks}) == 6
@@ -89,22 +92,22 @@ def test_equal_tokenizers_at_two_paths_are_one(tmp_path):
     for seed, held in enumerate(("a", "a", "b")):
         folder = make_run(tmp_path / f"rope-s{seed}", "rope", seed, data=data)
         (folder / "tokenizer.json").write_text(held)
-    groups = [run.group for run in gather([tmp_path]).runs]
+    groups = [run.group for run in read_runs([tmp_path]).runs]
     assert groups[0] == groups[1] != groups[2]
     assert "tokenizer=" in groups[0]
     shutil.rmtree(folder)
-    assert {run.group for run in gather([tmp_path]).runs} == {"rope"}
+    assert {run.group for run in read_runs([tmp_path]).runs} == {"rope"}
 
 
 def test_a_run_with_a_short_status_is_reported(tmp_path):
     """status.json lacks command, data and speed."""
     folder = make_run(tmp_path / "rope-s0", "rope", 0)
     (folder / "status.json").write_text(json.dumps({"state": "done", "step": 10, "digest": "d"}))
-    data = gather([folder])
+    data = read_runs([folder])
     (run,) = data.runs
     assert (run.command, run.data) == ("", "")
     (folder / "status.json").unlink()
-    (run,) = gather([folder]).runs
+    (run,) = read_runs([folder]).runs
     assert (run.state, run.step) == ("unknown", 10)
 
 
@@ -137,7 +140,7 @@ def test_a_factor_beside_a_tuned_run_is_named_and_not_what_both_share(tmp_path):
     choices.to_csv(tmp_path / "fair" / CHOICES_FILE, index=False)
 
     def groups(*folders):
-        data = gather([tmp_path / folder for folder in folders])
+        data = read_runs([tmp_path / folder for folder in folders])
         return [run.group for run in data.runs]
 
     assert groups("fair", "factors") == ["nope", "nope-bos=True"]
@@ -148,12 +151,12 @@ def test_damaged_and_missing_runs_are_named(sweep, tmp_path):
     (sweep / "rope-s0" / "eval" / "sums.parquet").write_bytes(b"no")
     (sweep / "tokenizer").mkdir()
     (sweep / "tokenizer" / "config.json").write_text("{}")
-    data = gather([sweep])
+    data = read_runs([sweep])
     assert len(data.runs) == 10
     for words in ("rope-s0: cannot read", "skipped: tokenizer: cannot read"):
         assert any(words in note for note in data.notes)
     with pytest.raises(DataError, match="is not a folder"):
-        gather([tmp_path / "nothing"])
+        read_runs([tmp_path / "nothing"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="the folder of a run has a config.json"):
-        gather([tmp_path / "empty"])
+        read_runs([tmp_path / "empty"])

@@ -10,7 +10,7 @@ from evaluated import make_run
 
 from posenc_jax.evaluation import ngrams, records
 from posenc_jax.report import figures, learning, sections, table
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.runs import read_runs
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS, CHOICES_FILE
 
 STEPS = 80
@@ -38,15 +38,15 @@ def three(tmp_path):
 def test_a_loss_falling_twice_as_fast_as_the_best_is_unfinished(three):
     falling(three / "rope-s0", 0.5)
     falling(three / "nope-s0", 0.9)
-    (best, *others) = learning.groups_by_loss(gather([three]))
+    (best, *others) = learning.groups_by_loss(read_runs([three]))
     assert best.group == "nope" and best.of_best is None and all(one.done for one in others)
     falling(three / "rope-s0", 0.5, lower=9)
     falling(three / "nope-s0", 1.2)
-    found = {one.group: one for one in learning.groups_by_loss(gather([three]))}
+    found = {one.group: one for one in learning.groups_by_loss(read_runs([three]))}
     assert [name for name, one in found.items() if not one.done] == ["nope"]
     assert found["nope"].fall == pytest.approx(1.2, abs=0.01)
     assert found["nope"].of_best == {0: pytest.approx(0.5, abs=0.01)}
-    data = gather([three])
+    data = read_runs([three])
     assert table.table(data).splitlines()[-1].startswith("not done: nope: the held-out loss")
     assert "not done" in str(sections.learning(data))
 
@@ -56,14 +56,14 @@ def test_a_fall_that_seeds_may_turn_round_is_no_verdict(tmp_path):
         for name, better, own in (("rope", 0.5, 0.1), ("nope", 0.0, falls), ("t5", 0.2, 0.4)):
             folder = make_run(tmp_path / f"{name}-s{seed}", name, seed, better, steps=STEPS)
             falling(folder, own + 0.002 * seed, lower=5 * better)
-    found = {one.group: one for one in learning.groups_by_loss(gather([tmp_path]))}
+    found = {one.group: one for one in learning.groups_by_loss(read_runs([tmp_path]))}
     assert found["nope"].fall > 0.3 and found["nope"].done and not found["t5"].done
     low, high = found["t5"].interval
     assert 0.39 < low < found["t5"].fall < high < 0.41
 
 
 def test_a_fall_over_more_than_a_quarter_is_scaled(three):
-    run = gather([three]).runs[0]
+    run = read_runs([three]).runs[0]
 
     def fall(*losses, steps=600):
         config = replace(run.config, steps=steps)
@@ -79,13 +79,13 @@ def test_a_fall_over_more_than_a_quarter_is_scaled(three):
 def test_groups_trained_on_another_text_or_for_longer_are_not_the_best_of_others(three):
     folder = make_run(three / "fire-s0", "fire", 0, better=2.0, steps=STEPS, train_length=64)
     falling(folder, 0.001)
-    found = learning.groups_by_loss(gather([three]))
+    found = learning.groups_by_loss(read_runs([three]))
     assert {one.group for one in found if one.of_best is None} == {"nope", "fire"}
 
 
 def test_without_a_late_held_out_loss_there_is_no_verdict(tmp_path):
     make_run(tmp_path / "rope-s0", "rope", 0)
-    data = gather([tmp_path])
+    data = read_runs([tmp_path])
     assert learning.groups_by_loss(data) == []
     assert "(valid_every)" in str(sections.learning(data))
 
@@ -99,7 +99,7 @@ def counted(three):
         if cell.facts["protocol"] == "same_token"
     )
     row = {"evaluation": "held-out", "last": 8, "tokens": 9, "counted": 99, "nll": 1.0}
-    data = gather([three])
+    data = read_runs([three])
     points = data.points[(data.points.protocol == "same_token") & (data.points.length == 32)]
     rope, nope = (
         points[(points.group == name) & (points.method == "none")].bpb.item()
@@ -122,7 +122,7 @@ def test_n_grams_of_a_budget_come_from_its_own_runs(counted):
     longer = make_run(counted / "rope-long-s0", "rope", 0, better=0.5, steps=4 * STEPS)
     falling(longer, 0.1)
     ngrams.write_yardsticks(longer / "eval", more)
-    data = gather([counted])
+    data = read_runs([counted])
     found = {one.group: one.reached for one in learning.groups_by_loss(data)}
     assert found["nope"] == "not the 2-gram" and found["rope"] == "3-gram"
     points = data.points[(data.points.protocol == "same_token") & (data.points.method == "none")]
@@ -134,7 +134,7 @@ def test_runs_outside_the_means_are_outside_the_losses(three):
     """The same seed again, and a run in training."""
     falling(make_run(three / "zz-rope-s0", "rope", 0, better=0.5, steps=STEPS), 5.0)
     falling(make_run(three / "zz-rope-s1", "rope", 1, evaluated=False, steps=STEPS), 5.0)
-    data = gather([three])
+    data = read_runs([three])
     found = {one.group: one for one in learning.groups_by_loss(data)}
     assert found["rope"].fall == pytest.approx(0.1, abs=0.01)
 
@@ -147,12 +147,12 @@ def test_a_longer_n_gram_that_is_worse_again_is_not_reached(counted):
             counted / run / "eval",
             [row | ({"bpb": 9.0} if row["order"] == 4 else {}) for row in rows],
         )
-    found = {one.group: one.reached for one in learning.groups_by_loss(gather([counted]))}
+    found = {one.group: one.reached for one in learning.groups_by_loss(read_runs([counted]))}
     assert found["rope"] == "4-gram" and found["nope"] == "not the 2-gram"
 
 
 def test_n_grams_of_the_same_targets_are_grey_lines_at_every_length(counted):
-    data = gather([counted])
+    data = read_runs([counted])
     lines = {line.name: line for line in figures.against_length(data, "same_token")}
     assert [name for name in lines if name.endswith("gram")] == ["2-gram", "3-gram", "4-gram"]
     assert lines["3-gram"].x == [16, 32, 64] and len(set(lines["3-gram"].y)) == 1
@@ -179,7 +179,7 @@ def tuned(tmp_path):
 
 
 def test_trial_runs_appear_in_the_table_of_rates_only(tuned):
-    data = gather([tuned])
+    data = read_runs([tuned])
     assert {run.name for run in data.runs} == {f"rope-s{s}-learning_rate=0.003" for s in (0, 1)}
     assert data.notes == [] and {run.group for run in data.runs} == {"rope"}
     html = str(sections.rates(data))
@@ -194,12 +194,12 @@ def test_shipped_and_tuned_rates_of_a_scheme_are_both_listed(tuned, tmp_path):
     for config in tuned.glob("*/config.json"):
         fields = json.loads(config.read_text())
         config.write_text(json.dumps(fields | {"data": fields["data"] | {"choose_fraction": 0.1}}))
-    data = gather([tuned, shipped])
+    data = read_runs([tuned, shipped])
     assert {run.group for run in data.runs} == {"rope", "rope, tuned"}
 
 
 def test_a_damaged_table_of_rates_is_a_note(tuned):
     (tuned / CHOICES_FILE).write_text("scheme,run\nrope,x\n")
-    data = gather([tuned])
+    data = read_runs([tuned])
     assert any("choices.csv cannot be read" in note for note in data.notes)
     assert sections.rates(data) is None
