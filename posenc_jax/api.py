@@ -65,7 +65,7 @@ def evaluate_run(
     evaluated, pictures = _measure(config, workdir, steps)
     if not is_lead():
         return None
-    say(table.table(evaluated.cells))
+    say(table.table(evaluated.cells, evaluated.rows))
     say(table.without_null(evaluated.rows) or "")
     say("\n".join(map(str, [workdir / "eval" / "curves.csv", *pictures])))
     if len(evaluated.all_names) > 1:

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Any, NamedTuple
 
 
@@ -40,19 +41,28 @@ class Table(NamedTuple):
     marks: Sequence[str] = ()  # of the rows: tie
 
 
+NONE = "–"  # a cell without a value; "-" on a terminal, and a dash in LaTeX
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    """A value as a cell of a table."""
+    return NONE if value is None or isnan(value) else f"{value:.{digits}f}"
+
+
 LINE, NAME, GAP = 80, 24, 2  # letters of a line, of a name beside its values, between columns
 SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
-    "–": "--",
+    NONE: "--",
 }
 
 
 def text(table: Table) -> str:
     """For a terminal: columns that do not fit a line continue below, under the same names."""
-    columns = list(zip(table.head, *table.rows, strict=True))
+    rows = [["-" if cell == NONE else cell for cell in row] for row in table.rows]
+    columns = list(zip(table.head, *rows, strict=True))
     names, values = columns[0], columns[1:]
     left = min(NAME, max(map(len, names)))
     widths = [max(map(len, column)) + GAP for column in values]

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 
-from posenc_jax.display import Table, prose, text
-from posenc_jax.evaluation import protocols, records
+from posenc_jax.display import NONE, Table, decimal, prose, text
+from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES, FRESH, is_baseline, label
 from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.evaluation.records import Measured
@@ -21,14 +21,17 @@ def counts(row: dict) -> str:
     return f"{targets} in {windows}{counted(row['documents'], 'document')} (or packages)"
 
 
-def table(cells: Sequence[Measured]) -> str:
-    """Tables of all protocols in an evaluation, with lengths or parts as columns."""
-    rows = list(zip(records.rows(cells), cells, strict=True))
+def table(cells: Sequence[Measured], rows: Sequence[dict]) -> str:
+    """Tables of all protocols in an evaluation, with lengths or parts as columns.
+
+    Each cell has a row of curves.csv.
+    """
+    pairs = list(zip(rows, cells, strict=True))
     blocks: list[str] = []
-    for step in dict.fromkeys(row["step"] for row, _ in rows):
+    for step in dict.fromkeys(row["step"] for row in rows):
         for protocol in protocols.shown():
             wanted = (protocol.name, step)
-            chosen = [pair for pair in rows if (pair[0]["protocol"], pair[0]["step"]) == wanted]
+            chosen = [pair for pair in pairs if (pair[0]["protocol"], pair[0]["step"]) == wanted]
             if chosen:
                 blocks += _blocks(protocol, chosen)
     return "\n\n".join(blocks)
@@ -92,10 +95,10 @@ def _losses(title: str, rows: Sequence[dict], best: dict[int, list[str]]) -> str
 
     def perplexity(row: dict | None) -> str:
         if row is None:
-            return "-"
+            return NONE
         if row["ppl"] is None:
             return row["flag"]
-        return f"{'*' if label(row) in best[row['length']] else ''}{row['ppl']:.3f}"
+        return f"{'*' if label(row) in best[row['length']] else ''}{decimal(row['ppl'])}"
 
     caption = (
         f"{title}\nperplexity, and gain over null in bits per byte | nats per token; * best, and "
@@ -130,7 +133,7 @@ def _gains(protocol: Protocol, rows: Sequence[dict], longest: int) -> list[str]:
 def _over(row: dict, name: str) -> str:
     gain, low, high = (row[f"over_{name}{end}"] for end in ("", "_low", "_high"))
     if gain is None:
-        return "-"
+        return NONE
     if low is None:  # a single document
         return f"{gain:+.3f}"
     significant = (low > 0 or high < 0) and row["documents"] >= FEWEST_DOCUMENTS
@@ -147,7 +150,7 @@ def _answers(title: str, rows: Sequence[dict], lengths: Sequence[int]) -> str:
     for name, column in (("ceiling", "ceiling"), ("no order", "orderless")):
         known = {row["length"]: row[column] for row in rows if row[column] is not None}
         if known:
-            limits.append([name, *(_share(known.get(length)) for length in lengths)])
+            limits.append([name, *(decimal(known.get(length)) for length in lengths)])
     return text(table._replace(rows=[*limits, *table.rows]))
 
 
@@ -166,15 +169,11 @@ def _parts(protocol: Protocol, title: str, rows: Sequence[dict]) -> str:
 
 
 def _accuracy(row: dict | None) -> str:
-    return _share(None if row is None else row["accuracy"])
+    return decimal(None if row is None else row["accuracy"])
 
 
 def _bits(row: dict | None) -> str:
-    return _share(None if row is None or row["nll"] is None else row["nll"] / math.log(2))
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return decimal(None if row is None or row["nll"] is None else row["nll"] / math.log(2))
 
 
 def _best(chosen: Sequence[tuple[dict, Measured]]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from posenc_jax.display import Line, Table
+from posenc_jax.display import NONE, Line, Table, decimal
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
 from posenc_jax.evaluation.statistics import over_seeds
@@ -248,10 +248,10 @@ def chart_with_table(
 def _cell(line: Line, at: float) -> str:
     """A value, with half the width of its interval where it has one."""
     if at not in line.x:
-        return "–"
+        return NONE
     index = list(line.x).index(at)
-    half = "" if line.band is None else f" ± {line.band[1][index] - line.y[index]:.3f}"
-    return f"{line.y[index]:.3f}{half}"
+    half = "" if line.band is None else f" ± {decimal(line.band[1][index] - line.y[index])}"
+    return f"{decimal(line.y[index])}{half}"
 
 
 def _frame(drawn: Sequence[Line]) -> Frame:
@@ -273,5 +273,5 @@ def _frame(drawn: Sequence[Line]) -> Frame:
 def ends(interval: tuple[float, float] | None) -> str:
     """An interval as text; a dash where there is none."""
     if interval is None or not all(map(isfinite, interval)):
-        return "–"
-    return f"{interval[0]:.3f} to {interval[1]:.3f}"
+        return NONE
+    return " to ".join(map(decimal, interval))

@@ -1,9 +1,9 @@
 """The sections of the page; each is a function from the data of a report to a `Section`."""
 
 from collections.abc import Sequence
-from math import inf, isfinite, isnan
+from math import inf, isinf
 
-from posenc_jax.display import Table
+from posenc_jax.display import NONE, Table, decimal
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import FRESH
 from posenc_jax.evaluation.statistics import FEWEST_DOCUMENTS, FEWEST_TARGETS
@@ -50,7 +50,7 @@ def answers(data: ReportData) -> Section | None:
         values, names, parts = report_answers.grid(results)
         figure = by_gap(values, names, parts, results.trained)
         rows = [
-            [name, *("–" if isnan(value) else f"{value:.2f}" for value in row)]
+            [name, *(decimal(value, 2) for value in row)]
             for name, row in zip(names, values, strict=True)
         ]
         title = f"gap: {protocols.find('gap').title}"
@@ -78,7 +78,7 @@ def reach_and_order(data: ReportData) -> Section | None:
     for arrow in arrows(data, results):
         begin, end = arrow.begin, arrow.end
         values = (begin.reach, end.reach, begin.order, end.order)
-        rows.append([arrow.name, *(f"{value:.2f}" for value in values)])
+        rows.append([arrow.name, *(decimal(value, 2) for value in values)])
     title = f"Reach and order at {results.longest:,} tokens"
     charts = [figures.chart(picture_of_order(data, results), "reach-and-order", title)]
     return Section(
@@ -167,15 +167,15 @@ def _ranks(data: ReportData, protocol: str, ranks: Sequence[Rank]) -> Table:
     head += ["95%, common seeds", "95%, seeds", "seeds"]
     rows, gids = [], []
     for row in map(_right, ranks) if accuracy else ranks:
-        difference, gid = ["–", "best", "–", "–"], ""
+        difference, gid = [NONE, "best", NONE, NONE], ""
         if row.verdict != "best":
             verdict = f"open: {_why_open(row)}" if row.verdict == "open" else row.verdict
             intervals = figures.ends(row.by_documents), figures.ends(row.by_seeds)
             difference = [f"{row.behind:+.3f}", verdict, *intervals]
             gid = data.gid(row.group)
-        seeds = "  ".join(f"{value:.3f}" for value in row.seeds)
+        seeds = "  ".join(map(decimal, row.seeds))
         ends = figures.ends(row.interval)
-        rows.append([row.group, row.method, f"{row.loss:.3f}", *difference, ends, seeds])
+        rows.append([row.group, row.method, decimal(row.loss), *difference, ends, seeds])
         gids.append(gid)
     return Table("", head, rows, ("left", "left"), gids, [row.verdict for row in ranks])
 
@@ -307,7 +307,7 @@ def _rates(rows: Frame) -> list[str]:
     values = rows.choose_bpb if rows.choose_bpb.notna().any() else rows.choose_loss
     values = values.where(rows.choose_loss != inf, inf)
     chosen, shipped = rows[rows.chosen == "yes"], rows[rows.shipped == "yes"]
-    cells = ["–", "–"]
+    cells = [NONE, NONE]
     for row in chosen.itertuples():
         edge = " (at the edge)" if row.edge else ""
         cells = [f"{row.learning_rate:g}{edge}", f"{row.encoding_rate:g}"]
@@ -321,9 +321,7 @@ def _rates(rows: Frame) -> list[str]:
 
 
 def _value(value: float) -> str:
-    if isnan(value):
-        return "–"
-    return f"{value:.3f}" if isfinite(value) else "not finite"
+    return "not finite" if isinf(value) else decimal(value)
 
 
 def learning(data: ReportData) -> Section | None:
@@ -372,10 +370,10 @@ def _falls(data: ReportData) -> Block:
     rows = [
         [
             row.group,
-            f"{row.loss:.3f}",
-            f"{row.fall:.3f}",
+            decimal(row.loss),
+            decimal(row.fall),
             figures.ends(row.interval),
-            row.reached or "–",
+            row.reached or NONE,
             "" if row.done else "not done",
         ]
         for row in groups

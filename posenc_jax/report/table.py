@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from posenc_jax.display import Table, latex, markdown, text
+from posenc_jax.display import NONE, Table, decimal, latex, markdown, text
 from posenc_jax.evaluation import protocols
 from posenc_jax.evaluation.cells import BASELINES
+from posenc_jax.evaluation.protocols import Protocol
 from posenc_jax.plots import curves
 from posenc_jax.report import answers, figures, learning
 from posenc_jax.report.runs import Frame, ReportData
@@ -48,19 +49,15 @@ def _by_group(data: ReportData, protocol: str, points: Frame, value: str) -> Tab
         extensions = [method for method in rows.index if method not in WORDS]
         for method in (*(m for m in WORDS if m in rows.index), *extensions):
             name = WORDS.get(method, f"  + {method}") or group
-            body.append([name, *("-" if pd.isna(v) else f"{v:.3f}" for v in rows.loc[method])])
+            body.append([name, *map(decimal, rows.loc[method])])
     if value == "bpb":
         plain = points[points.method == "none"]
         grams = (row for row in figures.yardsticks(data, plain).itertuples() if row.bpb is not None)
-        body += [[row.name, *[f"{row.bpb:.3f}"] * len(means.columns)] for row in grams]
+        body += [[row.name, *[decimal(row.bpb)] * len(means.columns)] for row in grams]
     return Table(caption, ["", *(f"{length:,}" for length in means.columns)], body)
 
 
 WORDS = {"none": ""} | {name: f"  {words}" for name, words in BASELINES.items()}
-
-
-DIGITS = 3
-NONE = "–"
 
 
 def write(data: ReportData, folder: Path) -> list[Path]:
@@ -86,53 +83,52 @@ def every(data: ReportData) -> list[Table]:
         value = figures.value_of(name)
         if protocol.by_part and protocol.value != "accuracy" or protocol.needs:
             continue
-        columns = "part" if protocol.by_part else "length"
         if protocol.by_part:
             points = points[points.length == points.length.max()]
         if points[value].notna().any():
             names = results.names if results is not None and value == "accuracy" else {}
-            tables.append(_table_of_protocol(names, name, points, value, columns))
+            tables.append(_table_of_protocol(names, protocol, points, value))
     return tables
 
 
 def _table_of_protocol(
-    names: Mapping[str, str], protocol: str, points: Frame, value: str, columns: str
+    names: Mapping[str, str], protocol: Protocol, points: Frame, value: str
 ) -> Table:
+    columns = "part" if protocol.by_part else "length"
     seeds = points.groupby(["group", "method", columns])[value]
     mean = seeds.mean(skipna=False).unstack(columns)
-    spread = seeds.std(skipna=False).unstack(columns)
-    counts = points.groupby(["group", "method"]).seed.nunique()
-    unknown = set()
-    if columns == "part":
+    if protocol.by_part:
         mean = mean[sorted(mean.columns, key=_numbers)]
-        unknown = answers.parts_with_few_answers(points)
-    upward = value == "bpb"
+    mean = mean.sort_values(mean.columns[-1], ascending=value == "bpb")
+    spread = seeds.std(skipna=False).unstack(columns)
     pairs = figures.distinct(
         {pair: tuple(row) for pair, row in zip(mean.index, mean.to_numpy(), strict=True)}
     )
-    counts = counts[[pair in pairs for pair in counts.index]]
+    mean = mean[[pair in pairs for pair in mean.index]]
+    unknown = answers.parts_with_few_answers(points) if protocol.by_part else set()
+    mean = mean.assign(**dict.fromkeys(unknown, np.nan))
+    counts = points.groupby(["group", "method"]).seed.nunique()[mean.index]
+    lines = [
+        (_name(names, *pair), mean.loc[pair], spread.loc[pair], str(counts[pair]))
+        for pair in mean.index
+    ]
+    if value == "accuracy":
+        of_all = points.groupby(columns)
+        if not protocol.by_part:
+            lines.insert(0, ("ceiling", of_all.ceiling.mean(), {}, NONE))
+        if points.orderless.notna().any():
+            lines.append(("no order", of_all.orderless.mean(), {}, NONE))
     few, most = int(counts.min()), int(counts.max())
     rows = [
-        [_name(names, *pair)]
-        + [NONE if at in unknown else _cell(mean.at[pair, at], spread.at[pair, at]) for at in mean]
-        + ([str(counts.at[pair])] if few < most else [])
-        for pair in mean.sort_values(mean.columns[-1], ascending=upward).index
-        if pair in pairs
+        [name, *(_cell(means[at], spreads.get(at)) for at in mean), *[seeds] * (few < most)]
+        for name, means, spreads, seeds in lines
     ]
-    if value == "accuracy" and columns == "length":
-        ceiling = points.groupby("length").ceiling.mean()
-        row = ["ceiling", *(_cell(ceiling[at], np.nan) for at in mean)]
-        rows.insert(0, row + [NONE] * (few < most))
-    if value == "accuracy" and points.orderless.notna().any():
-        orderless = points.groupby(columns).orderless.mean()
-        row = ["no order", *(_cell(orderless[at], np.nan) for at in mean)]
-        rows.append(row + [NONE] * (few < most))
     over = f"{most}" if few == most else f"{few} to {most}"
     of_seeds = f"mean and standard deviation over {over} seeds" if most > 1 else "one seed"
     unit = "bits per byte" if value == "bpb" else "accuracy"
     left_out = f" {NONE}: fewer than {answers.FEWEST_ANSWERS} answers." if unknown else ""
-    caption = f"{protocol}: {protocols.find(protocol).title}; {unit}, {of_seeds}.{left_out}"
-    head = ["", *(f"{at:,}" if columns == "length" else at for at in mean)]
+    caption = f"{protocol.name}: {protocol.title}; {unit}, {of_seeds}.{left_out}"
+    head = ["", *(str(at) if protocol.by_part else f"{at:,}" for at in mean)]
     return Table(caption, head + ["seeds"] * (few < most), rows)
 
 
@@ -151,7 +147,6 @@ def _name(names: Mapping[str, str], group: str, method: str) -> str:
     return figures.with_method(name, method)
 
 
-def _cell(mean: float, spread: float) -> str:
-    if pd.isna(mean):
-        return NONE
-    return f"{mean:.{DIGITS}f}" + ("" if pd.isna(spread) else f" ±{spread:.{DIGITS}f}")
+def _cell(mean: float, spread: float | None) -> str:
+    known = not pd.isna(mean) and not pd.isna(spread)
+    return decimal(mean) + (f" ±{decimal(spread)}" if known else "")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posenc_jax.display import Line, Panels, Table
+from posenc_jax.display import Line, Panels, Table, decimal
 from posenc_jax.evaluation.cells import Measured, label
 from posenc_jax.evaluation.protocols import Protocol, Reading
 from posenc_jax.evaluation.statistics import combined
@@ -81,7 +81,7 @@ class Copies(Protocol):
             nats = {row["part"]: row["nll"] for row in rows if label(row) == name}
             for first, prefix in ((name, ""), ("  unread", UNREAD)):
                 values = (nats.get(f"{prefix}{distance}") for distance in distances)
-                body.append([first, *("-" if nll is None else f"{nll:.3f}" for nll in values)])
+                body.append([first, *map(decimal, values)])
         caption = "nats per token; unread: the same targets without a copy"
         return Table(caption, ["", *distances], body)
 
