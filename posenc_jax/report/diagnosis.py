@@ -1,9 +1,8 @@
 """Diagnostics of position in one run: tables in its eval/diagnose, pictures in its plots; and
 pictures of every encoding, as initialised or as learned."""
 
-import csv
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from posenc_jax.plots import style
 from posenc_jax.runs.subject import Subject, load_subject
 from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError
+from posenc_jax.runtime.files import write_csv
 from posenc_jax.schemes.rope import RoPE
 
 
@@ -45,8 +45,7 @@ def diagnose(selected: str, documents: int, step: int | None, path: str = "") ->
         raise ConfigError(f"no method of {wanted} reaches {length} tokens")
     rows = rows_of(subject, documents, length, path)
     tables, plots = run / "eval" / "diagnose", run / "plots"
-    for folder in (tables, plots):
-        folder.mkdir(parents=True, exist_ok=True)
+    tables.mkdir(parents=True, exist_ok=True)
     return [
         *_spectrum(encodings, subject.original, tables, plots),
         *_bias(subject.parts.encoding, subject.trained, length, tables, plots),
@@ -84,32 +83,18 @@ def _spectrum(
     ropes = {name: rope for name, rope in rotary.items() if rope is not None}
     if not ropes:
         return []
-    lines = (
-        (name, head, pair, float(wave), float(turns))
-        for name, rope in ropes.items()
-        for head, (waves, all_turns) in enumerate(zip(*diagnostics.spectrum(rope), strict=True))
-        for pair, (wave, turns) in enumerate(zip(waves, all_turns, strict=True))
-    )
+    lines = _lines({name: diagnostics.spectrum(rope) for name, rope in ropes.items()})
     table = _write(tables / "spectrum.csv", "extension,table,pair,wavelength,turns_in_L", lines)
     return [table, style.save(pictures.spectrum(ropes, trained), plots / "spectrum.png")]
 
 
 def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Path) -> list[Path]:
-    first = encoding.layer(0)
-    curves = {
-        n: diagnostics.bias_by_distance(first, n)
-        for n in (trained, length)
-        if encoding.reach is None or n <= encoding.reach
-    }
+    lengths = [n for n in (trained, length) if encoding.reach is None or n <= encoding.reach]
+    curves = {n: diagnostics.bias_by_distance(encoding.layer(0), n) for n in lengths}
     biases = {n: curve for n, curve in curves.items() if curve is not None}
-    if len(biases) < len(curves):
+    if not biases:
         return []
-    lines = (
-        (n, head, distance, float(value))
-        for n, curve in biases.items()
-        for head, row in enumerate(curve)
-        for distance, value in enumerate(row)
-    )
+    lines = _lines({n: [curve] for n, curve in biases.items()})
     table = _write(tables / "bias.csv", "length,head,distance,bias", lines)
     layer = "" if encoding.depth is None else "layer 0, "
     return [table, style.save(pictures.bias(biases, trained, layer), plots / "bias.png")]
@@ -118,39 +103,37 @@ def _bias(encoding: Encoding, trained: int, length: int, tables: Path, plots: Pa
 def _attention(
     subject: Subject, encodings: Mapping[str, Encoding], rows: np.ndarray, tables: Path, plots: Path
 ) -> list[Path]:
-    model = subject.parts.model
     results = {
-        name: diagnostics.attention(model, encoding, rows, subject.trained)
+        name: diagnostics.attention(subject.parts.model, encoding, rows, subject.trained)
         for name, encoding in encodings.items()
     }
     lines = (
-        (name, layer, head, place + 1, *(float(values[layer, head, place]) for values in result))
-        for name, result in results.items()
-        for layer, head, place in np.ndindex(result.first.shape)
+        (name, layer, head, place + 1, *values)
+        for name, layer, head, place, *values in _lines(results)
     )
     header = "extension,layer,head,position,beyond_L,entropy,on_token_0"
     table = _write(tables / "attention.csv", header, lines)
-    weights = {
-        name: diagnostics.on_first(result.first, subject.trained)
-        for name, result in results.items()
-    }
-    for name, weight in weights.items():
+    by_layer = {}
+    for name, result in results.items():
+        weight = diagnostics.on_first(result.first, subject.trained)
         terminal.say(f"{name}: {diagnostics.sink_in_words(weight)}")
-    lines = (
-        (name, layer, float(heads.mean()), float(heads.max()))
-        for name, weight in weights.items()
-        for layer, heads in enumerate(weight)
-    )
-    by_layer = _write(tables / "token_0.csv", "extension,layer,mean_of_heads,largest_head", lines)
+        by_layer[name] = weight.mean(axis=1), weight.max(axis=1)
+    header = "extension,layer,mean_of_heads,largest_head"
+    on_first = _write(tables / "token_0.csv", header, _lines(by_layer))
     picture = pictures.attention(results, subject.trained)
-    return [table, by_layer, style.save(picture, plots / "attention.png")]
+    return [table, on_first, style.save(picture, plots / "attention.png")]
+
+
+def _lines(by_name: Mapping[Any, Sequence[np.ndarray]]) -> Iterator[tuple]:
+    """A line per name and place of its arrays, which have one shape: both, and the values there."""
+    for name, arrays in by_name.items():
+        for place in np.ndindex(arrays[0].shape):
+            yield name, *place, *(float(values[place]) for values in arrays)
 
 
 def _write(path: Path, header: str, lines: Iterable[Sequence[Any]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header.split(","))
-        writer.writerows(lines)
+    columns = header.split(",")
+    write_csv(path, columns, (dict(zip(columns, line, strict=True)) for line in lines))
     return path
 
 
@@ -174,8 +157,19 @@ class Portraits:
         self.runs: dict[str, tuple[Path, Subject]] = {}
         for folder in folders:
             subject = load_subject(folder)
-            self._check(folder, subject.plain)
-            self.runs[subject.plain.name] = folder, subject
+            name, rope = subject.plain.name, diagnostics.rotary(subject.plain)
+            if name in self.runs:
+                raise ConfigError(
+                    f"{folder}: a second run with {name!r}; give one run per encoding"
+                )
+            if name not in (ROTARY, *BIASES, *ADDITIVE, LAYERED, GATED):
+                terminal.warn(f"{folder}: {name!r} has no picture")
+            if name == ROTARY and rope is not None and np.ndim(rope.inv_freq) > 1:
+                raise ConfigError(
+                    f"{folder}: its frequencies differ by head or layer; only shared ones can be "
+                    "drawn"
+                )
+            self.runs[name] = folder, subject
 
     def draw(self, out: Path, scale: float) -> list[Path]:
         """Draw all pictures; return the files written."""
@@ -190,7 +184,7 @@ class Portraits:
             "biases": pictures.biases(self.titled(*BIASES), far),
             "similarity": pictures.similarities(self.titled(*ADDITIVE), trained),
             "remapped": pictures.remapped(longest, max(8, round(longest / scale))),
-            "windows": pictures.windows(self.layered(), self.layers, 2 * trained),
+            "windows": pictures.windows(*self.layered(), 2 * trained),
         }
         if overrides(self.of(GATED), "read"):
             (title,) = self.titled(GATED)
@@ -214,25 +208,22 @@ class Portraits:
 
     def titled(self, *names: str) -> dict[str, Encoding]:
         """Encodings by title; a title names the run that trained them."""
-        run = {
-            name: folder.resolve().name + ", layer 0" * (subject.plain.depth is not None)
-            for name, (folder, subject) in self.runs.items()
-        }
-        return {pictures.title(self.of(name), run.get(name)): self.of(name) for name in names}
-
-    @property
-    def layers(self) -> int:
-        return (
-            self.runs[LAYERED][1].parts.model.config.layers
-            if LAYERED in self.runs
-            else UNTRAINED_LAYERS
-        )
-
-    def layered(self) -> dict[str, Encoding]:
-        encodings = self.titled(LAYERED)
-        if LAYERED not in self.runs:
-            encodings["hybrid:chunked"] = schemes.build(LAYERED, self.dims, chunked=True)
+        encodings = {}
+        for name in names:
+            encoding, run = self.of(name), None
+            if name in self.runs:
+                folder, subject = self.runs[name]
+                run = folder.resolve().name + ", layer 0" * (subject.plain.depth is not None)
+            encodings[pictures.title(encoding, run)] = encoding
         return encodings
+
+    def layered(self) -> tuple[dict[str, Encoding], int]:
+        """Encodings whose layers differ, by title, and the number of layers to draw."""
+        encodings = self.titled(LAYERED)
+        if LAYERED in self.runs:
+            return encodings, self.runs[LAYERED][1].parts.model.config.layers
+        encodings["hybrid:chunked"] = schemes.build(LAYERED, self.dims, chunked=True)
+        return encodings, UNTRAINED_LAYERS
 
     def gates(self) -> tuple[np.ndarray, list[str]]:
         """Forget gates over a text, and its tokens as text."""
@@ -253,18 +244,6 @@ class Portraits:
         for key, values in shares.items():
             terminal.say(f"  {key:<22}" + "".join(f"{value:9.3f}" for value in values))
         return shares
-
-    def _check(self, folder: Path, encoding: Encoding) -> None:
-        name = encoding.name
-        if name in self.runs:
-            raise ConfigError(f"{folder}: a second run with {name!r}; give one run per encoding")
-        if name not in (ROTARY, *BIASES, *ADDITIVE, LAYERED, GATED):
-            terminal.warn(f"{folder}: {name!r} has no picture")
-        rope = diagnostics.rotary(encoding)
-        if name == ROTARY and rope is not None and np.ndim(rope.inv_freq) > 1:
-            raise ConfigError(
-                f"{folder}: its frequencies differ by head or layer; only shared ones can be drawn"
-            )
 
     def _rows(self, subject: Subject) -> np.ndarray:
         return rows_of(subject, TERM_ROWS, subject.trained)
