@@ -234,9 +234,12 @@ def draw(results: list[Result], path: Path) -> None:
     speeds = {one.case: one.range for one in results if one.measure == "tokens per second"}
     contexts = sorted({int(case.partition(" ")[0]) for case in speeds})
     for name in DRAWN:
-        color, marker = (
-            look_of_method(name.rpartition(" ")[2])[:2] if " " in name else look_of(name)
-        )
+        encoding, _, method = name.rpartition(" ")
+        if encoding:
+            look = look_of_method(method)
+            color, marker = look["color"], look["marker"]
+        else:
+            color, marker = look_of(name)
         ranges = [speeds[f"{context} {name}"] for context in contexts]
         middle = [one.middle for one in ranges]
         panel.plot(contexts, middle, color=color, marker=marker, linewidth=1.5, label=name)

@@ -440,7 +440,7 @@ def _style(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[s
     name = label(row)
     one_encoding = len({r["encoding"] for r in rows}) == 1
     extended = row["extension"] != "none"
-    look = style.look_of_method(row["extension"])._asdict()
+    look = style.look_of_method(row["extension"])
     if not (one_encoding and extended):
         look["color"], look["marker"] = style.look_of(row["encoding"])
         if look["linestyle"] == "-" and extended:

@@ -125,7 +125,7 @@ def spectrum(
     figure, (axes,) = style.panels()
     lines = []
     for name, rope in ropes.items():
-        look = style.look_of_method(composition.parts(name)[0].name)._asdict()
+        look = style.look_of_method(composition.parts(name)[0].name)
         for waves in diagnostics.spectrum(rope)[0]:
             listed = name not in {line.name for line in lines}
             lines.append(Line(name, range(len(waves)), list(waves), look, listed=listed))

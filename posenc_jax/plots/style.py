@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+Look = dict[str, Any]  # options of matplotlib
 # Colours after Okabe and Ito, and Tol. No palette has twenty colours that colour-blind readers can
 # distinguish, so each has its own mark; similar marks (round ones, diamonds) have distant colours.
 ENCODINGS = {
@@ -75,14 +76,14 @@ EXTENSIONS |= {name: EXTENSIONS[static] for name, static in FOLLOWING.items()}
 SPARE = ("1", "2", "3", "4", "_")  # marks of names without a look above
 DASHES = ("-", (0, (7, 2)), (0, (7, 2, 2, 2)), (0, (3, 2)))  # groups of one encoding
 OTHERS = ("--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)))  # methods with the same look
-SPARSE: dict[str, Any] = dict(markevery=0.12, markersize=4)  # lines with a point per token
-NULL: dict[str, Any] = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
-CEILING: dict[str, Any] = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
-ORDERLESS: dict[str, Any] = dict(color="0.55", linestyle="--", linewidth=1.5, zorder=1)
-FRESH: dict[str, Any] = dict(color="0.2", linestyle=(0, (2.5, 1.6)), linewidth=1.2)
-STREAMING: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2, 1, 2)), linewidth=1.1)
-WINDOW: dict[str, Any] = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
-YARDSTICK: dict[str, Any] = dict(color="0.45", linestyle="-", linewidth=1.1, zorder=1)
+SPARSE: Look = dict(markevery=0.12, markersize=4)  # lines with a point per token
+NULL: Look = dict(color="0.2", linestyle=(0, (1, 1.6)), linewidth=1.2)
+CEILING: Look = dict(color="0.55", linestyle="-", linewidth=3, alpha=0.6, zorder=1)
+ORDERLESS: Look = dict(color="0.55", linestyle="--", linewidth=1.5, zorder=1)
+FRESH: Look = dict(color="0.2", linestyle=(0, (2.5, 1.6)), linewidth=1.2)
+STREAMING: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2, 1, 2)), linewidth=1.1)
+WINDOW: Look = dict(color="0.2", linestyle=(0, (5, 2, 1, 2)), linewidth=1.1)
+YARDSTICK: Look = dict(color="0.45", linestyle="-", linewidth=1.1, zorder=1)
 
 ASPECT = 0.72  # height / width of a narrow panel
 LINE = 0.17  # inches per line of a legend
@@ -164,14 +165,6 @@ def look_of(name: str, looks: Mapping[str, tuple[str, str]] = ENCODINGS) -> tupl
     return colour, SPARE[number // 360 % len(SPARE)]
 
 
-class Look(NamedTuple):
-    """Colour, mark and dash of a method in all pictures."""
-
-    color: str
-    marker: str = ""
-    linestyle: Any = "-"
-
-
 def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
     """Look of every group, given its encoding: the encoding's, with a dash per group.
 
@@ -182,23 +175,22 @@ def looks(encodings: Mapping[str, str]) -> dict[str, Look]:
     palette = list(ENCODINGS.values())
     if any(len(groups) > len(DASHES) for groups in alike.values()):
         size = len(palette)
-        return {n: Look(*palette[i % size], _dash(i // size)) for i, n in enumerate(names)}
-    return {n: Look(*look_of(e), _dash(alike[e].index(n))) for n, e in encodings.items()}
+        return {n: _look(*palette[i % size], _dash(i // size)) for i, n in enumerate(names)}
+    return {n: _look(*look_of(e), _dash(alike[e].index(n))) for n, e in encodings.items()}
 
 
 def look_of_method(extension: str) -> Look:
     """Look of an extension among those of one encoding; composed ones are dotted."""
     first = composition.parts(extension)[0].name
     composed = extension != first
-    return Look(
-        *look_of(first, EXTENSIONS), ":" if composed else "--" if first in FOLLOWING else "-"
-    )
+    dash = ":" if composed else "--" if first in FOLLOWING else "-"
+    return _look(*look_of(first, EXTENSIONS), dash)
 
 
-def distinct(looks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def distinct(looks: Sequence[Look]) -> list[Look]:
     """Looks of lines in one picture: a repeated look gets another dash, or another mark once all
     dashes are used."""
-    used: list[dict[str, Any]] = []
+    used: list[Look] = []
     for look in looks:
         marks = (look.get("marker", ""), *SPARE)
         candidates = (
@@ -208,6 +200,10 @@ def distinct(looks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         )
         used.append(next((candidate for candidate in candidates if candidate not in used), look))
     return used
+
+
+def _look(color: str, marker: str, linestyle: Any) -> Look:
+    return dict(color=color, marker=marker, linestyle=linestyle)
 
 
 def _dash(number: int) -> Any:

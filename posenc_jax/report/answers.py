@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -178,10 +178,9 @@ def _spread(pairs: list[tuple[str, str]], most: int | None) -> list[tuple[str, s
     return [pair for pair in pairs if pair in chosen]
 
 
-def look_with_method(plain: style.Look, method: str) -> dict[str, Any]:
+def look_with_method(plain: style.Look, method: str) -> style.Look:
     """Look of an encoding, dashed with an extension."""
-    fields = plain._asdict()
-    return fields if method == "none" else fields | {"linestyle": "--", "markerfacecolor": "white"}
+    return plain if method == "none" else plain | {"linestyle": "--", "markerfacecolor": "white"}
 
 
 def controls(data: ReportData, results: Answers) -> list[Line]:
@@ -196,7 +195,7 @@ def controls(data: ReportData, results: Answers) -> list[Line]:
     result.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
     for group in results.oracles:
         points = results.points[(results.points.group == group) & (results.points.method == "none")]
-        look = {"color": figures.looks(data)[group].color, "linestyle": ":", "linewidth": 1.2}
+        look = {"color": figures.looks(data)[group]["color"], "linestyle": ":", "linewidth": 1.2}
         result.append(figures.line(results.names[group], points, look, "relative"))
     return [line._replace(seeds=(), band=None) for line in result if line.x]
 

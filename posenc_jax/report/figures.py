@@ -30,7 +30,7 @@ def value_of(protocol: str) -> str:
 def line(
     name: str,
     points: Frame,
-    look: dict[str, Any],
+    look: style.Look,
     value: str = "bpb",
     x: str = "length",
     **options: Any,
@@ -59,7 +59,7 @@ def against_length(data: ReportData, protocol: str, value: str = "bpb") -> list[
         rows = data.points[(data.points.protocol == protocol) & (data.points.group == group)]
         plain = rows[rows.method == "none"]
         beyond = plain[plain.length >= plain.trained]
-        look, grey = all_looks[group]._asdict(), {"gid": f"baseline-{number}", "listed": False}
+        look, grey = all_looks[group], {"gid": f"baseline-{number}", "listed": False}
         colour = {"color": look["color"]}
         lines.append(line(group, plain, look, value, gid=data.gid(group)))
         for name, look in (("window", style.WINDOW), ("streaming", style.STREAMING)):
@@ -112,9 +112,9 @@ def extended(data: ReportData, group: str, points: Frame, by: str = "", **option
         scaled = iter(())
     lines = []
     for (extension, method), points_of in rows.groupby(["extension", "method"], sort=False):
-        look = next(scaled) if by else style.look_of_method(extension)._asdict()
+        look = next(scaled) if by else style.look_of_method(extension)
         if extension == "none":
-            look = looks(data)[group]._asdict()
+            look = looks(data)[group]
         sparse = style.SPARSE if options.get("x") == "place" else {}
         lines.append(line(str(method), points_of, sparse | look, **options))
     lines = curves.apart([item for item in lines if item.x])
@@ -126,7 +126,7 @@ def by_place(data: ReportData, protocol: str) -> list[Line]:
     all_looks, lines = looks(data), []
     for group in data.groups:
         rows = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
-        look = style.SPARSE | all_looks[group]._asdict()
+        look = style.SPARSE | all_looks[group]
         plain = rows[rows.method == "none"]
         lines.append(line(group, plain, look, "nll", "place", gid=data.gid(group)))
     return [item for item in lines if item.x]

@@ -64,7 +64,7 @@ def learning_curves(data: ReportData, name: str) -> list[Line]:
     table = pd.DataFrame(rows, columns=["group", "step", name])
     looks, result = figures.looks(data), []
     for group in data.groups:
-        look = style.SPARSE | looks[group]._asdict() | {"linewidth": 1.2}
+        look = style.SPARSE | looks[group] | {"linewidth": 1.2}
         rows = table[table.group == group]
         result.append(figures.line(group, rows, look, name, "step", gid=data.gid(group)))
     result = [item._replace(seeds=(), band=None) for item in result if item.x]

@@ -124,7 +124,7 @@ def loss(data: ReportData) -> Section:
             Select("protocol", "protocol", {name: name for name in shown(data)}),
             Select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")}),
         ],
-        {group: looks[group].color for group in data.groups},
+        {group: looks[group]["color"] for group in data.groups},
     )
 
 

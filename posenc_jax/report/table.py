@@ -1,10 +1,10 @@
 """The tables of a report as plain text, Markdown and LaTeX."""
 
 from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from posenc_jax.display import NONE, Table, decimal, latex, markdown, text
 from posenc_jax.evaluation import protocols
@@ -148,5 +148,5 @@ def _name(names: Mapping[str, str], group: str, method: str) -> str:
 
 
 def _cell(mean: float, spread: float | None) -> str:
-    known = not pd.isna(mean) and not pd.isna(spread)
+    known = spread is not None and not isnan(mean) and not isnan(spread)
     return decimal(mean) + (f" ±{decimal(spread)}" if known else "")

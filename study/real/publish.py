@@ -88,10 +88,9 @@ def with_factor(name: str, length: int) -> str:
 
 
 def draw(axes, name: str, x: list, y: list, band: tuple | None = None) -> None:
-    plain = ("0.2", "o", "-")
+    plain = dict(color="0.2", marker="o", linestyle="-")
     look = plain if name == "none" else style.look_of_method(name)
-    looks = dict(zip(("color", "marker", "linestyle"), look, strict=True))
-    curves.draw_lines(axes, [Line(name, x, y, looks, band)])
+    curves.draw_lines(axes, [Line(name, x, y, look, band)])
 
 
 if __name__ == "__main__":

@@ -40,14 +40,14 @@ def test_every_encoding_has_a_distinct_look():
 @pytest.mark.parametrize("count", [2, 40])
 def test_groups_of_one_encoding_differ_by_dash_or_by_colour(count):
     looks = style.looks({f"rope-{n}": "rope" for n in range(count)} | {"nope": "nope"})
-    assert len({(look.color, str(look.linestyle)) for look in looks.values()}) == count + 1
+    assert len({(look["color"], str(look["linestyle"])) for look in looks.values()}) == count + 1
     if count == 2:
-        assert {look.color for look in looks.values()} == {"#0072B2", "#000000"}
+        assert {look["color"] for look in looks.values()} == {"#0072B2", "#000000"}
 
 
 def test_a_figure_on_a_page_is_the_same_text_whose_marks_have_their_group():
     def drawn(name):
-        look = style.Look("#0072B2", "o")._asdict()
+        look = style.look_of_method("none")
         seeds = [[1.0, 3.0], [2.0, 4.0]]
         line = Line("rope", [16, 32], [2.0, 3.0], look, ([1, 2], [3, 4]), seeds, gid="group-3")
         figure = curves.chart([line], y="bits", lengths=[16, 32], trained=[32], below=True)
@@ -110,7 +110,7 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
 
 def test_a_picture_shows_the_best_n_gram_only():
     grams = [curves.yardstick(n, [16, 32], 3 - 0.1 * n, f"{n}-gram") for n in (2, 3, 4)]
-    rope = Line("rope", [16, 32], [2.0, 3.0], style.Look("#0072B2", "o")._asdict())
+    rope = Line("rope", [16, 32], [2.0, 3.0], style.look_of_method("none"))
     axes = curves.chart([grams[0], grams[2], rope, grams[1]], y="bits").axes[0]
     assert [line.get_label() for line in axes.lines] == ["4-gram", "rope"]
 

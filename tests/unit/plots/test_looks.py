@@ -52,10 +52,10 @@ def distance(one, other):
 
 
 def told_apart(one, other):
-    marks = {one.marker, other.marker}
+    marks = {one["marker"], other["marker"]}
     same_mark = len(marks) == 1 or any(marks <= set(family) for family in ALIKE)
-    dashed = one.linestyle != other.linestyle
-    return dashed or not same_mark or distance(one.color, other.color) >= FAR
+    dashed = one["linestyle"] != other["linestyle"]
+    return dashed or not same_mark or distance(one["color"], other["color"]) >= FAR
 
 
 def test_distances_of_colours_are_those_of_the_textbook():
@@ -75,7 +75,7 @@ def test_committed_results_have_a_look():
 
 def test_encodings_are_visually_distinct():
     names = list(style.ENCODINGS)
-    looks = {name: style.Look(*style.look_of(name)) for name in names}
+    looks = style.looks({name: name for name in names})
     assert [p for p in combinations(names, 2) if not told_apart(*(looks[n] for n in p))] == []
 
 
@@ -84,7 +84,7 @@ def test_extensions_of_an_encoding_are_visually_distinct(name):
     encoding = posenc_jax.build(name, DIMS, key=jax.random.key(0))
     named = [one for one in extensions.fitting(encoding) if one in style.EXTENSIONS]
     looks = {one: style.look_of_method(one) for one in named}
-    looks["none"] = style.Look(*style.look_of(name))
+    looks["none"] = style.looks({name: name})[name]
     looks |= {f"{one}+logn": style.look_of_method(f"{one}+logn") for one in ("yarn", "pi")}
     assert [p for p in combinations(looks, 2) if not told_apart(*(looks[n] for n in p))] == []
 
@@ -114,7 +114,7 @@ def test_no_two_lines_of_a_picture_look_alike_or_share_a_name(encodings):
 
 
 def test_a_look_that_is_free_stays():
-    look = style.Look("#0072B2", "o")._asdict()
+    look = style.look_of_method("none")
     first, second, third = style.distinct([look, look | {"marker": "s"}, look])
     assert (first, second) == (look, look | {"marker": "s"})
     assert third == look | {"linestyle": "--"}
