@@ -1,7 +1,7 @@
 """Pictures of losses against length, place in the window, scale and training step."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +44,13 @@ def chart(
     size: tuple[float, float] | None = None,
     below: bool = False,
 ) -> "Figure":
-    """Lines with their seeds, as dots or thin lines, and in the first panel with their bands.
+    """Lines with their seeds, as dots or thin lines, and in the first panel with their bands;
+    baselines in the colours of their groups get one entry in the legend.
 
     `lengths` makes the horizontal axis one of tokens. Each view is a panel with these limits.
     """
     figure, panels = style.panels(1, len(views), size)
-    lines = _with_best_yardstick(lines)
+    lines = [*_with_best_yardstick(lines), *baselines(lines)]
     for axes, view in zip(panels, views, strict=True):
         if lengths:
             over_tokens(axes, lines, trained, lengths)
@@ -235,8 +236,10 @@ def against_length(
     curves = _curves(rows)
     lines = []
     for curve in curves:
+        name, look = _style(curve[0], rows)
+        x, y = [row["length"] for row in curve], [row[value] for row in curve]
         band = None if is_baseline(curve[0]) else _interval(curve, value)
-        lines.append(_line(curve, [row[value] for row in curve], rows, band))
+        lines.append(Line(name, x, y, look, band))
     others = _null_lines(curves, value, null_of(protocol))
     if value == "accuracy":
         others = []
@@ -422,14 +425,10 @@ def _titles(protocol: str, rows: Sequence[dict], more: str = "") -> dict[str, An
 
 def _curves(rows: Sequence[dict]) -> list[list[dict]]:
     """Rows of every line by length, with lines in the order of the rows."""
-    order = {name: number for number, name in enumerate(dict.fromkeys(map(curve_of, rows)))}
-    by_line = sorted(rows, key=lambda row: (order[curve_of(row)], row["length"]))
-    return [list(group) for _, group in groupby(by_line, curve_of)]
-
-
-def _line(curve: Sequence[dict], y: Sequence[float], rows: Sequence[dict], band: Any) -> Line:
-    name, look = _style(curve[0], rows)
-    return Line(name, [row["length"] for row in curve], y, look, band)
+    by_line: dict[tuple, list[dict]] = {}
+    for row in rows:
+        by_line.setdefault(curve_of(row), []).append(row)
+    return [sorted(line, key=lambda row: row["length"]) for line in by_line.values()]
 
 
 def _style(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
@@ -480,7 +479,7 @@ def _null_lines(curves: Sequence[Sequence[dict]], value: str, entry: Line) -> li
             lines.append(Line("null", x, y, look, listed=False))
     if len({curve[0]["run"] for curve in curves}) == 1:
         return [entry._replace(x=line.x, y=line.y) for line in lines]
-    return lines + baselines(lines)
+    return lines
 
 
 def _null(row: dict, value: str) -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from posenc_jax import composition
-from posenc_jax.checks import choice, positive
+from posenc_jax.checks import positive
 from posenc_jax.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -140,7 +140,6 @@ _form: ContextVar[Form] = ContextVar("form", default=USUAL)
 @contextmanager
 def printed(form: Form) -> Iterator[None]:
     """Draw pictures in another form within this context, such as for a paper's column."""
-    choice("format", form.format, FORMATS)
     if form.width is not None:
         positive("width", form.width)
     token = _form.set(form)

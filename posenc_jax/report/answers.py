@@ -145,12 +145,11 @@ def lines(data: ReportData, results: Answers, most: int | None = None) -> list[L
 
     At most `most` of them are kept, spread from best to worst.
     """
-    looks = figures.looks(data)
     result = []
     for group, method in _spread(drawn_methods(results), most):
         points = results.points[(results.points.group == group) & (results.points.method == method)]
         name, gid = legend_entry(results, group, method), data.gid(group)
-        look = look_with_method(looks[group], method)
+        look = look_with_method(data.looks[group], method)
         result.append(figures.line(name, points, look, "relative", gid=gid))
     return result + controls(data, results)
 
@@ -195,7 +194,7 @@ def controls(data: ReportData, results: Answers) -> list[Line]:
     result.append(figures.line("window: the last L tokens", window, dict(style.WINDOW), "relative"))
     for group in results.oracles:
         points = results.points[(results.points.group == group) & (results.points.method == "none")]
-        look = {"color": figures.looks(data)[group]["color"], "linestyle": ":", "linewidth": 1.2}
+        look = {"color": data.looks[group]["color"], "linestyle": ":", "linewidth": 1.2}
         result.append(figures.line(results.names[group], points, look, "relative"))
     return [line._replace(seeds=(), band=None) for line in result if line.x]
 
@@ -260,7 +259,6 @@ def text(
     if `own`: the text comes from separate runs.
     """
     points = data.points[(data.points.protocol == "same_token") & data.points.accuracy.isna()]
-    looks = figures.looks(data)
     result = []
     for group, of_group in points.groupby("group", sort=False):
         if not own and group in results.names:
@@ -269,7 +267,9 @@ def text(
         shown = [method for method in methods if (encoding, method) in extended]
         for method in (*(["window"] if shown else []), *shown, "none"):
             look = (
-                style.WINDOW if method == "window" else look_with_method(looks[str(group)], method)
+                style.WINDOW
+                if method == "window"
+                else look_with_method(data.looks[str(group)], method)
             )
             own_points = of_group[of_group.method == method]
             result.append(figures.line(str(group), own_points, dict(look)))
@@ -309,13 +309,13 @@ def arrows(data: ReportData, results: Ordered, *, brief: bool = False) -> list[A
 
     The brief list has every encoding as trained, its best extension, and the mean window of L.
     """
-    scored, looks, best, result = collect(data), figures.looks(data), _best(results), []
+    scored, best, result = collect(data), _best(results), []
     for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
         begin, end = (rows[rows.length == n] for n in (results.trained, results.longest))
         if end.empty or (brief and (group, method) not in best):
             continue
         name = f"{group} + {method}" if scored is None else legend_entry(scored, group, method)
-        look = look_with_method(looks[group], method)
+        look = look_with_method(data.looks[group], method)
         oracle = (rows.trained >= results.longest).all()
         if oracle:
             look = look | {"fillstyle": "left"}

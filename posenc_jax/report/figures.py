@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def looks(data: ReportData) -> dict[str, style.Look]:
-    return style.looks({run.group: run.encoding for run in data.runs})
-
-
 def value_of(protocol: str) -> str:
     """Value shown for a protocol: accuracy or bits per byte."""
     return "accuracy" if protocols.find(protocol).value == "accuracy" else "bpb"
@@ -54,12 +50,11 @@ def against_length(data: ReportData, protocol: str, value: str = "bpb") -> list[
     """Lines of every group without extensions, best at the longest length first; then n-grams and
     baselines."""
     lines, baselines = [], []
-    all_looks = looks(data)
     for number, group in enumerate(data.groups):
         rows = data.points[(data.points.protocol == protocol) & (data.points.group == group)]
         plain = rows[rows.method == "none"]
         beyond = plain[plain.length >= plain.trained]
-        look, grey = all_looks[group], {"gid": f"baseline-{number}", "listed": False}
+        look, grey = data.looks[group], {"gid": f"baseline-{number}", "listed": False}
         colour = {"color": look["color"]}
         lines.append(line(group, plain, look, value, gid=data.gid(group)))
         for name, look in (("window", style.WINDOW), ("streaming", style.STREAMING)):
@@ -114,7 +109,7 @@ def extended(data: ReportData, group: str, points: Frame, by: str = "", **option
     for (extension, method), points_of in rows.groupby(["extension", "method"], sort=False):
         look = next(scaled) if by else style.look_of_method(extension)
         if extension == "none":
-            look = looks(data)[group]
+            look = data.looks[group]
         sparse = style.SPARSE if options.get("x") == "place" else {}
         lines.append(line(str(method), points_of, sparse | look, **options))
     lines = curves.apart([item for item in lines if item.x])
@@ -123,10 +118,10 @@ def extended(data: ReportData, group: str, points: Frame, by: str = "", **option
 
 def by_place(data: ReportData, protocol: str) -> list[Line]:
     """Lines of every group without extensions over the places of its longest window."""
-    all_looks, lines = looks(data), []
+    lines = []
     for group in data.groups:
         rows = data.places[(data.places.protocol == protocol) & (data.places.group == group)]
-        look = style.SPARSE | all_looks[group]
+        look = style.SPARSE | data.looks[group]
         plain = rows[rows.method == "none"]
         lines.append(line(group, plain, look, "nll", "place", gid=data.gid(group)))
     return [item for item in lines if item.x]
@@ -227,11 +222,10 @@ def chart_with_table(
     if not any(line.x for line in drawn):
         return Block(when, text="nothing to show yet")
     options |= {"y": y, "size": SIZE, "below": True}
-    every_line = [*drawn, *curves.baselines(drawn)]
-    charts = [chart(curves.chart(every_line, **options), name, title)]
+    charts = [chart(curves.chart(drawn, **options), name, title)]
     view = curves.near(drawn) if closer else None
     if view is not None:
-        bare = [line._replace(band=None) for line in every_line]
+        bare = [line._replace(band=None) for line in drawn]
         figure = curves.chart(bare, views=[view], **options)
         charts.append(chart(figure, f"{name}-closer", f"{title}, closer"))
     places = sorted({at for line in drawn for at in line.x})

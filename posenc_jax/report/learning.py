@@ -62,9 +62,9 @@ def learning_curves(data: ReportData, name: str) -> list[Line]:
         for step, value in run.learned[name]
     ]
     table = pd.DataFrame(rows, columns=["group", "step", name])
-    looks, result = figures.looks(data), []
+    result = []
     for group in data.groups:
-        look = style.SPARSE | looks[group] | {"linewidth": 1.2}
+        look = style.SPARSE | data.looks[group] | {"linewidth": 1.2}
         rows = table[table.group == group]
         result.append(figures.line(group, rows, look, name, "step", gid=data.gid(group)))
     result = [item._replace(seeds=(), band=None) for item in result if item.x]

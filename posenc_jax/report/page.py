@@ -103,7 +103,7 @@ def _picture(data: ReportData, protocol: str) -> "Figure | None":
     closer = curves.near(lines) if value == "bpb" else None
     views = (None,) if closer is None else (None, closer)
     return curves.chart(
-        lines + curves.baselines(lines),
+        lines,
         y=curves.VALUES[value],
         views=views,
         title=f"{protocol}: {protocols.find(protocol).title}\n{figures.counts_in_words(points)}",

@@ -11,7 +11,6 @@ from posenc_jax.plots import curves
 from posenc_jax.plots.answers import by_gap
 from posenc_jax.report import answers as report_answers
 from posenc_jax.report import figures
-from posenc_jax.report.answers import arrows, picture_of_order
 from posenc_jax.report.figures import Block, Section, Select, chart_with_table
 from posenc_jax.report.learning import FASTER, groups_by_loss, learning_curves
 from posenc_jax.report.ranking import Rank, Rankings, loss_of, wrong_answers
@@ -75,12 +74,14 @@ def reach_and_order(data: ReportData) -> Section | None:
     head = ["", f"reach at {results.trained}", f"at {results.longest}"]
     head += [f"order at {results.trained}", f"at {results.longest}"]
     rows = []
-    for arrow in arrows(data, results):
+    for arrow in report_answers.arrows(data, results):
         begin, end = arrow.begin, arrow.end
         values = (begin.reach, end.reach, begin.order, end.order)
         rows.append([arrow.name, *(decimal(value, 2) for value in values)])
     title = f"Reach and order at {results.longest:,} tokens"
-    charts = [figures.chart(picture_of_order(data, results), "reach-and-order", title)]
+    charts = [
+        figures.chart(report_answers.picture_of_order(data, results), "reach-and-order", title)
+    ]
     return Section(
         title,
         "Reach is the accuracy of answers without an older setting, relative to the ceiling. Order "
@@ -110,7 +111,6 @@ def loss(data: ReportData) -> Section:
                 **figures.tokens_axis(points),
             )
             blocks.append(content)
-    looks = figures.looks(data)
     return Section(
         "Loss against length",
         "Means over seeds, without extensions. Dots are seeds; bands, or bars, and ± in the "
@@ -124,7 +124,7 @@ def loss(data: ReportData) -> Section:
             Select("protocol", "protocol", {name: name for name in shown(data)}),
             Select("value", "value", {name: curves.VALUES[name] for name in ("bpb", "ppl")}),
         ],
-        {group: looks[group]["color"] for group in data.groups},
+        {group: data.looks[group]["color"] for group in data.groups},
     )
 
 

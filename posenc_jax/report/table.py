@@ -25,13 +25,19 @@ def table(data: ReportData) -> str:
         if points.empty:
             continue
         blocks.append(text(_by_group(data, protocol, points, value)))
-        unfinished = [item.group for item in learning.groups_by_loss(data) if not item.done]
-        if unfinished and value == "bpb":
-            blocks[-1] += (
-                f"\nnot done: {', '.join(unfinished)}: the held-out loss still falls more than "
-                f"{learning.FASTER:g} times as fast as that of the best group"
-            )
+        if value == "bpb":
+            blocks[-1] += _unfinished(data)
     return "\n\n".join(blocks) or "nothing has been evaluated yet"
+
+
+def _unfinished(data: ReportData) -> str:
+    groups = [item.group for item in learning.groups_by_loss(data) if not item.done]
+    if not groups:
+        return ""
+    return (
+        f"\nnot done: {', '.join(groups)}: the held-out loss still falls more than "
+        f"{learning.FASTER:g} times as fast as that of the best group"
+    )
 
 
 def _by_group(data: ReportData, protocol: str, points: Frame, value: str) -> Table:

@@ -95,8 +95,8 @@ METHODS += ["yarn:beta_fast=24+logn", "yarn:beta_fast=48", "window", "rerope", "
 
 def drawn(rows):
     """The looks and the names of the lines of some rows."""
-    lines = curves.apart([curves._line([row], [1.0], rows, None) for row in rows])
-    return [str(line.look) for line in lines], [line.name for line in lines]
+    names, looks = zip(*(curves._style(row, rows) for row in rows), strict=True)
+    return list(map(str, style.distinct(looks))), names
 
 
 @pytest.mark.parametrize("encodings", [["sandwich"], ["rope"], ["rope", "alibi"], ["rope", "rope"]])

@@ -9,7 +9,6 @@ from evaluated import LENGTHS, make_run
 
 from posenc_jax.evaluation import records
 from posenc_jax.evaluation.records import Measured
-from posenc_jax.report import figures
 from posenc_jax.report.ranking import ranked
 from posenc_jax.report.runs import read_runs
 from posenc_jax.runtime.errors import DataError
@@ -82,7 +81,7 @@ def test_names_that_clash_say_what_differs(tmp_path):
         make_run(tmp_path / "widths" / f"rope-s0-width={width}", "rope", 0, model=model)
     data = read_runs([tmp_path / "widths"])
     assert {run.group for run in data.runs} == {f"rope-width={n}" for n in range(6)}
-    looks = figures.looks(data).values()
+    looks = data.looks.values()
     assert len({(look["color"], look["linestyle"]) for look in looks}) == 6
 
 
