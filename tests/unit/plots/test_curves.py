@@ -4,37 +4,36 @@ import re
 
 import numpy as np
 import pytest
+from evaluated import make_run
 
-import posenc_jax
 from posenc_jax.display import Line
-from posenc_jax.evaluation import protocols, records
+from posenc_jax.evaluation import records
 from posenc_jax.plots import curves, style
 
 
-@pytest.mark.slow
-def test_pictures_are_drawn_of_one_run_and_of_several(measure, subject, tmp_path):
-    left = ("copies", "longppl")  # need longer windows and a reference
-    drawn = [one for one in protocols.every() if not one.needs and one.name not in left]
-    every = [one.name for one in drawn if one.value != "accuracy"]  # the text asks nothing
-    rope = measure(extensions="none,yarn:2,yarn:4", protocols=",".join(every))
-    made = curves.draw(rope, tmp_path / "one")
-    assert {path.stem for path in made} == {*every, "scale"}
-    alibi = [
-        cell._replace(facts=cell.facts | {"run": "alibi"})
-        for cell in measure(subject("alibi"), folder="alibi")
-    ]
-    made += curves.draw(rope + alibi, tmp_path / "two")
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """An evaluated run with two scales of an extension."""
+    folder = tmp_path_factory.mktemp("runs") / "rope-s0"
+    every = records.read_cells(make_run(folder, "rope", 0, scales=(2.0, 4.0)) / "eval")
+    return [c for c in every if c.facts["protocol"] in ("same_token", "nonoverlap", "position")]
+
+
+def test_pictures_are_of_one_run_of_several_and_of_its_checkpoints(cells, tmp_path):
+    made = curves.draw(cells, tmp_path / "one")
+    every = ["same_token", "nonoverlap", "position", "scale"]
+    assert sorted(path.stem for path in made) == sorted(every)
+    other = [cell._replace(facts=cell.facts | {"run": "other"}) for cell in cells]
+    made += curves.draw(cells + other, tmp_path / "two")
+    assert [path.stem for path in made].count("scale") == 1
     assert all(path.stat().st_size > 10_000 for path in made)
-    later = [cell._replace(facts=cell.facts | {"step": 9}) for cell in rope]
-    assert "budget" in {p.stem for p in curves.draw(rope + later, tmp_path / "three")}
-
-
-def test_every_encoding_has_a_distinct_look():
-    looks = [style.look_of(name) for name in posenc_jax.schemes.names()]
-    assert len(set(looks)) == len(looks)
-    colours, marks = zip(*style.ENCODINGS.values(), strict=True)  # a new encoding may share a mark
-    assert len(set(colours)) == len(set(marks)) == len(style.ENCODINGS)
-    assert style.look_of("new") == style.look_of("new") not in looks
+    later = [cell._replace(facts=cell.facts | {"step": 20}) for cell in cells]
+    made = curves.draw(cells + later, tmp_path / "three")
+    assert "budget" in {path.stem for path in made}
+    axes = curves.by_step(records.rows(cells + later)).axes[0]
+    lines = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
+    names = ["length 16", "length 32", "length 64 (beyond L)"]
+    assert lines == dict.fromkeys(names, [10, 20])
 
 
 @pytest.mark.parametrize("count", [2, 40])
@@ -73,8 +72,8 @@ def test_every_interval_is_drawn_as_a_band_or_of_many_lines_as_a_bar(count):
     assert drawn == [bands[count <= curves.BANDS]] * count
 
 
-def test_scales_are_entries_of_the_panel_of_their_extension(measure):
-    figure = curves.by_scale(records.rows(measure(extensions="none,pi:2,pi:4")))
+def test_scales_are_entries_of_the_panel_of_their_extension(cells):
+    figure = curves.by_scale(records.rows(cells))
     (axes,) = figure.axes
     assert axes.get_title() == "pi"
     assert [t.get_text() for t in axes.get_legend().texts] == ["none", "s = 2", "s = 4"]
@@ -89,11 +88,12 @@ def test_a_mean_over_one_document_has_no_interval():
 
 
 def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_of(
-    measure, monkeypatch
+    cells, monkeypatch
 ):
-    rows = records.rows(measure(protocols="same_token,nonoverlap"))
-    (scored,) = {row["token_hash"] for row in rows if row["protocol"] == "same_token"}
-    one = {"order": 3, "bpb": 0.5, "nll": 0.4, "token_hash": scored, "counted": 5_000}
+    rows = records.rows(cells)
+    for row in rows:
+        row["token_hash"] = row["protocol"]
+    one = {"order": 3, "bpb": 0.5, "nll": 0.4, "token_hash": "same_token", "counted": 5_000}
     drawn = []
     monkeypatch.setattr(curves, "chart", lambda lines, **options: drawn.append(lines))
     curves.against_length(rows, "same_token", [one, one | {"token_hash": "other", "order": 4}])
@@ -108,15 +108,17 @@ def test_n_grams_are_grey_lines_of_their_targets_and_not_what_a_closer_view_is_o
     assert curves.near(drawn[0]) == curves.near([own for own in drawn[0] if own is not line])
 
 
-def test_a_picture_shows_the_best_n_gram_only():
+def test_a_picture_shows_the_best_n_gram_only_and_one_entry_per_kind_of_baseline():
     grams = [curves.yardstick(n, [16, 32], 3 - 0.1 * n, f"{n}-gram") for n in (2, 3, 4)]
     rope = Line("rope", [16, 32], [2.0, 3.0], style.look_of_method("none"))
-    axes = curves.chart([grams[0], grams[2], rope, grams[1]], y="bits").axes[0]
-    assert [line.get_label() for line in axes.lines] == ["4-gram", "rope"]
+    nulls = [Line(f"{i}", [16, 32], [3.0, 3.0], style.NULL, listed=False) for i in range(2)]
+    axes = curves.chart([grams[0], grams[2], rope, grams[1], *nulls], y="bits").axes[0]
+    labels = ["4-gram", "rope", "_", "_", "null: nothing beyond L"]
+    assert [line.get_label() for line in axes.lines] == labels
 
 
-def test_every_picture_has_a_caption_that_says_what_its_bands_are(measure, tmp_path):
-    made = curves.draw(measure(protocols="same_token,nonoverlap"), tmp_path)
+def test_every_picture_has_a_caption_that_says_what_its_bands_are(cells, tmp_path):
+    made = curves.draw(cells, tmp_path)
     written = (tmp_path / "captions.md").read_text().strip().split("\n\n")
     assert [words.split("**")[1] for words in written] == [path.name for path in made]
     assert all("over documents of each line alone, unpaired" in words for words in written)

@@ -71,6 +71,7 @@ def test_committed_results_have_a_look():
     known = committed(set(made_by.values()), "posenc_jax", "extensions")
     assert {name for name, made in made_by.items() if made in known} <= set(style.EXTENSIONS)
     assert set(style.ENCODINGS) <= set(registry.encodings())
+    assert style.look_of("new") == style.look_of("new") not in style.ENCODINGS.values()
 
 
 def test_encodings_are_visually_distinct():
@@ -93,12 +94,6 @@ METHODS = ["none", "logn", "yarn", "dynamic_yarn", "yarn+logn", "yarn:beta_fast=
 METHODS += ["yarn:beta_fast=24+logn", "yarn:beta_fast=48", "window", "rerope", "streaming"]
 
 
-def drawn(rows):
-    """The looks and the names of the lines of some rows."""
-    names, looks = zip(*(curves._style(row, rows) for row in rows), strict=True)
-    return list(map(str, style.distinct(looks))), names
-
-
 @pytest.mark.parametrize("encodings", [["sandwich"], ["rope"], ["rope", "alibi"], ["rope", "rope"]])
 def test_no_two_lines_of_a_picture_look_alike_or_share_a_name(encodings):
     sized = {"window": 16}
@@ -109,8 +104,8 @@ def test_no_two_lines_of_a_picture_look_alike_or_share_a_name(encodings):
         for seed, encoding in enumerate(encodings)
         for method in METHODS
     ]
-    looks, names = drawn(rows)
-    assert len(set(looks)) == len(set(names)) == len(rows)
+    names, looks = zip(*(curves._style(row, rows) for row in rows), strict=True)
+    assert len(set(map(str, style.distinct(looks)))) == len(set(names)) == len(rows)
 
 
 def test_a_look_that_is_free_stays():

@@ -49,6 +49,9 @@ def test_seeds_are_a_mean_and_a_standard_deviation_and_unlike_numbers_are_listed
     data[1][0]["seed"] = data[1][1]["seed"] = 1
     table = every(gathered(*data))[0]
     assert table.rows[1] == ["rope", "0.500 ±0.141"] and "over 2 seeds" in table.caption
+    few = gathered(*data)
+    few.points.loc[few.points.part == "1-64", "answers"] = 19.0
+    assert every(few)[1].rows == [["rope", "–", "0.500 ±0.000"]]
     table = every(gathered(*data, cell("fire-a", "none", 0.9)))[0]
     assert "standard deviation over 1 to 2 seeds" in table.caption
     assert table.head == ["", "512", "seeds"]
