@@ -151,7 +151,7 @@ def test_ntk_divides_the_slowest_pair_by_exactly_the_scale(scale):
 
 def test_pi_compresses_positions():
     rope = build(dims=Dims(1, 32, 32, 128))
-    for scale in (2.0, 8.0):  # divisions by powers of two are exact
+    for scale in (jnp.float32(2), 8.0):  # divisions by powers of two are exact
         extended = extend("pi", rope, scale).phase(jnp.arange(512))
         compressed = rope.phase(jnp.arange(512) / scale)
         np.testing.assert_allclose(extended.q_cos, compressed.q_cos, atol=3e-6)
@@ -289,7 +289,7 @@ def test_extensions_reach_the_encoding_inside():
         if name != "randomized":
             remapped = extend("self_extend", around, 4.0).layer(1).inner
             assert remapped.group.shape == () and remapped.inner.inv_freq.shape == (4,)
-    cooled = extend("logn", slowed, jnp.float32(2.0))
+    cooled = extend("logn", slowed, 2.0)
     assert cooled.logn and extend("none", cooled, 1.0) is cooled
     assert "yarn" not in extensions.fitting(build("fox"))
     assert "yarn" not in extensions.fitting(build("randomized", inner="t5"))
