@@ -9,7 +9,7 @@ from evaluated import make_run
 from configs import base
 from posenc_jax.config import load, schema
 from posenc_jax.config.resolve import FORMAT
-from posenc_jax.report.gathered import gather
+from posenc_jax.report.runs import read_runs
 from posenc_jax.runs import subject
 from posenc_jax.runs.metrics import Metrics, read_metrics
 from posenc_jax.runs.workdir import Workdir, refuse_edited
@@ -143,6 +143,6 @@ def test_bad_metrics_become_a_note_in_the_report(tmp_path):
         make_run(tmp_path / f"rope-s{seed}", "rope", seed)
     with (tmp_path / "rope-s1" / "metrics.jsonl").open("a") as stream:
         stream.write('{"loss": 2.0}\n')
-    found = gather([tmp_path])
+    found = read_runs([tmp_path])
     assert any("rope-s1/metrics.jsonl is damaged: line 4: " in note for note in found.notes)
     assert len(found.runs) == 2 and all(run.cells for run in found.runs)
