@@ -112,6 +112,8 @@ def _together(values: Fields) -> list[str]:
     batch, pieces, problems = values["batch_size"], values["accumulate"], []
     if isinstance(batch, int) and isinstance(pieces, int) and pieces >= 1 and batch % pieces:
         problems.append(f"batch_size must be a multiple of accumulate = {pieces}; got {batch}")
+    if values["anneal"] and values["schedule"] != "linear":
+        problems.append("anneal goes with schedule=linear, whose rate is constant until it falls")
     if values["data"].get("prefix") is not None and values["model"].get("bos"):
         problems.append("data.prefix has no effect with model.bos, whose vector replaces it")
     return problems

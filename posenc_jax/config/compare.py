@@ -13,6 +13,7 @@ from posenc_jax.config.schema import Training
 # are kept.
 FREE = (
     "steps",
+    "anneal",
     "label",
     "stop_at",
     "log_every",

@@ -131,6 +131,9 @@ class Training:
         0, "save and stop here with exit 75; the same command resumes; 0: never", _seed
     )
     init_from: str = default("", "a run to take the weights from")
+    anneal: str = default(
+        "", "a longer run with schedule=linear to go on from, where the rate of this one falls"
+    )
     original_length: int | None = default(
         None, "L of the encoding; None: init_from's, or train_length", whole(2, FARTHEST)
     )

@@ -18,7 +18,7 @@ from posenc_jax.runs.workdir import Workdir, data_facts
 from posenc_jax.runtime import backend, devices, errors
 from posenc_jax.runtime.terminal import counted, stop_requests, warn
 from posenc_jax.tracking.wandb import View, identity_of
-from posenc_jax.training import optimizer
+from posenc_jax.training import annealing, optimizer
 from posenc_jax.training.console import Recorder, Report, first_screen
 from posenc_jax.training.train_step import State, fresh_state, train_step
 from posenc_jax.training.validation import Validation
@@ -38,6 +38,8 @@ def train(config: Training, workdir: Path) -> int:
         corpus = prepare_corpora(config.data.source, config.seed, stopping=signals)
         processes.check_same(corpus.fingerprint, "data", errors.DataError)
         config = parameters.with_vocab(config, corpus.vocab)
+        if config.anneal and is_lead() and run.config() is None:
+            annealing.begin(config, run)
         saving = stack.enter_context(closing(Saving(run.path, config.keep)))
         _check_steps(config.steps, saving.steps())
         run.claim(config)

@@ -23,16 +23,21 @@ def schedule(config) -> optax.Schedule:
             0.0, peak, warmup, max(config.steps, warmup + 1), last
         )
     else:
-        fall = max(1, config.steps // 5)
+        until = constant_until(config)
         rate = optax.join_schedules(
             [
                 optax.linear_schedule(0.0, peak, max(1, warmup)),
                 optax.constant_schedule(peak),
-                optax.linear_schedule(peak, last, fall),
+                optax.linear_schedule(peak, last, config.steps - until),
             ],
-            [warmup, max(warmup, config.steps - fall)],
+            [warmup, max(warmup, until)],
         )
     return lambda count: rate(count + 1)
+
+
+def constant_until(config) -> int:
+    """Return the last step before a linear schedule falls."""
+    return config.steps - max(1, config.steps // 5)
 
 
 def warmup_of(config) -> int:

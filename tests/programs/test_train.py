@@ -150,3 +150,34 @@ def test_a_smoke_test_of_five_steps_runs_with_the_usual_warm_up(call, tmp_path):
     out = call("train.py", tmp_path / "run", steps=5, warmup_steps=60)
     assert "warm-up shortened to 1 step, a tenth (warmup_steps = 60)" in out
     assert "done: 5 steps" in out
+
+
+def test_a_run_annealed_from_a_longer_one_is_the_run_of_its_own_budget(call, tmp_path):
+    """12 steps that go on from step 8 of 30 have the weights, metrics and rows of 12 steps."""
+    fields = {"schedule": "linear", "warmup_steps": 1}
+    call("train.py", tmp_path / "own", **fields)
+    call("train.py", tmp_path / "trunk", steps=30, keep=9, **fields)
+    annealed = fields | {"anneal": tmp_path / "trunk"}
+    out = call("train.py", tmp_path / "annealed", stop_at=10, **annealed, code=75)
+    assert "resuming at step 8" in out
+    call("train.py", tmp_path / "annealed", **annealed)
+    names = ("step", "loss", "valid_loss", "learning_rate")
+    own, other = (
+        [
+            [line.get(name) for name in names]
+            for line in read_metrics(tmp_path / run / "metrics.jsonl")
+        ]
+        for run in ("own", "annealed")
+    )
+    assert own == other
+    assert status(tmp_path / "own")["digest"] == status(tmp_path / "annealed")["digest"]
+    out = call("train.py", tmp_path / "other", **annealed, seed=1, code=76)
+    assert "a run that differs in steps alone" in out and "seed: 0 in " in out
+    out = call("train.py", tmp_path / "early", **annealed, steps=4, code=74)
+    assert "no checkpoint of step 3 or before; have: [4, 8, 12" in out
+    slow = {"schedule": "linear", "warmup_steps": 3}
+    call("train.py", tmp_path / "slow", steps=30, stop_at=4, **slow, code=75)
+    out = call("train.py", tmp_path / "warm", anneal=tmp_path / "slow", **slow, code=2)
+    assert "warms up over 3 steps and this run over 1" in out
+    out = call("train.py", tmp_path / "cosine", anneal=tmp_path / "trunk", code=2)
+    assert "anneal goes with schedule=linear" in out

@@ -12,14 +12,14 @@ import numpy as np
 
 from posenc_jax.data import tasks
 from posenc_jax.data.tasks import LAST, TRIES, Settings
-from posenc_jax.fields import between, default, one_of
+from posenc_jax.fields import between, default, one_of, whole
 
 NAMES, VALUES = 24, 6
 VALUE, ASK, SET = 48, 65, 112  # the first byte of each kind
 VARIANTS = ("latest", "once", "ordered")
 LAWS = ("within", "log", "octaves", "fixed")
 NEAREST = 4  # smallest gap from a setting to its question, in tokens
-BUSY = 15.5  # mean number of names awaiting a question; well below 24
+BUSY = 15.5  # mean number of 24 names awaiting a question
 MOST = 0.2  # questions per token
 OLDER = "0.4,0.4,0.1,0.1"  # `ordered`: shares of questions with 0, 1, 2 and 3 older settings
 ORDERED_RATE = 0.15  # `ordered`: questions per token; each has its own name
@@ -63,6 +63,8 @@ class Variables(tasks.Probe):
         "multiples of L in training and of far L in the test; None: 1",
         between(1e-3, 1),
     )
+
+    names: int = default(NAMES, "names that can be set; fewer are a smaller load", whole(1, NAMES))
 
     least: ClassVar[int] = 2 * LAST
     chance: ClassVar[float] = 1 / VALUES
@@ -129,7 +131,7 @@ class Variables(tasks.Probe):
             if setting is not None:
                 free[[setting, asked, asked + 1]] = False
                 waiting.append((setting, asked))
-        open_until = np.full(NAMES, -1)  # place of the pending question of each name
+        open_until = np.full(self.names, -1)  # place of the pending question of each name
         for setting, asked in sorted(waiting):
             names = np.flatnonzero(open_until < setting)
             if not len(names):
@@ -146,7 +148,7 @@ class Variables(tasks.Probe):
         length = self.length(training)
         text, gaps = tasks.fillers(rng, length)
         free, shares = np.ones(length, bool), self.shares()
-        names = list(rng.permutation(NAMES))
+        names = list(rng.permutation(self.names))
         places = rng.permutation(np.arange(NEAREST, length - 1 - (0 if training else LAST)))
         if not training:
             last = length - 1 - rng.choice(np.arange(1, LAST), ASKED_LAST, replace=False)
@@ -184,14 +186,14 @@ class Variables(tasks.Probe):
     def _questions(self, rng, length: int, training: bool) -> np.ndarray:
         """Places of questions in random order; for `once` at most one per name."""
         last = np.zeros(0, np.int64)
-        busy = BUSY
+        busy = BUSY * self.names / NAMES
         if not training:
             last = length - 1 - rng.choice(np.arange(1, LAST), ASKED_LAST, replace=False)
             busy -= ASKED_LAST
-        rate = min(MOST, busy / self.mean_gap(training))
+        rate = min(MOST, max(0.0, busy) / self.mean_gap(training))
         places = rng.permutation(np.arange(NEAREST, length - 1 - (0 if training else LAST)))
         places = np.concatenate([last, places[: int(rate * length)]])
-        return places[:NAMES] if self.variant == "once" else places
+        return places[: self.names] if self.variant == "once" else places
 
     def _setting(self, rng, asked: int, free: np.ndarray, training: bool) -> int | None:
         """Free place at a distance drawn from the distribution, or near it if that is taken."""
