@@ -93,7 +93,7 @@ class Transformer(nnx.Module):
         mesh: Mesh | None = None,
         **options,
     ) -> tuple[jax.Array, jax.Array]:  # [B, N] twice
-        """Return the nats of each target and whether it ranks first; options as in `hidden`.
+        """Return the nats of each target and the token ranked first; options as in `hidden`.
 
         The targets are those of the last N tokens. Large logits are computed for one piece of the
         row at a time. With a mesh, each of the devices along its axis `sequence` computes a piece
@@ -115,13 +115,13 @@ class Transformer(nnx.Module):
             x = model._run(x, encoding, row)
 
             def nothing(x, targets):
-                return jnp.zeros(targets.shape, jnp.float32), jnp.zeros(targets.shape, bool)
+                return jnp.zeros(targets.shape, jnp.float32), jnp.zeros(targets.shape, jnp.int32)
 
             return jax.lax.cond(jnp.any(targets != UNSCORED), model._losses, nothing, x, targets)
 
         whole, pieces = (self, encoding), (x, ring.to_be_cut(row, fill), targets)
-        nats, right = ring.over_pieces(of_piece, mesh, whole, pieces)
-        return nats[:, unscored:length], right[:, unscored:length]
+        nats, chosen = ring.over_pieces(of_piece, mesh, whole, pieces)
+        return nats[:, unscored:length], chosen[:, unscored:length]
 
     def losses_step(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, cache: Cache
@@ -149,8 +149,8 @@ class Transformer(nnx.Module):
         targets = jnp.pad(targets, ((0, 0), (0, fill))).reshape(batch, pieces, size)
         stacked = x.swapaxes(0, 1), targets.swapaxes(0, 1)
         losses = jax.lax.map(jax.checkpoint(losses_of_piece), stacked)
-        nats, right = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in losses)
-        return nats, right
+        nats, chosen = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in losses)
+        return nats, chosen
 
     def _kernel(self) -> jax.Array:  # [D, V]
         return self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
@@ -380,14 +380,13 @@ def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., 
 
 
 def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the nats of each target, [..., V] and [...] -> [...], and whether it ranks first.
+    """Return the nats of each target, [..., V] and [...] -> [...], and the token ranked first.
 
     Targets are selected by comparison, since the gradient of a gather is a scatter.
     """
     classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
     picked = jnp.sum(jnp.where(classes == targets[..., None], logits, 0.0), axis=-1)
-    right = jnp.argmax(logits, axis=-1) == targets
-    return jax.nn.logsumexp(logits, axis=-1) - picked, right
+    return jax.nn.logsumexp(logits, axis=-1) - picked, jnp.argmax(logits, axis=-1)
 
 
 class Block(nnx.Module):

@@ -33,6 +33,7 @@ class Sums(NamedTuple):
     bytes: np.ndarray  # [D]; 0 where the tokenizer loses text
     answers: np.ndarray  # [D], marked targets
     right: np.ndarray  # [D], marked targets ranked first
+    older_right: np.ndarray  # [D], marked targets for which an older value ranked first
     early: np.ndarray  # [D], scored targets that see L tokens or fewer
     within_nats: np.ndarray  # [D]
     within_tokens: np.ndarray  # [D]
@@ -48,7 +49,7 @@ class Sums(NamedTuple):
         return self._replace(**{n: np.bincount(units, getattr(self, n)) for n in DOCUMENTS})
 
 
-DOCUMENTS = Sums._fields[:10]
+DOCUMENTS = Sums._fields[:11]
 
 
 class Measured(NamedTuple):
@@ -90,7 +91,7 @@ def label(facts: Mapping) -> str:
     return f"{name}:size={facts['window']}" if facts["window"] else name
 
 
-FORMAT = 4  # version of a cell's contents; a new number ignores all older cells
+FORMAT = 5  # version of a cell's contents; a new number ignores all older cells
 
 
 def tree_key(tree: Any) -> str:

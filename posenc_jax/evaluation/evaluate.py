@@ -11,14 +11,14 @@ from tqdm import tqdm
 
 from posenc_jax.config import Evaluation, schema
 from posenc_jax.data import texts
-from posenc_jax.data.corpora import Split
 from posenc_jax.data.sources.unknown import Unknown
 from posenc_jax.evaluation import planning, protocols, records, windows
 from posenc_jax.evaluation.cells import Measured, Places, Store, Sums, label
 from posenc_jax.evaluation.losses import reader_of
 from posenc_jax.evaluation.methods import in_words as methods_in_words
 from posenc_jax.evaluation.planning import Cell, lengths_of, plan
-from posenc_jax.evaluation.windows import Plan, Text
+from posenc_jax.evaluation.protocols import Reading
+from posenc_jax.evaluation.windows import Text
 from posenc_jax.runs import processes
 from posenc_jax.runs.processes import is_lead
 from posenc_jax.runs.subject import Subject, load_subject, run_config, saved_steps
@@ -265,14 +265,14 @@ def _union(group: Iterable[Cell]) -> np.ndarray:
 
 
 def _stored(
-    store: Store, group: Sequence[Cell], starts: np.ndarray, nats: np.ndarray, right: np.ndarray
+    store: Store, group: Sequence[Cell], starts: np.ndarray, nats: np.ndarray, chosen: np.ndarray
 ) -> dict[str, Sums]:
     """Sum the losses of a group's windows by cell and store the sums."""
     done = {}
     for cell in {cell.key: cell for cell in group}.values():
-        index, split = np.searchsorted(starts, cell.plan.starts), cell.text.split
+        index = np.searchsorted(starts, cell.plan.starts)
         places, trained = _by_place(cell), cell.facts["train_length"]
-        sums = sums_of(cell.plan, nats[index], right[index], split, trained, places)
+        sums = sums_of(cell.reading, nats[index], chosen[index], trained, places)
         store.put(cell.key, sums)
         done[cell.key] = sums
     return done
@@ -291,9 +291,10 @@ def _by_place(cell: Cell) -> bool:
 
 
 def sums_of(
-    plan: Plan, nats: np.ndarray, right: np.ndarray, split: Split, trained: int, places: bool
-) -> Sums:  # nats and right [N, last]
-    """Sum the losses of a plan's windows by document."""
+    reading: Reading, nats: np.ndarray, chosen: np.ndarray, trained: int, places: bool
+) -> Sums:  # nats of the last targets and the tokens ranked first, [N, last]
+    """Sum the losses of a reading's windows by document."""
+    plan, split = reading.plan, reading.text.split
     last = slice(plan.length - nats.shape[1], None)
     scored, targets = plan.scored()[:, last], plan.targets()[:, last]
     documents = int(plan.document.max()) + 1
@@ -302,19 +303,25 @@ def sums_of(
     within = early if places or plan.length == trained else np.zeros_like(early)
     tail = within & (place >= trained - max(1, trained // 4))
 
-    def by_document(values: np.ndarray, chosen: np.ndarray = scored) -> np.ndarray:
-        kept = np.where(chosen, values, 0).sum(axis=1, dtype=np.float64)
+    def by_document(values: np.ndarray, which: np.ndarray = scored) -> np.ndarray:
+        kept = np.where(which, values, 0).sum(axis=1, dtype=np.float64)
         return np.bincount(plan.document, kept, documents)
 
     ones = np.ones(nats.shape)
     widths = ones if split.bytes_of is None else split.bytes_of[targets]
     marked = np.zeros(nats.shape) if split.answers is None else split.answers[targets]
+    if reading.counts is not None:
+        marked = marked * reading.counts(chosen)
+    older = np.zeros(nats.shape, bool)
+    if reading.older is not None:
+        older[scored] = (reading.older == chosen[scored][:, None]).any(axis=1)
     return Sums(
         nats=by_document(nats),
         tokens=by_document(ones),
         bytes=by_document(widths if split.lossless else np.zeros(nats.shape)),
         answers=by_document(marked),
-        right=by_document(marked * right),
+        right=by_document(marked * (chosen == split.tokens[targets])),
+        older_right=by_document(marked * older),
         early=by_document(ones, scored & early),
         within_nats=by_document(nats, within),
         within_tokens=by_document(ones, within),

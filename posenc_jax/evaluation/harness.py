@@ -125,11 +125,11 @@ class RunLM(TemplateLM):
         for batch, length in self._batches([len(row) - 1 for row in rows], self.max_length):
             tokens = self._padded([rows[i] for i in batch], length + 1)
             outputs = losses.losses_of(self.model, self.encoding, tokens, length)
-            for i, nats, right in zip(batch, *jax.device_get(outputs), strict=True):
+            for i, nats, chosen in zip(batch, *jax.device_get(outputs), strict=True):
                 end = len(rows[i]) - 1
                 targets = slice(end - len(pairs[i][1]), end)
                 total = float(nats[targets].sum(dtype=np.float64))
-                scores[i] = -total, bool(right[targets].all())
+                scores[i] = -total, bool(np.array_equal(chosen[targets], pairs[i][1]))
         return scores
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:

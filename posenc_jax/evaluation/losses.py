@@ -32,12 +32,12 @@ def losses_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | 
     for first in range(0, length, piece):
         end = min(first + piece, length)
         scored = min(last - (length - end), end - first)  # targets of this piece
-        nats, right, cache = _read_piece(
+        nats, chosen, cache = _read_piece(
             model, encoding, rows[:, first : end + 1], cache, max(0, scored)
         )
-        parts += [(nats, right)] if scored > 0 else []
-    nats, right = zip(*parts, strict=True)
-    return jnp.concatenate(nats, axis=1), jnp.concatenate(right, axis=1)
+        parts += [(nats, chosen)] if scored > 0 else []
+    nats, chosen = zip(*parts, strict=True)
+    return jnp.concatenate(nats, axis=1), jnp.concatenate(chosen, axis=1)
 
 
 @partial(jax.jit, static_argnames="last", donate_argnames="cache")
@@ -75,9 +75,9 @@ class Reader:
         last: int,  # the targets of each window to score
         before_call: Callable[[], None] = lambda: None,
         after_call: Callable[[int], object] = lambda tokens: None,  # the tokens that it read
-    ) -> tuple[np.ndarray, np.ndarray]:  # [N, last]: nats, and True where the target ranks first
+    ) -> tuple[np.ndarray, np.ndarray]:  # [N, last]: nats, and the token ranked first
         nats = np.empty((len(starts), last), np.float32)
-        right = np.empty((len(starts), last), np.bool_)
+        chosen = np.empty((len(starts), last), np.int32)
         shares, sequence = self.mesh.shape[devices.DATA], self.mesh.shape[devices.SEQUENCE]
         rows = rows_per_call(len(starts), -(-length // sequence), shares, self.tokens_per_call)
         encoding = devices.copied(encoding, self.mesh)
@@ -96,10 +96,10 @@ class Reader:
             else:
                 outputs = losses_of(self.model, encoding, tokens, last, self.mesh)
             filled = slice(first, min(first + rows, len(starts)))
-            for array, values in zip((nats, right), processes.on_host(outputs), strict=True):
+            for array, values in zip((nats, chosen), processes.on_host(outputs), strict=True):
                 array[filled] = values[: filled.stop - first]
             after_call((filled.stop - first) * length)
-        return nats, right
+        return nats, chosen
 
 
 def rows_per_call(windows: int, length: int, devices: int, tokens_per_call: int) -> int:

@@ -32,10 +32,17 @@ OPTIONS = ("stride", "last")  # columns of a protocol's span
 class Cell(NamedTuple):
     facts: dict  # columns of its row
     encoding: Encoding
-    plan: Plan
+    reading: Reading
     pass_key: str  # shared by cells that read windows of one length with the same numbers
     key: str
-    text: Text
+
+    @property
+    def plan(self) -> Plan:
+        return self.reading.plan
+
+    @property
+    def text(self) -> Text:
+        return self.reading.text
 
 
 def load(recipe: ConfigDict | Mapping[str, Any], *, more: Sequence[str] = ()) -> Evaluation:
@@ -162,7 +169,7 @@ def plan(config: Evaluation, subject: Subject, text: Text, lengths: list[int]) -
                     inputs["part"] = reading.part
                 key = cell_key(passing=pass_key, protocol=protocol.name, span=span, **inputs)
                 facts = common | _facts(method, length, pass_)
-                cells.append(Cell(facts, encoding.windowed(limit), plan, pass_key, key, read))
+                cells.append(Cell(facts, encoding.windowed(limit), reading, pass_key, key))
     for line in skipped:
         tqdm.write(line)
     if not cells:

@@ -33,7 +33,7 @@ COLUMNS = (
     "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag,windows,"
     "null_low,null_high,gain_low,gain_high,evaluation,text,data,part,chance,ceiling,accuracy_low,"
     "accuracy_high,method,orderless,older,separation,"
-    "weights,processor,jaxlib"
+    "older_right,other,found,held,order,weights,processor,jaxlib"
 ).split(",")
 COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
 COLUMNS += ["nll_low", "nll_high"]
@@ -51,6 +51,11 @@ def row(measured: Measured) -> dict:
     loss = combined([(1.0, sums.nats, sums.tokens)]) if finite else None
     ends = {} if loss is None else null_for_nan({"nll_low": loss.low, "nll_high": loss.high})
     known = {name: None for name in COLUMNS} | facts
+    if finite:
+        known |= protocols.find(facts["protocol"]).columns(facts, sums)
+    if finite and answers and facts.get("older"):
+        older = float(sums.older_right.sum() / answers)
+        known |= {"older_right": older, "other": 1 - float(sums.right.sum() / answers) - older}
     return known | {
         "tokens": int(sums.tokens.sum()),
         "nll": nll if finite else None,

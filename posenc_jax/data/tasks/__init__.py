@@ -17,7 +17,7 @@ from posenc_jax.fields import between, default, fields, whole
 DEFAULT = "copy"  # of data.task
 TESTS = 640  # documents to test on
 CHOICES = 256  # documents to choose rates on
-FILLER, FILLERS = 32, 16  # the first byte that stands for nothing, and how many there are
+FILLERS = range(32, 48)  # bytes that stand for nothing
 LAST = 16  # scored tokens at the end of a test document, with at least one question
 TRIES = 30  # attempts to find free places for a question
 
@@ -185,7 +185,7 @@ class Settings(NamedTuple):
     """Settings before a question, the last first."""
 
     back: np.ndarray  # [settings], distance to the question in tokens
-    right: np.ndarray  # [settings], bool: True if it gives the answer
+    answer: np.ndarray  # [settings], the token that each gives as the answer
 
 
 def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
@@ -196,7 +196,7 @@ def filled(text: bytes | str, length: int) -> np.ndarray:  # [length], uint8
 
 def fillers(rng: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
     """A text of fillers, and its gaps."""
-    return rng.integers(FILLER, FILLER + FILLERS, length), np.zeros(length, np.int32)
+    return rng.integers(FILLERS.start, FILLERS.stop, length), np.zeros(length, np.int32)
 
 
 def gaps_at_end(length: int, answer: int, setting: int) -> np.ndarray:  # [length]

@@ -218,7 +218,7 @@ Task = Variables
 
 def settings(tokens: np.ndarray) -> Settings:
     """Settings of the name queried at the end, where the last two tokens are query and answer."""
-    name, answer = int(tokens[-2]) - ASK, int(tokens[-1]) - VALUE
+    name = int(tokens[-2]) - ASK
     before = tokens[:-2].astype(int) - SET
     places = np.flatnonzero((before >= 0) & (before // VALUES == name))[::-1]
-    return Settings(len(tokens) - 2 - places, before[places] % VALUES == answer)
+    return Settings(len(tokens) - 2 - places, VALUE + before[places] % VALUES)

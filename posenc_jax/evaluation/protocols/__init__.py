@@ -4,10 +4,12 @@ A file holds a subclass of `Protocol` and one instance of it called `protocol`. 
 jax.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from posenc_jax import registry
 from posenc_jax.config.schema import Evaluation, words
@@ -27,6 +29,9 @@ class Reading(NamedTuple):
     token_hash: str  # of the scored targets; rows with equal hashes are comparable
     part: str = ""  # of the targets, or the change to the text
     facts: Mapping[str, Any] = {}  # more columns: chance, ceiling, orderless, older, separation
+    older: np.ndarray | None = None  # [scored, settings], the answers that older settings give
+    # Which of the last targets [N, last] count as answers, from the tokens ranked first.
+    counts: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 Curve = Mapping[tuple[str, int], Sums]  # of one method: (protocol, length) -> its sums
@@ -87,6 +92,10 @@ class Protocol:
     def table(self, rows: Sequence[dict]) -> Table | None:
         """A table of its own of the rows of a length; None: parts as columns."""
         return None
+
+    def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
+        """More columns of a row with answers: found, held, order."""
+        return {}
 
     def derived(self, cells: Sequence[Measured]) -> list[Measured]:
         """Derive cells from those read, of its own or of the protocol in `needs`."""

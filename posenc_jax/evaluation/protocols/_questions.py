@@ -16,7 +16,8 @@ class Settings(NamedTuple):
     """Earlier values of the name in each question."""
 
     back: np.ndarray  # [N, settings], tokens from question to setting, the latest setting first
-    right: np.ndarray  # [N, settings], bool: the setting gives the answer
+    answer: np.ndarray  # [N, settings], the token that the setting gives as the answer; -1: none
+    right: np.ndarray  # [N, settings], bool: that is the answer
     visible: np.ndarray  # [N, settings], bool: the setting lies in the window
 
     @property
@@ -64,11 +65,12 @@ class Questions:
         ]
         most = max((len(each.back) for each in found), default=0)
         back = np.full((len(found), most), NEVER)
-        right = np.zeros((len(found), most), bool)
+        answer = np.full((len(found), most), -1)
         for number, each in enumerate(found):
             back[number, : len(each.back)] = each.back
-            right[number, : len(each.back)] = each.right
-        return Settings(back, right, back <= self.seen[:, None])
+            answer[number, : len(each.back)] = each.answer
+        right = answer == split.tokens[self.places][:, None]
+        return Settings(back, answer, right, back <= self.seen[:, None])
 
     def ceiling(self, chosen: np.ndarray) -> float | None:
         """Accuracy on some of them of a reader that finds every answer in its window and guesses
@@ -87,3 +89,10 @@ class Questions:
         visible = settings.visible.sum(axis=1)
         right = (settings.visible & settings.right).sum(axis=1)
         return float(np.mean(np.where(visible, right / np.maximum(visible, 1), chance)[chosen]))
+
+
+def restricted(plan: Plan, chosen: np.ndarray) -> Plan:  # [N], bool, of its scored answers
+    """Restrict a plan to some of its scored answers."""
+    kept = plan.scored()
+    kept[kept] = chosen
+    return plan._replace(kept=kept)

@@ -1,0 +1,54 @@
+"""What `found` and `last_of_two` share: every answer in the second half of a row, in parts within L
+and beyond it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.display import Table, decimal
+from posenc_jax.evaluation.cells import label
+from posenc_jax.evaluation.protocols import Protocol
+from posenc_jax.evaluation.windows import Plan, Text, plan_of
+from posenc_jax.runtime.errors import ConfigError
+
+WANTED = 1_000  # longest windows, each with a dozen questions in its second half
+
+
+def doubling(values: np.ndarray, most: int) -> dict[str, np.ndarray]:
+    """Ranges that double, and which values lie in each: `1`, `2`, `3-4`, `5-8`, ..."""
+    parts, low, high = {}, 0, 1
+    while low < most:
+        name = f"{low + 1}-{high}" if low + 1 < high else str(high)
+        parts[name] = (low < values) & (values <= high)
+        low, high = high, 2 * high
+    return {name: chosen for name, chosen in parts.items() if chosen.any()}
+
+
+class Settled(Protocol):
+    order = 6
+    value = "accuracy"
+    by_part = True
+
+    def check(self, lengths: Sequence[int], span: int | None, trained: int) -> None:
+        if trained not in lengths:
+            raise ConfigError(
+                f"{self.name} compares lengths beyond L = {trained} with L: add it to lengths (1 "
+                f"in multiples); got {list(lengths)}"
+            )
+
+    def plan(self, text: Text, length: int, span: int | None) -> Plan:
+        """Windows of a length over the second half of each longest one, or that one, and the
+        answers in the second half of each."""
+        if text.split.answers is None or tasks.settings_of(text.split.task) is None:
+            raise ConfigError(
+                f"{self.name} needs a text that sets names to values: evaluate a run of "
+                "data.source=synthetic and data.task=variables"
+            )
+        offsets = np.arange(text.longest // 2, text.longest - length + 1, length)
+        offsets = np.broadcast_to(
+            offsets if len(offsets) else np.array([text.longest - length]),
+            (len(text.starts), max(1, len(offsets))),
+        )
+        plan = plan_of(text, length, offsets, length // 2)
+        return plan._replace(kept=text.split.answers[plan.targets()])

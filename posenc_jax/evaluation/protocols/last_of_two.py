@@ -1,0 +1,153 @@
+"""Answers whose name was set twice, to two values: does a model answer with the last?
+
+Beyond L a pair counts if it is *held*: the model answers with each of the two values when the other
+setting is replaced by filler. So the share of held pairs that are answered with the last value,
+`order`, is that of order alone; a reader without order has 0.5.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.evaluation.cells import Sums
+from posenc_jax.evaluation.protocols import Reading, _questions
+from posenc_jax.evaluation.protocols._questions import Questions
+from posenc_jax.evaluation.windows import Plan, Text
+
+HELD, PAIRS = 0.2, 40  # no order where a smaller share of pairs is held, or fewer
+ONE_PASS = "one-pass"
+# The hard cell within L: tokens back to the last setting, and between the two.
+HARD_BACK, HARD_APART = (17, 64), (1, 8)
+
+
+class LastOfTwo(_questions.Settled):
+    title = "answers whose name was set twice, by tokens between the settings and back to the last"
+
+    def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
+        """Within L: `within`, its hard cell `hard`, and separations: `apart-3-4`. Beyond L:
+        `beyond`, the same from a single reading, `one-pass`, separations and distances:
+        `back-65-128`."""
+        plan = self.plan(text, length, span)
+        questions = _questions.questions_of(text, plan)
+        assert questions is not None
+        if questions.back.shape[1] < 2:
+            return []
+        back, apart = questions.back[:, 0], questions.separation
+        pairs = (questions.older == 1) & questions.visible[:, :2].all(axis=1)
+        by_apart = _questions.doubling(np.where(pairs, apart, 0), length)
+        parts = {f"apart-{name}": chosen for name, chosen in by_apart.items()}
+        if length <= trained:
+            hard = _between(back, *HARD_BACK) & _between(apart, *HARD_APART)
+            return [
+                _reading(text, plan, questions, chosen, part)
+                for part, chosen in ({"within": pairs, "hard": pairs & hard} | parts).items()
+                if chosen.any()
+            ]
+        pairs &= back > trained
+        by_back = _questions.doubling(np.where(pairs, back, 0), length)
+        parts = {"beyond": pairs, ONE_PASS: pairs} | parts
+        parts |= {f"back-{name}": chosen for name, chosen in by_back.items()}
+        inner, windows = _three_times(text, plan, questions, pairs)
+        readings = []
+        for part, chosen in parts.items():
+            if (chosen & pairs).any():
+                one = _reading(text, plan, questions, chosen & pairs, part)
+                readings.append(_paired(one, inner, windows, held=part != ONE_PASS))
+        return readings
+
+    def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
+        pairs, answers, right = sums.tokens.sum(), sums.answers.sum(), sums.right.sum()
+        if facts["length"] <= facts["train_length"]:
+            return {}
+        if facts["part"] != ONE_PASS:
+            held = answers / pairs
+            enough = held >= HELD and answers >= PAIRS
+            return {"held": held, "order": right / answers if enough else None}
+        # Of V values, V - 2 belong to no setting, and are only guessed.
+        values, older = 1 / facts["chance"], sums.older_right.sum()
+        guesses = (answers - right - older) * values / (values - 2)
+        found = 1 - guesses / answers
+        order = 0.5 + (right - older) / (2 * (answers - guesses)) if found >= HELD else None
+        return {"found": found, "order": order}
+
+
+def _between(values: np.ndarray, low: int, high: int) -> np.ndarray:
+    return (low <= values) & (values <= high)
+
+
+def _reading(
+    text: Text, plan: Plan, questions: Questions, chosen: np.ndarray, part: str
+) -> Reading:
+    own = _questions.restricted(plan, chosen)
+    facts = {"chance": text.split.chance, "ceiling": 1.0, "orderless": 0.5, "older": 1}
+    if part.startswith("apart-"):
+        facts["separation"] = part.removeprefix("apart-")
+    older = questions.answer[chosen, 1:2]
+    return Reading(text, own, text.token_hash(own), part, facts, older)
+
+
+def _three_times(
+    text: Text, plan: Plan, questions: Questions, pairs: np.ndarray
+) -> tuple[Text, np.ndarray]:
+    """A text of the windows of a plan three times: as they are, then with filler in place of the
+    last setting of every pair, then of the older one; and the starts of all of them."""
+    row, place = (index[pairs] for index in np.nonzero(plan.scored()))
+    back, size = questions.back[pairs], plan.length + 1
+    fillers = np.array(tasks.fillers_of(text.split.task or ""))
+    filler = np.random.default_rng(0).choice(fillers, len(row))
+    at = plan.starts[:, None] + np.arange(size)
+    tokens = np.stack([np.array(text.split.tokens[at])] * 3)  # [3, N, length + 1]
+    for version, setting in ((1, 0), (2, 1)):
+        tokens[version, row, place - back[:, setting]] = filler
+    starts = np.arange(3 * len(at) + 1) * size
+
+    def thrice(column: np.ndarray | None) -> np.ndarray | None:
+        return None if column is None else np.tile(column[at].ravel(), 3)
+
+    split = dataclasses.replace(
+        text.split,
+        tokens=tokens.ravel(),
+        starts=starts,
+        bytes_of=thrice(text.split.bytes_of),
+        answers=thrice(text.split.answers),
+        digests=np.zeros(len(starts) - 1, np.uint64),
+        gaps=None,
+        groups=None,
+    )
+    document = np.arange(len(starts) - 1)
+    return (
+        dataclasses.replace(
+            text, split=split, document=document, starts=starts[:-1], longest=plan.length
+        ),
+        starts[:-1],
+    )
+
+
+def _paired(one: Reading, inner: Text, starts: np.ndarray, held: bool) -> Reading:
+    """A reading of the text that has every window three times, scored where it is unchanged."""
+    plan, windows = one.plan, len(one.plan.starts)
+    kept = np.zeros((3 * windows, plan.length), bool)
+    kept[:windows] = plan.scored()
+    right = one.text.split.tokens[plan.targets()[plan.scored()]]
+
+    def counts(chosen: np.ndarray) -> np.ndarray:  # [3N, last] -> bool
+        asked = kept[:windows, plan.length - chosen.shape[1] :]
+        without_last, without_older = chosen[windows:][:windows][asked], chosen[-windows:][asked]
+        assert one.older is not None
+        found = np.zeros(chosen.shape, bool)
+        found[:windows][asked] = (without_last == one.older[:, 0]) & (without_older == right)
+        return found
+
+    thrice = plan._replace(
+        starts=starts,
+        document=np.tile(plan.document, 3),
+        first=np.tile(plan.first, 3),
+        kept=kept,
+    )
+    return one._replace(text=inner, plan=thrice, counts=counts if held else None)
+
+
+protocol = LastOfTwo()
