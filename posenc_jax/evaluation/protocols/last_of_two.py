@@ -36,42 +36,59 @@ class LastOfTwo(_questions.Settled):
         if questions.back.shape[1] < 2:
             return []
         back, apart = questions.back[:, 0], questions.separation
-        pairs = (questions.older == 1) & questions.visible[:, :2].all(axis=1)
-        by_apart = _questions.doubling(np.where(pairs, apart, 0), length)
-        parts = {f"apart-{name}": chosen for name, chosen in by_apart.items()}
-        if length <= trained:
-            hard = _between(back, *HARD_BACK) & _between(apart, *HARD_APART)
-            return [
-                _reading(text, plan, questions, chosen, part)
-                for part, chosen in ({"within": pairs, "hard": pairs & hard} | parts).items()
-                if chosen.any()
-            ]
-        pairs &= back > trained
-        by_back = _questions.doubling(np.where(pairs, back, 0), length)
-        parts = {"beyond": pairs, ONE_PASS: pairs} | parts
-        parts |= {f"back-{name}": chosen for name, chosen in by_back.items()}
-        inner, windows = _three_times(text, plan, questions, pairs)
-        readings = []
-        for part, chosen in parts.items():
-            if (chosen & pairs).any():
-                one = _reading(text, plan, questions, chosen & pairs, part)
-                readings.append(_paired(one, inner, windows, held=part != ONE_PASS))
-        return readings
+        asked = pairs(questions, length, trained)
+        parts = _within(back, apart) if length <= trained else _beyond(back, length)
+        by_apart = _questions.doubling(np.where(asked, apart, 0), length)
+        parts |= {f"apart-{name}": chosen for name, chosen in by_apart.items()}
+        parts = {part: chosen & asked for part, chosen in parts.items() if (chosen & asked).any()}
+        single = {part: _reading(text, plan, questions, own, part) for part, own in parts.items()}
+        if length <= trained or not single:
+            return list(single.values())
+        inner, windows = _three_times(text, plan, questions, asked)
+        return [_paired(one, inner, windows, part != ONE_PASS) for part, one in single.items()]
 
     def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
-        pairs, answers, right = sums.tokens.sum(), sums.answers.sum(), sums.right.sum()
         if facts["length"] <= facts["train_length"]:
             return {}
+        pairs, answers, right = sums.tokens.sum(), sums.answers.sum(), sums.right.sum()
         if facts["part"] != ONE_PASS:
             held = answers / pairs
             enough = held >= HELD and answers >= PAIRS
             return {"held": held, "order": right / answers if enough else None}
-        # Of V values, V - 2 belong to no setting, and are only guessed.
-        values, older = 1 / facts["chance"], sums.older_right.sum()
-        guesses = (answers - right - older) * values / (values - 2)
-        found = 1 - guesses / answers
-        order = 0.5 + (right - older) / (2 * (answers - guesses)) if found >= HELD else None
+        found, order = estimates(answers, right, sums.older_right.sum(), facts["chance"])
         return {"found": found, "order": order}
+
+
+def estimates(
+    answers: float, last: float, older: float, chance: float
+) -> tuple[float, float | None]:
+    """The shares found, and answered with the last value among them, from a single reading.
+
+    Of the 1 / chance values two belong to settings, and all others are guesses.
+    """
+    values = 1 / chance
+    guesses = (answers - last - older) * values / (values - 2)
+    found = float(1 - guesses / answers)
+    if found < HELD or answers < PAIRS:
+        return found, None
+    return found, float(0.5 + (last - older) / (2 * (answers - guesses)))
+
+
+def pairs(questions: Questions, length: int, trained: int) -> np.ndarray:  # [N], bool
+    """The questions whose name was set twice, both in the window; beyond L the last before L."""
+    both = (questions.older == 1) & questions.visible[:, :2].all(axis=1)
+    return both if length <= trained else both & (questions.back[:, 0] > trained)
+
+
+def _within(back: np.ndarray, apart: np.ndarray) -> dict[str, np.ndarray]:
+    hard = _between(back, *HARD_BACK) & _between(apart, *HARD_APART)
+    return {"within": np.ones_like(hard), "hard": hard}
+
+
+def _beyond(back: np.ndarray, length: int) -> dict[str, np.ndarray]:
+    every = np.ones(len(back), bool)
+    by_back = _questions.doubling(back, length)
+    return {"beyond": every, ONE_PASS: every} | {f"back-{n}": own for n, own in by_back.items()}
 
 
 def _between(values: np.ndarray, low: int, high: int) -> np.ndarray:

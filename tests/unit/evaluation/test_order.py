@@ -1,15 +1,21 @@
-"""`found` and `last_of_two`, read by readers of known reach and order instead of a model."""
+"""`found` and `last_of_two`, read by readers of known reach and order instead of a model, and keys
+that are hidden from queries."""
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from measuring import split
+from sizes import DIMS, VOCAB
+from sizes import L as SHORT
 
+import posenc_jax
 from posenc_jax.data.tasks import variables
 from posenc_jax.data.tasks.variables import ASK, FILLER_TOKENS, SET, VALUE, VALUES
-from posenc_jax.evaluation import evaluate, protocols, records, windows
+from posenc_jax.evaluation import diagnostics, evaluate, knockout, protocols, records, windows
 from posenc_jax.evaluation.cells import Measured
+from posenc_jax.evaluation.knockout import Hidden
 from posenc_jax.evaluation.protocols.last_of_two import ONE_PASS
 from posenc_jax.runtime.errors import ConfigError
 
@@ -143,3 +149,74 @@ def test_a_text_without_settings_has_none_to_order(text):
     for name in ("found", "last_of_two"):
         with pytest.raises(ConfigError, match="needs a text that sets names"):
             protocols.find(name).readings(plain, WHOLE, None, L)
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"),
+    [
+        ("rope", "self_extend"),
+        ("nope", "logn"),
+        ("alibi", "none"),
+        ("fire", "none"),
+        ("fox", "none"),
+    ]
+    + [("t5", "none")],
+)
+def test_a_hidden_key_gets_no_weight_and_others_share_its_own(make_model, name, extension):
+    model, length = make_model(), 2 * SHORT
+    encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
+    encoding = posenc_jax.extend(extension, encoding, 2.0)
+    tokens = np.random.default_rng(0).integers(0, VOCAB, (2, length)).astype(np.int32)
+    key, unseen = np.full((2, length), -1, np.int32), np.zeros((2, length), bool)
+
+    def weights(read):
+        return list(diagnostics.attention_weights(model, read, tokens))
+
+    def hidden():
+        return Hidden(dims=encoding.dims, inner=encoding, key=key, unseen=unseen)
+
+    plain, nothing = weights(encoding), weights(hidden())
+    for one, other in zip(plain, nothing, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    key[0, length - 3], unseen[1, 5] = 4, True
+    for layer, one in enumerate(weights(hidden())):
+        own, before = np.asarray(one), np.asarray(plain[layer])
+        assert np.all(own[0, :, length - 3, 4] == 0) and np.all(own[1, :, 6:, 5] == 0)
+        assert np.all(own[1, :, 5, 5] > 0)  # a token sees itself
+        np.testing.assert_allclose(own.sum(axis=-1), 1, atol=1e-5)
+        if layer == 0:  # other queries read what they did
+            np.testing.assert_allclose(
+                own[0, :, : length - 3], before[0, :, : length - 3], atol=1e-6
+            )
+            np.testing.assert_allclose(
+                own[0, :, length - 2 :], before[0, :, length - 2 :], atol=1e-6
+            )
+
+
+def test_encodings_with_attention_of_their_own_are_refused():
+    for name in ("stick_breaking", "cope", "dape"):
+        with pytest.raises(ConfigError, match=f"encoding '{name}' does not add its bias"):
+            knockout.check(posenc_jax.build(name, DIMS, key=jax.random.key(0)))
+
+
+def test_pairs_are_those_of_last_of_two_and_the_control_is_filler(text):
+    pairs = knockout.pairs_of(text, WHOLE, L)
+    asked = pairs.rows[pairs.row, pairs.question]
+    for settings, index in ((pairs.last, 0), (pairs.older, 1)):
+        tokens = pairs.rows[pairs.row, settings].astype(int) - 112
+        np.testing.assert_array_equal(tokens // 6, asked - 65)
+        np.testing.assert_array_equal(48 + tokens % 6, pairs.answers[:, index])
+    assert np.all((pairs.older < pairs.last) & (pairs.last < pairs.question - L))
+    np.testing.assert_array_equal(pairs.rows[pairs.row, pairs.question + 1], pairs.answers[:, 0])
+    for name, hide in knockout.HIDE.items():
+        key = np.full((len(pairs.rows), WHOLE), -1, np.int32)
+        unseen = np.zeros(key.shape, bool)
+        hide(pairs, key, unseen)
+        assert unseen.any() == (name == "every filler")
+        row, query = np.nonzero(key >= 0)
+        assert set(zip(row, query, strict=True)) <= set(zip(pairs.row, pairs.last, strict=True))
+        if name.startswith("filler"):
+            assert pairs.fillers[row, key[row, query]].all() and len(row) > 0.9 * len(pairs.row)
+            assert np.median(np.abs(key[pairs.row, pairs.last] - pairs.older)) <= 2
+        if name.startswith("older"):
+            np.testing.assert_array_equal(key[pairs.row, pairs.last], pairs.older)

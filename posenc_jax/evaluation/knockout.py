@@ -1,0 +1,139 @@
+"""Hide a key from a query in every layer, and ask for the last of two settings again.
+
+If a model orders by position, the question alone compares the two settings, and nothing is lost
+when the older one is hidden from the last. If it orders by content, the last setting has to see the
+older one to be marked as the later of the two.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from posenc_jax.data import tasks
+from posenc_jax.encoding import Encoding
+from posenc_jax.evaluation.losses import rows_per_call
+from posenc_jax.evaluation.protocols import _questions, last_of_two
+from posenc_jax.evaluation.windows import Text
+from posenc_jax.layers import Wrapper, overrides
+from posenc_jax.runtime.errors import ConfigError
+
+NEVER_SEEN = -1e30  # a bias
+
+
+class Hidden(Wrapper):
+    """An encoding with keys that a query does not see, in addition to those it would not see."""
+
+    key: jax.Array  # [B, T], index of the key that each query does not see; -1: none
+    unseen: jax.Array  # [B, T], keys that no other token sees
+
+    def read(self, x, before=None, document=None):
+        index = jnp.broadcast_to(jnp.arange(x.shape[1]), self.key.shape)
+        return self.inner.read(x, before, document), index, self.key, self.unseen
+
+    def bias(self, q, k):
+        (q_inner, q_index, hidden, _), (k_inner, k_index, _, unseen) = q.features, k.features
+        bias = self.inner.bias(q.replace(features=q_inner), k.replace(features=k_inner))
+        mask = hidden[:, :, None] == k_index[:, None, :]
+        mask |= unseen[:, None, :] & (q_index[:, :, None] != k_index[:, None, :])
+        mask = jnp.broadcast_to(mask[:, None], (len(mask), self.dims.heads, *mask.shape[1:]))
+        return jnp.where(mask, NEVER_SEEN, 0.0 if bias is None else bias)
+
+
+class Pairs(NamedTuple):
+    """Rows, and the names in them that were set twice and are asked for in the second half."""
+
+    rows: np.ndarray  # [N, T + 1], tokens
+    row: np.ndarray  # [pairs]
+    question: np.ndarray  # [pairs], index in its row, as below
+    last: np.ndarray
+    older: np.ndarray
+    answers: np.ndarray  # [pairs, 2], of the last setting and of the older one
+    fillers: np.ndarray  # [N, T + 1], bool
+    chance: float
+
+
+def pairs_of(text: Text, length: int, trained: int) -> Pairs:
+    """The pairs of `last_of_two` at a length: within L, or with the last setting beyond it."""
+    protocol = last_of_two.protocol
+    plan = protocol.plan(text, length, None)
+    questions = _questions.questions_of(text, plan)
+    assert questions is not None and text.split.chance is not None
+    chosen = last_of_two.pairs(questions, length, trained)
+    row, question = (index[chosen] for index in np.nonzero(plan.scored()))
+    back = questions.back[chosen]
+    rows = np.array(text.split.tokens[plan.starts[:, None] + np.arange(length + 1)])
+    fillers = np.isin(rows, np.array(tasks.fillers_of(text.split.task or "")))
+    last, older = question - back[:, 0], question - back[:, 1]
+    answers = questions.answer[chosen, :2]
+    return Pairs(rows, row, question, last, older, answers, fillers, text.split.chance)
+
+
+def _nothing(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
+    pass
+
+
+def _older(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
+    key[pairs.row, pairs.last] = pairs.older
+
+
+def _filler(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
+    """The control: hide the filler nearest to the older setting from the last one."""
+    for row, last, older in zip(pairs.row, pairs.last, pairs.older, strict=True):
+        places = np.flatnonzero(pairs.fillers[row, :last])
+        if len(places):
+            key[row, last] = places[np.argmin(np.abs(places - older))]
+
+
+def _every_filler(pairs: Pairs, key: np.ndarray, unseen: np.ndarray) -> None:
+    unseen |= pairs.fillers[:, :-1]
+
+
+HIDE: dict[str, Callable[[Pairs, np.ndarray, np.ndarray], None]] = {
+    "nothing": _nothing,
+    "older setting from the last": _older,
+    "filler as far back from the last": _filler,
+    "every filler": _every_filler,
+}
+
+
+def check(encoding: Encoding) -> None:
+    """Refuse an encoding whose scores a bias cannot hide a key in."""
+    if overrides(encoding, "attend") or overrides(encoding, "logits"):
+        raise ConfigError(
+            f"keys are hidden by a bias, and encoding {encoding.name!r} does not add its bias to "
+            "the scores"
+        )
+
+
+def measure(
+    model: Any, encoding: Encoding, pairs: Pairs, tokens_per_call: int = 16_384
+) -> Iterator[dict[str, Any]]:
+    """Counts of answers with the last value, the older one and others for everything hidden."""
+    check(encoding)
+    length = pairs.rows.shape[1] - 1
+    size = rows_per_call(len(pairs.rows), length, 1, tokens_per_call)
+    for name, hide in HIDE.items():
+        key = np.full((len(pairs.rows), length), -1, np.int32)
+        unseen = np.zeros(key.shape, bool)
+        hide(pairs, key, unseen)
+        chosen = np.zeros(key.shape, np.int32)
+        for first in range(0, len(key), size):
+            batch = np.arange(first, first + size) % len(key)  # one shape for all calls
+            answered = _answered(model, encoding, *(a[batch] for a in (pairs.rows, key, unseen)))
+            end = min(first + size, len(key))
+            chosen[first:end] = answered[: end - first]
+        given = chosen[pairs.row, pairs.question]
+        last, older = ((given == pairs.answers[:, index]).sum() for index in (0, 1))
+        found, order = last_of_two.estimates(len(given), last, older, pairs.chance)
+        counts = {"pairs": len(given), "last": int(last), "older": int(older)}
+        yield {"hidden": name, **counts, "found": found, "order": order}
+
+
+@jax.jit
+def _answered(model, encoding, rows, key, unseen):  # [B, T + 1] -> [B, T]
+    tokens = rows.astype(jnp.int32)
+    hidden = Hidden(dims=encoding.dims, inner=encoding, key=key, unseen=unseen)
+    return model.losses(tokens[:, :-1], tokens[:, 1:], hidden)[1]
