@@ -15,7 +15,8 @@ import numpy as np
 from posenc_jax.data import tasks
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import rows_per_call
-from posenc_jax.evaluation.protocols import _questions, last_of_two
+from posenc_jax.evaluation.protocols import last_of_two
+from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.layers import Wrapper, overrides
 from posenc_jax.runtime.errors import ConfigError
@@ -59,15 +60,15 @@ def pairs_of(text: Text, length: int, trained: int) -> Pairs:
     """The pairs of `last_of_two` at a length: within L, or with the last setting beyond it."""
     protocol = last_of_two.protocol
     plan = protocol.plan(text, length, None)
-    questions = _questions.questions_of(text, plan)
-    assert questions is not None and text.split.chance is not None
-    chosen = last_of_two.pairs(questions, length, trained)
+    settings = Questions(text, plan).settings
+    assert settings is not None and text.split.chance is not None
+    chosen = last_of_two.pairs(settings, length, trained)
     row, question = (index[chosen] for index in np.nonzero(plan.scored()))
-    back = questions.back[chosen]
+    back = settings.back[chosen]
     rows = np.array(text.split.tokens[plan.starts[:, None] + np.arange(length + 1)])
-    fillers = np.isin(rows, np.array(tasks.fillers_of(text.split.task or "")))
+    fillers = np.isin(rows, tasks.FILLERS)
     last, older = question - back[:, 0], question - back[:, 1]
-    answers = questions.answer[chosen, :2]
+    answers = settings.answer[chosen, :2]
     return Pairs(rows, row, question, last, older, answers, fillers, text.split.chance)
 
 

@@ -26,6 +26,8 @@ def doubling(values: np.ndarray, most: int) -> dict[str, np.ndarray]:
 
 
 class Settled(Protocol):
+    about: str  # the column that it is about beyond L
+    meaning: str  # of that column, in words
     order = 6
     value = "accuracy"
     by_part = True
@@ -36,6 +38,25 @@ class Settled(Protocol):
                 f"{self.name} compares lengths beyond L = {trained} with L: add it to lengths (1 "
                 f"in multiples); got {list(lengths)}"
             )
+
+    def wanted(self, span: int | None) -> int:
+        return WANTED
+
+    def table(self, rows: Sequence[dict]) -> Table:
+        """The column that the protocol is about, and `held` below it, by method and part."""
+        parts = list(dict.fromkeys(row["part"] for row in rows))
+        beyond = rows[0]["length"] > rows[0]["train_length"]
+        shown = (self.about, "held") if beyond or self.about == "found" else ("accuracy",)
+        body = []
+        for name in dict.fromkeys(map(label, rows)):
+            own = {row["part"]: row for row in rows if label(row) == name}
+            for column in shown:
+                values = [own[part][column] if part in own else None for part in parts]
+                if column == shown[0] or any(value is not None for value in values):
+                    first = name if column == shown[0] else f"  {column}"
+                    body.append([first, *(decimal(v, 3) for v in values)])
+        meaning = self.meaning if shown[0] == self.about else "share answered with the last value"
+        return Table(f"{shown[0]}: {meaning}", ["", *parts], body)
 
     def plan(self, text: Text, length: int, span: int | None) -> Plan:
         """Windows of a length over the second half of each longest one, or that one, and the

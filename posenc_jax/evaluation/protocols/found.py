@@ -8,27 +8,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc_jax.evaluation.cells import Sums
-from posenc_jax.evaluation.protocols import Reading, _questions
+from posenc_jax.evaluation.protocols import Reading, _settled
+from posenc_jax.evaluation.protocols._questions import Questions, restricted
 from posenc_jax.evaluation.windows import Text
 
 
-class Found(_questions.Settled):
+class Found(_settled.Settled):
     title = "answers whose name was set once, by tokens back to the setting"
+    about, meaning = "found", "share found, freed of guesses"
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """Parts `within` and `beyond` L, then ranges of tokens back: `65-128`."""
         plan = self.plan(text, length, span)
-        questions = _questions.questions_of(text, plan)
-        assert questions is not None
-        once = (questions.older == 0) & questions.visible[:, 0]
-        back = questions.back[:, 0]
+        settings = Questions(text, plan).settings
+        assert settings is not None
+        once = (settings.older == 0) & settings.visible[:, 0]
+        back = settings.back[:, 0]
         parts = {"within": back <= trained, "beyond": back > trained}
-        parts |= _questions.doubling(back, length)
+        parts |= _settled.doubling(back, length)
         facts = {"chance": text.split.chance, "ceiling": 1.0, "orderless": 1.0, "older": 0}
         readings = []
         for part, chosen in parts.items():
             if (once & chosen).any():
-                own = _questions.restricted(plan, once & chosen)
+                own = restricted(plan, once & chosen)
                 readings.append(Reading(text, own, text.token_hash(own), part, facts))
         return readings
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from posenc_jax.data import tasks
 from posenc_jax.evaluation.cells import Sums
-from posenc_jax.evaluation.protocols import Reading, _questions
-from posenc_jax.evaluation.protocols._questions import Questions
+from posenc_jax.evaluation.protocols import Reading, _settled
+from posenc_jax.evaluation.protocols._questions import Questions, Settings, restricted
 from posenc_jax.evaluation.windows import Plan, Text
 
 HELD, PAIRS = 0.2, 40  # no order where a smaller share of pairs is held, or fewer
@@ -23,28 +23,29 @@ ONE_PASS = "one-pass"
 HARD_BACK, HARD_APART = (17, 64), (1, 8)
 
 
-class LastOfTwo(_questions.Settled):
+class LastOfTwo(_settled.Settled):
     title = "answers whose name was set twice, by tokens between the settings and back to the last"
+    about, meaning = "order", "share answered with the last value, of the pairs held"
 
     def readings(self, text: Text, length: int, span: int | None, trained: int) -> list[Reading]:
         """Within L: `within`, its hard cell `hard`, and separations: `apart-3-4`. Beyond L:
         `beyond`, the same from a single reading, `one-pass`, separations and distances:
         `back-65-128`."""
         plan = self.plan(text, length, span)
-        questions = _questions.questions_of(text, plan)
-        assert questions is not None
-        if questions.back.shape[1] < 2:
+        settings = Questions(text, plan).settings
+        assert settings is not None
+        if settings.back.shape[1] < 2:
             return []
-        back, apart = questions.back[:, 0], questions.separation
-        asked = pairs(questions, length, trained)
+        back, apart = settings.back[:, 0], settings.separation
+        asked = pairs(settings, length, trained)
         parts = _within(back, apart) if length <= trained else _beyond(back, length)
-        by_apart = _questions.doubling(np.where(asked, apart, 0), length)
+        by_apart = _settled.doubling(np.where(asked, apart, 0), length)
         parts |= {f"apart-{name}": chosen for name, chosen in by_apart.items()}
         parts = {part: chosen & asked for part, chosen in parts.items() if (chosen & asked).any()}
-        single = {part: _reading(text, plan, questions, own, part) for part, own in parts.items()}
+        single = {part: _reading(text, plan, settings, own, part) for part, own in parts.items()}
         if length <= trained or not single:
             return list(single.values())
-        inner, windows = _three_times(text, plan, questions, asked)
+        inner, windows = _three_times(text, plan, settings, asked)
         return [_paired(one, inner, windows, part != ONE_PASS) for part, one in single.items()]
 
     def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
@@ -74,10 +75,10 @@ def estimates(
     return found, float(0.5 + (last - older) / (2 * (answers - guesses)))
 
 
-def pairs(questions: Questions, length: int, trained: int) -> np.ndarray:  # [N], bool
+def pairs(settings: Settings, length: int, trained: int) -> np.ndarray:  # [N], bool
     """The questions whose name was set twice, both in the window; beyond L the last before L."""
-    both = (questions.older == 1) & questions.visible[:, :2].all(axis=1)
-    return both if length <= trained else both & (questions.back[:, 0] > trained)
+    both = (settings.older == 1) & settings.visible[:, :2].all(axis=1)
+    return both if length <= trained else both & (settings.back[:, 0] > trained)
 
 
 def _within(back: np.ndarray, apart: np.ndarray) -> dict[str, np.ndarray]:
@@ -87,7 +88,7 @@ def _within(back: np.ndarray, apart: np.ndarray) -> dict[str, np.ndarray]:
 
 def _beyond(back: np.ndarray, length: int) -> dict[str, np.ndarray]:
     every = np.ones(len(back), bool)
-    by_back = _questions.doubling(back, length)
+    by_back = _settled.doubling(back, length)
     return {"beyond": every, ONE_PASS: every} | {f"back-{n}": own for n, own in by_back.items()}
 
 
@@ -95,26 +96,23 @@ def _between(values: np.ndarray, low: int, high: int) -> np.ndarray:
     return (low <= values) & (values <= high)
 
 
-def _reading(
-    text: Text, plan: Plan, questions: Questions, chosen: np.ndarray, part: str
-) -> Reading:
-    own = _questions.restricted(plan, chosen)
+def _reading(text: Text, plan: Plan, settings: Settings, chosen: np.ndarray, part: str) -> Reading:
+    own = restricted(plan, chosen)
     facts = {"chance": text.split.chance, "ceiling": 1.0, "orderless": 0.5, "older": 1}
     if part.startswith("apart-"):
         facts["separation"] = part.removeprefix("apart-")
-    older = questions.answer[chosen, 1:2]
+    older = settings.answer[chosen, 1:2]
     return Reading(text, own, text.token_hash(own), part, facts, older)
 
 
 def _three_times(
-    text: Text, plan: Plan, questions: Questions, pairs: np.ndarray
+    text: Text, plan: Plan, settings: Settings, pairs: np.ndarray
 ) -> tuple[Text, np.ndarray]:
     """A text of the windows of a plan three times: as they are, then with filler in place of the
     last setting of every pair, then of the older one; and the starts of all of them."""
     row, place = (index[pairs] for index in np.nonzero(plan.scored()))
-    back, size = questions.back[pairs], plan.length + 1
-    fillers = np.array(tasks.fillers_of(text.split.task or ""))
-    filler = np.random.default_rng(0).choice(fillers, len(row))
+    back, size = settings.back[pairs], plan.length + 1
+    filler = np.random.default_rng(0).choice(tasks.FILLERS, len(row))
     at = plan.starts[:, None] + np.arange(size)
     tokens = np.stack([np.array(text.split.tokens[at])] * 3)  # [3, N, length + 1]
     for version, setting in ((1, 0), (2, 1)):

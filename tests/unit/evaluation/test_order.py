@@ -11,8 +11,8 @@ from sizes import DIMS, VOCAB
 from sizes import L as SHORT
 
 import posenc_jax
-from posenc_jax.data.tasks import variables
-from posenc_jax.data.tasks.variables import ASK, FILLER_TOKENS, SET, VALUE, VALUES
+from posenc_jax.data.tasks import FILLERS, variables
+from posenc_jax.data.tasks.variables import ASK, SET, VALUE, VALUES
 from posenc_jax.evaluation import diagnostics, evaluate, knockout, protocols, records, windows
 from posenc_jax.evaluation.cells import Measured
 from posenc_jax.evaluation.knockout import Hidden
@@ -139,7 +139,7 @@ def test_a_pair_is_read_again_without_either_of_its_settings(text):
             own = (as_is[number, :at] - SET) // VALUES == as_is[number, at] - ASK
             settings = np.flatnonzero(own & (as_is[number, :at] >= SET))
             gone = settings[-1 if kept == 0 else 0]
-            assert changed[number, gone] in FILLER_TOKENS
+            assert changed[number, gone] in FILLERS
             assert changed[number, settings[kept]] == as_is[number, settings[kept]]
         assert (changed != as_is).sum() == len(row)
 
