@@ -103,50 +103,38 @@ def _grid(axes: "Axes", grid: np.ndarray, methods, parts: Sequence[str], trained
         figure.colorbar(image, ax=axes, label="accuracy", shrink=0.9)
 
 
-class Place(NamedTuple):
-    """Reach and order of a method at a length, with 95% intervals over three or more seeds."""
-
-    reach: float
-    order: float
-    reach_ends: tuple[float, float] | None = None
-    order_ends: tuple[float, float] | None = None
+Interval = tuple[float, float | None, float | None]  # a mean, and its ends over three seeds or more
 
 
-class Arrow(NamedTuple):
+class Found(NamedTuple):
+    """What a method finds beyond L, and how it orders it."""
+
     name: str
-    look: dict[str, Any]
-    begin: Place  # at the trained length
-    end: Place  # at the longest
+    found: Interval | None
+    order: Interval | None  # None: it finds too little to be ordered
 
 
 @style.styled
-def reach_and_order(arrows: Sequence[Arrow], trained: int, longest: int) -> "Figure":
-    figure, (axes,) = style.panels(1, 1, (8.6, 5.6))
-    axes.axhline(0, color="0.6", linewidth=0.8)
-    places = [place for arrow in arrows for place in (arrow.begin, arrow.end)]
-    left = min([0.6, *(place.reach for place in places)])
-    low = min([0.0, *(place.order for place in places)])
-    for arrow in arrows:
-        colour, begin, end = arrow.look["color"], arrow.begin, arrow.end
-        axes.annotate(
-            "",
-            (end.reach, end.order),
-            (begin.reach, begin.order),
-            arrowprops=dict(arrowstyle="-|>", color=colour, alpha=0.25, linewidth=1),
-        )
-        axes.plot(begin.reach, begin.order, ".", color=colour, markersize=4)
-        marked = {name: value for name, value in arrow.look.items() if name != "linestyle"}
-        axes.plot(end.reach, end.order, linestyle="", label=arrow.name, **marked)
-        if end.reach_ends is not None:
-            axes.hlines(end.order, *end.reach_ends, color=colour, linewidth=0.8, alpha=0.6)
-        if end.order_ends is not None:
-            axes.vlines(end.reach, *end.order_ends, color=colour, linewidth=0.8, alpha=0.6)
-    axes.set(
-        xlabel="reach: accuracy without an older setting, relative to the ceiling",
-        ylabel="order: 0 picks either of two settings, 1 always the last",
-        xlim=(left - 0.05, 1.05),
-        ylim=(low - 0.05, 1.05),
-    )
-    title = f"Reach and order at {longest:,} tokens; dots: at {trained:,}, L"
-    style.finish(figure, axes, title)
+def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
+    """Two marks per method, its name on the left; a line where a reader has no order."""
+    figure, (axes,) = style.panels(1, 1, (6.4, 0.9 + 0.28 * len(methods)), tall=True)
+    axes.axvline(0.5, color="0.6", linestyle=":", linewidth=1)
+    looks = {
+        "found": dict(color="0.45", marker="o", markerfacecolor="white"),
+        "order": dict(color="#0072B2", marker="o"),
+    }
+    for place, method in enumerate(methods):
+        for name, look in looks.items():
+            value: Interval | None = getattr(method, name)
+            if value is None:
+                continue
+            centre, low, high = value
+            if low is not None and high is not None:
+                axes.hlines(place, max(low, 0), min(high, 1), color=look["color"], linewidth=1.2)
+            label = f"{name} beyond L" if not place else None
+            axes.plot(centre, place, linestyle="", label=label, **look)
+    axes.set_yticks(range(len(methods)), [method.name for method in methods])
+    axes.set(xlim=(-0.03, 1.03), ylim=(len(methods) - 0.4, -0.6), xlabel="share of questions")
+    title = f"Found and ordered beyond L, at {longest:,} tokens; dotted: without order"
+    style.finish(figure, axes, title, below=True)
     return figure

@@ -5,13 +5,11 @@ from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from posenc_jax.display import Line
-from posenc_jax.evaluation.protocols.latest import ALL
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import answers, curves, style
-from posenc_jax.plots.answers import Arrow, Place, reach_and_order
+from posenc_jax.plots.answers import Found, Interval, found_and_order
 from posenc_jax.report import figures
 from posenc_jax.report.runs import Frame, ReportData
 
@@ -23,6 +21,7 @@ ADMITTED = 0.8  # share of the range from chance to ceiling that an oracle must 
 FEWEST_ANSWERS = 20  # per cell of the map; with fewer the accuracy is too uncertain
 MOST_LINES = 8  # in a picture, besides the controls; the map above has every row
 WORTH_A_LINE = 0.1  # gain in accuracy from which an extension is drawn beside its encoding
+FINDS = 0.1  # found beyond L from which a method is drawn
 SEES_NO_FURTHER = 0.08  # largest difference beyond L from the accuracy of the window of L
 
 
@@ -36,18 +35,6 @@ class Answers(NamedTuple):
     oracles: Sequence[str]  # groups trained at the longest length; none where that is L
     names: Mapping[str, str]  # of groups: the encoding where it is unique among them
     best: Mapping[tuple[str, str], float]  # accuracy of group and method there, best first
-
-
-class Ordered(NamedTuple):
-    """Reach and order by group, method, length and seed.
-
-    Reach is the accuracy without an older setting, relative to the ceiling; order the accuracy with
-    one, rescaled from 0 for a reader without order to 1.
-    """
-
-    points: Frame  # columns group, method, length, seed, reach, order
-    trained: int  # L of all runs but the oracles
-    longest: int
 
 
 def collect(data: ReportData) -> Answers | None:
@@ -94,19 +81,6 @@ def _shared(groups: list[str], encodings: set[str]) -> str:
     start = start[: start.rfind("-") + 1]
     names_encoding = any(word in encodings for word in start.split("-"))
     return "" if names_encoding or len(groups) < 2 else start
-
-
-def collect_order(data: ReportData) -> Ordered | None:
-    """Reach and order; None where either protocol is missing."""
-    reach = data.points[data.points.protocol == "reach"]
-    latest = data.points[(data.points.protocol == "latest") & (data.points.part == ALL)]
-    if reach.empty or latest.empty:
-        return None
-    keys = ["group", "method", "length", "seed", "trained"]
-    reach = reach.assign(reach=reach.accuracy / reach.ceiling)[[*keys, "reach"]]
-    rescaled = (latest.accuracy - latest.orderless) / (1 - latest.orderless)
-    merged = pd.merge(reach, latest.assign(order=rescaled)[[*keys, "order"]], on=keys)
-    return Ordered(merged, *_lengths(merged))
 
 
 def legend_entry(results: Answers, group: str, method: str) -> str:
@@ -301,54 +275,51 @@ def pictures(data: ReportData, text_runs: ReportData | None = None) -> "dict[str
     return {"answers": picture}
 
 
-WORTH_A_MARK = 0.03  # gain from which an extension is drawn, in the lower of reach and order
+class Ordered(NamedTuple):
+    """What a method finds beyond L and how it orders it, by seed; order may be undefined."""
+
+    name: str
+    found: Sequence[float]  # beyond L, freed of guesses
+    order: Sequence[float]  # beyond L, of the pairs held
+    held: Sequence[float]  # share of the pairs
+    near: Sequence[float]  # share answered with the last of two settings at L
+    hard: Sequence[float]  # the same of settings that are hard to tell apart
 
 
-def arrows(data: ReportData, results: Ordered, *, brief: bool = False) -> list[Arrow]:
-    """Arrows from L to the longest length, best first; an oracle is a point.
-
-    The brief list has every encoding as trained, its best extension, and the mean window of L.
-    """
-    scored, best, result = collect(data), _best(results), []
-    for (group, method), rows in results.points.groupby(["group", "method"], sort=False):
-        begin, end = (rows[rows.length == n] for n in (results.trained, results.longest))
-        if end.empty or (brief and (group, method) not in best):
-            continue
+def ordered(data: ReportData) -> tuple[list[Ordered], int] | None:
+    """Methods by order beyond L, best first, and the longest length; None if none were asked."""
+    points = data.points
+    beyond = points[(points.part == "beyond") & (points.trained < points.length)]
+    if not {"found", "last_of_two"} <= set(beyond.protocol):
+        return None
+    longest, scored, rows = int(beyond.length.max()), collect(data), []
+    far = beyond[beyond.length == longest]
+    near = points[(points.protocol == "last_of_two") & (points.length == points.trained)]
+    for (group, method), own in far.groupby(["group", "method"], sort=False):
+        pairs = own[own.protocol == "last_of_two"]
+        at_trained = near[(near.group == group) & (near.method == method)]
         name = f"{group} + {method}" if scored is None else legend_entry(scored, group, method)
-        look = look_with_method(data.looks[group], method)
-        oracle = (rows.trained >= results.longest).all()
-        if oracle:
-            look = look | {"fillstyle": "left"}
-        begin = end if oracle or begin.empty else begin
-        result.append(Arrow(name, look, _place(begin), _place(end)))
-    result.sort(key=lambda arrow: -min(arrow.end.reach, arrow.end.order))
-    windows = results.points[results.points.method == "window"]
-    windows = windows[windows.trained < results.longest]
-    begin, end = (windows[windows.length == n] for n in (results.trained, results.longest))
-    if brief and len(begin) and len(end):
-        look = {"color": style.WINDOW["color"], "marker": "x"}
-        places = (Place(float(p.reach.mean()), float(p.order.mean())) for p in (begin, end))
-        result.append(Arrow("windows of L (mean)", look, *places))
-    return result
+        by_part = (at_trained[at_trained.part == part].accuracy for part in ("within", "hard"))
+        found = own[own.protocol == "found"].found
+        rows.append(Ordered(name, found, pairs.order.dropna(), pairs.held, *by_part))
+    return sorted(rows, key=lambda row: (-(mean(row.order) or 0), -(mean(row.found) or 0))), longest
 
 
-def _best(results: Ordered) -> set[tuple[str, str]]:
-    """Every group as trained, with its best method where that gains; oracles only as trained."""
-    far = results.points[results.points.length == results.longest]
-    far = far[(far.method == "none") | ((far.method != "window") & (far.trained < far.length))]
-    scores = far.groupby(["group", "method"])[["reach", "order"]].mean().min(axis=1)
-    pairs = set()
-    for group, of_group in scores.groupby("group"):
-        plain, top = of_group.get((group, "none"), np.nan), of_group.idxmax()
-        pairs |= {(group, "none"), *([top] if of_group[top] > plain + WORTH_A_MARK else [])}
-    return pairs
+def mean(values: Sequence[float]) -> float | None:
+    """The mean over seeds; None without a value."""
+    return float(np.mean(values)) if len(values) else None
 
 
-def _place(points: Frame) -> Place:
-    spread = [over_seeds(points[name]) for name in ("reach", "order")]
-    ends = [None if interval is None else interval[1:] for interval in spread]
-    return Place(float(points.reach.mean()), float(points.order.mean()), *ends)
+def picture_of_order(rows: Sequence[Ordered], longest: int) -> "Figure":
+    """Found and order beyond L of every method that finds anything, one below the other."""
+    shown = [row for row in rows if (mean(row.found) or 0) > FINDS]
+    marks = [
+        Found(row.name, *(_with_ends(values) for values in (row.found, row.order))) for row in shown
+    ]
+    return found_and_order(marks, longest)
 
 
-def picture_of_order(data: ReportData, results: Ordered) -> "Figure":
-    return reach_and_order(arrows(data, results, brief=True), results.trained, results.longest)
+def _with_ends(values: Sequence[float]) -> Interval | None:
+    """The mean over seeds, with a 95% interval of three or more."""
+    centre = mean(values)
+    return None if centre is None else over_seeds(values) or (centre, None, None)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ORDER = "found_and_order"  # the name of a picture
 PAGES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent),
     autoescape=True,
@@ -56,11 +57,10 @@ def evaluated(data: ReportData) -> str:
 
 def draw_pictures(data: ReportData, folder: Path, text: ReportData | None = None) -> list[Path]:
     """Draw a picture for every protocol, answers beside `text`; return the files."""
-    drawn: dict[str, Figure | None] = {"answers": None, "gap": None, "reach_and_order": None}
+    drawn: dict[str, Figure | None] = {"answers": None, "gap": None, ORDER: None}
     drawn |= answers.pictures(data, text)
-    order = answers.collect_order(data)
-    if order is not None:
-        drawn["reach_and_order"] = answers.picture_of_order(data, order)
+    if (ordered := answers.ordered(data)) is not None:
+        drawn[ORDER] = answers.picture_of_order(*ordered)
     drawn |= {p: _picture(data, p) for p in protocols.against_length() if p not in drawn}
     captions_of = {}
     for name, figure in drawn.items():
@@ -74,12 +74,12 @@ def draw_pictures(data: ReportData, folder: Path, text: ReportData | None = None
 
 def _caption(data: ReportData, name: str) -> str:
     """Caption: content, data and meaning of the bands."""
-    if name == "reach_and_order":
+    if name == ORDER:
         return (
-            f"{name}: reach is the accuracy of answers without an older setting, relative to the "
-            "ceiling; order is the accuracy of answers with one older setting in the window, from "
-            "0 (a reader that takes either) to 1. Arrows go from L to the longest length; means "
-            f"over seeds. Data: {on_what(data, 'reach')} {style.unpaired('seeds')}"
+            f"{name}: found is the share of names set once, more than L tokens back, whose value "
+            "is answered, freed of guesses; order the share of names set twice that are answered "
+            "with the last value, of the pairs held (0.5 without order). Means over seeds. Data: "
+            f"{on_what(data, 'found')} {style.unpaired('seeds')}"
         )
     value = curves.VALUES[figures.value_of(name)]
     words = f"{protocols.find(name).title}. {value.capitalize()} against length, without extensions"

@@ -33,6 +33,7 @@ OF_RUN = ["id", "name", "group", "encoding", "seed", "trained"]
 OF_CELL = ["protocol", "method", "extension", "scale", "window", "part"]
 VALUES = ["bpb", "ppl", "nll", "nll_se", "null_bpb", "tokens", "documents", "windows"]
 VALUES += ["token_hash", "answers", "accuracy", "ceiling", "chance", "orderless"]
+VALUES += ["found", "order", "held"]
 Value = TypeVar("Value")
 Curve = Sequence[tuple[int, float]]  # a value by step
 

@@ -20,7 +20,7 @@ from posenc_jax.runtime.terminal import counted
 
 def every(data: ReportData, ranks: Rankings) -> list[Section]:
     """All sections, in order; the page adds one on the runs."""
-    sections = [reach_and_order(data), answers(data), loss(data), ranking(data, ranks)]
+    sections = [found_and_order(data), answers(data), loss(data), ranking(data, ranks)]
     sections += [rates(data), learning(data), extensions(data), places(data)]
     return [section for section in sections if section is not None]
 
@@ -66,28 +66,30 @@ def answers(data: ReportData) -> Section | None:
     )
 
 
-def reach_and_order(data: ReportData) -> Section | None:
-    """Reach against order, as a picture and a table."""
-    results = report_answers.collect_order(data)
+def found_and_order(data: ReportData) -> Section | None:
+    """What methods find beyond L and how they order it, as a picture and a table."""
+    results = report_answers.ordered(data)
     if results is None:
         return None
-    head = ["", f"reach at {results.trained}", f"at {results.longest}"]
-    head += [f"order at {results.trained}", f"at {results.longest}"]
+    ordered, longest = results
+    head = ["", "order beyond L", "held", "found beyond L", "last of two at L", "hard cell at L"]
     rows = []
-    for arrow in report_answers.arrows(data, results):
-        begin, end = arrow.begin, arrow.end
-        values = (begin.reach, end.reach, begin.order, end.order)
-        rows.append([arrow.name, *(decimal(value, 2) for value in values)])
-    title = f"Reach and order at {results.longest:,} tokens"
+    for row in ordered:
+        values = (row.order, row.held, row.found, row.near, row.hard)
+        means = (report_answers.mean(each) for each in values)
+        rows.append([row.name, *(decimal(value, 2) for value in means)])
+    title = f"Found and order beyond L, at {longest:,} tokens"
     charts = [
-        figures.chart(report_answers.picture_of_order(data, results), "reach-and-order", title)
+        figures.chart(report_answers.picture_of_order(ordered, longest), "found-and-order", title)
     ]
     return Section(
         title,
-        "Reach is the accuracy of answers without an older setting, relative to the ceiling. Order "
-        "is the accuracy of answers with one older setting in the window: 0 is a reader that takes "
-        "either of the two, 1 a reader that always takes the last. Means over seeds; arrows go "
-        "from L to the longest length.",
+        "Found is the share of names set once, more than L tokens back, whose value is answered, "
+        "freed of guesses: 0 for a window of L. Order is the share of names set twice, both more "
+        "than L tokens back, that are answered with the last value: 0.5 without order. It is over "
+        "the pairs held: the model answers with each value when the other setting is filler. The "
+        "hard cell has the last setting 17 to 64 tokens back and 1 to 8 tokens between the two. "
+        "Means over seeds.",
         [Block(charts=charts, table=Table("", head, rows))],
     )
 

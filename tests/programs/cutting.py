@@ -23,10 +23,10 @@ FIELDS = {"layers": 2, "width": DIMS.width, "heads": DIMS.heads, "vocab": VOCAB}
 
 def losses(trained, fixed, tokens, options, mesh):
     model, encoding = trained[0], posenc_jax.combine(trained[1], fixed)
-    nats, right = model.losses(
+    nats, chosen = model.losses(
         tokens[:, :-1], tokens[:, 1:], encoding, **options, **devices.cutting(mesh)
     )
-    return jnp.mean(nats), (nats, right)
+    return jnp.mean(nats), (nats, chosen)
 
 
 def largest(one, other) -> float:
@@ -47,12 +47,12 @@ def compared(name: str, length: int, segments=None) -> dict[str, float]:
     trained, fixed = posenc_jax.partition(encoding)
     compute = jax.jit(jax.value_and_grad(losses, has_aux=True), static_argnums=4)
     inputs = (model, trained), fixed, jnp.asarray(tokens, jnp.int32), {"segments": segments}
-    (_, (nats, right)), gradient = compute(*inputs, None)
+    (_, (nats, chosen)), gradient = compute(*inputs, None)
     differences = {}
     for words, sequence in MESHES.items():
         mesh = devices.make_mesh(sequence=sequence)
-        (_, (cut_nats, cut_right)), cut_gradient = compute(*inputs, mesh)
-        assert (cut_right == right).mean() > 0.99
+        (_, (cut_nats, cut_chosen)), cut_gradient = compute(*inputs, mesh)
+        assert (cut_chosen == chosen).mean() > 0.99
         differences[f"{words} losses"] = largest(nats, cut_nats)
         differences[f"{words} gradients"] = largest(gradient, cut_gradient)
     return differences

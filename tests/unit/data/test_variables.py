@@ -149,12 +149,14 @@ class TestOrdered:
         for document in task.draw("train" if training else "valid", count, 0):
             for place in np.flatnonzero(document.answers):
                 if place >= len(document.text) - LAST or not last:
-                    yield settings(document.text[: place + 1]), document
+                    question = settings(document.text[: place + 1])
+                    assert document.text[place] == question.answer[0]
+                    yield question, document
 
     @pytest.mark.parametrize("training", [True, False])
     def test_older_settings_have_other_values_and_names_are_asked_once(self, training):
         for question, document in self.questions(training, count=40):
-            assert question.right[0] and question.right.sum() == 1
+            assert len(set(question.answer.tolist())) == len(question.answer)
             assert np.all(np.diff(question.back) > 0)
             names = document.text[(document.text >= ASK) & (document.text < ASK + NAMES)]
             assert len(names) == len(set(names.tolist())) == document.answers.sum()
@@ -189,3 +191,11 @@ class TestOrdered:
         gaps_ = [question.back[0] for question, _ in self.questions(False, last=True)]
         octaves = np.histogram(np.log2(gaps_), np.arange(2, 10))[0] / len(gaps_)
         assert np.all(octaves > 0.07) and np.all(octaves < 0.22)
+
+    def test_fewer_names_are_a_smaller_load(self):
+        for few in (4, 24):
+            drawn = Variables(train_length=L, far=FAR, variant="ordered", names=few)
+            tokens = np.concatenate([one.text for one in drawn.draw("valid", 40, 0)])
+            assert (
+                len({(token - SET) // VALUES for token in tokens.tolist() if token >= SET}) == few
+            )

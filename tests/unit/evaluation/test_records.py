@@ -13,6 +13,7 @@ from sizes import L
 
 from posenc_jax.evaluation import evaluate, protocols, records, table, windows
 from posenc_jax.evaluation.cells import BASELINES, FACTS, is_baseline
+from posenc_jax.evaluation.protocols import Reading
 from posenc_jax.plots import curves
 from posenc_jax.runs.parameters import Parts
 from posenc_jax.runtime.errors import Damaged, Stop
@@ -124,6 +125,11 @@ def test_documents_without_targets_are_not_counted(chosen):
     assert some["nll_high"] - some["nll"] > 4 * some["nll_se"]  # t of 2 degrees of freedom
 
 
+def reading_of(text, plan):
+    windows_of = windows.Text(text, np.zeros(1, int), np.zeros(1, int), 10)
+    return Reading(windows_of, plan, "")
+
+
 def test_a_row_is_of_tokens_and_its_error_over_documents():
     rng = np.random.default_rng(0)
     nats = rng.gamma(2.0, size=(6, 10))
@@ -131,12 +137,13 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     plan = windows.Plan(10, np.arange(6) * 10, document, np.array([0, 0, 5, 0, 0, 0]))
     widths = rng.integers(1, 5, 100)
     marked = rng.random(100) < 0.2
-    right = rng.random((6, 10)) < 0.5
-    sums = evaluate.sums_of(plan, nats, right, split((100,), marked, widths), 8, places=False)
+    targets = np.arange(6)[:, None] * 10 + 1 + np.arange(10)
+    right, text = rng.random((6, 10)) < 0.5, split((100,), marked, widths)
+    chosen = np.where(right, text.tokens[targets], -1)
+    sums = evaluate.sums_of(reading_of(text, plan), nats, chosen, 8, places=False)
     row = records.row(records.Measured({"protocol": "nonoverlap"}, sums))
     kept = np.ones((6, 10), bool)
     kept[2, :5] = False
-    targets = np.arange(6)[:, None] * 10 + 1 + np.arange(10)
     assert row["tokens"] == 55 and row["documents"] == 3
     np.testing.assert_allclose(row["nll"], nats[kept].mean(), rtol=1e-12)
     np.testing.assert_allclose(row["ppl"], np.exp(nats[kept].mean()), rtol=1e-12)
@@ -153,7 +160,7 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
     residual = totals - nats[kept].mean() * counts
     expected = np.sqrt(3 / 2 * np.sum(residual**2)) / 55
     np.testing.assert_allclose(row["nll_se"], expected, rtol=1e-12)
-    by_place = evaluate.sums_of(plan, nats, right, split((100,)), 8, places=True)
+    by_place = evaluate.sums_of(reading_of(split((100,)), plan), nats, chosen, 8, places=True)
     np.testing.assert_allclose(by_place.within_nats.sum(), nats[:, :8].sum(), rtol=1e-12)
     np.testing.assert_allclose(by_place.tail_nats.sum(), nats[:, 6:8].sum(), rtol=1e-12)
     assert by_place.within_tokens.sum() == 48 and by_place.tail_tokens.sum() == 12
@@ -161,12 +168,12 @@ def test_a_row_is_of_tokens_and_its_error_over_documents():
 
 def test_losses_of_last_targets_alone_give_the_same_sums():
     rng = np.random.default_rng(0)
-    nats, right = rng.gamma(2.0, size=(6, 10)), rng.random((6, 10)) < 0.5
+    nats, chosen = rng.gamma(2.0, size=(6, 10)), rng.integers(0, 4, (6, 10))
     first = np.array([5, 5, 7, 5, 9, 6])
     plan = windows.Plan(10, np.arange(6) * 10, np.arange(6), first)
-    text = split((100,), rng.random(100) < 0.2)
-    whole = evaluate.sums_of(plan, nats, right, text, 8, places=False)
-    late = evaluate.sums_of(plan, nats[:, 5:], right[:, 5:], text, 8, places=False)
+    reading = reading_of(split((100,), rng.random(100) < 0.2), plan)
+    whole = evaluate.sums_of(reading, nats, chosen, 8, places=False)
+    late = evaluate.sums_of(reading, nats[:, 5:], chosen[:, 5:], 8, places=False)
     for one, other in zip(whole, late, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 

@@ -234,21 +234,21 @@ def test_losses_in_pieces_equal_losses_at_once(make_model, make_tokens, forward,
     targets = jnp.roll(tokens, -1, axis=1)
 
     def loss(model):
-        nats, right = model.losses(tokens, targets, encoding)
-        return nats.sum(), (nats, right)
+        nats, chosen = model.losses(tokens, targets, encoding)
+        return nats.sum(), (nats, chosen)
 
     def run():
         # A new function each time, so that jit reads the changed LOGITS.
         return jax.jit(jax.value_and_grad(lambda model: loss(model), has_aux=True))(model)
 
-    (_, (nats, right)), gradients = run()
+    (_, (nats, chosen)), gradients = run()
     logits = forward(model, tokens, encoding)
-    np.testing.assert_array_equal(right, jnp.argmax(logits, axis=-1) == targets)
+    np.testing.assert_array_equal(chosen, jnp.argmax(logits, axis=-1))
     np.testing.assert_allclose(nats, models.likelihood(logits, targets)[0], atol=5e-6)
     monkeypatch.setattr(transformer, "LOGITS", 2 * VOCAB * 3)
-    (_, (nats_, right_)), gradients_ = run()
+    (_, (nats_, chosen_)), gradients_ = run()
     np.testing.assert_allclose(nats_, nats, atol=1e-6)
-    np.testing.assert_array_equal(right_, right)
+    np.testing.assert_array_equal(chosen_, chosen)
     for actual, expected in zip(
         jax.tree.leaves(gradients_), jax.tree.leaves(gradients), strict=True
     ):

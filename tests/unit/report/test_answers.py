@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from answering import LONG, PARTS, L, cell, gathered, of_text
 
-from posenc_jax.report import answers, page
+from posenc_jax.report import answers, page, sections
 
 FLOOR = "window: the last L tokens"
 
@@ -162,69 +162,57 @@ def test_a_report_says_first_who_finds_the_answer(data):
     )
 
 
-def order_of(group, method, length, trained, reach, latest, ceiling=1.0):
-    same = (group, method, length, 0, trained)
+def order_of(group, method, found, order, held=0.9, seed=0, trained=64):
+    """Rows beyond L, and at L, where 0.95 of pairs and 0.8 of hard ones are answered right."""
+    same = (group, method, seed, trained)
     return [
-        ("reach", "", *same, reach, ceiling, ceiling),
-        ("latest", "all", *same, latest, 1.0, 0.5),
-        ("latest", "1-2", *same, 0.0, 1.0, 0.5),
+        ("found", "beyond", *same, 512, found, None, None, None),
+        ("found", "65-128", *same, 512, 1.0, None, None, None),
+        ("last_of_two", "beyond", *same, 512, None, order, held, 0.5),
+        ("last_of_two", "within", *same, 64, None, None, None, 0.95),
+        ("last_of_two", "hard", *same, 64, None, None, None, 0.8),
     ]
-
-
-def ordered(*rows):
-    names = "protocol,part,group,method,length,seed,trained,accuracy,ceiling,orderless".split(",")
-    points = pd.DataFrame([line for lines in rows for line in lines], columns=names)
-    groups = points.group.unique()
-    runs = [SimpleNamespace(group=name, encoding=name.partition("-")[0]) for name in groups]
-    return replace(gathered(of_text("alibi", 2.0)), points=points, runs=runs)
 
 
 @pytest.fixture
 def questions():
-    return ordered(
-        order_of("rope", "none", 64, 64, 0.6, 0.95, ceiling=0.6),
-        order_of("rope", "none", 512, 64, 0.9, 0.75),
-        order_of("rope", "yarn:8", 512, 64, 0.95, 0.9),
-        order_of("rope", "ntk:8", 512, 64, 0.95, 0.8),
-        order_of("rope", "window", 64, 64, 0.6, 0.9, ceiling=0.6),
-        order_of("rope", "window", 512, 64, 0.3, 0.6),
-        order_of("nope", "none", 512, 64, 1.0, 0.5),
-        order_of("rope-512", "none", 512, 512, 1.0, 1.0),
-    )
-
-
-def test_reach_is_relative_to_the_ceiling_and_order_to_a_reader_without_order(questions):
-    results = answers.collect_order(questions)
-    assert (results.trained, results.longest) == (64, 512)
-    at = results.points.set_index(["group", "method", "length"])
-    assert at.reach["rope", "none", 64] == 1.0
-    assert at.order["rope", "none", 64] == pytest.approx(0.9)
-    assert at.reach["rope", "none", 512] == 0.9
-    assert at.order["rope", "none", 512] == pytest.approx(0.5)
-    assert at.order["nope", "none", 512] == 0.0 and at.order["rope-512", "none", 512] == 1.0
-    only = questions.points[questions.points.protocol == "reach"]
-    assert answers.collect_order(replace(questions, points=only)) is None
-
-
-def test_arrows_go_from_L_to_the_longest_length_best_first(questions):
-    results = answers.collect_order(questions)
-    every = answers.arrows(questions, results)
-    assert [arrow.name for arrow in every] == [
-        "rope-512 + none",
-        "rope + yarn:8",
-        "rope + ntk:8",
-        "rope + none",
-        "rope + window",
-        "nope + none",
+    rows = [
+        *(row for seed in range(3) for row in order_of("rope", "none", 0.5, None, 0.1, seed)),
+        *(row for s in range(3) for row in order_of("rope", "yarn:8", 0.9, 0.6 + s / 10, 0.9, s)),
+        *order_of("nope", "none", 1.0, 0.8),
+        *order_of("rope", "window", 0.0, None, 0.01),
     ]
-    oracle, rope = every[0], every[3]
-    assert oracle.begin == oracle.end and oracle.look["fillstyle"] == "left"
-    assert rope.begin.reach == 1.0 and rope.end.order == pytest.approx(0.5)
-    brief = [arrow.name for arrow in answers.arrows(questions, results, brief=True)]
-    assert brief == [
-        "rope-512 + none",
-        "rope + yarn:8",
-        "rope + none",
-        "nope + none",
-        "windows of L (mean)",
-    ]
+    names = "protocol,part,group,method,seed,trained,length,found,order,held,accuracy".split(",")
+    points = pd.DataFrame(rows, columns=names).astype({"order": float, "accuracy": float})
+    runs = [SimpleNamespace(group=name, encoding=name) for name in points.group.unique()]
+    return replace(gathered(of_text("alibi", 2.0)), points=points, runs=runs)
+
+
+def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
+    ordered, longest = answers.ordered(questions)
+    assert longest == 512
+    names = ["nope + none", "rope + yarn:8", "rope + none", "rope + window"]
+    assert [row.name for row in ordered] == names
+    nope, yarn, rope, _ = ordered
+    assert list(yarn.order) == pytest.approx([0.6, 0.7, 0.8]) and answers.mean(yarn.found) == 0.9
+    assert list(rope.order) == [] and answers.mean(rope.held) == pytest.approx(0.1)
+    assert answers.mean(nope.near) == 0.95 and answers.mean(nope.hard) == 0.8
+    only = questions.points[questions.points.protocol == "found"]
+    assert answers.ordered(replace(questions, points=only)) is None
+
+
+def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(questions):
+    (axes,) = answers.picture_of_order(*answers.ordered(questions)).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["nope + none", "rope + yarn:8", "rope + none"]  # the window finds nothing
+    marks = {(int(one.get_ydata()[0]), round(one.get_xdata()[0], 6)) for one in axes.lines[1:]}
+    assert marks == {(0, 1.0), (0, 0.8), (1, 0.9), (1, 0.7), (2, 0.5)}
+    low, high = axes.collections[-2].get_paths()[0].vertices[:, 0]
+    assert (low, high) == (pytest.approx(0.7 - 0.2484, abs=1e-3), pytest.approx(0.9484, abs=1e-3))
+
+
+def test_a_page_says_what_found_and_order_are(questions):
+    section = sections.found_and_order(questions)
+    (block,) = section.blocks
+    assert block.table.rows[2] == ["rope + none", "\N{EN DASH}", "0.10", "0.50", "0.95", "0.80"]
+    assert "0.5 without order" in section.sentence
