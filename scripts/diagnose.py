@@ -10,6 +10,9 @@ its entropy. It says whether the model has an attention sink: a head that gives 
 The default is none,yarn at the length 8 L. An extension without a scale gets the length over L.
 Memory grows with the square of the length, so give a pretrained model a LENGTH and text (--path).
 
+--knockout instead asks a run on `variables` for the last of two settings while a key is hidden from
+a query in every layer: the older setting from the last one, a filler as far back, or every filler.
+
   python scripts/diagnose.py runs/rope@none,ntk,yarn:8@1024
   python scripts/diagnose.py runs/smollm2@none@1024 --path='books/*.txt'
 """
@@ -30,15 +33,19 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--path", default="", help="text files to read; default: the run's held-out documents"
     )
+    parser.add_argument("--knockout", action="store_true", help="hide keys from queries")
     options = parser.parse_args(argv[1:])
     if options.documents < 1:
         parser.error("--documents must be at least 1")
 
     def body() -> None:
         backend.configure()
-        from posenc_jax.report.diagnosis import diagnose
+        from posenc_jax.report.diagnosis import diagnose, knock_out
 
-        paths = diagnose(options.run, options.documents, options.step, options.path)
+        if options.knockout:
+            paths = knock_out(options.run, options.step)
+        else:
+            paths = diagnose(options.run, options.documents, options.step, options.path)
         terminal.say("\n".join(map(str, paths)))
 
     return terminal.code_of(body)

@@ -1,6 +1,6 @@
 """Pictures of retrieval: accuracy against context, and by tokens back to the answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -119,7 +119,7 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
     """Two marks per method, its name on the left; a line where a reader has no order."""
     figure, (axes,) = style.panels(1, 1, (6.4, 0.9 + 0.28 * len(methods)), tall=True)
     axes.axvline(0.5, color="0.6", linestyle=":", linewidth=1)
-    looks = {
+    looks: dict[str, dict[str, Any]] = {
         "found": dict(color="0.45", marker="o", markerfacecolor="white"),
         "order": dict(color="#0072B2", marker="o"),
     }
@@ -137,4 +137,24 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
     axes.set(xlim=(-0.03, 1.03), ylim=(len(methods) - 0.4, -0.6), xlabel="share of questions")
     title = f"Found and ordered beyond L, at {longest:,} tokens; dotted: without order"
     style.finish(figure, axes, title, below=True)
+    return figure
+
+
+@style.styled
+def knocked_out(orders: Mapping[str, Mapping[str, float | None]]) -> "Figure":
+    """A bar per method and hidden thing, from 0.5, where a reader has no order."""
+    hidden = list(next(iter(orders.values())))
+    size = 0.8 / len(hidden)
+    figure, (axes,) = style.panels(1, 1, (6.4, 1.2 + 0.6 * len(orders)), tall=True)
+    for number, name in enumerate(hidden):
+        values = [orders[method][name] for method in orders]
+        places = [place + number * size for place in range(len(orders))]
+        widths = [0.0 if value is None else value - 0.5 for value in values]
+        bars = axes.barh(places, widths, size, left=0.5)
+        colour = bars.patches[0].get_facecolor()
+        axes.plot([], [], "s", color=colour, label=f"hidden: {name}")
+    axes.set_yticks([place + 0.4 - size / 2 for place in range(len(orders))], list(orders))
+    axes.set(xlim=(0.4, 1.02), xlabel="order: share answered with the last of two values")
+    axes.invert_yaxis()
+    style.finish(figure, axes, "Order, and what is left of it where keys are hidden", below=True)
     return figure

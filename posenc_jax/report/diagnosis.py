@@ -10,16 +10,18 @@ import jax
 import numpy as np
 
 import models
-from posenc_jax import schemes
+from posenc_jax import display, schemes
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.data.sources import EvaluationData
+from posenc_jax.display import Table, decimal
 from posenc_jax.encoding import Dims, Encoding
-from posenc_jax.evaluation import compare, diagnostics, evaluate, methods
+from posenc_jax.evaluation import compare, diagnostics, evaluate, knockout, methods
 from posenc_jax.evaluation.cells import label
 from posenc_jax.layers import overrides
 from posenc_jax.plots import encodings as pictures
 from posenc_jax.plots import style
+from posenc_jax.plots.answers import knocked_out
 from posenc_jax.runs.subject import Subject, load_subject
 from posenc_jax.runtime import terminal
 from posenc_jax.runtime.errors import ConfigError
@@ -32,14 +34,7 @@ def diagnose(selected: str, documents: int, step: int | None, path: str = "") ->
 
     `path` names files to read instead of the run's held-out documents.
     """
-    run, names, length = compare.parse_selection(selected)
-    wanted = ",".join(names) or "none,yarn"
-    wrong = methods.mistakes(wanted)
-    if wrong:
-        raise ConfigError("; ".join(wrong))
-    subject = load_subject(run, step)
-    methods.check_some_fit(wanted, methods.left_out(wanted, subject.plain), subject.plain)
-    length = length or 8 * subject.trained
+    run, subject, wanted, length = _selected(selected, step)
     encodings = _reaching(length, wanted, subject)
     if not encodings:
         raise ConfigError(f"no method of {wanted} reaches {length} tokens")
@@ -51,6 +46,44 @@ def diagnose(selected: str, documents: int, step: int | None, path: str = "") ->
         *_bias(subject.parts.encoding, subject.trained, length, tables, plots),
         *_attention(subject, encodings, rows, tables, plots),
     ]
+
+
+def _selected(selected: str, step: int | None) -> tuple[Path, Subject, str, int]:
+    """The run, the methods that are wanted of it, and the length, of RUN[@METHODS][@LENGTH]."""
+    run, names, length = compare.parse_selection(selected)
+    wanted = ",".join(names) or "none,yarn"
+    wrong = methods.mistakes(wanted)
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    subject = load_subject(run, step)
+    methods.check_some_fit(wanted, methods.left_out(wanted, subject.plain), subject.plain)
+    return run, subject, wanted, length or 8 * subject.trained
+
+
+def knock_out(selected: str, step: int | None) -> list[Path]:
+    """Hide keys from queries at L and at the length of RUN[@METHODS][@LENGTH], whose text sets
+    names to values; write the table and the picture of the order that is left."""
+    run, subject, wanted, length = _selected(selected, step)
+    lengths = sorted({subject.trained, length})
+    text = evaluate.choose(Evaluation(protocols="last_of_two"), subject, lengths)
+    rows = []
+    for length in lengths:
+        pairs = knockout.pairs_of(text, length, subject.trained)
+        for name, encoding in _reaching(length, wanted, subject).items():
+            counts = knockout.measure(subject.parts.model, encoding, pairs)
+            rows += [{"extension": name, "length": length} | row for row in counts]
+    shown: dict[str, dict[str, float | None]] = {}
+    for row in rows:
+        name = f"{row['extension']} at {row['length']}"
+        shown.setdefault(name, {})[row["hidden"]] = row["order"]
+    body = [[name, *map(decimal, orders.values())] for name, orders in shown.items()]
+    caption = "order, where this is hidden: 0.5 without order"
+    terminal.say(display.text(Table(caption, ["", *knockout.HIDE], body)))
+    folder = run / "eval" / "diagnose"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "knockout.csv", list(rows[0]), rows)
+    picture = style.save(knocked_out(shown), run / "plots" / "knockout.png")
+    return [folder / "knockout.csv", picture]
 
 
 def rows_of(
