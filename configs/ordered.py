@@ -5,8 +5,8 @@ python train.py --config=configs/ordered.py:rope --workdir=runs/ordered-rope
 After the colon: any encoding of configs/. 0.4M parameters, 1,200 steps of 32 rows, loss on answers
 only: two to four minutes on one CPU core. To evaluate:
 
-python eval_extrapolation.py --workdir=runs/ordered-rope --config.lengths=64,128,256,512 \\
-    --config.last=16 --config.protocols=answers,gap,reach,latest,older
+python eval_extrapolation.py --workdir=runs/ordered-rope --config.lengths=64,512 \\
+    --config.protocols=found,last_of_two --config.extensions=none,yarn,self_extend
 """
 
 from configs import variables
