@@ -25,6 +25,7 @@ from posenc_jax.runtime.errors import ConfigError, OtherConfig, Stop
 KEYS = ("recipe", "grid", "fields", "evaluation", "choose", "slurm")  # of a sweep file
 MADE = ("model.vocab", "original_length", "init_from")  # filled in by training where unset
 EVALUATION = "evaluation."  # begins a field of the grid that is one of the job's evaluation
+UNNAMED = ("label", "anneal")  # fields left out of a job's name: others tell jobs apart
 SHORT = {"seed": "s", "train_length": "L"}  # s0, L128; other fields as name=value
 
 
@@ -239,11 +240,11 @@ def _check_keys(sweep: Mapping[str, Any]) -> None:
 def name_of(fields: dict[str, Any]) -> str:
     """Name of a job, such as `rope-s0`.
 
-    It depends only on the job's fields, so a growing grid renames nothing; the label is left out.
+    It depends only on the job's fields, so a growing grid renames nothing.
     """
     words = []
     for field, value in fields.items():
-        if field == "label":
+        if field in UNNAMED:
             continue
         if field == "recipe":
             file, _, size = str(value).partition(":")

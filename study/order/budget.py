@@ -1,0 +1,55 @@
+"""Order beyond L at five budgets: one trunk per encoding and seed, annealed at each budget.
+
+python scripts/sweep.py --config=study/order/budget.py --workdir=runs/budget --workers=2
+
+A trunk trains for 9,600 steps at a constant rate until its last fifth; the runs of 600 to 4,800
+steps go on from it (docs/runs.md), so all budgets read the same rows. The rate of an encoding is
+that of rates.py with the lowest sum of the logarithms of its losses at 600 and at 4,800 steps.
+"""
+
+import math
+from pathlib import Path
+
+from posenc_jax.sweeping.jobs import name_of
+from posenc_jax.sweeping.rates import read_choices
+from study.order import rates
+
+TRUNK, BUDGETS = 9_600, (600, 1_200, 2_400, 4_800)
+SEEDS = {"rope": 5, "nope": 5, "fire": 5, "fox": 5, "alibi": 3, "t5": 3, "cope": 3}
+CHOICES = Path(__file__).parent / "rows" / "rates"
+WORKDIR = "runs/budget"
+ROTARY = (
+    "none,yarn:8,ntk_by_parts:8,pi:8,dynamic_yarn,dca,logn,self_extend:window=4,"
+    "self_extend:window=8,self_extend:window=16"
+)
+
+
+def rates_of(name: str) -> dict[str, float]:
+    """The rates of an encoding for all budgets."""
+    losses: dict[tuple[float, float], list[float]] = {}
+    for row in read_choices(CHOICES):
+        if row["scheme"].startswith(f"ordered-{name}-"):
+            point = row["learning_rate"], row["encoding_rate"]
+            losses.setdefault(point, []).append(row["choose_loss"])
+    both = {point: own for point, own in losses.items() if len(own) == 2}
+    best = min(both, key=lambda point: math.prod(both[point]))
+    return dict(zip(("learning_rate", "encoding_rate"), best, strict=True))
+
+
+def trunk(name: str, seed: int) -> dict:
+    recipe = f"configs/ordered.py:{name}"
+    return {"recipe": recipe, "seed": seed, "steps": TRUNK} | rates_of(name)
+
+
+def get_config():
+    grid = []
+    for seed in range(max(SEEDS.values())):
+        for name in (name for name in SEEDS if seed < SEEDS[name]):
+            longest = trunk(name, seed)
+            anneal = {"anneal": f"{WORKDIR}/{name_of(longest)}"}
+            grid += [longest, *(longest | anneal | {"steps": steps} for steps in BUDGETS)]
+    return {
+        "grid": grid,
+        "fields": rates.FIELDS | {"keep": TRUNK // 480},
+        "evaluation": rates.EVALUATION | {"protocols": "found,last_of_two", "extensions": ROTARY},
+    }
