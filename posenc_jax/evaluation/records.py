@@ -33,10 +33,10 @@ COLUMNS = (
     "nll_se,ppl,bpb,null_nll,gain_bpb,seed,step,last,documents,answers,accuracy,flag,windows,"
     "null_low,null_high,gain_low,gain_high,evaluation,text,data,part,chance,ceiling,accuracy_low,"
     "accuracy_high,method,orderless,older,separation,"
-    "older_right,other,found,held,order,weights,processor,jaxlib"
+    "weights,processor,jaxlib"
 ).split(",")
 COLUMNS += [f"over_{name}{end}" for name in BASELINES for end in ("", "_low", "_high")]
-COLUMNS += ["nll_low", "nll_high"]
+COLUMNS += ["nll_low", "nll_high", "older_right", "other", "found", "held", "order"]
 NOTHING = Record([], [], [])
 
 

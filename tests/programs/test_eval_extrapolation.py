@@ -395,3 +395,36 @@ def test_one_model_of_two_texts_has_a_curve_in_each(call, text, tmp_path):
     assert all(0 <= float(row["accuracy"]) <= 1 for row in answered if row["accuracy"])
     assert len(every) == len(text_rows) + len(answered)
     assert {row["step"] for row in every} == {"6"}
+
+
+def test_a_run_on_variables_is_read_for_found_and_order_and_with_keys_hidden(call, tmp_path):
+    """Parts, columns and tables; unit/evaluation/test_order reads them with known readers."""
+    run = tmp_path / "run"
+    fields = {"data.source": "synthetic", "data.task": "variables", "data.variant": "ordered"}
+    fields |= {"data.gaps": "octaves", "data.far": 2.0, "data.documents": 40, "data.path": None}
+    call("train.py", run, config="rope", steps=4, **fields, **{"data.valid_fraction": None})
+    asked = ["--config.protocols=found,last_of_two", "--config.extensions=none,yarn"]
+    out = call("eval_extrapolation.py", run, *asked, "--config.multiples=1,2", **fields)
+    assert "found: share found, freed of guesses" in out and "held" in out
+    rows = {(r["method"], r["protocol"], r["length"], r["part"]): r for r in rows_of(run)}
+    found = rows["none", "found", "64", "beyond"]
+    share = (float(found["accuracy"]) - 1 / 6) / (5 / 6)
+    assert float(found["found"]) == pytest.approx(share) and not found["order"]
+    pairs, single = (rows["none", "last_of_two", "64", p] for p in ("beyond", "one-pass"))
+    assert pairs["tokens"] == single["tokens"] == single["answers"]
+    assert float(pairs["held"]) == pytest.approx(
+        float(pairs["answers"] or 0) / int(pairs["tokens"])
+    )
+    parts = (float(single[name]) for name in ("accuracy", "older_right", "other"))
+    assert sum(parts) == pytest.approx(1)
+    assert rows["yarn:2", "last_of_two", "32", "within"]["accuracy"]
+    out = script("diagnose.py", f"{run}@none,yarn@64", "--knockout")
+    assert "older setting from the last" in out and "none at 32" in out
+    table = pd.read_csv(run / "eval" / "diagnose" / "knockout.csv")
+    assert (
+        len(table) == 2 * 2 * 4 and (table.pairs[table.length == 64] == int(single["tokens"])).all()
+    )
+    nothing = table[(table.hidden == "nothing") & (table.extension == "none")]
+    right = round(float(single["accuracy"]) * int(single["answers"]))
+    assert nothing["last"].iloc[1] == right  # the same answers as in the evaluation
+    assert (run / "plots" / "knockout.png").exists()
