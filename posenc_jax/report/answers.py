@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from posenc_jax.display import Line
+from posenc_jax.display import Line, Table, decimal
 from posenc_jax.evaluation.statistics import over_seeds
 from posenc_jax.plots import answers, curves, style
 from posenc_jax.plots.answers import Found, Interval, found_and_order
@@ -298,11 +298,22 @@ def ordered(data: ReportData) -> tuple[list[Ordered], int] | None:
     for (group, method), own in far.groupby(["group", "method"], sort=False):
         pairs = own[own.protocol == "last_of_two"]
         at_trained = near[(near.group == group) & (near.method == method)]
-        name = f"{group} + {method}" if scored is None else legend_entry(scored, group, method)
+        name = figures.with_method(str(group), str(method))
+        if scored is not None:
+            name = legend_entry(scored, str(group), str(method))
         by_part = (at_trained[at_trained.part == part].accuracy for part in ("within", "hard"))
         found = own[own.protocol == "found"].found
         rows.append(Ordered(name, found, pairs.order.dropna(), pairs.held, *by_part))
     return sorted(rows, key=lambda row: (-(mean(row.order) or 0), -(mean(row.found) or 0))), longest
+
+
+def table_of_order(rows: Sequence[Ordered]) -> Table:
+    head = ["", "order beyond L", "held", "found beyond L", "last of two at L", "hard cell at L"]
+    body = []
+    for row in rows:
+        values = map(mean, (row.order, row.held, row.found, row.near, row.hard))
+        body.append([row.name, *(decimal(value, 2) for value in values)])
+    return Table("", head, body)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -72,12 +72,6 @@ def found_and_order(data: ReportData) -> Section | None:
     if results is None:
         return None
     ordered, longest = results
-    head = ["", "order beyond L", "held", "found beyond L", "last of two at L", "hard cell at L"]
-    rows = []
-    for row in ordered:
-        values = (row.order, row.held, row.found, row.near, row.hard)
-        means = (report_answers.mean(each) for each in values)
-        rows.append([row.name, *(decimal(value, 2) for value in means)])
     title = f"Found and order beyond L, at {longest:,} tokens"
     charts = [
         figures.chart(report_answers.picture_of_order(ordered, longest), "found-and-order", title)
@@ -90,7 +84,7 @@ def found_and_order(data: ReportData) -> Section | None:
         "the pairs held: the model answers with each value when the other setting is filler. The "
         "hard cell has the last setting 17 to 64 tokens back and 1 to 8 tokens between the two. "
         "Means over seeds.",
-        [Block(charts=charts, table=Table("", head, rows))],
+        [Block(charts=charts, table=report_answers.table_of_order(ordered))],
     )
 
 

@@ -16,7 +16,7 @@ from posenc_jax.report.runs import Frame, ReportData
 
 
 def table(data: ReportData) -> str:
-    """Bits per byte and accuracy of groups by length."""
+    """Bits per byte and accuracy of groups by length, and their order beyond L."""
     blocks = []
     for protocol in (protocols.HEADLINE, "answers"):
         value = figures.value_of(protocol)
@@ -27,6 +27,10 @@ def table(data: ReportData) -> str:
         blocks.append(text(_by_group(data, protocol, points, value)))
         if value == "bpb":
             blocks[-1] += _unfinished(data)
+    if (ordered := answers.ordered(data)) is not None:
+        rows, longest = ordered
+        title = f"{longest:,} tokens, means over seeds"
+        blocks.append(text(answers.table_of_order(rows)._replace(caption=title)))
     return "\n\n".join(blocks) or "nothing has been evaluated yet"
 
 

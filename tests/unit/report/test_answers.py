@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from answering import LONG, PARTS, L, cell, gathered, of_text
 
-from posenc_jax.report import answers, page, sections
+from posenc_jax.report import answers, page, sections, table
 
 FLOOR = "window: the last L tokens"
 
@@ -184,6 +184,7 @@ def questions():
     ]
     names = "protocol,part,group,method,seed,trained,length,found,order,held,accuracy".split(",")
     points = pd.DataFrame(rows, columns=names).astype({"order": float, "accuracy": float})
+    points["bpb"] = np.nan
     runs = [SimpleNamespace(group=name, encoding=name) for name in points.group.unique()]
     return replace(gathered(of_text("alibi", 2.0)), points=points, runs=runs)
 
@@ -191,7 +192,7 @@ def questions():
 def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
     ordered, longest = answers.ordered(questions)
     assert longest == 512
-    names = ["nope + none", "rope + yarn:8", "rope + none", "rope + window"]
+    names = ["nope", "rope + yarn:8", "rope", "rope + window"]
     assert [row.name for row in ordered] == names
     nope, yarn, rope, _ = ordered
     assert list(yarn.order) == pytest.approx([0.6, 0.7, 0.8]) and answers.mean(yarn.found) == 0.9
@@ -204,7 +205,7 @@ def test_methods_are_listed_by_order_beyond_L_with_what_they_find(questions):
 def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(questions):
     (axes,) = answers.picture_of_order(*answers.ordered(questions)).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["nope + none", "rope + yarn:8", "rope + none"]  # the window finds nothing
+    assert labels == ["nope", "rope + yarn:8", "rope"]  # the window finds nothing
     marks = {(int(one.get_ydata()[0]), round(one.get_xdata()[0], 6)) for one in axes.lines[1:]}
     assert marks == {(0, 1.0), (0, 0.8), (1, 0.9), (1, 0.7), (2, 0.5)}
     low, high = axes.collections[-2].get_paths()[0].vertices[:, 0]
@@ -214,5 +215,7 @@ def test_the_picture_has_what_is_found_and_its_order_with_intervals_over_seeds(q
 def test_a_page_says_what_found_and_order_are(questions):
     section = sections.found_and_order(questions)
     (block,) = section.blocks
-    assert block.table.rows[2] == ["rope + none", "\N{EN DASH}", "0.10", "0.50", "0.95", "0.80"]
+    assert block.table.rows[2] == ["rope", "\N{EN DASH}", "0.10", "0.50", "0.95", "0.80"]
     assert "0.5 without order" in section.sentence
+    said = table.table(questions)
+    assert "512 tokens, means over seeds" in said and "hard cell at L" in said
