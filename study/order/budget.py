@@ -4,14 +4,15 @@ python scripts/sweep.py --config=study/order/budget.py --workdir=runs/budget --w
 
 A trunk trains for 9,600 steps at a constant rate until its last fifth; the runs of 600 to 4,800
 steps go on from it (docs/runs.md), so all budgets read the same rows. The rate of an encoding is
-that of rates.py with the lowest sum of the logarithms of its losses at 600 and at 4,800 steps.
+that of rates.py with the lowest sum of its losses at 600 and at 4,800 steps: the best at 600 that
+also learns the task in 4,800.
 """
 
-import math
+import json
 from pathlib import Path
 
 from posenc_jax.sweeping.jobs import name_of
-from posenc_jax.sweeping.rates import read_choices
+from posenc_jax.sweeping.rates import CHOSEN, read_choices
 from study.order import rates
 
 TRUNK, BUDGETS = 9_600, (600, 1_200, 2_400, 4_800)
@@ -32,8 +33,8 @@ def rates_of(name: str) -> dict[str, float]:
             point = row["learning_rate"], row["encoding_rate"]
             losses.setdefault(point, []).append(row["choose_loss"])
     both = {point: own for point, own in losses.items() if len(own) == 2}
-    best = min(both, key=lambda point: math.prod(both[point]))
-    return dict(zip(("learning_rate", "encoding_rate"), best, strict=True))
+    best = min(both, key=lambda point: sum(both[point]))
+    return dict(zip(CHOSEN, (json.loads(f"{rate:g}") for rate in best), strict=True))
 
 
 def trunk(name: str, seed: int) -> dict:
@@ -51,5 +52,11 @@ def get_config():
     return {
         "grid": grid,
         "fields": rates.FIELDS | {"keep": TRUNK // 480},
-        "evaluation": rates.EVALUATION | {"protocols": "found,last_of_two", "extensions": ROTARY},
+        "evaluation": {
+            "lengths": f"{rates.L},{rates.FAR * rates.L}",
+            "protocols": "found,last_of_two",
+            "extensions": ROTARY,
+            "window": False,
+            "tokens_per_call": 32_768,
+        },
     }
