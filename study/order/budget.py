@@ -9,6 +9,7 @@ also learns the task in 4,800.
 """
 
 import json
+import math
 from pathlib import Path
 
 from posenc_jax.sweeping.jobs import name_of
@@ -29,7 +30,8 @@ def rates_of(name: str) -> dict[str, float]:
     """The rates of an encoding for all budgets."""
     losses: dict[tuple[float, float], list[float]] = {}
     for row in read_choices(CHOICES):
-        if row["scheme"].startswith(f"ordered-{name}-"):
+        known = not math.isnan(row["choose_loss"])
+        if known and row["scheme"].startswith(f"ordered-{name}-"):
             point = row["learning_rate"], row["encoding_rate"]
             losses.setdefault(point, []).append(row["choose_loss"])
     both = {point: own for point, own in losses.items() if len(own) == 2}
