@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from running import ROOT
 
@@ -10,6 +12,7 @@ from posenc_jax.runtime.files import write_csv
 from posenc_jax.sweeping.jobs import jobs_of, refuse_mistakes
 from posenc_jax.sweeping.rates import CHOICES_COLUMNS
 from study.order import budget, rates
+from study.order.flips import flips
 
 
 @pytest.fixture
@@ -45,3 +48,22 @@ def test_every_budget_goes_on_from_the_trunk_of_its_encoding_and_seed(choices, t
         assert config.keep * config.save_every >= trunk["steps"]
     steps = Counter(job.config.steps for job in jobs)
     assert set(steps) == {*budget.BUDGETS, budget.TRUNK} and len(set(steps.values())) == 1
+
+
+def test_a_pair_flips_if_it_changes_sign_clearly_at_both_budgets():
+    rng = np.random.default_rng(0)
+    means = {"a": {600: 0.6, 9_600: 0.9}, "b": {600: 0.8, 9_600: 0.8}, "c": {600: 0.3, 9_600: 0.4}}
+    means["d"] = {600: 0.8, 9_600: 0.81}  # beside b, and not clearly ahead of it
+    rows = [
+        {"method": name, "steps": steps, "seed": seed, "order": mean + rng.normal(0, 0.02)}
+        for name, own in means.items()
+        for steps, mean in own.items()
+        for seed in range(5)
+    ]
+    (first, second) = flips(pd.DataFrame(rows), [600, 9_600])
+    assert (first.one, first.other, first.ahead, first.behind) == ("a", "b", 9_600, 600)
+    assert first.gained == pytest.approx(0.1, abs=0.03)
+    assert first.lost == pytest.approx(-0.2, abs=0.03)
+    assert (second.one, second.other) == ("a", "d")
+    one_seed = pd.DataFrame([row for row in rows if row["seed"] == 0])
+    assert flips(one_seed, [600, 9_600]) == []
