@@ -37,6 +37,8 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv[1:])
     if options.documents < 1:
         parser.error("--documents must be at least 1")
+    if options.knockout and (options.path or options.documents != parser.get_default("documents")):
+        parser.error("--knockout reads the run's own text; --path and --documents have no effect")
 
     def body() -> None:
         backend.configure()

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.attention.regions import NONE
 from posenc_jax.data import tasks
 from posenc_jax.encoding import Encoding
 from posenc_jax.evaluation.losses import rows_per_call
@@ -20,8 +21,6 @@ from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.windows import Text
 from posenc_jax.layers import Wrapper, overrides
 from posenc_jax.runtime.errors import ConfigError
-
-NEVER_SEEN = -1e30  # a bias
 
 
 class Hidden(Wrapper):
@@ -40,7 +39,7 @@ class Hidden(Wrapper):
         mask = hidden[:, :, None] == k_index[:, None, :]
         mask |= unseen[:, None, :] & (q_index[:, :, None] != k_index[:, None, :])
         mask = jnp.broadcast_to(mask[:, None], (len(mask), self.dims.heads, *mask.shape[1:]))
-        return jnp.where(mask, NEVER_SEEN, 0.0 if bias is None else bias)
+        return jnp.where(mask, NONE, 0.0 if bias is None else bias)
 
 
 class Pairs(NamedTuple):
@@ -113,7 +112,6 @@ def measure(
     model: Any, encoding: Encoding, pairs: Pairs, tokens_per_call: int = 16_384
 ) -> Iterator[dict[str, Any]]:
     """Counts of answers with the last value, the older one and others for everything hidden."""
-    check(encoding)
     length = pairs.rows.shape[1] - 1
     size = rows_per_call(len(pairs.rows), length, 1, tokens_per_call)
     for name, hide in HIDE.items():

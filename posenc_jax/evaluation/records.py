@@ -53,9 +53,6 @@ def row(measured: Measured) -> dict:
     known = {name: None for name in COLUMNS} | facts
     if finite:
         known |= protocols.find(facts["protocol"]).columns(facts, sums)
-    if finite and answers and facts.get("older"):
-        older = float(sums.older_right.sum() / answers)
-        known |= {"older_right": older, "other": 1 - float(sums.right.sum() / answers) - older}
     return known | {
         "tokens": int(sums.tokens.sum()),
         "nll": nll if finite else None,

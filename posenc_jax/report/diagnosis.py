@@ -64,6 +64,7 @@ def knock_out(selected: str, step: int | None) -> list[Path]:
     """Hide keys from queries at L and at the length of RUN[@METHODS][@LENGTH], whose text sets
     names to values; write the table and the picture of the order that is left."""
     run, subject, wanted, length = _selected(selected, step)
+    knockout.check(subject.plain)
     lengths = sorted({subject.trained, length})
     text = evaluate.choose(Evaluation(protocols="last_of_two"), subject, lengths)
     rows = []

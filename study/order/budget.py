@@ -53,7 +53,7 @@ def get_config():
             grid += [longest, *(longest | anneal | {"steps": steps} for steps in BUDGETS)]
     return {
         "grid": grid,
-        "fields": rates.FIELDS | {"keep": TRUNK // 480},
+        "fields": rates.FIELDS | {"keep": TRUNK // rates.FIELDS["save_every"]},
         "evaluation": {
             "lengths": f"{rates.L},{rates.FAR * rates.L}",
             "protocols": "found,last_of_two",

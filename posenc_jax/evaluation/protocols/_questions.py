@@ -96,3 +96,13 @@ def restricted(plan: Plan, chosen: np.ndarray) -> Plan:  # [N], bool, of its sco
     kept = plan.scored()
     kept[kept] = chosen
     return plan._replace(kept=kept)
+
+
+def doubling(values: np.ndarray, most: int) -> dict[str, np.ndarray]:
+    """Ranges that double, and which values lie in each: `1`, `2`, `3-4`, `5-8`, ..."""
+    parts, low, high = {}, 0, 1
+    while low < most:
+        name = f"{low + 1}-{high}" if low + 1 < high else str(high)
+        parts[name] = (low < values) & (values <= high)
+        low, high = high, 2 * high
+    return {name: chosen for name, chosen in parts.items() if chosen.any()}

@@ -15,16 +15,6 @@ from posenc_jax.runtime.errors import ConfigError
 WANTED = 1_000  # longest windows, each with a dozen questions in its second half
 
 
-def doubling(values: np.ndarray, most: int) -> dict[str, np.ndarray]:
-    """Ranges that double, and which values lie in each: `1`, `2`, `3-4`, `5-8`, ..."""
-    parts, low, high = {}, 0, 1
-    while low < most:
-        name = f"{low + 1}-{high}" if low + 1 < high else str(high)
-        parts[name] = (low < values) & (values <= high)
-        low, high = high, 2 * high
-    return {name: chosen for name, chosen in parts.items() if chosen.any()}
-
-
 class Settled(Protocol):
     about: str  # the column that it is about beyond L
     meaning: str  # of that column, in words

@@ -3,7 +3,7 @@
 import numpy as np
 
 from posenc_jax.evaluation.protocols import Reading
-from posenc_jax.evaluation.protocols._questions import Questions
+from posenc_jax.evaluation.protocols._questions import Questions, restricted
 from posenc_jax.evaluation.protocols.same_token import LastTargets
 from posenc_jax.evaluation.windows import Plan, Text
 from posenc_jax.runtime.errors import ConfigError
@@ -49,9 +49,7 @@ class Answers(LastTargets):
         for part, chosen in self.parts(questions).items():
             if not chosen.any():
                 continue
-            kept = plan.scored()
-            kept[kept] = chosen
-            own = plan._replace(kept=kept)
+            own = restricted(plan, chosen)
             # The answers of a part lie in the window.
             share = 1.0 if self.by_part else questions.ceiling(chosen)
             facts = {"chance": text.split.chance, "ceiling": share}

@@ -9,7 +9,7 @@ from typing import Any
 
 from posenc_jax.evaluation.cells import Sums
 from posenc_jax.evaluation.protocols import Reading, _settled
-from posenc_jax.evaluation.protocols._questions import Questions, restricted
+from posenc_jax.evaluation.protocols._questions import Questions, doubling, restricted
 from posenc_jax.evaluation.windows import Text
 
 
@@ -25,7 +25,7 @@ class Found(_settled.Settled):
         once = (settings.older == 0) & settings.visible[:, 0]
         back = settings.back[:, 0]
         parts = {"within": back <= trained, "beyond": back > trained}
-        parts |= _settled.doubling(back, length)
+        parts |= doubling(back, length)
         facts = {"chance": text.split.chance, "ceiling": 1.0, "orderless": 1.0, "older": 0}
         readings = []
         for part, chosen in parts.items():

@@ -14,7 +14,7 @@ import numpy as np
 from posenc_jax.data import tasks
 from posenc_jax.evaluation.cells import Sums
 from posenc_jax.evaluation.protocols import Reading, _settled
-from posenc_jax.evaluation.protocols._questions import Questions, Settings, restricted
+from posenc_jax.evaluation.protocols._questions import Questions, Settings, doubling, restricted
 from posenc_jax.evaluation.windows import Plan, Text
 
 HELD, PAIRS = 0.2, 40  # no order where a smaller share of pairs is held, or fewer
@@ -39,25 +39,30 @@ class LastOfTwo(_settled.Settled):
         back, apart = settings.back[:, 0], settings.separation
         asked = pairs(settings, length, trained)
         parts = _within(back, apart) if length <= trained else _beyond(back, length)
-        by_apart = _settled.doubling(np.where(asked, apart, 0), length)
+        by_apart = doubling(np.where(asked, apart, 0), length)
         parts |= {f"apart-{name}": chosen for name, chosen in by_apart.items()}
         parts = {part: chosen & asked for part, chosen in parts.items() if (chosen & asked).any()}
         single = {part: _reading(text, plan, settings, own, part) for part, own in parts.items()}
         if length <= trained or not single:
             return list(single.values())
-        inner, windows = _three_times(text, plan, settings, asked)
-        return [_paired(one, inner, windows, part != ONE_PASS) for part, one in single.items()]
+        inner = _three_times(text, plan, settings, asked)
+        return [_paired(one, inner, held=part != ONE_PASS) for part, one in single.items()]
 
     def columns(self, facts: Mapping[str, Any], sums: Sums) -> dict[str, float | None]:
-        if facts["length"] <= facts["train_length"]:
-            return {}
         pairs, answers, right = sums.tokens.sum(), sums.answers.sum(), sums.right.sum()
+        older = sums.older_right.sum()
+        shares = {"older_right": older, "other": answers - right - older}
+        columns: dict[str, float | None] = {}
+        if answers:
+            columns |= {name: float(count / answers) for name, count in shares.items()}
+        if facts["length"] <= facts["train_length"]:
+            return columns
         if facts["part"] != ONE_PASS:
             held = answers / pairs
             enough = held >= HELD and answers >= PAIRS
-            return {"held": held, "order": right / answers if enough else None}
-        found, order = estimates(answers, right, sums.older_right.sum(), facts["chance"])
-        return {"found": found, "order": order}
+            return columns | {"held": held, "order": right / answers if enough else None}
+        found, order = estimates(answers, right, older, facts["chance"])
+        return columns | {"found": found, "order": order}
 
 
 def estimates(
@@ -88,7 +93,7 @@ def _within(back: np.ndarray, apart: np.ndarray) -> dict[str, np.ndarray]:
 
 def _beyond(back: np.ndarray, length: int) -> dict[str, np.ndarray]:
     every = np.ones(len(back), bool)
-    by_back = _settled.doubling(back, length)
+    by_back = doubling(back, length)
     return {"beyond": every, ONE_PASS: every} | {f"back-{n}": own for n, own in by_back.items()}
 
 
@@ -105,11 +110,9 @@ def _reading(text: Text, plan: Plan, settings: Settings, chosen: np.ndarray, par
     return Reading(text, own, text.token_hash(own), part, facts, older)
 
 
-def _three_times(
-    text: Text, plan: Plan, settings: Settings, pairs: np.ndarray
-) -> tuple[Text, np.ndarray]:
+def _three_times(text: Text, plan: Plan, settings: Settings, pairs: np.ndarray) -> Text:
     """A text of the windows of a plan three times: as they are, then with filler in place of the
-    last setting of every pair, then of the older one; and the starts of all of them."""
+    last setting of every pair, then of the older one."""
     row, place = (index[pairs] for index in np.nonzero(plan.scored()))
     back, size = settings.back[pairs], plan.length + 1
     filler = np.random.default_rng(0).choice(tasks.FILLERS, len(row))
@@ -133,15 +136,11 @@ def _three_times(
         groups=None,
     )
     document = np.arange(len(starts) - 1)
-    return (
-        dataclasses.replace(
-            text, split=split, document=document, starts=starts[:-1], longest=plan.length
-        ),
-        starts[:-1],
-    )
+    own = {"document": document, "starts": starts[:-1], "longest": plan.length}
+    return dataclasses.replace(text, split=split, **own)
 
 
-def _paired(one: Reading, inner: Text, starts: np.ndarray, held: bool) -> Reading:
+def _paired(one: Reading, inner: Text, *, held: bool) -> Reading:
     """A reading of the text that has every window three times, scored where it is unchanged."""
     plan, windows = one.plan, len(one.plan.starts)
     kept = np.zeros((3 * windows, plan.length), bool)
@@ -157,7 +156,7 @@ def _paired(one: Reading, inner: Text, starts: np.ndarray, held: bool) -> Readin
         return found
 
     thrice = plan._replace(
-        starts=starts,
+        starts=inner.starts,
         document=np.tile(plan.document, 3),
         first=np.tile(plan.first, 3),
         kept=kept,

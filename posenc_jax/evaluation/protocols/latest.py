@@ -1,6 +1,8 @@
 """Answers with one older setting, both in the window: a test of which of the two came last."""
 
-from posenc_jax.evaluation.protocols._questions import Questions
+import numpy as np
+
+from posenc_jax.evaluation.protocols._questions import Questions, doubling
 from posenc_jax.evaluation.protocols.answers import Answers, Parts
 
 ALL = "all"
@@ -17,12 +19,8 @@ class Latest(Answers):
         if settings is None:
             return {}
         both = (settings.older == 1) & (settings.visible.sum(axis=1) == 2)
-        parts, low, high = {ALL: both}, 0, 1
-        while low < questions.plan.length:
-            name = f"{low + 1}-{high}" if low + 1 < high else str(high)
-            parts[name] = both & (low < settings.separation) & (settings.separation <= high)
-            low, high = high, 2 * high
-        return parts
+        apart = np.where(both, settings.separation, 0)
+        return {ALL: both} | doubling(apart, questions.plan.length)
 
     def facts(self, part: str) -> dict:
         return {"older": 1, "separation": None if part == ALL else part}
