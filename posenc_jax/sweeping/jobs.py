@@ -72,6 +72,12 @@ class Job:
         except (ConfigError, ValueError, KeyError):  # which `mistakes` lists
             return True
 
+    @property
+    def sources(self) -> set[Path]:
+        """Folders of the runs that it goes on from."""
+        fields = dict(self.fields)
+        return {Path(fields[name]) for name in ("anneal", "init_from") if fields.get(name)}
+
     @functools.cached_property
     def config(self) -> Training:
         """The training configuration."""

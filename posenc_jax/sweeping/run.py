@@ -113,11 +113,13 @@ class Scheduler:
 
     def _start(self) -> None:
         while len(self.running) < self.launcher.workers:
+            ahead = {progress.job.folder for progress in self.of_state("waiting", "running")}
             ready = [
                 progress
                 for progress in self.of_state("waiting")
                 # A run that is measured may still be ending as a trial.
                 if progress.not_before <= time.monotonic() and progress.job.name not in self.running
+                if ahead.isdisjoint(progress.job.sources)
             ]
             if not ready:
                 return

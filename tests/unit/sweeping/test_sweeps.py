@@ -113,6 +113,15 @@ def test_each_job_runs_once(sweep):
     assert code == errors.DONE and started == ["c"]
 
 
+def test_a_job_waits_for_the_run_that_it_goes_on_from(tmp_path, at_once):
+    first = {"recipe": "configs/rope.py", "seed": 0}
+    runs = [first, first | {"seed": 1, "anneal": f"{tmp_path}/rope-s0"}, first | {"seed": 2}]
+    launcher = Pretend()
+    made = {"grid": runs, "fields": {"steps": 4, "schedule": "linear"}}
+    assert Scheduler(Plan(jobs_of(made, tmp_path), tmp_path), launcher).run([], lambda _: None) == 0
+    assert launcher.started == ["rope-s0", "rope-s2", "rope-s1"]
+
+
 def test_steps_may_come_from_the_command_line_as_text(sweep, tmp_path):
     sweep({})
     made = {"grid": [{"recipe": str(tmp_path / "a.py")}], "evaluation": {"multiples": "1,2"}}
