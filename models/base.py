@@ -44,7 +44,7 @@ class Model(Protocol):
     def losses(
         self, tokens: jax.Array, targets: jax.Array, encoding: Encoding, **options
     ) -> tuple[jax.Array, jax.Array]:  # [B, N] twice
-        """Nats of each target and whether it ranks first; options of a call, but `window`.
+        """Nats of each target and the token ranked first; options of a call, but `window`.
 
         The targets [B, N] are those of the last N tokens; logits of the others are not computed.
         """

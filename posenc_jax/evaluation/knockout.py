@@ -12,14 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.attention.regions import NONE
+from posenc_jax.attention.plain import plain, visible
+from posenc_jax.attention.regions import NONE, phase_between
 from posenc_jax.data import tasks
-from posenc_jax.encoding import Encoding
+from posenc_jax.encoding import Encoding, static
 from posenc_jax.evaluation.losses import rows_per_call
 from posenc_jax.evaluation.protocols import last_of_two
 from posenc_jax.evaluation.protocols._questions import Questions
 from posenc_jax.evaluation.windows import Text
-from posenc_jax.layers import Wrapper, overrides
+from posenc_jax.layers import Wrapper, chunk_of, overrides
 from posenc_jax.runtime.errors import ConfigError
 
 
@@ -40,6 +41,33 @@ class Hidden(Wrapper):
         mask |= unseen[:, None, :] & (q_index[:, :, None] != k_index[:, None, :])
         mask = jnp.broadcast_to(mask[:, None], (len(mask), self.dims.heads, *mask.shape[1:]))
         return jnp.where(mask, NONE, 0.0 if bias is None else bias)
+
+
+class Sharpest(Wrapper):
+    """An encoding of rows in which a query sees only the keys with its highest scores."""
+
+    most: int = static()  # keys a query
+
+    def attend(self, q, k, v, q_tokens, k_tokens):
+        seen = visible(
+            q_tokens, k_tokens, q.shape[2], k.shape[2], self.window, chunk_of(self.inner)
+        )
+        kept = _Kept(dims=self.dims, inner=self.inner, seen=seen, most=self.most)
+        phase = phase_between(self.inner, q_tokens.position, k_tokens.position)
+        return plain(q, k, v, kept, q_tokens, k_tokens, phase=phase)[0]
+
+
+class _Kept(Wrapper):
+    seen: jax.Array  # [B or 1, 1, Q, S]
+    most: int = static()
+
+    def query_scale(self, positions):
+        return None  # queries come scaled
+
+    def logits(self, scores, bias):
+        scores = jnp.where(self.seen, self.inner.logits(scores, bias), NONE)
+        lowest = jax.lax.top_k(scores, min(self.most, scores.shape[-1]))[0][..., -1:]
+        return jnp.where(scores < lowest, NONE, scores)
 
 
 class Pairs(NamedTuple):
@@ -97,6 +125,9 @@ HIDE: dict[str, Callable[[Pairs, np.ndarray, np.ndarray], None]] = {
     "filler as far back from the last": _filler,
     "every filler": _every_filler,
 }
+MOST = 32
+LOW_SCORES = f"all but the {MOST} keys with the highest scores"  # of each query
+HIDDEN = (*HIDE, LOW_SCORES)
 
 
 def check(encoding: Encoding) -> None:
@@ -111,28 +142,49 @@ def check(encoding: Encoding) -> None:
 def measure(
     model: Any, encoding: Encoding, pairs: Pairs, tokens_per_call: int = 16_384
 ) -> Iterator[dict[str, Any]]:
-    """Counts of answers with the last value, the older one and others for everything hidden."""
-    length = pairs.rows.shape[1] - 1
-    size = rows_per_call(len(pairs.rows), length, 1, tokens_per_call)
-    for name, hide in HIDE.items():
-        key = np.full((len(pairs.rows), length), -1, np.int32)
-        unseen = np.zeros(key.shape, bool)
-        hide(pairs, key, unseen)
-        chosen = np.zeros(key.shape, np.int32)
-        for first in range(0, len(key), size):
-            batch = np.arange(first, first + size) % len(key)  # one shape for all calls
-            answered = _answered(model, encoding, *(a[batch] for a in (pairs.rows, key, unseen)))
-            end = min(first + size, len(key))
-            chosen[first:end] = answered[: end - first]
-        given = chosen[pairs.row, pairs.question]
+    """Counts of answers with the last value, the older one and others for everything hidden.
+
+    Low scores are hidden where one softmax holds all keys, so not with `self_extend` and its like.
+    """
+    size = rows_per_call(len(pairs.rows), pairs.rows.shape[1] - 1, 1, tokens_per_call)
+    several = overrides(encoding, "regions") or overrides(encoding, "sink")
+    for name in HIDE if several else HIDDEN:
+        given = _answers(model, _reader(name, encoding, pairs), pairs, size)
         last, older = ((given == pairs.answers[:, index]).sum() for index in (0, 1))
         found, order = last_of_two.estimates(len(given), last, older, pairs.chance)
         counts = {"pairs": len(given), "last": int(last), "older": int(older)}
         yield {"hidden": name, **counts, "found": found, "order": order}
 
 
+def _reader(name: str, encoding: Encoding, pairs: Pairs) -> Callable[[np.ndarray], Encoding]:
+    """The encoding of given rows."""
+    if name == LOW_SCORES:
+        return lambda rows: Sharpest(dims=encoding.dims, inner=encoding, most=MOST)
+    key = np.full((len(pairs.rows), pairs.rows.shape[1] - 1), -1, np.int32)
+    unseen = np.zeros(key.shape, bool)
+    HIDE[name](pairs, key, unseen)
+    return lambda rows: Hidden(
+        dims=encoding.dims,
+        inner=encoding,
+        key=jnp.asarray(key[rows]),
+        unseen=jnp.asarray(unseen[rows]),
+    )
+
+
+def _answers(
+    model: Any, reader: Callable[[np.ndarray], Encoding], pairs: Pairs, size: int
+) -> np.ndarray:  # [pairs]
+    count = len(pairs.rows)
+    chosen = np.zeros((count, pairs.rows.shape[1] - 1), np.int32)
+    for first in range(0, count, size):
+        batch = np.arange(first, first + size) % count  # one shape for all calls
+        answered = _answered(model, reader(batch), pairs.rows[batch])
+        end = min(first + size, count)
+        chosen[first:end] = answered[: end - first]
+    return chosen[pairs.row, pairs.question]
+
+
 @jax.jit
-def _answered(model, encoding, rows, key, unseen):  # [B, T + 1] -> [B, T]
+def _answered(model, encoding, rows):  # [B, T + 1] -> [B, T]
     tokens = rows.astype(jnp.int32)
-    hidden = Hidden(dims=encoding.dims, inner=encoding, key=key, unseen=unseen)
-    return model.losses(tokens[:, :-1], tokens[:, 1:], hidden)[1]
+    return model.losses(tokens[:, :-1], tokens[:, 1:], encoding)[1]

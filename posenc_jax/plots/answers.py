@@ -143,11 +143,11 @@ def found_and_order(methods: Sequence[Found], longest: int) -> "Figure":
 @style.styled
 def knocked_out(orders: Mapping[str, Mapping[str, float | None]]) -> "Figure":
     """A bar per method and hidden thing, from 0.5, where a reader has no order."""
-    hidden = list(next(iter(orders.values())))
+    hidden = list(dict.fromkeys(name for own in orders.values() for name in own))
     size = 0.8 / len(hidden)
     figure, (axes,) = style.panels(1, 1, (6.4, 1.2 + 0.6 * len(orders)), tall=True)
     for number, name in enumerate(hidden):
-        values = [orders[method][name] for method in orders]
+        values = [orders[method].get(name) for method in orders]
         places = [place + number * size for place in range(len(orders))]
         widths = [0.0 if value is None else value - 0.5 for value in values]
         bars = axes.barh(places, widths, size, left=0.5)

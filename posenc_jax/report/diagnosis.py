@@ -77,9 +77,10 @@ def knock_out(selected: str, step: int | None) -> list[Path]:
     for row in rows:
         name = f"{row['extension']} at {row['length']}"
         shown.setdefault(name, {})[row["hidden"]] = row["order"]
-    body = [[name, *map(decimal, orders.values())] for name, orders in shown.items()]
+    hidden = knockout.HIDDEN
+    body = [[name, *(decimal(own.get(one)) for one in hidden)] for name, own in shown.items()]
     caption = "order, where this is hidden: 0.5 without order"
-    terminal.say(display.text(Table(caption, ["", *knockout.HIDE], body)))
+    terminal.say(display.text(Table(caption, ["", *hidden], body)))
     folder = run / "eval" / "diagnose"
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "knockout.csv", list(rows[0]), rows)

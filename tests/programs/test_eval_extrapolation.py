@@ -422,7 +422,7 @@ def test_a_run_on_variables_is_read_for_found_and_order_and_with_keys_hidden(cal
     assert "older setting from the last" in out and "none at 32" in out
     table = pd.read_csv(run / "eval" / "diagnose" / "knockout.csv")
     assert (
-        len(table) == 2 * 2 * 4 and (table.pairs[table.length == 64] == int(single["tokens"])).all()
+        len(table) == 2 * 2 * 5 and (table.pairs[table.length == 64] == int(single["tokens"])).all()
     )
     nothing = table[(table.hidden == "nothing") & (table.extension == "none")]
     right = round(float(single["accuracy"]) * int(single["answers"]))
