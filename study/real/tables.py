@@ -80,6 +80,21 @@ def far_copies(length: int) -> str:
     return markdown(["", *(f"{back:,}" for back in backs)], body)
 
 
+def memory(method: str) -> tuple[Any, Any]:
+    """Loss that a method adds on books in rows of 12,288 tokens, and its own loss of the passages
+    without their copies beyond L less that with them."""
+    passages = copies(12_288).reset_index("back")
+    passages = passages[passages.back > L].groupby(["method", "read", "document"]).sum()
+    saved = less(passages.loc[method, False], passages.loc[method, True])
+    return lost(method, 12_288), saved
+
+
+def of_memory() -> str:
+    methods = "streaming self_extend ntk:2 yarn:2 none".split()
+    body = [[method, *map(signed, memory(method))] for method in methods]
+    return markdown(["", "loss added on books", "loss saved by copies beyond L"], body)
+
+
 def lost(method: str, length: int, other: str = "none", than: int = L) -> Any:
     """Loss of a method, in nats per target, against another on the books that both read: by
     default a plain row of L."""
@@ -173,6 +188,7 @@ def losses_of_planted() -> str:
 
 
 TABLES = {
+    "real-memory": of_memory,
     "real-context": partial(real_lengths, "none streaming", (1_024, 2_048, 4_096, 9_216)),
     "real-lengths": partial(real_lengths, TO_TWICE_L, (8_192, 10_240, 12_288, 16_384)),
     "real-far": partial(real_lengths, BEYOND, (8_192, 24_576, 32_768, 65_536)),
