@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from posenc_jax.attention.plain import (
     check_fits,
@@ -24,6 +25,7 @@ from posenc_jax.attention.plain import (
 )
 from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens
 from posenc_jax.layers import bearer, chunk_of, overrides
+from posenc_jax.runtime import devices
 
 PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is materialised, [1, H, T, T]
@@ -40,7 +42,7 @@ def kernel(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
 ) -> jax.Array:  # [B, H, Q, K]
     """Compute attention with the kernel of this platform, or raise Unfit."""
-    platform = jax.default_backend()
+    platform = devices.platform()
     if platform not in PLATFORMS:
         raise Unfit(
             f"attention='kernel' needs a GPU or a TPU, but this process runs on {platform}; "
@@ -54,7 +56,7 @@ def kernel_if_fit(
     q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
 ) -> jax.Array | None:
     """Compute attention with a kernel; None if none fits this platform or the arguments."""
-    if jax.default_backend() not in PLATFORMS:
+    if devices.platform() not in PLATFORMS:
         return None
     try:
         return kernel(q, k, v, encoding, q_tokens, k_tokens, **options)
@@ -148,8 +150,9 @@ def splash(
     _check_tokens(q, k, v, encoding, q_tokens, k_tokens)
     if length % LANES:
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
-    if jax.device_count() > 1 and not interpret:
-        raise Unfit("splash attention would gather the rows of all devices on each")
+    mesh = devices.current_mesh()
+    if mesh is None and jax.device_count() > 1 and not interpret:
+        raise Unfit("splash attention on several devices is compiled for a mesh of them")
     if q.dtype != jnp.bfloat16 and not interpret:
         raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
     slopes = _slopes(encoding) if k_tokens.contiguous else None
@@ -165,14 +168,18 @@ def splash(
         mask = masks.CausalMask(shape)
     else:
         mask = masks.LocalMask(shape, (window - 1, 0), 0)
-    run = kernels.make_splash_mha_single_device(
+    of_row = kernels.make_splash_mha_single_device(
         masks.MultiHeadMask([mask] * heads), interpret=interpret
     )
+    run = jax.vmap(of_row)
+    if mesh is not None and mesh.size > 1:  # each device has its rows
+        rows = PartitionSpec(devices.DATA)
+        run = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
     documents, segments = documents_of(q_tokens, k_tokens), None
     if documents is not None:
-        rows = (len(q), length)
-        segments = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in documents))
-    out: Any = jax.vmap(run)(q, k, v, segments)
+        shape = (len(q), length)
+        segments = kernels.SegmentIds(*(jnp.broadcast_to(ids, shape) for ids in documents))
+    out: Any = run(q, k, v, segments)
     return out[..., :size]
 
 

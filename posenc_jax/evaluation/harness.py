@@ -124,7 +124,7 @@ class RunLM(TemplateLM):
         scores = [(0.0, True)] * len(pairs)
         for batch, length in self._batches([len(row) - 1 for row in rows], self.max_length):
             tokens = self._padded([rows[i] for i in batch], length + 1)
-            outputs = losses.losses_of(self.model, self.encoding, tokens, length)
+            outputs = losses.losses_of(self.model, self.encoding, tokens, length, self.mesh)
             for i, nats, chosen in zip(batch, *jax.device_get(outputs), strict=True):
                 end = len(rows[i]) - 1
                 targets = slice(end - len(pairs[i][1]), end)

@@ -22,7 +22,8 @@ from posenc_jax.runtime import devices
 def losses_of(
     model, encoding, rows, last: int, mesh: Mesh | None = None
 ):  # [N, T + 1] -> [N, last] twice
-    return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
+    with devices.compiling_for(mesh):
+        return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
 
 
 def losses_by_pieces(model, encoding, rows, last: int, piece: int, mesh: Mesh | None = None):

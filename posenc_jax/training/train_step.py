@@ -56,6 +56,10 @@ def train_step(
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
 
     def step(state, batch):
+        with devices.compiling_for(mesh):
+            return update(state, batch)
+
+    def update(state, batch):
         key = jax.random.fold_in(key_of(config.seed), state["step"])
         total, gradients = gradient(state["params"], batch, key)
         weight = jnp.maximum(jnp.sum(batch.weights), 1.0)  # all targets may have weight 0
@@ -90,7 +94,8 @@ def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
     """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
 
     def sums(params, batch):
-        losses = nll(parts, params, batch, None, mask_documents, mesh)
+        with devices.compiling_for(mesh):
+            losses = nll(parts, params, batch, None, mask_documents, mesh)
         return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.
