@@ -28,7 +28,6 @@ os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # else a lock file adm
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
@@ -94,8 +93,8 @@ def mesh_for(platform: str, count: int = 1) -> Mesh:
 
 def _pretend_a_gpu() -> None:
     """jax asks the device for its plugin's name and for cuDNN's version; without one it cannot."""
-    from jax._src import xla_bridge
-    from jax._src.cudnn import fused_attention_stablehlo as cudnn
+    from jax._src import xla_bridge  # noqa: TID251
+    from jax._src.cudnn import fused_attention_stablehlo as cudnn  # noqa: TID251
 
     real = xla_bridge.canonicalize_platform
     replaced: Any = xla_bridge
@@ -132,8 +131,7 @@ class Instruction:
     shape: list[tuple[str, list[int]]]
     op: str
     operands: list[str]
-    arguments: str
-    rest: str
+    rest: str  # what follows the operands
     root: bool
 
     @property
@@ -218,15 +216,14 @@ def parse(text: str) -> tuple[dict[str, Computation], str]:
             current = None
         elif current is not None and (found := LINE.match(line)):
             root, name, shape, op, rest = found.groups()
-            depth = 1
-            for end, letter in enumerate(rest):
-                depth += (letter == "(") - (letter == ")")
-                if not depth:
-                    break
+            depth, end = 1, 0
+            while depth:
+                depth += (rest[end] == "(") - (rest[end] == ")")
+                end += 1
             shapes = SHAPE.findall(re.sub(r"/\*.*?\*/", "", shape))
             sizes = [(kind, [int(n) for n in text.split(",") if n]) for kind, text in shapes]
             operands = re.findall(r"%([\w.\-]+)", rest[:end])
-            current[name] = Instruction(sizes, op, operands, rest[:end], rest[end:], bool(root))
+            current[name] = Instruction(sizes, op, operands, rest[end:], bool(root))
     return computations, entry
 
 

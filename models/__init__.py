@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from .base import Layer, Model
     from .cache import Cache, init_cache, rotates_once
     from .generation import generate, stream
-    from .transformer import Transformer, likelihood
+    from .likelihoods import likelihood
+    from .transformer import Transformer
 
 _FILES = {
     "Cache": "cache",
@@ -18,7 +19,7 @@ _FILES = {
     "Transformer": "transformer",
     "generate": "generation",
     "init_cache": "cache",
-    "likelihood": "transformer",
+    "likelihood": "likelihoods",
     "rotates_once": "cache",
     "stream": "generation",
 }

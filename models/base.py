@@ -50,6 +50,17 @@ class Model(Protocol):
         """
         ...
 
+    def loss(
+        self,
+        tokens: jax.Array,
+        targets: jax.Array,
+        weights: jax.Array,  # [B, N]
+        encoding: Encoding,
+        **options,
+    ) -> jax.Array:
+        """The sum of `losses` times their weights, which training differentiates."""
+        ...
+
     def step(
         self,
         tokens: jax.Array,  # [B, t]

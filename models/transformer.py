@@ -25,8 +25,8 @@ from posenc_jax.runtime import devices
 from .base import Layer
 from .cache import Cache, LayerCache, Seen, keys_for
 from .config import Config
+from .likelihoods import likelihoods, logits_of, weighted_loss
 
-LOGITS = 1 << 24  # computed at once, 64 MiB
 UNSCORED = -1  # no target
 
 
@@ -82,7 +82,7 @@ class Transformer(nnx.Module):
         return self.logits(x), cache
 
     def logits(self, x: jax.Array) -> jax.Array:  # [..., D] -> [..., V]
-        return _logits(x, self._kernel(), self.config.dtype)
+        return logits_of(x, self._kernel(), self.config.dtype)
 
     def losses(
         self,
@@ -95,9 +95,8 @@ class Transformer(nnx.Module):
     ) -> tuple[jax.Array, jax.Array]:  # [B, N] twice
         """Return the nats of each target and the token ranked first; options as in `hidden`.
 
-        The targets are those of the last N tokens. Large logits are computed for one piece of the
-        row at a time. With a mesh, each of the devices along its axis `sequence` computes a piece
-        of every row.
+        The targets are those of the last N tokens. With a mesh, each of the devices along its axis
+        `sequence` computes a piece of every row.
         """
         self._check_vocabulary("targets", targets)
         if mesh is None:
@@ -130,27 +129,27 @@ class Transformer(nnx.Module):
         x, cache = self.hidden_step(tokens, encoding, cache)
         return *self._losses(x, targets), cache
 
+    def loss(
+        self,
+        tokens: jax.Array,
+        targets: jax.Array,
+        weights: jax.Array,
+        encoding: Encoding,
+        *,
+        mesh: Mesh | None = None,
+        **options,
+    ) -> jax.Array:
+        """Return the sum of `losses` times their weights, which training differentiates."""
+        if mesh is not None:
+            nats, _ = self.losses(tokens, targets, encoding, mesh=mesh, **options)
+            return jnp.sum(nats * weights)
+        self._check_vocabulary("targets", targets)
+        x = self.hidden(tokens, encoding, **options)
+        return weighted_loss(x, self._kernel(), targets, weights, self.config.dtype)
+
     def _losses(self, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
         x = x[:, x.shape[1] - targets.shape[1] :]
-        kernel, dtype = self._kernel(), self.config.dtype
-        pieces = min(-(-targets.size * self.config.vocab_size // LOGITS), targets.shape[1])
-        if pieces <= 1:  # 0: there are no targets
-            return likelihood(_logits(x, kernel, dtype), targets)
-
-        def losses_of_piece(piece):
-            x, targets = piece
-            return likelihood(_logits(x, kernel, dtype), targets)
-
-        # Rows are cut, not the batch, which may be sharded over devices.
-        batch, length = targets.shape
-        size = -(-length // pieces)
-        fill = size * pieces - length
-        x = jnp.pad(x, ((0, 0), (0, fill), (0, 0))).reshape(batch, pieces, size, -1)
-        targets = jnp.pad(targets, ((0, 0), (0, fill))).reshape(batch, pieces, size)
-        stacked = x.swapaxes(0, 1), targets.swapaxes(0, 1)
-        losses = jax.lax.map(jax.checkpoint(losses_of_piece), stacked)
-        nats, chosen = (a.swapaxes(0, 1).reshape(batch, -1)[:, :length] for a in losses)
-        return nats, chosen
+        return likelihoods(x, self._kernel(), targets, self.config.dtype)
 
     def _kernel(self) -> jax.Array:  # [D, V]
         return self.embed.embedding[...].T if self.unembed is None else self.unembed.kernel[...]
@@ -370,23 +369,6 @@ def _is_stacked(encoding: Encoding) -> bool:
 
 def _at(tree, index: int):
     return jax.tree.map(lambda leaf: leaf[index], tree)
-
-
-def _logits(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:  # [..., D] -> [..., V]
-    # Flattened: the weight gradient of a 3-D operand takes twice as long.
-    flat = x.reshape(-1, x.shape[-1])
-    logits = jnp.dot(flat, kernel.astype(dtype), preferred_element_type=jnp.float32)
-    return logits.reshape(*x.shape[:-1], kernel.shape[1])
-
-
-def likelihood(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the nats of each target, [..., V] and [...] -> [...], and the token ranked first.
-
-    Targets are selected by comparison, since the gradient of a gather is a scatter.
-    """
-    classes = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
-    picked = jnp.sum(jnp.where(classes == targets[..., None], logits, 0.0), axis=-1)
-    return jax.nn.logsumexp(logits, axis=-1) - picked, jnp.argmax(logits, axis=-1)
 
 
 class Block(nnx.Module):

@@ -20,15 +20,15 @@ def fresh_state(parts: Parts, optimizer: optax.GradientTransformation) -> State:
     return {"params": params, "opt": optimizer.init(params), "step": jnp.zeros((), jnp.int32)}
 
 
-def nll(
+def summed_loss(
     parts: Parts, params, batch: Batch, key, mask_documents: bool, mesh: Mesh | None = None
-) -> jax.Array:  # [B, T]
+) -> jax.Array:
+    """The sum of the nats of a batch times its weights."""
     run = parts.replace(params)
-    segments = jnp.asarray(batch.segments) if mask_documents else None
-    inputs, targets = jnp.asarray(batch.inputs), jnp.asarray(batch.targets)
+    batch = jax.tree.map(jnp.asarray, batch)
+    segments = batch.segments if mask_documents else None
     options = {"key": key, "segments": segments, **devices.cutting(mesh)}
-    nats, _ = run.model.losses(inputs, targets, run.encoding, **options)
-    return nats * batch.weights
+    return run.model.loss(batch.inputs, batch.targets, batch.weights, run.encoding, **options)
 
 
 def train_step(
@@ -38,7 +38,7 @@ def train_step(
     pieces = config.accumulate
 
     def piece_loss(params, batch, key):
-        return jnp.sum(nll(parts, params, batch, key, config.data.mask_documents, mesh))
+        return summed_loss(parts, params, batch, key, config.data.mask_documents, mesh)
 
     def gradient(params, batch, key):
         """Return the summed loss and its gradient, one piece of the batch at a time."""
@@ -95,8 +95,8 @@ def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
 
     def sums(params, batch):
         with devices.compiling_for(mesh):
-            losses = nll(parts, params, batch, None, mask_documents, mesh)
-        return jnp.sum(losses), jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
+            nats = summed_loss(parts, params, batch, None, mask_documents, mesh)
+        return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
     # None: parameters keep their sharding.
     placed = (None, devices.by_rows(mesh))

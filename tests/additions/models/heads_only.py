@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from models.base import Layer
-from models.transformer import likelihood
+from models.likelihoods import likelihood
 from posenc_jax.attention import attention
 from posenc_jax.positions import tokens_of_row
 
@@ -31,6 +31,9 @@ class HeadsOnly(nnx.Module):
     def losses(self, tokens, targets, encoding, **options):
         logits = self(tokens, encoding, **options)
         return likelihood(logits[:, -targets.shape[1] :], targets)
+
+    def loss(self, tokens, targets, weights, encoding, **options):
+        return (self.losses(tokens, targets, encoding, **options)[0] * weights).sum()
 
     @staticmethod
     def decays(path):

@@ -223,29 +223,36 @@ def test_packed_documents_share_one_draw_of_random_positions(make_model, make_to
     np.testing.assert_allclose(packed, jnp.concatenate([first, second], axis=1), atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_losses_in_pieces_equal_losses_at_once(make_model, make_tokens, forward, tied, monkeypatch):
-    """Values, gradients and top predictions agree at a length that the pieces do not divide."""
-    from models import transformer
+    """Values, gradients and top predictions agree at a length that the pieces do not divide, and
+    the weighted loss, whose gradient comes in the same pass, is the sum of these."""
+    from models import likelihoods
 
     encoding = posenc_jax.build("rope", DIMS)
-    model, tokens = make_model(tied=tied), make_tokens(L, batch=2)
+    model, tokens = make_model(tied=tied), make_tokens(L - 1, batch=2)
     targets = jnp.roll(tokens, -1, axis=1)
+    weights = jnp.asarray(np.random.default_rng(0).integers(0, 3, targets.shape), jnp.float32)
 
     def loss(model):
         nats, chosen = model.losses(tokens, targets, encoding)
-        return nats.sum(), (nats, chosen)
+        return jnp.sum(weights * nats), (nats, chosen)
 
     def run():
-        # A new function each time, so that jit reads the changed LOGITS.
-        return jax.jit(jax.value_and_grad(lambda model: loss(model), has_aux=True))(model)
+        # New functions each time, so that jit reads the changed LOGITS.
+        both = jax.jit(jax.value_and_grad(lambda model: loss(model), has_aux=True))(model)
+        once = jax.jit(jax.value_and_grad(lambda m: m.loss(tokens, targets, weights, encoding)))
+        total, gradients = once(model)
+        np.testing.assert_allclose(total, both[0][0], rtol=1e-6)
+        for ours, theirs in zip(*map(jax.tree.leaves, (gradients, both[1])), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-6 * np.abs(theirs).max())
+        return both
 
     (_, (nats, chosen)), gradients = run()
     logits = forward(model, tokens, encoding)
     np.testing.assert_array_equal(chosen, jnp.argmax(logits, axis=-1))
     np.testing.assert_allclose(nats, models.likelihood(logits, targets)[0], atol=5e-6)
-    monkeypatch.setattr(transformer, "LOGITS", 2 * VOCAB * 3)
+    monkeypatch.setitem(likelihoods.LOGITS, "cpu", 2 * VOCAB * 3)
     (_, (nats_, chosen_)), gradients_ = run()
     np.testing.assert_allclose(nats_, nats, atol=1e-6)
     np.testing.assert_array_equal(chosen_, chosen)
