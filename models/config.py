@@ -10,7 +10,8 @@ from posenc_jax.checks import IMPLEMENTATIONS, known
 from posenc_jax.fields import above_zero, default, one_of, true_or_false, whole
 from posenc_jax.registry import models
 
-WRITTEN_OUT = 8  # layers up to which an unrolled program is worth its compile time
+# Layers up to which an unrolled program is worth its compile time; on a GPU it also spares copies.
+WRITTEN_OUT = {"cpu": 8, "gpu": 24, "tpu": 8}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,8 @@ class Config:
     tied: bool = default(True, "use the token embedding as output projection", true_or_false)
     scan: bool | None = default(
         None,
-        f"compile the layers as a loop; None: if there are more than {WRITTEN_OUT}",
+        f"compile the layers as a loop; None: if more than {WRITTEN_OUT['cpu']}, on a GPU "
+        f"{WRITTEN_OUT['gpu']}",
         true_or_false,
     )
     remat: bool = default(
@@ -141,9 +143,8 @@ class Config:
             return self.groups, self.head_size, self.value_size
         return 1, self.rotary_dim, self.latent_dim
 
-    @property
-    def scanned(self) -> bool:
-        return self.layers > WRITTEN_OUT if self.scan is None else self.scan
+    def scanned(self, platform: str) -> bool:
+        return self.layers > WRITTEN_OUT[platform] if self.scan is None else self.scan
 
     @property
     def hidden_size(self) -> int:

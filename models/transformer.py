@@ -185,7 +185,7 @@ class Transformer(nnx.Module):
     def _run(self, x: jax.Array, encoding: Encoding, row: Tokens) -> jax.Array:  # [B, T, D]
         """Return the last hidden states."""
         x = self.run_blocks(x, encoding, row)
-        return x if self.norm is None else self.norm(x)
+        return x if self.norm is None else normed(self.norm, x)
 
     def hidden_step(
         self,
@@ -342,7 +342,7 @@ class Transformer(nnx.Module):
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
         parts = self.blocks, per_layer
-        scanned = self.config.scanned and not isinstance(self.blocks, tuple)
+        scanned = self.config.scanned(devices.platform()) and not isinstance(self.blocks, tuple)
         periods = layers // period if scanned else 0
         if periods:
 
@@ -395,15 +395,15 @@ class Block(nnx.Module):
         # Flattened: the weight gradient of a 3-D operand takes twice as long.
         x = x.reshape(-1, shape[-1])
         pre = self.config.norm_place == "pre"
-        read = self.attention_norm(x) if pre else x
+        read = normed(self.attention_norm, x) if pre else x
         out, held = self.attention(read, encoding, tokens, shape, phase, cache, counts)
         x, before_attention = x + out, x
         if pre:
             read = before_attention if self.config.parallel else x
-            x = x + self.mlp(self.mlp_norm(read))
+            x = x + self.mlp(normed(self.mlp_norm, read))
         else:
-            x = self.attention_norm(x)
-            x = self.mlp_norm(x + self.mlp(x))
+            x = normed(self.attention_norm, x)
+            x = normed(self.mlp_norm, x + self.mlp(x))
         return x.reshape(shape), held
 
 
@@ -527,8 +527,10 @@ class MLP(nnx.Module):
 
     def __call__(self, x):  # [B * T, D]
         if self.gate is None:
-            return self.down(jax.nn.gelu(self.up(x), approximate=self.approximate))
-        return self.down(jax.nn.silu(self.gate(x)) * self.up(x))
+            gelu = jax.checkpoint(partial(jax.nn.gelu, approximate=self.approximate))
+            return self.down(gelu(self.up(x)))
+        gated = jax.checkpoint(lambda gate, x: jax.nn.silu(gate) * x)
+        return self.down(gated(self.gate(x), self.up(x)))
 
 
 def linear(
@@ -566,6 +568,14 @@ def _gradients_of_product(arguments, gradient):
 
 
 _product.defvjp(lambda *arguments: (_product(*arguments), arguments), _gradients_of_product)
+
+
+@jax.checkpoint
+def normed(norm: nnx.Module, x: jax.Array) -> jax.Array:
+    """A norm of x. The backward pass computes it, as activations, again: reading its parts from
+    memory takes longer on a GPU."""
+    called: Any = norm
+    return called(x)
 
 
 def make_norm(config: Config) -> nnx.RMSNorm | nnx.LayerNorm:
