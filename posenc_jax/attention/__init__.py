@@ -9,9 +9,10 @@ import numpy as np
 
 from posenc_jax.attention import ring
 from posenc_jax.attention.blockwise import blockwise
-from posenc_jax.attention.kernels import Unfit, kernel, kernel_if_fit
+from posenc_jax.attention.kernels import Unfit
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
 from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
+from posenc_jax.attention.several import kernel, kernel_if_fit
 from posenc_jax.checks import IMPLEMENTATIONS, choice
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding
 from posenc_jax.layers import bearer, overrides
@@ -68,12 +69,14 @@ def attention(
     if implementation == "kernel":
         return kernel(*arguments, phase=phase)
     if implementation == "auto":
-        out = kernel_if_fit(*arguments, phase=phase)
+        implementation = _without_kernel(q.shape[2], k.shape[2])
+
+        def otherwise(*arguments):
+            return attention(*arguments[:-1], phase=arguments[-1], implementation=implementation)
+
+        out = kernel_if_fit(*arguments, phase=phase, otherwise=otherwise)
         if out is not None:
             return out
-        queries, keys = q.shape[2], k.shape[2]
-        few = queries <= FEW and queries < keys
-        implementation = "blockwise" if keys >= CROSSOVER and not few else "plain"
     compute = {"plain": plain, "blockwise": blockwise}[implementation]
     if overrides(encoding, "regions"):
         compute = functools.partial(by_regions, compute)
@@ -81,6 +84,11 @@ def attention(
         compute = functools.partial(ring.attention, compute)
     out, logsum = compute(*arguments, phase=phase)
     return with_sink(out, logsum, encoding.sink())
+
+
+def _without_kernel(queries: int, keys: int) -> str:
+    few = queries <= FEW and queries < keys
+    return "blockwise" if keys >= CROSSOVER and not few else "plain"
 
 
 def attend(

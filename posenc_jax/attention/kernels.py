@@ -2,12 +2,9 @@
 
 ALiBi needs no bias in the kernel: a constant per query cancels in the softmax, so m j replaces
 -m (i - j), and m j is a product of a few more entries of q and k. Other biases are materialised for
-cuDNN, up to MATERIALISED keys; splash attention takes none. If a kernel does not fit, attention
-runs without it and logs the reason once.
+cuDNN, up to MATERIALISED keys; splash attention takes none.
 """
 
-import functools
-import logging
 from typing import Any
 
 import jax
@@ -27,7 +24,6 @@ from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens
 from posenc_jax.layers import bearer, chunk_of, overrides
 from posenc_jax.runtime import devices
 
-PLATFORMS = ("gpu", "tpu")
 MATERIALISED = 4096  # keys up to which a bias is materialised, [1, H, T, T]
 CUDNN = "cudnn"  # the implementation requested from jax.nn
 LANES = 128  # splash attention takes multiples of this number of keys
@@ -36,38 +32,6 @@ EXTRA = 8  # entries that carry ALiBi's bias
 
 class Unfit(ValueError):
     """The reason why a kernel cannot take these arguments."""
-
-
-def kernel(
-    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
-) -> jax.Array:  # [B, H, Q, K]
-    """Compute attention with the kernel of this platform, or raise Unfit."""
-    platform = devices.platform()
-    if platform not in PLATFORMS:
-        raise Unfit(
-            f"attention='kernel' needs a GPU or a TPU, but this process runs on {platform}; "
-            "use auto, plain or blockwise"
-        )
-    run = cudnn if platform == "gpu" else splash
-    return run(q, k, v, encoding, q_tokens, k_tokens, **options)
-
-
-def kernel_if_fit(
-    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, **options
-) -> jax.Array | None:
-    """Compute attention with a kernel; None if none fits this platform or the arguments."""
-    if devices.platform() not in PLATFORMS:
-        return None
-    try:
-        return kernel(q, k, v, encoding, q_tokens, k_tokens, **options)
-    except Unfit as reason:
-        _warn_once(f"attention runs without the kernel of this platform: {reason}")
-        return None
-
-
-@functools.cache
-def _warn_once(line: str) -> None:
-    logging.getLogger("posenc_jax").warning(line)
 
 
 def cudnn(
@@ -82,20 +46,17 @@ def cudnn(
 ) -> jax.Array:
     length, size = q.shape[2:]
     biased, window = overrides(encoding, "bias"), encoding.narrowed()
-    _check_tokens(q, k, v, encoding, q_tokens, k_tokens)
+    check_cudnn(q, k, v, q_tokens, k_tokens)
+    _check_hooks(encoding)
     if k_tokens.document is not None:
         raise Unfit("several documents in a row")
-    if q.dtype != jnp.bfloat16:
-        raise Unfit(f"cuDNN takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
-    if length % 2:  # cuDNN's gradient fails later, where it cannot be caught
-        raise Unfit(f"an odd number of tokens, {length}")
     if biased:
         check_fits(encoding, "heads", q.shape[1])
     if biased and window is not None:
         raise Unfit("a window together with a bias")
     bias = None
     q, k, v = turn(q, k, v, encoding, phase)
-    q = _scaled(q, encoding, q_tokens, k_tokens)
+    q = scaled(q, encoding, q_tokens, k_tokens)
     slopes = _slopes(encoding) if k_tokens.contiguous else None
     if slopes is not None:
         q, k, v = _with_slopes(q, k, v, slopes * size**0.5)
@@ -111,22 +72,21 @@ def cudnn(
             full_bias: Any = encoding.bias(q_tokens, k_tokens)
             bias = full_bias[None]
         bias = bias.astype(q.dtype)  # cuDNN returns NaN for a float32 bias
+    return call_cudnn(q, k, v, bias, size=size, is_causal=True, window=window)[..., :size]
+
+
+def call_cudnn(q, k, v, bias=None, *, size: int, window: int | None = None, **options) -> Any:
+    """Attention with heads before tokens; with `return_residual`, its log-sums too. Scores are
+    divided by the root of `size`."""
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
-    window_size = None if window is None else (window - 1, 0)
+    options["local_window_size"] = None if window is None else (window - 1, 0)
     try:
         out = jax.nn.dot_product_attention(
-            q,
-            k,
-            v,
-            bias,
-            scale=size**-0.5,
-            is_causal=True,
-            local_window_size=window_size,
-            implementation=CUDNN,
+            q, k, v, bias, scale=size**-0.5, implementation=CUDNN, **options
         )
     except (RuntimeError, NotImplementedError) as error:  # no cuDNN, an old version, an odd size
         raise Unfit(str(error)) from error
-    return out.swapaxes(1, 2)[..., :size]
+    return jax.tree.map(lambda x: x.swapaxes(1, 2), out)
 
 
 def splash(
@@ -140,50 +100,80 @@ def splash(
     phase: Phase | None = None,
     interpret: bool = False,
 ) -> jax.Array:
+    size = q.shape[3]
+    check_splash(q, k, v, q_tokens, k_tokens, interpret)
+    _check_hooks(encoding)
+    slopes = _slopes(encoding) if k_tokens.contiguous else None
+    if overrides(encoding, "bias") and slopes is None:
+        raise Unfit("splash attention takes no bias")
+    q, k, v = turn(q, k, v, encoding, phase)
+    q = scaled(q, encoding, q_tokens, k_tokens)
+    q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # splash attention does not scale
+    if slopes is not None:
+        q, k, v = _with_slopes(q, k, v, slopes)
+    documents = documents_of(q_tokens, k_tokens)
+    options: Any = dict(window=encoding.narrowed(), interpret=interpret)
+    return call_splash(q, k, v, documents, **options)[..., :size]
+
+
+def call_splash(
+    q,
+    k,
+    v,
+    documents: tuple[jax.Array, jax.Array] | None = None,
+    *,
+    window: int | None = None,
+    return_residual: bool = False,
+    interpret: bool = False,
+) -> Any:
+    """The same by splash attention, each device on its own rows; scores are not divided."""
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel as kernels,
     )
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
-    heads, length, size = q.shape[1:]
-    window = encoding.narrowed()
-    _check_tokens(q, k, v, encoding, q_tokens, k_tokens)
-    if length % LANES:
-        raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {length}")
-    mesh = devices.current_mesh()
-    if mesh is None and jax.device_count() > 1 and not interpret:
-        raise Unfit("splash attention on several devices is compiled for a mesh of them")
-    if q.dtype != jnp.bfloat16 and not interpret:
-        raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
-    slopes = _slopes(encoding) if k_tokens.contiguous else None
-    if overrides(encoding, "bias") and slopes is None:
-        raise Unfit("splash attention takes no bias")
-    q, k, v = turn(q, k, v, encoding, phase)
-    q = _scaled(q, encoding, q_tokens, k_tokens)
-    q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)  # splash attention does not scale
-    if slopes is not None:
-        q, k, v = _with_slopes(q, k, v, slopes)
+    heads, length = q.shape[1:3]
     shape = length, length
-    if window is None:
-        mask = masks.CausalMask(shape)
-    else:
-        mask = masks.LocalMask(shape, (window - 1, 0), 0)
-    of_row = kernels.make_splash_mha_single_device(
-        masks.MultiHeadMask([mask] * heads), interpret=interpret
+    mask = masks.CausalMask(shape) if window is None else masks.LocalMask(shape, (window - 1, 0), 0)
+    run = jax.vmap(
+        kernels.make_splash_mha_single_device(
+            masks.MultiHeadMask([mask] * heads), save_residuals=return_residual, interpret=interpret
+        )
     )
-    run = jax.vmap(of_row)
-    if mesh is not None and mesh.size > 1:  # each device has its rows
-        rows = PartitionSpec(devices.DATA)
-        run = jax.shard_map(run, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
-    documents, segments = documents_of(q_tokens, k_tokens), None
+    mesh, segments = devices.current_mesh(), None
     if documents is not None:
-        shape = (len(q), length)
-        segments = kernels.SegmentIds(*(jnp.broadcast_to(ids, shape) for ids in documents))
+        rows = len(q), length
+        segments = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in documents))
+    if mesh is not None and mesh.size > 1:
+        of_device = PartitionSpec(devices.DATA)
+        run = jax.shard_map(
+            run, mesh=mesh, in_specs=of_device, out_specs=of_device, check_vma=False
+        )
     out: Any = run(q, k, v, segments)
-    return out[..., :size]
+    return (out[0], out[1][0]) if return_residual else out
 
 
-def _check_tokens(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
+def check_cudnn(q, k, v, q_tokens: Tokens, k_tokens: Tokens) -> None:
+    _check_tokens(q, k, v, q_tokens, k_tokens)
+    if q.dtype != jnp.bfloat16:
+        raise Unfit(f"cuDNN takes bfloat16, not {q.dtype.name}; set model.dtype='bfloat16'")
+    if q.shape[2] % 2:  # cuDNN's gradient fails later, where it cannot be caught
+        raise Unfit(f"an odd number of tokens, {q.shape[2]}")
+
+
+def check_splash(q, k, v, q_tokens: Tokens, k_tokens: Tokens, interpret: bool = False) -> None:
+    _check_tokens(q, k, v, q_tokens, k_tokens)
+    if q.shape[2] % LANES:
+        raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {q.shape[2]}")
+    if interpret:
+        return
+    if devices.current_mesh() is None and jax.device_count() > 1:
+        raise Unfit("splash attention on several devices is compiled for a mesh of them")
+    if q.dtype != jnp.bfloat16:
+        raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")
+
+
+def _check_tokens(q, k, v, q_tokens: Tokens, k_tokens: Tokens) -> None:
     if k_tokens.axis is not None:
         raise Unfit("rows that are cut over devices")
     if q_tokens.order is not None or k_tokens.order is not None:
@@ -192,6 +182,9 @@ def _check_tokens(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Token
         raise Unfit(f"{q.shape[2]} queries for {k.shape[2]} keys")
     if v.shape[3] != k.shape[3]:
         raise Unfit(f"values of size {v.shape[3]} for keys of size {k.shape[3]}")
+
+
+def _check_hooks(encoding: Encoding) -> None:
     for hook, what in (
         ("read", "a bias from features of tokens"),
         ("sink", "a learned sink"),
@@ -205,7 +198,7 @@ def _check_tokens(q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Token
         raise Unfit("chunks that do not see each other")
 
 
-def _scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
+def scaled(q, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens):
     length = q.shape[2]
     scale = query_scale(encoding, q_tokens, k_tokens, length, length)
     return q if scale is None else (q * scale).astype(q.dtype)

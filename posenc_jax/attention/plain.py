@@ -45,7 +45,7 @@ def plain(
     if overrides(encoding, "bias") or overrides(encoding, "logits"):
         check_fits(encoding, "heads", heads)
         moved = region.moved(q_tokens, region.q_position), region.moved(k_tokens, region.k_position)
-        scores = encoding.logits(scores, _bias(encoding, *moved, queries, keys))
+        scores = encoding.logits(scores, bias_of(encoding, *moved, queries, keys))
 
     limit, chunk = encoding.narrowed(), chunk_of(encoding)
     seen = visible(q_tokens, k_tokens, queries, keys, limit, chunk, region)
@@ -63,7 +63,7 @@ def plain(
     return out.reshape(batch, heads, queries, -1).astype(q.dtype), logsum
 
 
-def _bias(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):
+def bias_of(encoding, q_tokens: Tokens, k_tokens: Tokens, queries: int, keys: int):
     curve = curve_of(encoding, q_tokens, k_tokens)
     if curve is None:
         return encoding.bias(q_tokens, k_tokens)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 import models
-from posenc_jax.attention.kernels import PLATFORMS
+from posenc_jax.attention.several import PLATFORMS
 from posenc_jax.config import Training, building
 from posenc_jax.encoding import Encoding, trained_mask
 from posenc_jax.runtime import devices

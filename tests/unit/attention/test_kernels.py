@@ -9,7 +9,7 @@ import pytest
 from sizes import DIMS
 
 import posenc_jax
-from posenc_jax.attention import attention, kernels, plain
+from posenc_jax.attention import attention, kernels, plain, several
 from posenc_jax.encoding import Tokens
 from posenc_jax.schemes.alibi import ALiBi
 
@@ -128,7 +128,7 @@ def pretend(monkeypatch):
         monkeypatch.setattr(stablehlo, "check_cudnn_version", lambda: 91_000)
         monkeypatch.setattr(jax, "device_count", lambda: 1)
 
-    kernels._warn_once.cache_clear()
+    several._warn_once.cache_clear()
     return on
 
 

@@ -1,0 +1,198 @@
+"""Attention by several calls of a kernel, where one call does not fit.
+
+Far keys at other positions are a call of their own, merged by log-sum; a bias that would be too
+large is materialised for a piece of the queries at a time, with the mask. jax drops the gradient of
+a log-sum, so this is for evaluation; what is differentiated is computed without a kernel.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from posenc_jax.attention.kernels import (
+    Unfit,
+    call_cudnn,
+    call_splash,
+    check_cudnn,
+    check_splash,
+    cudnn,
+    scaled,
+    splash,
+)
+from posenc_jax.attention.plain import bias_of, plain, turn, visible
+from posenc_jax.attention.regions import NONE, by_regions, with_sink
+from posenc_jax.encoding import Encoding, Phase, Region, Tokens
+from posenc_jax.layers import chunk_of, overrides
+from posenc_jax.runtime import devices
+
+PLATFORMS = ("gpu", "tpu")
+PIECE = 1 << 29  # numbers of a materialised bias at once, 1 GiB
+PIECES = 8  # at least, since a piece reads no keys after its own
+
+
+def kernel(
+    q,
+    k,
+    v,
+    encoding: Encoding,
+    q_tokens: Tokens,
+    k_tokens: Tokens,
+    *,
+    phase: Phase | None,
+    otherwise: Callable | None = None,
+) -> jax.Array:  # [B, H, Q, K]
+    """Compute attention with the kernel of this platform, or raise Unfit.
+
+    Where what only several calls can do is differentiated, `otherwise` computes it, of the same
+    arguments; None: it raises Unfit.
+    """
+    platform = devices.platform()
+    if platform not in PLATFORMS:
+        raise Unfit(
+            f"attention='kernel' needs a GPU or a TPU, but this process runs on {platform}; "
+            "use auto, plain or blockwise"
+        )
+    run, check = (cudnn, check_cudnn) if platform == "gpu" else (splash, check_splash)
+    try:
+        return run(q, k, v, encoding, q_tokens, k_tokens, phase=phase)
+    except Unfit as reason:
+        check(q, k, v, q_tokens, k_tokens)
+        call = _calls_of(encoding, k_tokens, reason)
+        return evaluated(call, otherwise, reason)(q, k, v, encoding, q_tokens, k_tokens, phase)
+
+
+def kernel_if_fit(*arguments, **options) -> jax.Array | None:
+    """Compute attention with a kernel; None if none fits this platform or the arguments."""
+    if devices.platform() not in PLATFORMS:
+        return None
+    try:
+        return kernel(*arguments, **options)
+    except Unfit as reason:
+        warn_once(reason)
+        return None
+
+
+@functools.cache
+def _warn_once(line: str) -> None:
+    logging.getLogger("posenc_jax").warning(line)
+
+
+def warn_once(reason: Unfit) -> None:
+    _warn_once(f"attention runs without the kernel of this platform: {reason}")
+
+
+def evaluated(call: Callable, otherwise: Callable | None, reason: Unfit) -> Callable:
+    """`call`, or `otherwise` where it is differentiated."""
+
+    @jax.custom_vjp
+    def run(*arguments):
+        return call(*arguments)
+
+    def forward(*arguments):
+        if otherwise is None:
+            raise reason
+        warn_once(reason)
+        return jax.vjp(otherwise, *arguments)
+
+    run.defvjp(forward, lambda pull, gradient: pull(gradient))
+    return run
+
+
+def _calls_of(encoding: Encoding, k_tokens: Tokens, reason: Unfit) -> Callable:
+    """The calls that together are attention with an encoding."""
+    biased, chunk = overrides(encoding, "bias"), chunk_of(encoding)
+    if overrides(encoding, "logits"):
+        raise reason
+    if overrides(encoding, "regions"):
+        if biased or encoding.narrowed() is not None or k_tokens.document is not None:
+            raise reason
+        compute = functools.partial(by_regions, in_region)
+    elif biased or k_tokens.document is not None or chunk is not None:
+        if devices.platform() == "tpu":
+            raise reason
+        compute = by_pieces
+    else:  # a sink
+        compute = functools.partial(in_region, region=Region(window=encoding.narrowed()))
+
+    def call(q, k, v, encoding, q_tokens, k_tokens, phase):
+        out, logsum = compute(q, k, v, encoding, q_tokens, k_tokens, phase=phase)
+        return with_sink(out, logsum, encoding.sink())
+
+    return call
+
+
+def in_region(
+    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, *, phase, region: Region
+) -> tuple[jax.Array, jax.Array]:  # [B, H, T, K] and [B, H, T]
+    """Attention to the keys of a region: keys at least n back are those of a row without its last n
+    keys, for queries without the first n."""
+    if region.first is not None:
+        return _to_first(q, k, v, encoding, q_tokens, k_tokens, phase, region)
+    if region.between is not None:
+        raise Unfit("keys at positions of their chunks")
+    nearest, length, size = region.nearest, q.shape[2], q.shape[3]
+    if nearest >= length:
+        return jnp.zeros(q.shape, v.dtype), jnp.full(q.shape[:3], NONE)
+    q, k, v = turn(q, k, v, encoding, phase)
+    q = scaled(q, encoding, q_tokens, k_tokens)[:, :, nearest:]
+    k, v = (x[:, :, : length - nearest] for x in (k, v))
+    window = None if region.window is None else region.window - nearest
+    if devices.platform() == "gpu":
+        options = dict(is_causal=True, return_residual=True)
+        out, logsum = call_cudnn(q, k, v, size=size, window=window, **options)
+    else:
+        check_splash(q, k, v, q_tokens, k_tokens)
+        q = (q.astype(jnp.float32) * size**-0.5).astype(q.dtype)
+        out, logsum = call_splash(q, k, v, window=window, return_residual=True)
+    before = [(0, 0), (0, 0), (nearest, 0)]
+    return jnp.pad(out, [*before, (0, 0)]), jnp.pad(logsum, before, constant_values=NONE)
+
+
+def _to_first(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
+    """The same for the first keys of the row, which are few."""
+    order, first = jnp.arange(q.shape[2]), region.first
+    q_tokens = q_tokens.replace(order=order)
+    k_tokens = k_tokens.replace(order=order[:first], position=k_tokens.position[..., :first])
+    if region.k_position is not None:
+        region = region.replace(k_position=region.k_position[..., :first])
+    if phase is not None:
+        phase = phase.replace(k_cos=phase.k_cos[..., :first, :], k_sin=phase.k_sin[..., :first, :])
+    k, v = k[:, :, :first], v[:, :, :first]
+    return plain(q, k, v, encoding, q_tokens, k_tokens, phase=phase, region=region)
+
+
+def by_pieces(
+    q, k, v, encoding: Encoding, q_tokens: Tokens, k_tokens: Tokens, *, phase
+) -> tuple[jax.Array, jax.Array]:
+    """Attention of a piece of the queries at a time, with the mask in the bias."""
+    heads, length, size = q.shape[1:]
+    q, k, v = turn(q, k, v, encoding, phase)
+    q = scaled(q, encoding, q_tokens, k_tokens)
+    of_rows = overrides(encoding, "read") or k_tokens.document is not None
+    rows = len(q) if of_rows or k_tokens.position.ndim > 1 else 1
+    most = min(PIECE // (rows * heads * length), length // PIECES)
+    piece = 1 << max(6, most.bit_length() - 1)
+    outs = []
+    for first in range(0, length, piece):
+        end = min(first + piece, length)
+        own, seen = part(q_tokens, first, end), part(k_tokens, 0, end)
+        queries = end - first
+        mask = visible(own, seen, queries, end, encoding.narrowed(), chunk_of(encoding))
+        bias = bias_of(encoding, own, seen, queries, end) if overrides(encoding, "bias") else 0.0
+        bias = jnp.where(mask, bias, NONE).astype(q.dtype)
+        given = q[:, :, first:end], k[:, :, :end], v[:, :, :end], bias
+        outs.append(call_cudnn(*given, size=size, return_residual=True))
+    out, logsum = (jnp.concatenate(each, axis=2) for each in zip(*outs, strict=True))
+    return out, logsum
+
+
+def part(tokens: Tokens, first: int, end: int) -> Tokens:
+    """Some tokens of a row."""
+    return tokens.replace(
+        position=tokens.position[..., first:end],
+        document=None if tokens.document is None else tokens.document[:, first:end],
+        features=jax.tree.map(lambda x: x[:, first:end], tokens.features),
+    )

@@ -1,0 +1,81 @@
+"""Attention by several calls of a kernel; the XLA implementation of jax.nn replaces cuDNN."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import posenc_jax
+from posenc_jax.attention import attend, kernels, several
+
+L, T, DIMS = 32, 128, posenc_jax.Dims(4, 16, 64, 32)
+BY_REGION = [("rope", name) for name in ("self_extend", "rerope", "leaky_rerope")]
+BY_REGION += [("rope", name) for name in ("streaming", "lm_infinite:limit=48")]
+BY_PIECE = [(name, "none") for name in ("t5", "fire", "fox", "relative", "alibi of documents")]
+BY_PIECE += [("kerple_log", "window:size=40"), ("fire", "logn")]
+WHOLE = [("rope with a sink", "none"), ("rope with a sink", "window:size=40")]
+FEW = {("rope", "self_extend"), ("fox", "none"), ("rope with a sink", "none")}
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Pretend to run on a GPU whose biases are materialised for 16 queries at a time."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(kernels, "CUDNN", "xla")
+    monkeypatch.setattr(kernels, "MATERIALISED", 64)
+    monkeypatch.setattr(several, "PIECE", 16 * DIMS.heads * T)
+
+
+def built(name):
+    plain_name = name.partition(" ")[0]
+    options = {"sink": True} if name.endswith("a sink") else {}
+    encoding = posenc_jax.build(plain_name, DIMS, key=jax.random.key(1), **options)
+    if options:
+        encoding = jax.tree.map(lambda leaf: leaf + 0.5, encoding)
+    segments = (jnp.arange(T)[None] >= jnp.array([[50], [90]])).astype(jnp.int32)
+    return encoding, segments if name.endswith("of documents") else None
+
+
+@pytest.mark.parametrize(
+    ("name", "extension"),
+    [
+        pytest.param(*each, marks=[] if each in FEW else pytest.mark.slow)
+        for each in BY_REGION + BY_PIECE + WHOLE
+    ],
+)
+def test_several_calls_are_attention_to_all_keys(name, extension, gpu, caplog):
+    encoding, segments = built(name)
+    encoding = posenc_jax.extend(extension.split(":")[0], encoding, T / L, **numbers(extension))
+    rng = np.random.default_rng(0)
+    exact = [jnp.asarray(rng.normal(size=(2, T, 4, 16)), jnp.float32) for _ in range(3)]
+    features = encoding.read(jnp.asarray(rng.normal(size=(2, T, 64)), jnp.float32))
+
+    def out(how, q, k, v):
+        options = dict(features=features, segments=segments, implementation=how)
+        return attend(q, k, v, encoding, **options).astype(jnp.float32)
+
+    given = [x.astype(jnp.bfloat16) for x in exact]
+    right, plain = out("plain", *exact), out("plain", *given)
+    ours = jax.jit(lambda *given: out("kernel", *given))(*given)
+    assert not caplog.messages  # a kernel computed it
+    assert np.abs(ours - right).mean() <= 3 * np.abs(plain - right).mean()
+
+    def gradients(how):
+        return jax.jit(jax.grad(lambda *given: jnp.sum(out(how, *given) ** 2), (0, 1, 2)))(*given)
+
+    # jax has no gradient of a kernel's log-sums, so blocks compute what is differentiated.
+    for one, other in zip(gradients("auto"), gradients("blockwise"), strict=True):
+        np.testing.assert_array_equal(np.float32(one), np.float32(other))
+    assert len(caplog.messages) == 1
+    with pytest.raises(kernels.Unfit):
+        gradients("kernel")
+
+
+def numbers(extension):
+    words = (word.split("=") for word in extension.split(":")[1:])
+    return {name: int(value) for name, value in words}
+
+
+@pytest.fixture(autouse=True)
+def unwarned():
+    several._warn_once.cache_clear()
