@@ -1,12 +1,12 @@
 """python -m benchmarks.compiled gpu|tpu|cpu [RECIPE ...] [--size=125m] [--rows=32] [--layers=N]
-    [--devices=1] [--top=0] [--out=FILE]
+    [--devices=1] [--length=N] [--extension=none] [--top=0] [--out=FILE]
 
-Compiles training steps for an H100 or a TPU v5e that need not be there, and says what XLA made of
-them: launches, bytes that kernels read and write, temporary memory, fused kernels of attention,
-collectives, and the time of a roofline (600 TFLOP/s in products, 300 in attention, 3 TB/s, 2 us a
-launch: a first-order model of an H100, not a measurement). A gpu needs jax's CUDA plugin with
-NVIDIA's libraries, the extra `cuda`; a tpu needs libtpu, the extra `tpu`. --top lists the kernels
-that take longest, --out writes the program.
+Compiles training steps for an H100 or a TPU v5e that need not be there, or with --length the losses
+of a row of N tokens a device, and says what XLA made of them: launches, bytes that kernels read and
+write, temporary memory, fused kernels of attention, collectives, and the time of a roofline (600
+TFLOP/s in products, 300 in attention, 3 TB/s, 2 us a launch: a first-order model of an H100, not a
+measurement). A gpu needs jax's CUDA plugin with NVIDIA's libraries, the extra `cuda`; a tpu needs
+libtpu, the extra `tpu`. --top lists the kernels that take longest, --out writes the program.
 """
 
 import argparse
@@ -31,8 +31,10 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
+import posenc_jax
 from posenc_jax.config import load
 from posenc_jax.data.batches import Batch
+from posenc_jax.evaluation.losses import losses_of
 from posenc_jax.runs import parameters
 from posenc_jax.runtime import devices
 from posenc_jax.training import train_step
@@ -121,7 +123,35 @@ def step(config: Any, mesh: Mesh) -> Any:
     shape = config.batch_size, config.train_length
     ints, floats = (jax.ShapeDtypeStruct(shape, kind) for kind in (jnp.int32, jnp.float32))
     batch = Batch(ints, ints, floats, ints, floats)
-    traced = train_step.train_step(parts, optimizer, config, mesh).trace(state, batch)
+    return _compiled(
+        train_step.train_step(parts, optimizer, config, mesh).trace(state, batch), mesh
+    )
+
+
+def losses(config: Any, mesh: Mesh, length: int, extension: str) -> Any:
+    """The compiled losses of a row of each device under an extension, as an evaluation reads it."""
+    parts = parameters.make(config)
+    name, _, options = extension.partition(":")
+    encoding = posenc_jax.extend(
+        name, parts.encoding, length / config.train_length, **numbers(options)
+    )
+    of = devices.replicated(mesh)
+    model, encoding = (
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=of), tree)
+        for tree in (parts.model, encoding)
+    )
+    shape = mesh.shape[devices.DATA], length + 1
+    rows = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=devices.by_rows(mesh))
+    traced = losses_of.trace(model, encoding, rows, length // 4, mesh)
+    return _compiled(traced, mesh)
+
+
+def numbers(options: str) -> dict[str, Any]:
+    words = (word.partition("=") for word in options.split(":") if word)
+    return {name: float(value) if "." in value else int(value) for name, _, value in words}
+
+
+def _compiled(traced: Any, mesh: Mesh) -> Any:
     platform = mesh.devices.flat[0].platform
     return traced.lower(lowering_platforms=({"gpu": "cuda"}.get(platform, platform),)).compile()
 
@@ -299,6 +329,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--layers", type=int)
     parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--extension", default="none")
     parser.add_argument("--top", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_intermixed_args()
@@ -306,10 +338,14 @@ def main() -> None:
     for name in options.names:
         began = time.perf_counter()
         config = recipe(name, options.size, options.rows, options.layers)
-        compiled = step(config, mesh)
+        if options.length is None:
+            what, compiled = f"a step of {options.rows} rows", step(config, mesh)
+        else:
+            what = f"{options.extension} on {options.length:,} tokens"
+            compiled = losses(config, mesh, options.length, options.extension)
         found = facts(compiled)
         print(
-            f"{options.size} {name}, {options.rows} rows on {mesh.devices.flat[0].device_kind}: "
+            f"{options.size} {name}, {what} on {mesh.devices.flat[0].device_kind}: "
             f"{found.launches:,} launches, {found.gigabytes:.0f} GB moved, "
             f"{found.temporary / 2**30:.2f} GiB temporary, {found.attention} kernels of attention, "
             f"{found.collectives or 'no collectives'}, roofline {1e3 * found.seconds:.1f} ms "

@@ -89,6 +89,9 @@ class Region(struct.PyTreeNode):
     nearest: int = static(default=0)  # least number of tokens back
     window: int | None = static(default=None)  # fewer than this many tokens back
     first: int | None = static(default=None)  # only the first keys of a document, by `between`
+    # What `between` says of a row whose positions are 0, 1, 2, ...: the size of chunks, and the
+    # least and most chunks back (None: all) of the keys from their query.
+    chunks: tuple[int, int, int | None] | None = static(default=None)
 
     def moved(self, tokens: Tokens, position: jax.Array | None) -> Tokens:
         """Return the tokens at their positions in this region."""

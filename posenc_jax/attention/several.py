@@ -132,7 +132,7 @@ def in_region(
     if region.first is not None:
         return _to_first(q, k, v, encoding, q_tokens, k_tokens, phase, region)
     if region.between is not None:
-        raise Unfit("keys at positions of their chunks")
+        return _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region)
     nearest, length, size = region.nearest, q.shape[2], q.shape[3]
     if nearest >= length:
         return jnp.zeros(q.shape, v.dtype), jnp.full(q.shape[:3], NONE)
@@ -162,6 +162,45 @@ def _to_first(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
         phase = phase.replace(k_cos=phase.k_cos[..., :first, :], k_sin=phase.k_sin[..., :first, :])
     k, v = k[:, :, :first], v[:, :, :first]
     return plain(q, k, v, encoding, q_tokens, k_tokens, phase=phase, region=region)
+
+
+def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
+    """The same for chunks of keys that are a number of chunks back from their query's."""
+    if devices.platform() == "tpu" or region.chunks is None or k_tokens.position.ndim > 1:
+        raise Unfit("keys at positions of their chunks")
+    chunk, least, most = region.chunks
+    length, size = q.shape[2:]
+    count = -(-length // chunk)
+    if least >= count:
+        return jnp.zeros(q.shape, v.dtype), jnp.full(q.shape[:3], NONE)
+    q, k, v = turn(q, k, v, encoding, phase)
+    q = scaled(q, encoding, q_tokens, k_tokens)
+    fill = [(0, 0), (0, 0), (0, count * chunk - length), (0, 0)]
+    q, k, v = (jnp.pad(x, fill) for x in (q, k, v))
+    options = dict(size=size, return_residual=True, is_causal=least == 0)
+
+    def apart(x, first: int, end: int):  # chunks as rows
+        x = x[:, :, first * chunk : end * chunk]
+        x = x.reshape(*x.shape[:2], end - first, chunk, *x.shape[3:])
+        return jnp.moveaxis(x, 2, 1).reshape(-1, x.shape[1], *x.shape[3:])
+
+    def together(x):
+        x = x.reshape(len(q), -1, *x.shape[1:])
+        return jnp.moveaxis(x, 1, 2).reshape(len(q), x.shape[2], -1, *x.shape[4:])
+
+    if most is not None:
+        given = apart(q, least, count), *(apart(x, 0, count - least) for x in (k, v))
+        out, logsum = map(together, call_cudnn(*given, **options))
+    else:
+        calls = []
+        for number in range(least, count):
+            own = q[:, :, number * chunk : (number + 1) * chunk]
+            seen = (x[:, :, : (number - least + 1) * chunk] for x in (k, v))
+            calls.append(call_cudnn(own, *seen, **options))
+        out, logsum = (jnp.concatenate(each, axis=2) for each in zip(*calls, strict=True))
+    before = [(0, 0), (0, 0), (least * chunk, 0)]
+    out, logsum = jnp.pad(out, [*before, (0, 0)]), jnp.pad(logsum, before, constant_values=NONE)
+    return out[:, :, :length], logsum[:, :, :length]
 
 
 def by_pieces(

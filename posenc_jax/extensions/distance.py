@@ -100,9 +100,9 @@ class DCA(Remapped):
         far_q = jnp.full_like(q, min(2 * size - 1, self.farthest))
         endless = jnp.full_like(q, ANY)
         return (
-            Region(q, k, (jnp.zeros_like(q), q), window=size),
-            Region(next_q, k, (q + 1, q + size), nearest=1, window=2 * size),
-            Region(far_q, k, (q + size + 1, endless), nearest=size + 1),
+            Region(q, k, (jnp.zeros_like(q), q), window=size, chunks=(size, 0, 0)),
+            Region(next_q, k, (q + 1, q + size), nearest=1, window=2 * size, chunks=(size, 1, 1)),
+            Region(far_q, k, (q + size + 1, endless), nearest=size + 1, chunks=(size, 2, None)),
         )
 
 
