@@ -122,6 +122,8 @@ class Encoding(struct.PyTreeNode, kw_only=True):
 
     # True: `attend` also attends to keys on other devices (`Tokens.axis`).
     attends_across_devices: ClassVar[bool] = False
+    # True: where no kernel of a GPU fits, plain attention is faster there than blocks.
+    plain_on_gpu: ClassVar[bool] = False
     # True: the phase of a token follows from its own position, whatever the others are.
     phase_of_each: ClassVar[bool] = False
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_jax.attention import ring
 from posenc_jax.attention.blockwise import blockwise
-from posenc_jax.attention.kernels import Unfit
+from posenc_jax.attention.kernels import MATERIALISED, Unfit
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
 from posenc_jax.attention.regions import by_regions, merge, phase_between, with_sink
 from posenc_jax.attention.several import kernel, kernel_if_fit
@@ -25,6 +25,7 @@ from posenc_jax.positions import (
     number_documents_of_both,
     place,
 )
+from posenc_jax.runtime import devices
 
 __all__ = [
     "IMPLEMENTATIONS",
@@ -69,7 +70,7 @@ def attention(
     if implementation == "kernel":
         return kernel(*arguments, phase=phase)
     if implementation == "auto":
-        implementation = _without_kernel(q.shape[2], k.shape[2])
+        implementation = _without_kernel(encoding, q.shape[2], k.shape[2])
 
         def otherwise(*arguments):
             return attention(*arguments[:-1], phase=arguments[-1], implementation=implementation)
@@ -86,8 +87,10 @@ def attention(
     return with_sink(out, logsum, encoding.sink())
 
 
-def _without_kernel(queries: int, keys: int) -> str:
+def _without_kernel(encoding: Encoding, queries: int, keys: int) -> str:
     few = queries <= FEW and queries < keys
+    if devices.platform() == "gpu" and keys <= MATERIALISED:
+        few |= any(bearer(encoding, hook).plain_on_gpu for hook in ("bias", "logits"))
     return "blockwise" if keys >= CROSSOVER and not few else "plain"
 
 

@@ -1,11 +1,16 @@
 """A bias learned as a function of the distance relative to the query position."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Dims, Encoding, check_far, fixed, position_of, trained
+from posenc_jax.runtime import devices
+
+PARTS = 1024  # of a sum over queries and keys
 
 
 class FIRE(Encoding):
@@ -52,7 +57,7 @@ def _backward(saved, gradient):
     share, hidden_kernel, hidden_bias, kernel, active, slope = saved
     gradient = jnp.moveaxis(gradient, -3, 0).reshape(len(slope), -1)
     both = jnp.concatenate([gradient * share.reshape(1, -1), gradient])
-    of_slope, of_constant = jnp.split(product(active, both.T), 2, axis=1)  # [F, H]
+    of_slope, of_constant = jnp.split(_summed(active, both), 2, axis=1)  # [F, H]
     return (
         jnp.sum(gradient * slope, axis=0).reshape(share.shape),
         jnp.sum(kernel * of_slope, axis=1),
@@ -76,6 +81,15 @@ def product(a, b):
     """a @ b, where `a` is the small matrix of an MLP and `b` has a column per query and key."""
     # The barrier keeps a transpose of `a` out of the product: 1.5 times as fast on CPU.
     return jnp.dot(jax.lax.optimization_barrier(a), b, precision="highest")
+
+
+def _summed(a, b):  # [F, P] and [G, P] -> [F, G]
+    """a @ b.T, in parts except on a CPU: a sum over a million columns uses one multiprocessor."""
+    if devices.platform() == "cpu":
+        return product(a, b.T)
+    parts = math.gcd(a.shape[1], PARTS)
+    a, b = (x.reshape(len(x), parts, -1) for x in (a, b))
+    return jnp.einsum("fnp,gnp->nfg", a, b, precision="highest").sum(axis=0)
 
 
 def build(dims: Dims, key: jax.Array, *, hidden: int = 32) -> FIRE:

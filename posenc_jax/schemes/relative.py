@@ -17,6 +17,8 @@ class Relative(Encoding):
     carry no content, so they have no bias.
     """
 
+    plain_on_gpu = True  # 3.7 ms against 9.1: 4 rows of 1,024 tokens, forward and gradient
+
     kernel: jax.Array = trained()  # [D, H, R], starts normal with variance 1 / D
     profiles: jax.Array = trained()  # [R, E], p; starts normal with variance 0.2^2 / R
 

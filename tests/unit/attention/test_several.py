@@ -71,6 +71,28 @@ def test_several_calls_are_attention_to_all_keys(name, extension, gpu, caplog):
         gradients("kernel")
 
 
+@pytest.mark.parametrize("name", ["relative", "dape", "fire"])
+def test_what_a_gpu_computes_in_another_order_is_the_same(name, monkeypatch):
+    """`relative` and DAPE by plain attention, DAPE's rows at once, FIRE's sums in parts."""
+    encoding = posenc_jax.build(name, DIMS, key=jax.random.key(1))
+    trained, fixed = posenc_jax.partition(encoding)
+    rng = np.random.default_rng(0)
+    q, k, v = (jnp.asarray(rng.normal(size=(2, T, 4, 16)), jnp.float32) for _ in range(3))
+    x = jnp.asarray(rng.normal(size=(2, T, 64)), jnp.float32)
+
+    def gradients():
+        def total(q, trained):
+            whole = posenc_jax.combine(trained, fixed)
+            return jnp.sum(attend(q, k, v, whole, features=whole.read(x)) ** 2)
+
+        return jax.jit(jax.grad(total, (0, 1)))(q, trained)
+
+    on_cpu = gradients()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for one, other in zip(*map(jax.tree.leaves, (gradients(), on_cpu)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())
+
+
 def numbers(extension):
     words = (word.split("=") for word in extension.split(":")[1:])
     return {name: int(value) for name, value in words}
