@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: help setup demo test test-programs test-all test-slow test-reference test-slurm lint format
-.PHONY: constraints bench gpu study
+.PHONY: constraints bench gpu aot study
 
 help:
 	@echo "make setup           install into .venv, versions from constraints.txt"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-reference  against transformers and CPU torch, installed into .venv-reference"
 	@echo "make study           every table of the study is made from its rows"
 	@echo "make bench           ratios against peers, installed into .venv-bench; OUT=DIR keeps them"
+	@echo "make aot             compiles for an H100 and a TPU v5e without one; plugins in .venv-aot, 4.5 GB"
 	@echo "make gpu             checks and times a GPU; GPU=dry: tiny sizes on a CPU; OUT=DIR"
 	@echo "make lint            ruff and pyright"
 	@echo "make format          let ruff rewrite"
@@ -50,7 +51,7 @@ test-slow: setup
 	$(BIN)/python -m pytest -m slow
 
 test-all: setup
-	$(BIN)/python -m pytest -m 'not reference and not slurm' \
+	$(BIN)/python -m pytest -m 'not reference and not slurm and not aot' \
 		--cov=posenc_jax --cov=models --cov-report=term
 
 test-slurm: setup
@@ -77,6 +78,15 @@ bench: setup
 	$(BIN)/python -m benchmarks.evaluation
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.prepare
+
+# The plugins stand beside .venv, whose programs would otherwise look for a GPU.
+.venv-aot/done: constraints.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --upgrade --target .venv-aot \
+		--constraint constraints.txt libtpu 'jax-cuda13-plugin[with-cuda]'
+	@touch $@
+
+aot: setup .venv-aot/done
+	JAX_PLATFORMS=cpu XLA_FLAGS= PYTHONPATH=.venv-aot $(BIN)/python -m pytest -m aot -n 1 tests/compiled
 
 # On a bare machine whose own Python has jax, nothing is set up; elsewhere .venv is taken.
 GPU ?=

@@ -80,13 +80,13 @@ LINE = re.compile(r"^\s*(ROOT )?%?([\w.\-]+) = (.+?) ([a-z][\w\-]*)\((.*)$")
 
 
 def mesh_for(platform: str, count: int = 1) -> Mesh:
-    """A mesh of devices that need not be there."""
+    """A mesh of devices that need not be there; to be made before anything else with jax."""
+    _pretend_a_gpu()
     if platform == "cpu":
         return devices.make_mesh(jax.devices()[:count])
     if platform == "tpu":
         described = topologies.get_topology_desc(TPU, platform="tpu")
     else:
-        _pretend_a_gpu()
         described = topologies.get_topology_desc(
             platform="cuda", target_config=GPU, topology=f"1x1x{count}"
         )
