@@ -220,8 +220,8 @@ def by_pieces(
         own, seen = part(q_tokens, first, end), part(k_tokens, 0, end)
         queries = end - first
         mask = visible(own, seen, queries, end, encoding.narrowed(), chunk_of(encoding))
-        bias = bias_of(encoding, own, seen, queries, end) if overrides(encoding, "bias") else 0.0
-        bias = jnp.where(mask, bias, NONE).astype(q.dtype)
+        bias = bias_of(encoding, own, seen, queries, end)
+        bias = jnp.where(mask, 0.0 if bias is None else bias, NONE).astype(q.dtype)
         given = q[:, :, first:end], k[:, :, :end], v[:, :, :end], bias
         outs.append(call_cudnn(*given, size=size, return_residual=True))
     out, logsum = (jnp.concatenate(each, axis=2) for each in zip(*outs, strict=True))

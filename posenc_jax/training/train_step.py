@@ -25,10 +25,10 @@ def summed_loss(
 ) -> jax.Array:
     """The sum of the nats of a batch times its weights."""
     run = parts.replace(params)
-    batch = jax.tree.map(jnp.asarray, batch)
-    segments = batch.segments if mask_documents else None
+    segments = jnp.asarray(batch.segments) if mask_documents else None
     options = {"key": key, "segments": segments, **devices.cutting(mesh)}
-    return run.model.loss(batch.inputs, batch.targets, batch.weights, run.encoding, **options)
+    inputs, targets, weights = map(jnp.asarray, (batch.inputs, batch.targets, batch.weights))
+    return run.model.loss(inputs, targets, weights, run.encoding, **options)
 
 
 def train_step(
