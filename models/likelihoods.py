@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from posenc_jax.runtime import devices
+from posenc_jax.attention import target
 
 # Logits computed at once: 64 MiB, and 1 GiB on a GPU or TPU.
 LOGITS = {"cpu": 1 << 24, "gpu": 1 << 28, "tpu": 1 << 28}
@@ -106,7 +106,7 @@ weighted_loss.defvjp(_forward, _backward)
 
 def _pieces(targets: jax.Array, kernel: jax.Array) -> int:
     """Pieces of a row, a power of two."""
-    wanted = -(-targets.size * kernel.shape[1] // LOGITS[devices.platform()])
+    wanted = -(-targets.size * kernel.shape[1] // LOGITS[target.platform()])
     return min(1 << max(0, wanted - 1).bit_length(), targets.shape[1])
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
 
-from posenc_jax.attention import FEW, attention, ring
+from posenc_jax.attention import FEW, attention, ring, target
 from posenc_jax.encoding import Encoding, Phase, Tokens, check_encoding, combine, known_values
 from posenc_jax.layers import overrides
 from posenc_jax.positions import (
@@ -342,7 +342,7 @@ class Transformer(nnx.Module):
 
         run = jax.checkpoint(run, static_argnums=2) if self.config.remat else run
         parts = self.blocks, per_layer
-        scanned = self.config.scanned(devices.platform()) and not isinstance(self.blocks, tuple)
+        scanned = self.config.scanned(target.platform()) and not isinstance(self.blocks, tuple)
         periods = layers // period if scanned else 0
         if periods:
 

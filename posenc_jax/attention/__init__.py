@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc_jax.attention import ring
+from posenc_jax.attention import ring, target
 from posenc_jax.attention.blockwise import blockwise
 from posenc_jax.attention.kernels import MATERIALISED, Unfit
 from posenc_jax.attention.plain import check_fits, plain, query_scale, rotate, turn
@@ -25,7 +25,6 @@ from posenc_jax.positions import (
     number_documents_of_both,
     place,
 )
-from posenc_jax.runtime import devices
 
 __all__ = [
     "IMPLEMENTATIONS",
@@ -89,7 +88,7 @@ def attention(
 
 def _without_kernel(encoding: Encoding, queries: int, keys: int) -> str:
     few = queries <= FEW and queries < keys
-    if devices.platform() == "gpu" and keys <= MATERIALISED:
+    if target.platform() == "gpu" and keys <= MATERIALISED:
         few |= any(bearer(encoding, hook).plain_on_gpu for hook in ("bias", "logits"))
     return "blockwise" if keys >= CROSSOVER and not few else "plain"
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from posenc_jax.attention import target
 from posenc_jax.attention.plain import (
     check_fits,
     curve_of,
@@ -22,7 +23,7 @@ from posenc_jax.attention.plain import (
 )
 from posenc_jax.encoding import DistanceBias, Encoding, Phase, Tokens
 from posenc_jax.layers import bearer, chunk_of, overrides
-from posenc_jax.runtime import devices
+from posenc_jax.runtime.devices import DATA
 
 MATERIALISED = 4096  # keys up to which a bias is materialised, [1, H, T, T]
 CUDNN = "cudnn"  # the implementation requested from jax.nn
@@ -140,12 +141,12 @@ def call_splash(
             masks.MultiHeadMask([mask] * heads), save_residuals=return_residual, interpret=interpret
         )
     )
-    mesh, segments = devices.current_mesh(), None
+    mesh, segments = target.current_mesh(), None
     if documents is not None:
         rows = len(q), length
         segments = kernels.SegmentIds(*(jnp.broadcast_to(ids, rows) for ids in documents))
     if mesh is not None and mesh.size > 1:
-        of_device = PartitionSpec(devices.DATA)
+        of_device = PartitionSpec(DATA)
         run = jax.shard_map(
             run, mesh=mesh, in_specs=of_device, out_specs=of_device, check_vma=False
         )
@@ -167,7 +168,7 @@ def check_splash(q, k, v, q_tokens: Tokens, k_tokens: Tokens, interpret: bool = 
         raise Unfit(f"splash attention takes a multiple of {LANES} tokens, not {q.shape[2]}")
     if interpret:
         return
-    if devices.current_mesh() is None and jax.device_count() > 1:
+    if target.current_mesh() is None and jax.device_count() > 1:
         raise Unfit("splash attention on several devices is compiled for a mesh of them")
     if q.dtype != jnp.bfloat16:
         raise Unfit(f"splash attention rounds {q.dtype.name} products; set model.dtype='bfloat16'")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from posenc_jax.attention import target
 from posenc_jax.attention.kernels import (
     Unfit,
     call_cudnn,
@@ -26,7 +27,6 @@ from posenc_jax.attention.plain import bias_of, plain, turn, visible
 from posenc_jax.attention.regions import NONE, by_regions, with_sink
 from posenc_jax.encoding import Encoding, Phase, Region, Tokens
 from posenc_jax.layers import chunk_of, overrides
-from posenc_jax.runtime import devices
 
 PLATFORMS = ("gpu", "tpu")
 PIECE = 1 << 29  # numbers of a materialised bias at once, 1 GiB
@@ -49,7 +49,7 @@ def kernel(
     Where what only several calls can do is differentiated, `otherwise` computes it, of the same
     arguments; None: it raises Unfit.
     """
-    platform = devices.platform()
+    platform = target.platform()
     if platform not in PLATFORMS:
         raise Unfit(
             f"attention='kernel' needs a GPU or a TPU, but this process runs on {platform}; "
@@ -66,7 +66,7 @@ def kernel(
 
 def kernel_if_fit(*arguments, **options) -> jax.Array | None:
     """Compute attention with a kernel; None if none fits this platform or the arguments."""
-    if devices.platform() not in PLATFORMS:
+    if target.platform() not in PLATFORMS:
         return None
     try:
         return kernel(*arguments, **options)
@@ -111,7 +111,7 @@ def _calls_of(encoding: Encoding, k_tokens: Tokens, reason: Unfit) -> Callable:
             raise reason
         compute = functools.partial(by_regions, in_region)
     elif biased or k_tokens.document is not None or chunk is not None:
-        if devices.platform() == "tpu":
+        if target.platform() == "tpu":
             raise reason
         compute = by_pieces
     else:  # a sink
@@ -140,7 +140,7 @@ def in_region(
     q = scaled(q, encoding, q_tokens, k_tokens)[:, :, nearest:]
     k, v = (x[:, :, : length - nearest] for x in (k, v))
     window = None if region.window is None else region.window - nearest
-    if devices.platform() == "gpu":
+    if target.platform() == "gpu":
         options = dict(is_causal=True, return_residual=True)
         out, logsum = call_cudnn(q, k, v, size=size, window=window, **options)
     else:
@@ -166,7 +166,7 @@ def _to_first(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
 
 def _of_chunks(q, k, v, encoding, q_tokens, k_tokens, phase, region: Region):
     """The same for chunks of keys that are a number of chunks back from their query's."""
-    if devices.platform() == "tpu" or region.chunks is None or k_tokens.position.ndim > 1:
+    if target.platform() == "tpu" or region.chunks is None or k_tokens.position.ndim > 1:
         raise Unfit("keys at positions of their chunks")
     chunk, least, most = region.chunks
     length, size = q.shape[2:]

@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 import models
+from posenc_jax.attention import target
 from posenc_jax.config import Evaluation
 from posenc_jax.data.batches import with_prefix
 from posenc_jax.encoding import Encoding
@@ -22,7 +23,7 @@ from posenc_jax.runtime import devices
 def losses_of(
     model, encoding, rows, last: int, mesh: Mesh | None = None
 ):  # [N, T + 1] -> [N, last] twice
-    with devices.compiling_for(mesh):
+    with target.compiling_for(mesh):
         return model.losses(rows[:, :-1], rows[:, -last:], encoding, **devices.cutting(mesh))
 
 

@@ -3,9 +3,6 @@
 Its axis `data` shares out the rows of a batch, its axis `sequence` the tokens of a row.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -16,28 +13,6 @@ from posenc_jax.checks import whole_number
 from posenc_jax.runtime.errors import ConfigError
 
 DATA, SEQUENCE = AXES = ("data", "sequence")
-_mesh: ContextVar[Mesh | None] = ContextVar("mesh", default=None)
-
-
-@contextmanager
-def compiling_for(mesh: Mesh | None) -> Iterator[None]:
-    """What is traced within is for the devices of a mesh; None: for those of this process."""
-    token = _mesh.set(mesh)
-    try:
-        yield
-    finally:
-        _mesh.reset(token)
-
-
-def current_mesh() -> Mesh | None:
-    return _mesh.get()
-
-
-def platform() -> str:
-    """cpu, gpu or tpu: where what is traced now will run."""
-    mesh = current_mesh()
-    name = jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
-    return {"cuda": "gpu"}.get(name, name)
 
 
 def make_mesh(devices=None, sequence: int = 1) -> Mesh:

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from posenc_jax.attention import target
 from posenc_jax.checks import whole_number
 from posenc_jax.encoding import Dims, Encoding, check_far, fixed, position_of, trained
-from posenc_jax.runtime import devices
 
 PARTS = 1024  # of a sum over queries and keys
 
@@ -85,7 +85,7 @@ def product(a, b):
 
 def _summed(a, b):  # [F, P] and [G, P] -> [F, G]
     """a @ b.T, in parts except on a CPU: a sum over a million columns uses one multiprocessor."""
-    if devices.platform() == "cpu":
+    if target.platform() == "cpu":
         return product(a, b.T)
     parts = math.gcd(a.shape[1], PARTS)
     a, b = (x.reshape(len(x), parts, -1) for x in (a, b))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from posenc_jax.attention import target
 from posenc_jax.data.batches import Batch
 from posenc_jax.runs.parameters import Parts, key_of
 from posenc_jax.runtime import devices
@@ -56,7 +57,7 @@ def train_step(
         return jax.lax.scan(add, zero, (cut, jnp.arange(pieces)))[0]
 
     def step(state, batch):
-        with devices.compiling_for(mesh):
+        with target.compiling_for(mesh):
             return update(state, batch)
 
     def update(state, batch):
@@ -94,7 +95,7 @@ def loss_sums(parts: Parts, mask_documents: bool, mesh: Mesh) -> Callable:
     """Compile (params, batch) -> sums of nats, targets and bytes, without random positions."""
 
     def sums(params, batch):
-        with devices.compiling_for(mesh):
+        with target.compiling_for(mesh):
             nats = summed_loss(parts, params, batch, None, mask_documents, mesh)
         return nats, jnp.sum(batch.weights), jnp.sum(batch.bytes * batch.weights)
 
